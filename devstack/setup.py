@@ -1,0 +1,305 @@
+"""Make everything the project runs on: two virtual environments, the jars, the compiled launcher.
+
+Run by make through whatever `python3` is; standard library only. It first checks the prerequisites, names each missing
+or wrong one in one line and exits with status 1 before anything is downloaded. What is there already is left alone: every
+part carries a stamp, the hash of what it was made from (its lock file, its poms, the versions of Python and Java).
+
+The file has to parse and give its message on an older Python 3, so nothing above `main` may need 3.13 at import.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+WORK = os.path.join(ROOT, ".devstack")
+VENV = os.path.join(ROOT, ".venv")
+LOCALSTACK_VENV = os.path.join(WORK, "localstack-venv")
+JARS = os.path.join(WORK, "jars")
+CLASSES = os.path.join(WORK, "classes")
+PYTHON = "3.13"
+JAVA_MAJOR = 17
+
+
+class SetupError(Exception):
+    """Something is missing or a step failed; the message is what a person should read."""
+
+
+# --- prerequisites ----------------------------------------------------------------------------------------------------
+
+
+def _first_line(command: "list[str]") -> str:
+    """Everything a version command printed (Java prints to standard error), or "" when it cannot be run."""
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+
+
+def find_python() -> str:
+    """Path of a Python 3.13: `python3.13` first, else `python3` where that is 3.13 (as pyenv arranges it)."""
+    script = "import sys; print('%d.%d' % sys.version_info[:2]); print(sys.executable)"
+    seen = ""
+    for name in ("python3.13", "python3", sys.executable):
+        lines = _first_line([name, "-c", script]).split("\n")
+        if lines[0] == PYTHON:
+            return lines[1]
+        if lines[0]:
+            seen = f" ({name} is {lines[0]})"
+    raise SetupError(f"Python {PYTHON} is needed and not found{seen}: install it, or let pyenv choose it.")
+
+
+def find_jdk() -> str:
+    """Home folder of a JDK 17: JAVA_HOME first, then the `java` on PATH. Any other major version is refused."""
+    home = os.environ.get("JAVA_HOME", "")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java") or ""
+    where = f"JAVA_HOME={home}" if home else "PATH"
+    if not java:
+        raise SetupError(f"JDK {JAVA_MAJOR} is needed and no java is on PATH: install it, or set JAVA_HOME.")
+    output = _first_line([java, "-version"])
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
+    if not found:
+        raise SetupError(f"JDK {JAVA_MAJOR} is needed and the java of {where} does not run: install it, or set JAVA_HOME.")
+    if int(found.group(1)) != JAVA_MAJOR:
+        raise SetupError(f"JDK {JAVA_MAJOR} is needed and the java of {where} is {found.group(1)}: point JAVA_HOME at a JDK {JAVA_MAJOR}.")
+    home = home or os.path.dirname(os.path.dirname(os.path.realpath(java)))
+    if not os.access(os.path.join(home, "bin", "javac"), os.X_OK):
+        raise SetupError(f"JDK {JAVA_MAJOR} is needed and {home} has no javac (a JRE only): install the JDK.")
+    return home
+
+
+def check_prerequisites() -> "dict[str, str]":
+    """Paths of what must be there: python, java_home, mvn. Raises SetupError, a line for each that is missing or wrong."""
+    problems = []
+    found = {}
+    for name, finder in (("python", find_python), ("java_home", find_jdk)):
+        try:
+            found[name] = finder()
+        except SetupError as error:
+            problems.append(str(error))
+    for tool, what in (("mvn", "Maven"), ("make", "make")):
+        path = shutil.which(tool)
+        if path:
+            found[tool] = path
+        else:
+            problems.append(f"{what} is needed and {tool} is not on PATH: install it.")
+    if problems:
+        raise SetupError("\n".join(problems))
+    return found
+
+
+# --- stamps and steps -------------------------------------------------------------------------------------------------
+
+
+def digest(*parts: str) -> str:
+    """Hash of the files among `parts` (by content) and of the rest (as text)."""
+    total = hashlib.sha256()
+    for part in parts:
+        if os.path.isfile(part):
+            with open(part, "rb") as file:
+                total.update(file.read())
+        else:
+            total.update(part.encode())
+        total.update(b"\0")
+    return total.hexdigest()
+
+
+def fresh(folder: str, stamp: str) -> bool:
+    """Whether `folder` was made from what `stamp` stands for."""
+    try:
+        with open(os.path.join(folder, ".stamp")) as file:
+            return file.read() == stamp
+    except OSError:
+        return False
+
+
+def write_stamp(folder: str, stamp: str) -> None:
+    with open(os.path.join(folder, ".stamp"), "w") as file:
+        file.write(stamp)
+
+
+class Steps:
+    """Runs the steps' commands: one log file a step, one plain line when a step begins and one when it is done."""
+
+    def __init__(self) -> None:
+        self.begun = time.monotonic()
+        self.failures: "list[str]" = []
+        self.lock = threading.Lock()
+
+    def say(self, text: str) -> None:
+        with self.lock:
+            print(f"setup {time.monotonic() - self.begun:6.1f} s  {text}", flush=True)
+
+    def run(self, step: str, command: "list[str]", environment: "dict[str, str]") -> None:
+        """Run `command`; its output goes to .devstack/logs/<step>.log. Raises SetupError with the end of that log."""
+        log = os.path.join(WORK, "logs", step + ".log")
+        with open(log, "ab") as output:
+            status = subprocess.run(command, stdout=output, stderr=output, env=environment, cwd=ROOT, check=False).returncode
+        if status:
+            with open(log, errors="replace") as file:
+                tail = "".join(file.readlines()[-20:])
+            raise SetupError(f"{step}: {os.path.basename(command[0])} ended with status {status}; the end of {log}:\n{tail}")
+
+    def together(self, *steps: "tuple[str, object]") -> None:
+        """Run the (name, function) steps at the same time. Raises SetupError with what failed, after all have ended."""
+
+        def guarded(name: str, function: object) -> None:
+            try:
+                began = time.monotonic()
+                if function():  # type: ignore[operator]
+                    self.say(f"{name}: done in {time.monotonic() - began:.1f} s")
+            except Exception as error:  # noqa: BLE001 - carried to the main thread, which fails with it
+                self.failures.append(f"{name}: {error}" if not isinstance(error, SetupError) else str(error))
+
+        threads = [threading.Thread(target=guarded, args=step) for step in steps]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self.failures:
+            raise SetupError("\n".join(self.failures))
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+def package_index(pip: str) -> "dict[str, str]":
+    """uv's settings for the mirror and certificates a user has given to pip: uv does not read pip's configuration."""
+    names = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "cert": "SSL_CERT_FILE"}
+    settings = {}
+    for line in _first_line([pip, "config", "list"]).split("\n"):
+        found = re.match(r"(?:global|install|:env:)\.([a-z-]+)='(.*)'$", line)
+        if found and found.group(1) in names and names[found.group(1)] not in os.environ:
+            settings[names[found.group(1)]] = found.group(2)
+    return settings
+
+
+def make_uv(steps: Steps, python: str) -> str:
+    """Path of a pinned uv in a small environment of its own."""
+    folder = os.path.join(WORK, "uv")
+    lock = os.path.join(ROOT, "requirements", "bootstrap.txt")
+    stamp = digest(lock, python)
+    if not fresh(folder, stamp):
+        steps.say("uv: installing")
+        steps.run("uv", [python, "-m", "venv", "--clear", folder], dict(os.environ))
+        pip = [os.path.join(folder, "bin", "python"), "-m", "pip", "install", "--require-hashes", "-r", lock]
+        steps.run("uv", pip, dict(os.environ))
+        write_stamp(folder, stamp)
+    return os.path.join(folder, "bin", "uv")
+
+
+def make_environment(steps: Steps, uv: str, python: str, folder: str, lock: str, environment: "dict[str, str]") -> bool:
+    """A virtual environment that holds exactly what `lock` says. Answers whether there was anything to do."""
+    name = os.path.basename(folder).lstrip(".")
+    stamp = digest(lock, python)
+    if fresh(folder, stamp):
+        return False
+    steps.say(f"{name}: installing {os.path.relpath(lock, ROOT)}")
+    if os.path.basename(os.path.realpath(os.path.join(folder, "bin", "python"))) != os.path.basename(os.path.realpath(python)):
+        steps.run(name, [uv, "venv", "--clear", "--no-project", "--python", python, folder], environment)
+    interpreter = os.path.join(folder, "bin", "python")
+    steps.run(name, [uv, "pip", "sync", "--no-progress", "--require-hashes", "--python", interpreter, lock], environment)
+    write_stamp(folder, stamp)
+    return True
+
+
+def install_project() -> None:
+    """Put the checkout on the main environment's path and give it the `masscomm` command, without asking a registry."""
+    with open(os.path.join(VENV, "lib", f"python{PYTHON}", "site-packages", "masscomm-checkout.pth"), "w") as file:
+        file.write(ROOT + "\n")
+    command = os.path.join(VENV, "bin", "masscomm")
+    with open(command, "w") as file:
+        file.write(f"#!{VENV}/bin/python\nimport sys\n\nfrom devstack.cli import main\n\nsys.exit(main())\n")
+    os.chmod(command, 0o755)
+
+
+def make_jars(steps: Steps, maven: str, java_home: str) -> bool:
+    """Every module's jars in .devstack/jars/<module>, archives unpacked. Answers whether there was anything to do."""
+    poms = os.path.join(ROOT, "devstack", "jars")
+    modules = sorted(name for name in os.listdir(poms) if os.path.isdir(os.path.join(poms, name)))
+    stamp = digest(*[os.path.join(poms, name, "pom.xml") for name in ["", *modules]])
+    if fresh(JARS, stamp):
+        return False
+    steps.say("jars: fetching with Maven")
+    shutil.rmtree(JARS, ignore_errors=True)
+    os.makedirs(JARS)
+    command = [maven, "-B", "-ntp", "-T", "4", "-f", os.path.join(poms, "pom.xml")]
+    command += ["dependency:copy-dependencies", f"-Dmasscomm.jars={JARS}"]
+    environment = dict(os.environ)
+    environment["JAVA_HOME"] = java_home
+    steps.run("jars", command, environment)
+    for module in modules:
+        folder = os.path.join(JARS, module)
+        for name in os.listdir(folder):
+            if name.endswith(".tar.gz"):
+                with tarfile.open(os.path.join(folder, name)) as archive:
+                    archive.extractall(folder, filter="data")
+                os.remove(os.path.join(folder, name))
+    write_stamp(JARS, stamp)
+    return True
+
+
+def compile_launchers(steps: Steps, java_home: str) -> bool:
+    """The devstack's few Java classes, compiled against OpenSearch. Answers whether there was anything to do."""
+    sources = os.path.join(ROOT, "devstack", "services", "java")
+    files = [os.path.join(sources, name) for name in sorted(os.listdir(sources)) if name.endswith(".java")]
+    stamp = digest(os.path.join(ROOT, "devstack", "jars", "opensearch", "pom.xml"), *files)
+    if fresh(CLASSES, stamp):
+        return False
+    shutil.rmtree(CLASSES, ignore_errors=True)
+    os.makedirs(CLASSES)
+    command = [os.path.join(java_home, "bin", "javac"), "-nowarn", "-d", CLASSES]
+    command += ["-cp", os.path.join(JARS, "opensearch", "*"), *files]
+    steps.run("launchers", command, dict(os.environ))
+    write_stamp(CLASSES, stamp)
+    return True
+
+
+def main() -> int:
+    """Check, then make what is missing. Exit status 0, or 1 after saying what is wrong."""
+    try:
+        found = check_prerequisites()
+        if sys.version_info[:2] != tuple(int(part) for part in PYTHON.split(".")):
+            os.execv(found["python"], [found["python"], os.path.abspath(__file__), *sys.argv[1:]])
+        if "--check" in sys.argv:
+            return 0
+        shutil.rmtree(os.path.join(WORK, "logs"), ignore_errors=True)
+        os.makedirs(os.path.join(WORK, "logs"))
+        steps = Steps()
+
+        def jars() -> bool:
+            fetched = make_jars(steps, found["mvn"], found["java_home"])
+            return compile_launchers(steps, found["java_home"]) or fetched
+
+        def environments() -> bool:
+            locks = os.path.join(ROOT, "requirements")
+            wanted = [(VENV, os.path.join(locks, "main.txt")), (LOCALSTACK_VENV, os.path.join(locks, "localstack.txt"))]
+            if all(fresh(folder, digest(lock, found["python"])) for folder, lock in wanted):
+                return False
+            uv = make_uv(steps, found["python"])
+            environment = {**os.environ, **package_index(os.path.join(WORK, "uv", "bin", "pip"))}
+
+            def maker(folder: str, lock: str) -> "tuple[str, object]":
+                name = os.path.basename(folder).lstrip(".")
+                return name, lambda: make_environment(steps, uv, found["python"], folder, lock, environment)
+
+            steps.together(*[maker(folder, lock) for folder, lock in wanted])
+            return False
+
+        steps.together(("jars", jars), ("environments", environments))
+        install_project()
+    except SetupError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
