@@ -1,0 +1,43 @@
+"""What a send's `type` means: schemas/categories.yaml."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+CHANNELS = ("push", "email")
+
+
+@dataclass(frozen=True)
+class Category:
+    """channels: where it goes when the send names none; mandatory: a user's opt-out does not apply."""
+
+    channels: tuple[str, ...]
+    mandatory: bool
+
+
+@cache
+def _document() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(files("schemas").joinpath("categories.yaml").read_text())
+    return document
+
+
+def categories() -> dict[str, Category]:
+    """The listed categories by name; the one for all others stands under ``default``."""
+    default = _document()["default"]
+    entries = {"default": default} | {name: default | entry for name, entry in _document()["categories"].items()}
+    return {name: Category(tuple(entry["channels"]), entry["mandatory"]) for name, entry in entries.items()}
+
+
+def category(name: str) -> Category:
+    """The category of that name, or the default one."""
+    known = categories()
+    return known.get(name, known["default"])
+
+
+def resolve_channels(name: str, asked: Sequence[str]) -> list[str]:
+    """The channels of a send: what it asked for, each once and in its order, else the category's own."""
+    return list(dict.fromkeys(asked)) or list(category(name).channels)

@@ -1,0 +1,25 @@
+"""Deterministic ids: a redelivered record derives the same ones, so that everything downstream can recognise it."""
+
+from uuid import UUID, uuid5
+
+_NAMESPACE = UUID("6d617373-636f-5d6d-8000-6e6f74696679")
+
+
+def send_id_of_record(topic: str, partition: int, offset: int, timestamp_ms: int) -> str:
+    """The send id of a record that names none, from its original position."""
+    return str(uuid5(_NAMESPACE, f"{topic}/{partition}/{offset}/{timestamp_ms}"))
+
+
+def chunk_id(send_id: str, chunk_index: int) -> str:
+    """The id of one chunk of a send."""
+    return str(uuid5(_NAMESPACE, f"{send_id}/{chunk_index}"))
+
+
+def derived_id(parent_id: str, step: str, channel: str, start: int, end: int) -> str:
+    """The id of the record a step derives from its parent for positions [start, end) on a channel."""
+    return str(uuid5(_NAMESPACE, f"{parent_id}/{step}/{channel}/{start}-{end}"))
+
+
+def notification_id(send_id: str, user_id: int, channel: str) -> str:
+    """The id of one notification: one user on one channel."""
+    return str(uuid5(_NAMESPACE, f"{send_id}/{user_id}/{channel}"))

@@ -1,0 +1,79 @@
+"""The closed vocabulary of what can become of a notification, and which status wins over which."""
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """What became of one notification (one user on one channel)."""
+
+    ACCEPTED = "accepted"  # asked for, nothing decided yet
+    SCHEDULED = "scheduled"  # waits for its send_at
+    HELD = "held"  # waits for the end of the user's quiet hours
+    QUEUED = "queued"  # written, waits for delivery
+    SENDING = "sending"  # a delivery has begun
+    SUPPRESSED = "suppressed"  # must not or cannot be sent to this user: the reason says why
+    CANCELLED = "cancelled"  # the send was cancelled before this was published
+    EXPIRED = "expired"  # expires_at passed before it could be published
+    FAILED = "failed"  # should have been sent and was not
+    SENT = "sent"  # the provider took it for at least one device
+    DELIVERED = "delivered"  # the provider says it arrived
+    BOUNCED = "bounced"  # the provider says it came back
+
+
+class Reason(StrEnum):
+    """Why a notification has its status."""
+
+    # suppressed
+    OPTED_OUT = "opted_out"  # the user wants none of this category or channel
+    UNKNOWN_USER = "unknown_user"  # not in the directory, and the directory is past the send's timestamp
+    OTHER_TENANT = "other_tenant"  # the user belongs to another club
+    NO_DEVICE = "no_device"  # nothing to push to
+    NO_ADDRESS = "no_address"  # no e-mail address
+    DEVICE_INACTIVE = "device_inactive"  # every device's endpoint is disabled or gone
+    # failed
+    NO_TEMPLATE = "no_template"  # no template for this category, channel and locale, nor a fall-back
+    TEMPLATE_ERROR = "template_error"  # a variable is missing, or the template does not compile
+    PROVIDER_REJECTED = "provider_rejected"  # the provider will never take this message
+    DEAD_LETTER = "dead_letter"  # its record could not be processed
+    UNKNOWN_CHANNEL = "unknown_channel"  # no such channel
+    TOO_LARGE = "too_large"  # the message alone is larger than a record or the provider allows
+    # expired
+    EXPIRED = "expired"
+
+
+# Merging never regresses: of two statuses of one notification the higher rank stays. Proof of publishing beats every
+# not-sent status: what a provider took was sent, whatever else was decided.
+RANK: dict[Status, int] = {
+    Status.ACCEPTED: 0,
+    Status.SCHEDULED: 10,
+    Status.HELD: 11,
+    Status.QUEUED: 20,
+    Status.SENDING: 30,
+    Status.SUPPRESSED: 40,
+    Status.CANCELLED: 41,
+    Status.EXPIRED: 42,
+    Status.FAILED: 43,
+    Status.SENT: 50,
+    Status.DELIVERED: 60,
+    Status.BOUNCED: 61,
+}
+
+TERMINAL: frozenset[Status] = frozenset(
+    {
+        Status.SUPPRESSED,
+        Status.CANCELLED,
+        Status.EXPIRED,
+        Status.FAILED,
+        Status.SENT,
+        Status.DELIVERED,
+        Status.BOUNCED,
+    }
+)
+
+
+def merge(a: Status, b: Status) -> Status:
+    """The status of a notification of which both are known.
+
+    Source: the rank table above; commutative, associative and idempotent, so that replays and reorderings agree.
+    """
+    return a if RANK[a] >= RANK[b] else b

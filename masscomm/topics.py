@@ -1,0 +1,131 @@
+"""The topics of schemas/topics.yaml, by name and lane."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+
+class Lane(StrEnum):
+    """Bulk and critical records never share a topic or a function."""
+
+    BULK = "bulk"
+    CRITICAL = "critical"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """One Kafka topic as it is created.
+
+    name: with its lane's ending; schema: the record's name in schemas/, None where the value is not Avro of ours.
+    """
+
+    name: str
+    description: str
+    owner: str
+    schema: str | None
+    partitions: int
+    retention_hours: int
+    cleanup: str
+    max_message_bytes: int
+    replication_factor: int
+    producers: tuple[str, ...]
+    consumers: tuple[str, ...]
+
+    @property
+    def subject(self) -> str:
+        """The registry's subject for the value."""
+        return f"{self.name}-value"
+
+
+SEND_MONOLITH = "send.monolith"
+SEND_API = "send.api"
+BUILD = "build"
+DELIVERY = "delivery"
+OUTCOME = "outcome"
+RECHECK = "recheck"
+DEAD_LETTER = "dead-letter"
+ON_FAILURE = "on-failure"
+
+CDC_TABLES = ("users", "user_settings", "devices", "notification_templates")
+
+
+@cache
+def _document() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(files("schemas").joinpath("topics.yaml").read_text())
+    return document
+
+
+def in_lane(name: str, lane: Lane) -> str:
+    """The topic's name in a lane; a topic with one lane is the same topic in both."""
+    lanes = _document()["topics"][name]["lanes"]
+    return f"{name}.{lane}" if lane is Lane.CRITICAL and Lane.CRITICAL in lanes else name
+
+
+def chain_topics() -> list[Topic]:
+    """Every topic of the chain in every lane."""
+    defaults = _document()["defaults"]
+    found = []
+    for name, entry in _document()["topics"].items():
+        values = defaults | entry
+        found.extend(
+            Topic(
+                name=in_lane(name, Lane(lane)),
+                description=values["description"],
+                owner=values["owner"],
+                schema=values.get("schema"),
+                partitions=values["partitions"],
+                retention_hours=values["retention_hours"],
+                cleanup=values["cleanup"],
+                max_message_bytes=values["max_message_bytes"],
+                replication_factor=values["replication_factor"],
+                producers=tuple(values["producers"]),
+                consumers=tuple(values["consumers"]),
+            )
+            for lane in values["lanes"]
+        )
+    return found
+
+
+def cdc_prefix(generation: str) -> str:
+    """Debezium's topic.prefix for a snapshot generation."""
+    return str(_document()["cdc"]["prefix"].format(generation=generation))
+
+
+def cdc_topic(name: str, generation: str) -> str:
+    """The topic of a captured table, or of Debezium's `notification` or `heartbeat`."""
+    cdc = _document()["cdc"]
+    entry = cdc["tables"].get(name) or cdc[name]
+    return str(entry["topic"].format(generation=generation))
+
+
+def cdc_topics(generation: str) -> list[Topic]:
+    """Every topic Debezium writes for a generation."""
+    cdc, defaults = _document()["cdc"], _document()["defaults"]
+    entries = {**cdc["tables"], "notification": cdc["notification"], "heartbeat": cdc["heartbeat"]}
+    return [
+        Topic(
+            name=entry["topic"].format(generation=generation),
+            description=f"Debezium's {name}",
+            owner=cdc["owner"],
+            schema=None,
+            partitions=entry.get("partitions", cdc["partitions"]),
+            retention_hours=cdc["retention_hours"],
+            cleanup=defaults["cleanup"],
+            max_message_bytes=defaults["max_message_bytes"],
+            replication_factor=defaults["replication_factor"],
+            producers=tuple(cdc["producers"]),
+            consumers=tuple(entry["consumers"]),
+        )
+        for name, entry in entries.items()
+    ]
+
+
+def resolve(name: str, *, lane: Lane, generation: str) -> str:
+    """A topic as functions.yaml names it (`build`, `cdc.users`) to the topic in Kafka."""
+    if name.startswith("cdc."):
+        return cdc_topic(name.removeprefix("cdc."), generation)
+    return in_lane(name, lane)

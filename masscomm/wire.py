@@ -1,0 +1,205 @@
+"""Avro in the Confluent wire format: a zero byte, the schema's id in four bytes (big endian), the value."""
+
+import io
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Protocol
+
+import fastavro
+import fastavro.schema
+import urllib3
+
+from masscomm.errors import DeadLetter, Retry, Stop
+
+_MAGIC = 0
+_HEADER_BYTES = 5
+
+
+class SchemaRegistry(Protocol):
+    """Where writer schemas are found by id, and our own by subject."""
+
+    def schema_by_id(self, schema_id: int) -> dict[str, Any]:
+        """The Avro schema with that id.
+
+        Errors: DeadLetter(unknown_schema) where the registry says there is none, Retry where it cannot be asked.
+        """
+        ...
+
+    def id_of(self, subject: str, schema: Mapping[str, Any]) -> int:
+        """The id under which the subject holds exactly that schema.
+
+        Errors: Stop where it does not hold it, Retry where it cannot be asked.
+        """
+        ...
+
+
+class HttpSchemaRegistry:
+    """A Confluent-compatible registry over HTTP; every answer is kept, schemas being immutable."""
+
+    def __init__(self, url: str, *, timeout_s: float = 3.0) -> None:
+        self._url = url.rstrip("/")
+        self._pool = urllib3.PoolManager(
+            timeout=urllib3.Timeout(total=timeout_s), retries=urllib3.Retry(connect=1, read=0, redirect=0, other=0)
+        )
+        self._schemas: dict[int, dict[str, Any]] = {}
+        self._ids: dict[tuple[str, str], int] = {}
+
+    def schema_by_id(self, schema_id: int) -> dict[str, Any]:
+        if schema_id not in self._schemas:
+            status, body = self._request("GET", f"/schemas/ids/{schema_id}")
+            if status == 404:
+                raise DeadLetter("unknown_schema", f"the registry knows no schema with id {schema_id}")
+            self._schemas[schema_id] = _schema_in(self._expect(status, body), schema_id)
+        return self._schemas[schema_id]
+
+    def id_of(self, subject: str, schema: Mapping[str, Any]) -> int:
+        text = json.dumps(schema)
+        if (subject, text) not in self._ids:
+            status, body = self._request("POST", f"/subjects/{subject}", {"schema": text})
+            if status == 404:
+                raise Stop(f"the registry's subject {subject} does not hold the schema this code writes: deploy schemas/ first")
+            schema_id = self._expect(status, body).get("id")
+            if not isinstance(schema_id, int):
+                raise Retry(f"the schema registry answered without an id for {subject}")
+            self._ids[subject, text] = schema_id
+        return self._ids[subject, text]
+
+    def _request(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        try:
+            response = self._pool.request(
+                method,
+                self._url + path,
+                body=None if body is None else json.dumps(body),
+                headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise Retry(f"the schema registry does not answer: {type(error).__name__}") from error
+        return response.status, response.data
+
+    @staticmethod
+    def _expect(status: int, body: bytes) -> dict[str, Any]:
+        if status != 200:
+            raise Retry(f"the schema registry answered {status}")
+        try:
+            answer = json.loads(body)
+        except ValueError as error:
+            raise Retry("the schema registry answered something that is not JSON") from error
+        if not isinstance(answer, dict):
+            raise Retry("the schema registry answered something that is not an object")
+        return answer
+
+
+def _schema_in(answer: Mapping[str, Any], schema_id: int) -> dict[str, Any]:
+    if answer.get("schemaType", "AVRO") != "AVRO":
+        raise DeadLetter("unknown_schema", f"schema {schema_id} is not Avro")
+    try:
+        schema = json.loads(answer["schema"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise Retry(f"the schema registry's answer for schema {schema_id} holds no schema") from error
+    if not isinstance(schema, dict):
+        raise DeadLetter("unknown_schema", f"schema {schema_id} is not a record")
+    return schema
+
+
+class InMemorySchemaRegistry:
+    """The registry's contract without a server, for unit tests."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[int, dict[str, Any]] = {}
+        self._subjects: dict[str, dict[str, int]] = {}
+
+    def register(self, subject: str, schema: Mapping[str, Any]) -> int:
+        """Put a schema under a subject; the same schema has the same id everywhere."""
+        for schema_id, known in self._schemas.items():
+            if known == schema:
+                break
+        else:
+            schema_id = len(self._schemas) + 1
+            self._schemas[schema_id] = dict(schema)
+        self._subjects.setdefault(subject, {})[json.dumps(schema)] = schema_id
+        return schema_id
+
+    def schema_by_id(self, schema_id: int) -> dict[str, Any]:
+        if schema_id not in self._schemas:
+            raise DeadLetter("unknown_schema", f"the registry knows no schema with id {schema_id}")
+        return self._schemas[schema_id]
+
+    def id_of(self, subject: str, schema: Mapping[str, Any]) -> int:
+        try:
+            return self._subjects[subject][json.dumps(schema)]
+        except KeyError:
+            raise Stop(f"the registry's subject {subject} does not hold the schema this code writes") from None
+
+
+@cache
+def own_schema(name: str) -> dict[str, Any]:
+    """The schema of schemas/<name>.avsc."""
+    schema: dict[str, Any] = json.loads(files("schemas").joinpath(f"{name}.avsc").read_text())
+    return schema
+
+
+def _without_logical_types(schema: Any) -> Any:
+    """Timestamps stay the integers they are on the wire: nothing here needs a datetime a recipient."""
+    if isinstance(schema, dict):
+        return {key: _without_logical_types(value) for key, value in schema.items() if key != "logicalType"}
+    if isinstance(schema, list):
+        return [_without_logical_types(item) for item in schema]
+    return schema
+
+
+@cache
+def _reader_schema(name: str) -> Any:
+    return fastavro.schema.parse_schema(_without_logical_types(own_schema(name)))
+
+
+class Codec:
+    """Encodes our records and decodes anybody's of the same kind; in steady state it asks the registry nothing."""
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self._registry = registry
+        self._writers: dict[int, Any] = {}
+
+    def encode(self, topic: str, schema: str, value: Mapping[str, Any]) -> bytes:
+        """The bytes of a record of schemas/<schema>.avsc for a topic.
+
+        Errors: Stop (the schema is not deployed), Retry (the registry cannot be asked), ValueError (not of the schema).
+        """
+        schema_id = self._registry.id_of(f"{topic}-value", own_schema(schema))
+        buffer = io.BytesIO()
+        buffer.write(bytes([_MAGIC]) + schema_id.to_bytes(4, "big"))
+        fastavro.schemaless_writer(buffer, _reader_schema(schema), value)
+        return buffer.getvalue()
+
+    def decode(self, schema: str, data: bytes | None) -> dict[str, Any]:
+        """A record, resolved from its writer's schema to schemas/<schema>.avsc.
+
+        Errors: DeadLetter(undecodable | unknown_schema), Retry where the registry cannot be asked.
+        """
+        if not data:
+            raise DeadLetter("undecodable", "the record has no value")
+        if len(data) < _HEADER_BYTES or data[0] != _MAGIC:
+            raise DeadLetter("undecodable", "the value does not begin with a zero byte and a schema id")
+        schema_id = int.from_bytes(data[1:_HEADER_BYTES], "big")
+        writer = self._writer(schema_id)
+        buffer = io.BytesIO(data)
+        buffer.seek(_HEADER_BYTES)
+        try:
+            value = fastavro.schemaless_reader(buffer, writer, _reader_schema(schema))
+        except Exception as error:  # fastavro raises whatever the bytes provoke, from EOFError to OverflowError
+            raise DeadLetter("undecodable", f"schema {schema_id} does not read the value: {error!r}"[:500]) from error
+        if buffer.tell() != len(data):
+            raise DeadLetter("undecodable", f"{len(data) - buffer.tell()} bytes are left over after schema {schema_id}")
+        if not isinstance(value, dict):
+            raise DeadLetter("undecodable", f"schema {schema_id} is not a record")
+        return value
+
+    def _writer(self, schema_id: int) -> Any:
+        if schema_id not in self._writers:
+            schema = self._registry.schema_by_id(schema_id)
+            try:
+                self._writers[schema_id] = fastavro.schema.parse_schema(_without_logical_types(schema))
+            except Exception as error:  # a schema the registry took and fastavro does not
+                raise DeadLetter("unknown_schema", f"schema {schema_id} cannot be used: {error!r}"[:500]) from error
+        return self._writers[schema_id]
