@@ -22,7 +22,7 @@ class FieldError:
     message: str
 
 
-class Problem(Exception):  # noqa: N818 (it is raised, and it is a problem in RFC 9457's sense)
+class Problem(Exception):
     """Ends a request with problem details.
 
     status: the HTTP status; detail: one sentence for the person who called; errors: the fields that are wrong;
