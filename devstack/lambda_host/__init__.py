@@ -1,0 +1,28 @@
+"""Lambda functions on this machine: Lambda's Runtime API in front of AWS's own runtime client, one process an environment.
+
+A part of its own: it knows nothing of Kafka, of HTTP gateways or of this project's functions, so that whatever has a payload
+to give to a function (an event source poller, a gateway, LocalStack's Lambda) can use it.
+
+    async with FunctionHost([FunctionSpec(name="echo", handler="functions.echo.handler.handler", task_root=root)]) as host:
+        result = await host.invoke("echo", b'{"hello": "world"}')
+"""
+
+from devstack.lambda_host.errors import (
+    FunctionNotFoundError,
+    HostClosedError,
+    InvocationRefusedError,
+    RequestTooLargeError,
+)
+from devstack.lambda_host.host import FunctionHost
+from devstack.lambda_host.invocation import InvocationResult
+from devstack.lambda_host.spec import FunctionSpec
+
+__all__ = [
+    "FunctionHost",
+    "FunctionNotFoundError",
+    "FunctionSpec",
+    "HostClosedError",
+    "InvocationRefusedError",
+    "InvocationResult",
+    "RequestTooLargeError",
+]

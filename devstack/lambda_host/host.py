@@ -1,0 +1,97 @@
+"""All the functions of one machine."""
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from devstack.lambda_host.environment import ExecutionEnvironment
+from devstack.lambda_host.errors import FunctionNotFoundError, HostClosedError, RequestTooLargeError
+from devstack.lambda_host.invocation import MAX_REQUEST_BYTES, InvocationResult
+from devstack.lambda_host.pool import EnvironmentPool
+from devstack.lambda_host.spec import FunctionSpec
+
+# One machine starts many functions at once; beyond the number of its cores they only slow each other down.
+STARTS_AT_ONCE = 3
+
+
+class FunctionHost:
+    """Hosts functions, each in processes of its own, and invokes them.
+
+    Args:
+        functions: what is hosted.
+        log_dir: each function's processes append to `<name>.log` there.
+        port: the Runtime API's port on 127.0.1.1 and the addresses after it, an address an environment; 0 takes free ones.
+
+    The loop it runs in must belong to a thread that lives as long as the host: the kernel kills the functions with that thread.
+    """
+
+    def __init__(self, functions: Iterable[FunctionSpec], *, log_dir: Path, port: int = 0) -> None:
+        self._port = port
+        self._addresses = (f"127.0.{block}.{last}" for block, last in _endless_addresses())
+        self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
+        self._closed = False
+        self._pools: dict[str, EnvironmentPool] = {}
+        for spec in functions:
+            if spec.name in self._pools:
+                raise ValueError(f"function {spec.name} is given twice")
+            self._pools[spec.name] = EnvironmentPool(
+                spec=spec, log_file=log_dir / f"{spec.name}.log", start=self._start_environment
+            )
+
+    @property
+    def pools(self) -> Mapping[str, EnvironmentPool]:
+        """The pool of each function by name: its statistics, processes and readiness."""
+        return self._pools
+
+    async def invoke(self, name: str, payload: bytes) -> InvocationResult:
+        """Invoke a function and wait for its answer (Lambda's InvocationType RequestResponse).
+
+        Args:
+            name: of a hosted function.
+            payload: JSON, at most 6 MiB.
+
+        Raises:
+            FunctionNotFoundError, RequestTooLargeError, HostClosedError: refused before a function saw it.
+        """
+        pool = self._pools.get(name)
+        if pool is None:
+            raise FunctionNotFoundError(f"Function not found: {name}")
+        if len(payload) > MAX_REQUEST_BYTES:
+            raise RequestTooLargeError(
+                f"{len(payload)} byte payload is too large for the RequestResponse invocation type "
+                f"(limit {MAX_REQUEST_BYTES} bytes)"
+            )
+        if self._closed:
+            raise HostClosedError("the function host is shutting down")
+        return await pool.invoke(payload)
+
+    def start(self) -> None:
+        """Start the environments that are to be warm, in the background."""
+        for pool in self._pools.values():
+            pool.warm_up()
+
+    async def close(self) -> None:
+        """Refuse further invocations and kill every process."""
+        self._closed = True
+        await asyncio.gather(*(pool.close() for pool in self._pools.values()))
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _start_environment(self, environment: ExecutionEnvironment) -> None:
+        async with self._starts:
+            await environment.start(next(self._addresses), self._port)
+
+
+def _endless_addresses() -> Iterable[tuple[int, int]]:
+    # Round and round: an address is free again long before its turn comes back.
+    return itertools.cycle((block, last) for block in range(1, 255) for last in range(1, 255))

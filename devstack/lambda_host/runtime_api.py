@@ -1,0 +1,139 @@
+"""Lambda's Runtime API for one execution environment, over HTTP on a loopback address of its own.
+
+awslambdaric builds its URLs as http://$AWS_LAMBDA_RUNTIME_API/2018-06-01/…, in C for the invocations and by host and port
+alone for an error at init, so a path prefix cannot tell environments apart. Their address does: all listen on one port, each on
+an address of its own in 127.0.0.0/8, all of which is loopback on Linux.
+
+Source: AWS documentation, "Using the Lambda runtime API for custom runtimes".
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from aiohttp import web
+
+from devstack.lambda_host.invocation import MAX_RESPONSE_BYTES, Invocation, response_too_large
+
+PREFIX = "/2018-06-01/runtime"
+
+
+class RuntimeApi:
+    """Serves one process: gives it invocations one at a time and takes its answers.
+
+    Args:
+        function_arn: told to the process with each invocation.
+        on_ready: called at the process's first request for work, that is when its init has ended.
+        on_init_error: called with the JSON body the process reports when its init failed.
+    """
+
+    def __init__(
+        self, *, function_arn: str, on_ready: Callable[[], None], on_init_error: Callable[[bytes], None]
+    ) -> None:
+        self._function_arn = function_arn
+        self._on_ready = on_ready
+        self._on_init_error = on_init_error
+        self._queue: asyncio.Queue[Invocation] = asyncio.Queue()
+        self._current: Invocation | None = None
+        self._runner: web.ServerRunner | None = None
+        self.address = ""
+
+    async def listen(self, host: str, port: int) -> None:
+        """Listen on host and port (0: any); `address` is then what AWS_LAMBDA_RUNTIME_API must be.
+
+        Raises OSError where the port is taken.
+        """
+        self._runner = web.ServerRunner(web.Server(self._serve, access_log=None))
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        bound_host, bound_port = self._runner.addresses[0][:2]
+        self.address = f"{bound_host}:{bound_port}"
+
+    async def close(self) -> None:
+        """Stop listening and drop the process's connection."""
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+
+    def offer(self, invocation: Invocation) -> None:
+        """Give this invocation to the process at its next request for work."""
+        self._queue.put_nowait(invocation)
+
+    def abandon(self, error: Callable[[str], bytes]) -> None:
+        """Answer in the process's place whatever it was given or was about to be given; `error` makes a payload of a request id."""
+        while not self._queue.empty():
+            waiting = self._queue.get_nowait()
+            waiting.fail(error(waiting.request_id), environment_lost=True)
+        if self._current is not None:
+            self._current.fail(error(self._current.request_id), environment_lost=True)
+            self._current = None
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        match request.method, request.path.removeprefix(PREFIX).split("/"):
+            case "GET", ["", "invocation", "next"]:
+                return await self._next()
+            case "POST", ["", "invocation", request_id, "response"]:
+                return await self._response(request, request_id)
+            case "POST", ["", "invocation", request_id, "error"]:
+                return await self._error(request, request_id)
+            case "POST", ["", "init", "error"]:
+                self._on_init_error(await request.content.read())
+                return _accepted()
+        return _refused(404, "NotFound", "no such path in the Runtime API")
+
+    async def _next(self) -> web.Response:
+        self._on_ready()
+        invocation = self._current = await self._queue.get()
+        return web.Response(
+            body=invocation.payload,
+            content_type="application/json",
+            headers={
+                "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
+                "Lambda-Runtime-Deadline-Ms": str(invocation.deadline_ms),
+                "Lambda-Runtime-Invoked-Function-Arn": self._function_arn,
+                "Lambda-Runtime-Trace-Id": invocation.trace_id,
+            },
+        )
+
+    def _claim(self, request_id: str) -> Invocation | None:
+        current = self._current
+        if current is None or current.request_id != request_id:
+            return None
+        return current
+
+    async def _response(self, request: web.BaseRequest, request_id: str) -> web.Response:
+        invocation = self._claim(request_id)
+        if invocation is None:
+            return _refused(400, "InvalidRequestID", "Invalid request ID")
+        # Read to the end even what is too much: the process learns of it by the status, not by a broken connection.
+        body = bytearray()
+        size = 0
+        async for chunk in request.content.iter_any():
+            size += len(chunk)
+            if size <= MAX_RESPONSE_BYTES:
+                body += chunk
+        self._current = None
+        if size > MAX_RESPONSE_BYTES:
+            invocation.fail(response_too_large(size))
+            return _refused(413, "RequestEntityTooLarge", "Exceeded maximum allowed payload size")
+        invocation.succeed(bytes(body))
+        return _accepted()
+
+    async def _error(self, request: web.BaseRequest, request_id: str) -> web.Response:
+        invocation = self._claim(request_id)
+        if invocation is None:
+            return _refused(400, "InvalidRequestID", "Invalid request ID")
+        body = await request.content.read()
+        self._current = None
+        invocation.fail(body)
+        return _accepted()
+
+
+def _accepted() -> web.Response:
+    return web.Response(status=202, body=b'{"status":"OK"}\n', content_type="application/json")
+
+
+def _refused(status: int, error_type: str, message: str) -> web.Response:
+    body = json.dumps({"errorType": error_type, "errorMessage": message}).encode()
+    return web.Response(status=status, body=body, content_type="application/json")
