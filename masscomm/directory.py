@@ -113,6 +113,10 @@ class Directory(Protocol):
         """
         ...
 
+    def is_confirmed(self, ts_ms: int) -> bool:
+        """Whether confirm(ts_ms) would return at once, without asking: a look-up begun now can then be believed."""
+        ...
+
     def position(self) -> Position | None:
         """The newest position known without asking anybody; None before the first confirm."""
         ...

@@ -68,7 +68,7 @@ def in_lane(name: str, lane: Lane) -> str:
 def chain_topics() -> list[Topic]:
     """Every topic of the chain in every lane."""
     defaults = _document()["defaults"]
-    found = []
+    found: list[Topic] = []
     for name, entry in _document()["topics"].items():
         values = defaults | entry
         found.extend(

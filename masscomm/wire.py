@@ -59,7 +59,9 @@ class HttpSchemaRegistry:
         if (subject, text) not in self._ids:
             status, body = self._request("POST", f"/subjects/{subject}", {"schema": text})
             if status == 404:
-                raise Stop(f"the registry's subject {subject} does not hold the schema this code writes: deploy schemas/ first")
+                raise Stop(
+                    f"the registry's subject {subject} does not hold the schema this code writes: deploy schemas/ first"
+                )
             schema_id = self._expect(status, body).get("id")
             if not isinstance(schema_id, int):
                 raise Retry(f"the schema registry answered without an id for {subject}")
@@ -112,12 +114,9 @@ class InMemorySchemaRegistry:
 
     def register(self, subject: str, schema: Mapping[str, Any]) -> int:
         """Put a schema under a subject; the same schema has the same id everywhere."""
-        for schema_id, known in self._schemas.items():
-            if known == schema:
-                break
-        else:
-            schema_id = len(self._schemas) + 1
-            self._schemas[schema_id] = dict(schema)
+        known = (schema_id for schema_id, other in self._schemas.items() if other == schema)
+        schema_id = next(known, len(self._schemas) + 1)
+        self._schemas[schema_id] = dict(schema)
         self._subjects.setdefault(subject, {})[json.dumps(schema)] = schema_id
         return schema_id
 

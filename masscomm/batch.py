@@ -1,0 +1,202 @@
+"""The batch driver of the Kafka-triggered functions that produce records.
+
+    decode each record → the use case handles them, sharing its look-ups → produce → one flush → each record's fate
+
+A record succeeds when everything that was produced for it is acknowledged, its dead letter included. It comes again
+(batchItemFailures) when it or anything it depends on said Retry, when a report was bad, or when time ran out. A
+per-record processor could not do this: it would call a record done before the flush.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from aws_lambda_powertools import Logger
+
+from masscomm import topics
+from masscomm.dead_letters import dead_letter_headers
+from masscomm.errors import DeadLetter, Retry, Stop
+from masscomm.kafka_event import KafkaRecord, batch_response, parse
+from masscomm.producer import Headers, Producer
+from masscomm.records import AvroRecord
+from masscomm.wire import Codec
+
+# Kept back from the remaining time for the flush and the answer.
+_FLUSH_RESERVE_S = 2.0
+
+
+class LambdaContext(Protocol):
+    """What is needed of Lambda's context object."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Milliseconds until Lambda ends the invocation."""
+        ...
+
+
+@dataclass
+class Item[T]:
+    """A record on its way through the batch, with what it decoded to."""
+
+    record: KafkaRecord
+    value: T
+    error: Exception | None = None
+
+
+@dataclass
+class Batch[T]:
+    """What a use case works with: the decoded items, and where to put what it makes of them.
+
+    An item with an error is out: `active` leaves it aside, nothing more is produced for it.
+    """
+
+    items: list[Item[T]]
+    codec: Codec
+    producer: Producer
+    remaining_s: Callable[[], float]
+
+    def active(self) -> list[Item[T]]:
+        """The items that may still succeed."""
+        return [item for item in self.items if item.error is None]
+
+    def produce(self, item: Item[T], topic: str, key: str, record: AvroRecord, headers: Headers | None = None) -> None:
+        """Produce a record on an item's behalf; the item's fate hangs on its report.
+
+        Errors: Retry (the registry cannot be asked), Stop (the schema is not deployed).
+        """
+        value = self.codec.encode(topic, type(record).__name__, record.to_avro())
+
+        def report(error: Exception | None) -> None:
+            item.error = item.error or error
+
+        self.producer.produce(topic, key.encode(), value, headers or [], report)
+
+    def attempt(self, item: Item[T], work: Callable[[], None]) -> None:
+        """Do an item's work so that whatever goes wrong concerns this item alone, but for Stop."""
+        if item.error is not None:
+            return
+        if self.remaining_s() <= 0:
+            item.error = Retry("the invocation's time is used up")
+            return
+        try:
+            work()
+        except Stop:
+            raise
+        except Exception as error:
+            item.error = error
+
+
+class UseCase[T](Protocol):
+    """A function's own part: what a record means, and what becomes of a batch of them."""
+
+    def decode(self, record: KafkaRecord, codec: Codec) -> T:
+        """Errors: DeadLetter, Retry."""
+        ...
+
+    def handle(self, batch: Batch[T]) -> None:
+        """Work on batch.active(), through batch.attempt where a fault may concern one item.
+
+        Errors: Retry for everything still active; DeadLetter is an item's own.
+        """
+        ...
+
+    def dead_lettered(self, batch: Batch[T], item: Item[T], why: DeadLetter) -> None:
+        """Produce the outcomes of a record that could be read and goes to dead-letter all the same."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchDriver:
+    """One for each function, kept for all its invocations."""
+
+    function: str
+    codec: Codec
+    producer: Producer
+    logger: Logger = field(default_factory=Logger)
+
+    def run[T](self, event: Mapping[str, Any], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
+        """The partial batch response to an aws:kafka event.
+
+        Errors: ValueError (not such an event), Stop (misconfigured): the whole batch comes again.
+        """
+        records = parse(event)
+        failed: list[tuple[KafkaRecord, Exception]] = []
+        items: list[Item[T]] = []
+        for record in records:
+            try:
+                items.append(Item(record, use_case.decode(record, self.codec)))
+            except DeadLetter as error:
+                self._put_aside(record, error, failed)
+            except Retry as error:
+                failed.append((record, error))
+        batch = Batch(
+            items=items,
+            codec=self.codec,
+            producer=self.producer,
+            remaining_s=lambda: context.get_remaining_time_in_millis() / 1000 - _FLUSH_RESERVE_S,
+        )
+        try:
+            use_case.handle(batch)
+        except Stop:
+            raise
+        except Exception as error:
+            _fail_all(batch, error)
+        self._flush(context)
+        told = self._put_items_aside(batch, use_case, failed)
+        self._flush(context)
+        failed += [
+            (item.record, item.error)
+            for item in [*items, *told]
+            if item.error is not None and not (item in items and isinstance(item.error, DeadLetter))
+        ]
+        self._log(failed)
+        return batch_response(_in_order(records, failed))
+
+    def _flush(self, context: LambdaContext) -> None:
+        self.producer.flush(max(0.1, context.get_remaining_time_in_millis() / 1000 - _FLUSH_RESERVE_S / 2))
+
+    def _put_aside(self, record: KafkaRecord, why: DeadLetter, failed: list[tuple[KafkaRecord, Exception]]) -> None:
+        """To the dead-letter topic; a record that is not acknowledged there comes again instead of vanishing."""
+        self.logger.warning("dead letter", position=record.position, reason=why.reason, error=str(why))
+
+        def report(error: Exception | None) -> None:
+            if error is not None:
+                failed.append((record, error))
+
+        self.producer.produce(
+            topics.DEAD_LETTER, record.key, record.value, dead_letter_headers(record, why, self.function), report
+        )
+
+    def _put_items_aside[T](
+        self, batch: Batch[T], use_case: UseCase[T], failed: list[tuple[KafkaRecord, Exception]]
+    ) -> list[Item[T]]:
+        """Dead-letter the items that asked for it; answers the stand-ins on which their outcomes' reports land."""
+        told = []
+        for item in batch.items:
+            if isinstance(item.error, DeadLetter):
+                self._put_aside(item.record, item.error, failed)
+                stand_in = Item(item.record, item.value)
+                why = item.error
+                batch.attempt(stand_in, lambda stand_in=stand_in, why=why: use_case.dead_lettered(batch, stand_in, why))
+                told.append(stand_in)
+        return told
+
+    def _log(self, failed: Sequence[tuple[KafkaRecord, Exception]]) -> None:
+        for record, error in failed:
+            expected = isinstance(error, Retry)
+            self.logger.warning(
+                "record comes again",
+                position=record.position,
+                error=str(error) if expected else repr(error),
+                exc_info=None if expected else error,
+            )
+
+
+def _fail_all[T](batch: Batch[T], error: Exception) -> None:
+    for item in batch.active():
+        item.error = error if not isinstance(error, DeadLetter) else Retry(f"{error.reason}: {error}")
+
+
+def _in_order(records: Sequence[KafkaRecord], failed: Sequence[tuple[KafkaRecord, Exception]]) -> list[KafkaRecord]:
+    """Each failed record once, in the event's order."""
+    places = {(record.topic, record.partition, record.offset) for record, _ in failed}
+    return [record for record in records if (record.topic, record.partition, record.offset) in places]

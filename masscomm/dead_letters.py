@@ -1,0 +1,52 @@
+"""The dead-letter record: the original bytes, and in the headers where they stood and why they are here."""
+
+from masscomm.errors import DeadLetter
+from masscomm.kafka_event import KafkaRecord
+from masscomm.producer import Headers
+
+SOURCE_TOPIC = "masscomm.source.topic"
+SOURCE_PARTITION = "masscomm.source.partition"
+SOURCE_OFFSET = "masscomm.source.offset"
+SOURCE_TIMESTAMP = "masscomm.source.timestamp"
+REASON = "masscomm.reason"
+ERROR = "masscomm.error"
+FUNCTION = "masscomm.function"
+
+_ERROR_CHARACTERS = 1_000
+
+
+def dead_letter_headers(record: KafkaRecord, error: DeadLetter, function: str) -> Headers:
+    """The record's own headers, then ours; a replayed record keeps the position it first had."""
+    ours: Headers = [
+        (REASON, error.reason.encode()),
+        (ERROR, str(error)[:_ERROR_CHARACTERS].encode()),
+        (FUNCTION, function.encode()),
+    ]
+    position: Headers = [
+        (SOURCE_TOPIC, record.topic.encode()),
+        (SOURCE_PARTITION, str(record.partition).encode()),
+        (SOURCE_OFFSET, str(record.offset).encode()),
+        (SOURCE_TIMESTAMP, str(record.timestamp_ms).encode()),
+    ]
+    names = {name for name, _ in ours}
+    kept = [(name, value) for name, value in record.headers if name not in names]
+    if record.header(SOURCE_TOPIC) is None:
+        kept += position
+    return kept + ours
+
+
+def original_position(record: KafkaRecord) -> tuple[str, int, int, int]:
+    """(topic, partition, offset, timestamp ms) where the record first stood, also after a replay.
+
+    Errors: DeadLetter(invalid) where the headers say something that is no position.
+    """
+    topic = record.header(SOURCE_TOPIC)
+    if topic is None:
+        return record.topic, record.partition, record.offset, record.timestamp_ms
+    try:
+        partition, offset, timestamp = (
+            int(record.header(name) or b"") for name in (SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP)
+        )
+        return topic.decode(), partition, offset, timestamp
+    except ValueError as error:
+        raise DeadLetter("invalid", "the original-position headers are not a position") from error

@@ -1,0 +1,119 @@
+"""Producing records: many at once, each with its own delivery report, one flush."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import Producer as ConfluentProducer
+
+from masscomm.errors import DeadLetter, Retry
+
+Report = Callable[[Exception | None], None]
+Headers = list[tuple[str, bytes]]
+
+
+class Producer(Protocol):
+    """What the functions need of Kafka to write."""
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
+        """Hand a record over. report is called once, at the latest in flush: with None when the broker has it on
+        all in-sync replicas, with DeadLetter(too_large) when no try will ever succeed, with Retry otherwise.
+        """
+        ...
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait for every report; those that have not come by then are reported as Retry."""
+        ...
+
+
+class KafkaProducer:
+    """An idempotent producer that waits for all in-sync replicas.
+
+    message.timeout.ms stays below the invocation's own limit, so that a report always comes before the function ends.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, message_timeout_ms: int = 15_000, **overrides: Any) -> None:
+        self._producer = ConfluentProducer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "acks": "all",
+                "enable.idempotence": True,
+                # The flush at the end of the invocation is what waits: a lone record must not.
+                "linger.ms": 0,
+                "compression.type": "lz4",
+                # Larger than any topic takes but dead-letter: what is too large for the others the broker says.
+                "message.max.bytes": 3_000_000,
+                "message.timeout.ms": message_timeout_ms,
+                "queue.buffering.max.kbytes": 65_536,
+                "broker.address.family": "v4",
+            }
+            | overrides
+        )
+        self._open: dict[int, Report] = {}
+        self._next = 0
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
+        ticket = self._next
+        self._next += 1
+        self._open[ticket] = report
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            self._close(ticket, None if error is None else _as_ours(error))
+
+        while True:
+            try:
+                self._producer.produce(topic, value=value, key=key, headers=list(headers), on_delivery=delivered)
+            except BufferError:
+                # The queue is full: what is in it must go first, or memory would grow with the batch.
+                self._producer.poll(0.1)
+                continue
+            except KafkaException as error:
+                self._close(ticket, _as_ours(error.args[0]))
+            self._producer.poll(0)
+            return
+
+    def flush(self, timeout_s: float) -> None:
+        self._producer.flush(timeout_s)
+        for ticket in list(self._open):
+            self._close(ticket, Retry("Kafka has not acknowledged the record in time"))
+
+    def _close(self, ticket: int, error: Exception | None) -> None:
+        report = self._open.pop(ticket, None)
+        if report is not None:  # a report that comes after its flush has given up tells nobody anything
+            report(error)
+
+
+def _as_ours(error: KafkaError) -> Exception:
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return DeadLetter("too_large", f"Kafka refuses the record: {error.str()}")
+    return Retry(f"Kafka did not take the record: {error.str()}")
+
+
+class InMemoryProducer:
+    """The producer's contract in a list, for unit tests; `fail` makes the next reports tell of an error."""
+
+    def __init__(self, *, max_bytes: int = 1_000_000) -> None:
+        self.produced: list[tuple[str, bytes | None, bytes | None, Headers]] = []
+        self.fail: Callable[[str, bytes | None], Exception | None] = lambda _topic, _value: None
+        self.flushes = 0
+        self._max_bytes = max_bytes
+        self._waiting: list[Callable[[], None]] = []
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
+        if value is not None and len(value) > self._max_bytes:
+            report(DeadLetter("too_large", f"{len(value)} bytes are more than {self._max_bytes}"))
+            return
+
+        def settle() -> None:
+            error = self.fail(topic, value)
+            if error is None:
+                self.produced.append((topic, key, value, headers))
+            report(error)
+
+        self._waiting.append(settle)
+
+    def flush(self, timeout_s: float) -> None:  # noqa: ARG002  (nothing here takes time)
+        self.flushes += 1
+        waiting, self._waiting = self._waiting, []
+        for settle in waiting:
+            settle()
