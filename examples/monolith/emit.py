@@ -1,0 +1,212 @@
+"""How the monolith asks for notifications: Avro records on a Kafka topic, in the Confluent wire format.
+
+    python -m examples.monolith.emit --kafka localhost:9092 --registry http://localhost:8081/apis/ccompat/v7 \\
+        --club 1 --type news --user 1 --user 2 --data headline="We won"
+
+A send is one record, or several where it has more recipients than a chunk holds; all its records carry the same send_id.
+`MINIMAL_SCHEMA` is the least a producer has to know.
+"""
+
+import argparse
+import io
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import fastavro
+import fastavro.schema
+import httpx
+from confluent_kafka import KafkaError, Message, Producer
+
+TOPIC = "send.monolith"
+CRITICAL_TOPIC = "send.monolith.critical"
+CHUNK_SIZE = 2_500
+SCHEMA_FILE = Path(__file__).parents[2] / "schemas" / "SendRequested.avsc"
+
+MINIMAL_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "SendRequested",
+    "namespace": "masscomm",
+    "fields": [
+        {"name": "type", "type": "string"},
+        {"name": "club_id", "type": "long"},
+        {"name": "timestamp", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "to_users", "type": {"type": "array", "items": "long"}},
+    ],
+}
+
+
+class NotDelivered(Exception):
+    """Kafka did not take one or more records; the message names the first error."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where a record stands in Kafka; timestamp in milliseconds since the epoch."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class Emitter:
+    """A producer of sends; `with` flushes it at the end.
+
+    Errors of every method: httpx.HTTPError (the registry does not answer or refuses the schema), NotDelivered,
+    ValueError (the values do not fit the schema).
+    """
+
+    def __init__(self, kafka: str, registry: str, *, timeout_s: float = 30.0) -> None:
+        """kafka: bootstrap servers; registry: the base address of its Confluent API."""
+        self._registry = registry.rstrip("/")
+        self._timeout_s = timeout_s
+        self._ids: dict[tuple[str, str], int] = {}
+        self._producer = Producer(
+            {
+                "bootstrap.servers": kafka,
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "compression.type": "lz4",
+                "message.timeout.ms": int(timeout_s * 1000),
+            }
+        )
+        schema: dict[str, Any] = json.loads(SCHEMA_FILE.read_text())
+        self._schema = schema
+
+    def __enter__(self) -> "Emitter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.flush(self._timeout_s)
+
+    def send(
+        self,
+        type: str,
+        club_id: int,
+        to_users: Sequence[int],
+        *,
+        critical: bool = False,
+        chunk_size: int = CHUNK_SIZE,
+        send_id: str | None = None,
+        **options: Any,
+    ) -> str:
+        """Ask for one send and return its id once Kafka has all its chunks.
+
+        options: any other field of SendRequested (channels, template, data, locale, expires_at, collapse_key, …).
+        """
+        send_id = send_id or str(uuid4())
+        topic = CRITICAL_TOPIC if critical else TOPIC
+        chunks = [to_users[start : start + chunk_size] for start in range(0, len(to_users), chunk_size)] or [to_users]
+        common = {"priority": "critical" if critical else None} | options
+        common |= {"type": type, "club_id": club_id, "timestamp": time.time_ns() // 1_000_000, "send_id": send_id}
+        self._write(
+            topic,
+            self._schema,
+            [
+                common | {"to_users": list(chunk), "chunk_index": index, "chunk_count": len(chunks)}
+                for index, chunk in enumerate(chunks)
+            ],
+        )
+        return send_id
+
+    def send_minimal(self, type: str, club_id: int, to_users: Sequence[int]) -> Written:
+        """One send by a producer that knows four fields only; its id is derived from where the record stands."""
+        value = {
+            "type": type,
+            "club_id": club_id,
+            "timestamp": time.time_ns() // 1_000_000,
+            "to_users": list(to_users),
+        }
+        return self._write(TOPIC, MINIMAL_SCHEMA, [value])[0]
+
+    def send_bytes(self, value: bytes, *, critical: bool = False) -> Written:
+        """Put bytes on the topic as they are: what a broken producer would do."""
+        return self._produce(CRITICAL_TOPIC if critical else TOPIC, [value])[0]
+
+    def _write(self, topic: str, schema: dict[str, Any], values: Sequence[Mapping[str, Any]]) -> list[Written]:
+        schema_id = self._schema_id(f"{topic}-value", schema)
+        parsed = fastavro.schema.parse_schema(schema)
+        records = []
+        for value in values:
+            buffer = io.BytesIO()
+            buffer.write(b"\x00" + schema_id.to_bytes(4, "big"))
+            fastavro.schemaless_writer(buffer, parsed, value, strict_allow_default=True)
+            records.append(buffer.getvalue())
+        return self._produce(topic, records)
+
+    def _produce(self, topic: str, records: Sequence[bytes]) -> list[Written]:
+        """Where the records stand, in their order, once the broker has confirmed every one."""
+        results: dict[int, Written | KafkaError] = {}
+
+        def report(index: int) -> Callable[[KafkaError | None, Message], None]:
+            def delivered(error: KafkaError | None, message: Message) -> None:
+                results[index] = error or Written(
+                    topic, message.partition() or 0, message.offset() or 0, message.timestamp()[1]
+                )
+
+            return delivered
+
+        for index, record in enumerate(records):
+            self._producer.produce(topic, record, on_delivery=report(index))
+        self._producer.flush(self._timeout_s)
+        written = [result for _, result in sorted(results.items()) if isinstance(result, Written)]
+        if len(written) < len(records):
+            errors = [str(result) for result in results.values() if isinstance(result, KafkaError)]
+            raise NotDelivered(
+                f"{len(records) - len(written)} of {len(records)} records: {(errors or ['no answer'])[0]}"
+            )
+        return written
+
+    def _schema_id(self, subject: str, schema: dict[str, Any]) -> int:
+        """The schema's id under the subject; it is registered where it is not yet, if it is compatible."""
+        text = json.dumps(schema)
+        if (subject, text) not in self._ids:
+            answer = httpx.post(
+                f"{self._registry}/subjects/{subject}/versions", json={"schema": text}, timeout=self._timeout_s
+            )
+            self._ids[subject, text] = int(answer.raise_for_status().json()["id"])
+        return self._ids[subject, text]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
+    return key, value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Ask for a send, as the monolith does.")
+    parser.add_argument("--kafka", required=True, help="bootstrap servers")
+    parser.add_argument("--registry", required=True, help="base address of the schema registry's Confluent API")
+    parser.add_argument("--club", type=int, required=True)
+    parser.add_argument("--type", required=True, help="the category, e.g. news")
+    parser.add_argument("--user", type=int, action="append", required=True, help="a recipient; may be repeated")
+    parser.add_argument("--channel", action="append", default=[], help="push or email; the category's own if none")
+    parser.add_argument("--data", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="for the template")
+    parser.add_argument("--critical", action="store_true", help="in the lane that bulk never delays")
+    parser.add_argument("--minimal", action="store_true", help="as a producer that knows four fields only")
+    arguments = parser.parse_args()
+    with Emitter(arguments.kafka, arguments.registry) as emitter:
+        if arguments.minimal:
+            print(emitter.send_minimal(arguments.type, arguments.club, arguments.user))
+        else:
+            print(
+                emitter.send(
+                    arguments.type,
+                    arguments.club,
+                    arguments.user,
+                    critical=arguments.critical,
+                    channels=arguments.channel,
+                    data=dict(arguments.data),
+                )
+            )
+
+
+if __name__ == "__main__":
+    main()

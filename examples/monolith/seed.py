@@ -1,0 +1,281 @@
+"""Fills the monolith's tables with realistic users, always the same ones for the same seed number.
+
+    python -m examples.monolith.seed --dsn postgresql://… --users 10000 --seed 7
+
+One big club (id 1) has the number of users asked for; three small clubs stand beside it. A user's attributes depend on
+the seed number and on the user's place in the club alone, so that a bigger run only adds users. Running it again writes
+only what differs from the seed: a change made since is taken back.
+"""
+
+import argparse
+import hashlib
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from examples.monolith.templates import TEMPLATES
+
+BIG_CLUB = 1
+CLUBS = {BIG_CLUB: "United Sports Association", 2: "Riverside Rowing", 3: "Northside Chess", 4: "Harbour Swimmers"}
+SMALL_CLUB_USERS = 25
+
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+_FIRST_NAMES = (
+    "Ada", "Ben", "Chloé", "Dieter", "Emma", "Farid", "Grace", "Hugo", "Inès", "Jonas", "Kateřina", "Liam", "Mia",
+    "Noah", "Olga", "Paul", "Quentin", "Rosa", "Søren", "Tariq", "Ursula", "Victor", "Wanda", "Xavier", "Yara", "Zoë",
+)  # fmt: skip
+_LAST_NAMES = (
+    "Abel", "Bauer", "Costa", "Dupont", "Evans", "Fischer", "Garcia", "Hansen", "Ivanova", "Jones", "Kowalski",
+    "Lefèvre", "Müller", "Novák", "O'Neill", "Petit", "Quinn", "Rossi", "Schmidt", "Tanaka", "Umar", "Vogel", "Weber",
+    "Yilmaz", "Zhang",
+)  # fmt: skip
+_LOCALES = (("en", 50), ("en-GB", 8), ("de", 18), ("de-AT", 4), ("fr", 14), ("pt", 6))
+_TIME_ZONES = (
+    ("Europe/Berlin", 45), ("Europe/London", 20), ("Europe/Paris", 15), ("America/New_York", 12), ("Asia/Tokyo", 8),
+)  # fmt: skip
+_DEVICE_COUNTS = ((0, 12), (1, 68), (2, 15), (3, 5))
+# What users choose, as (channels, categories); None is a user who never opened the settings page.
+_CHOICES: tuple[tuple[tuple[dict[str, bool], dict[str, Any]] | None, int], ...] = (
+    (None, 20),
+    (({}, {}), 30),
+    (({"push": True, "email": True}, {}), 14),
+    (({"push": False}, {}), 7),
+    (({"push": True, "email": False}, {}), 7),
+    (({"push": False, "email": False}, {}), 3),
+    (({}, {"news": False}), 6),
+    (({}, {"news": {"push": False}}), 4),
+    (({"push": False}, {"news": True}), 2),
+    (({"push": False}, {"news": {"push": True}}), 2),
+    (({"push": True}, {"news": {"push": False}, "newsletter": False}), 2),
+    (({"email": False}, {"newsletter": {"email": True}, "match_reminder": False}), 2),
+    (({}, {"security_alert": False, "one_time_password": False}), 1),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A row of user_settings."""
+
+    channels: dict[str, bool]
+    categories: dict[str, Any]
+    quiet_hours: dict[str, str] | None
+
+
+@dataclass(frozen=True)
+class Device:
+    """A row of devices; platform is gcm or apns."""
+
+    id: int
+    platform: str
+    token: str
+    active: bool
+
+
+@dataclass(frozen=True)
+class User:
+    """A user with all that belongs to them; settings None: no row."""
+
+    id: int
+    club_id: int
+    first_name: str
+    last_name: str
+    email: str | None
+    phone: str | None
+    locale: str
+    time_zone: str
+    created_at: datetime
+    settings: Settings | None
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True)
+class SeedReport:
+    """What a run did: the seed's rows by table, how many of those were written or removed, and how long it took."""
+
+    users: int
+    seed: int
+    rows: dict[str, int] = field(default_factory=dict)
+    written: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def rows_per_s(self) -> float:
+        """Rows of the seed a second, over all tables."""
+        return sum(self.rows.values()) / self.seconds if self.seconds else 0.0
+
+
+def user_ids(club_id: int, count: int) -> range:
+    """The ids of a club's first users: 1, 2, … in the big club, from club_id * 100,000,000 + 1 on in the others."""
+    first = 1 if club_id == BIG_CLUB else club_id * 100_000_000 + 1
+    return range(first, first + count)
+
+
+def generate(users: int, seed: int) -> Iterator[User]:
+    """The users of a seed: `users` of the big club, then those of the small ones."""
+    for club_id in CLUBS:
+        random = Random(f"{seed}/{club_id}")
+        for user_id in user_ids(club_id, users if club_id == BIG_CLUB else SMALL_CLUB_USERS):
+            yield _user(random, seed, club_id, user_id)
+
+
+def _pick[T](random: Random, weighted: tuple[tuple[T, int], ...]) -> T:
+    """One of the values, each as often as its weight in a hundred."""
+    point = random.random() * 100
+    for value, weight in weighted:
+        point -= weight
+        if point < 0:
+            break
+    return value
+
+
+def _user(random: Random, seed: int, club_id: int, user_id: int) -> User:
+    first_name, last_name = random.choice(_FIRST_NAMES), random.choice(_LAST_NAMES)
+    choice = _pick(random, _CHOICES)
+    quiet = {"start": "22:00", "end": "07:00"} if random.random() < 0.05 else None
+    return User(
+        id=user_id,
+        club_id=club_id,
+        first_name=first_name,
+        last_name=last_name,
+        email=f"user{user_id}@club{club_id}.example" if random.random() < 0.9 else None,
+        phone=f"+4930{user_id:09d}" if random.random() < 0.6 else None,
+        locale=_pick(random, _LOCALES),
+        time_zone=_pick(random, _TIME_ZONES),
+        created_at=_EPOCH - timedelta(minutes=random.randrange(1_000_000)),
+        settings=None if choice is None else Settings(*choice, quiet),
+        devices=tuple(_device(random, seed, user_id * 10 + n) for n in range(_pick(random, _DEVICE_COUNTS))),
+    )
+
+
+def _device(random: Random, seed: int, device_id: int) -> Device:
+    # as long as the real ones: 64 hexadecimal digits of Apple's, some 160 characters of Google's
+    digest = hashlib.sha256(f"{seed}/{device_id}".encode()).hexdigest()
+    platform = "gcm" if random.random() < 0.6 else "apns"
+    token = digest if platform == "apns" else f"{digest[:22]}:APA91b{digest}{digest}"
+    return Device(device_id, platform, token, active=random.random() < 0.97)
+
+
+# A table, its columns, and for which columns a difference is worth a write (updated_at is not one).
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "clubs": ("id", "name"),
+    "users": ("id", "club_id", "first_name", "last_name", "email", "phone", "locale", "time_zone", "created_at"),
+    "user_settings": ("user_id", "club_id", "channels", "categories", "quiet_hours"),
+    "devices": ("id", "user_id", "platform", "token", "active"),
+    "notification_templates": ("id", "club_id", "type", "channel", "locale", "title", "body", "html"),
+}
+
+
+def _rows(table: str, users: int, seed: int) -> Iterator[tuple[Any, ...]]:
+    """A table's rows. The users are made anew for each table: cheaper than to hold a million of them."""
+    match table:
+        case "clubs":
+            yield from CLUBS.items()
+        case "notification_templates":
+            for number, t in enumerate(TEMPLATES, 1):
+                yield number, t.club_id, t.type, t.channel, t.locale, t.title, t.body, t.html
+        case "users":
+            for u in generate(users, seed):
+                yield u.id, u.club_id, u.first_name, u.last_name, u.email, u.phone, u.locale, u.time_zone, u.created_at
+        case "user_settings":
+            for u in generate(users, seed):
+                if (s := u.settings) is not None:
+                    quiet = None if s.quiet_hours is None else Jsonb(s.quiet_hours)
+                    yield u.id, u.club_id, Jsonb(s.channels), Jsonb(s.categories), quiet
+        case "devices":
+            for u in generate(users, seed):
+                for device in u.devices:
+                    yield device.id, u.id, device.platform, device.token, device.active
+
+
+def create_tables(connection: psycopg.Connection[Any]) -> None:
+    """Run schema.sql in the connection's transaction; where the tables stand nothing changes."""
+    connection.execute(Path(__file__).with_name("schema.sql").read_text())
+
+
+def seed(connection: psycopg.Connection[Any], users: int = 10_000, seed: int = 7) -> SeedReport:
+    """Write the seed's users, settings, devices, clubs and templates in one transaction.
+
+    Rows that are there and equal are left alone (change data capture sees nothing), others are overwritten; a settings
+    row or device the seed does not have is removed from the seed's users; users beyond the seed's are not touched.
+    Memory is the same for any number of users. Errors: psycopg.Error, with nothing written.
+    """
+    began = time.monotonic()
+    rows, written = {}, {}
+    with connection.transaction():
+        for table in _COLUMNS:
+            rows[table], written[table] = _upsert(connection, table, _rows(table, users, seed))
+        for table in ("user_settings", "devices"):
+            written[table] += _remove_extra(connection, table)
+    return SeedReport(users=users, seed=seed, rows=rows, written=written, seconds=time.monotonic() - began)
+
+
+def _upsert(connection: psycopg.Connection[Any], table: str, rows: Iterable[tuple[Any, ...]]) -> tuple[int, int]:
+    """How many rows there are, and how many of them were new or different."""
+    key, *others = _COLUMNS[table]
+    names = {
+        "table": sql.Identifier(table),
+        "staging": sql.Identifier(f"seed_{table}"),
+        "key": sql.Identifier(key),
+        "columns": sql.SQL(", ").join(map(sql.Identifier, (key, *others))),
+        "old": sql.SQL(", ").join(sql.Identifier(table, name) for name in others),
+        "new": sql.SQL(", ").join(sql.Identifier("excluded", name) for name in others),
+        "set": sql.SQL(", ").join(
+            [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others]
+            + ([] if table == "clubs" else [sql.SQL("updated_at = now()")])
+        ),
+    }
+    connection.execute(
+        sql.SQL("CREATE TEMPORARY TABLE {staging} ON COMMIT DROP AS SELECT {columns} FROM {table} WITH NO DATA").format(
+            **names
+        )
+    )
+    count = 0
+    with connection.cursor() as cursor:
+        with cursor.copy(sql.SQL("COPY {staging} ({columns}) FROM STDIN").format(**names)) as copy:
+            for count, row in enumerate(rows, 1):  # noqa: B007 - counted on the way
+                copy.write_row(row)
+        cursor.execute(
+            sql.SQL(
+                "INSERT INTO {table} ({columns}) SELECT {columns} FROM {staging} ORDER BY {key}"
+                " ON CONFLICT ({key}) DO UPDATE SET {set} WHERE ({old}) IS DISTINCT FROM ({new})"
+            ).format(**names)
+        )
+        return count, cursor.rowcount
+
+
+def _remove_extra(connection: psycopg.Connection[Any], table: str) -> int:
+    key = _COLUMNS[table][0]
+    return connection.execute(
+        sql.SQL(
+            "DELETE FROM {table} WHERE user_id IN (SELECT id FROM seed_users)"
+            " AND NOT EXISTS (SELECT FROM {staging} AS seeded WHERE seeded.{key} = {table}.{key})"
+        ).format(table=sql.Identifier(table), staging=sql.Identifier(f"seed_{table}"), key=sql.Identifier(key))
+    ).rowcount
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Fill the monolith's tables: the same users for the same seed number.")
+    parser.add_argument(
+        "--dsn", required=True, help="the monolith's database, e.g. postgresql://user@host:5432/monolith"
+    )
+    parser.add_argument("--users", type=int, default=10_000, help="users of the big club (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=7, help="seed number (default: %(default)s)")
+    arguments = parser.parse_args()
+    with psycopg.connect(arguments.dsn) as connection:
+        create_tables(connection)
+        report = seed(connection, arguments.users, arguments.seed)
+    for table, count in report.rows.items():
+        print(f"{table:24} {count:>10,} rows, {report.written[table]:>10,} written")
+    print(f"{report.seconds:.2f} s, {report.rows_per_s:,.0f} rows/s")
+
+
+if __name__ == "__main__":
+    main()
