@@ -3,7 +3,7 @@
     python -m examples.monolith.emit --kafka localhost:9092 --registry http://localhost:8081/apis/ccompat/v7 \\
         --club 1 --type news --user 1 --user 2 --data headline="We won"
 
-A send is one record, or several where it has more recipients than a chunk holds; all its records carry the same send_id.
+A send is one record, or several where it has more recipients than a chunk holds; all of them carry the same send_id.
 `MINIMAL_SCHEMA` is the least a producer has to know.
 """
 

@@ -132,8 +132,8 @@ def _pick[T](random: Random, weighted: tuple[tuple[T, int], ...]) -> T:
     for value, weight in weighted:
         point -= weight
         if point < 0:
-            break
-    return value
+            return value
+    return weighted[-1][0]
 
 
 def _user(random: Random, seed: int, club_id: int, user_id: int) -> User:
