@@ -7,8 +7,9 @@ A record succeeds when everything that was produced for it is acknowledged, its 
 per-record processor could not do this: it would call a record done before the flush.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from aws_lambda_powertools import Logger
@@ -143,11 +144,8 @@ class BatchDriver:
         self._flush(context)
         told = self._put_items_aside(batch, use_case, failed)
         self._flush(context)
-        failed += [
-            (item.record, item.error)
-            for item in [*items, *told]
-            if item.error is not None and not (item in items and isinstance(item.error, DeadLetter))
-        ]
+        failed += _errors(item for item in items if not isinstance(item.error, DeadLetter))
+        failed += _errors(told)
         self._log(failed)
         return batch_response(_in_order(records, failed))
 
@@ -176,7 +174,7 @@ class BatchDriver:
                 self._put_aside(item.record, item.error, failed)
                 stand_in = Item(item.record, item.value)
                 why = item.error
-                batch.attempt(stand_in, lambda stand_in=stand_in, why=why: use_case.dead_lettered(batch, stand_in, why))
+                batch.attempt(stand_in, partial(use_case.dead_lettered, batch, stand_in, why))
                 told.append(stand_in)
         return told
 
@@ -189,6 +187,10 @@ class BatchDriver:
                 error=str(error) if expected else repr(error),
                 exc_info=None if expected else error,
             )
+
+
+def _errors[T](items: Iterable[Item[T]]) -> list[tuple[KafkaRecord, Exception]]:
+    return [(item.record, item.error) for item in items if item.error is not None]
 
 
 def _fail_all[T](batch: Batch[T], error: Exception) -> None:

@@ -1,0 +1,38 @@
+"""builder: recipients in, written messages out, an outcome for everybody who gets none."""
+
+from functools import cache
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from functions.builder.build_messages import BuildMessages
+from functions.builder.templates import TemplateCache
+from masscomm import settings
+from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.clock import SystemClock
+from masscomm.opensearch_directory import OpenSearchDirectory
+from masscomm.producer import KafkaProducer
+from masscomm.wire import Codec, HttpSchemaRegistry
+
+logger = Logger()
+
+
+@cache
+def bootstrap() -> tuple[BatchDriver, BuildMessages]:
+    """The adapters, built at the first invocation and kept."""
+    directory, clock = OpenSearchDirectory.from_environment(), SystemClock()
+    driver = BatchDriver(
+        function="builder",
+        codec=Codec(HttpSchemaRegistry(settings.required("SCHEMA_REGISTRY_URL"))),
+        producer=KafkaProducer(settings.required("KAFKA_BOOTSTRAP_SERVERS")),
+        logger=logger,
+    )
+    return driver, BuildMessages(
+        directory=directory, templates=TemplateCache(directory, clock), clock=clock, lane=settings.lane()
+    )
+
+
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Entry point: an aws:kafka event to a partial batch response."""
+    driver, use_case = bootstrap()
+    return driver.run(event, context, use_case)

@@ -1,0 +1,278 @@
+"""Check what each recipient of a batch of sends wants, and pass on those who may be notified."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from masscomm import topics
+from masscomm.batch import Batch, Item
+from masscomm.categories import resolve_channels
+from masscomm.clock import Clock
+from masscomm.dead_letters import original_position
+from masscomm.directory import Directory, Settings, User
+from masscomm.errors import DeadLetter, Retry
+from masscomm.ids import chunk_id, derived_id, send_id_of_record
+from masscomm.kafka_event import KafkaRecord
+from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, Told, outcome
+from masscomm.preferences import Decision, decide
+from masscomm.records import BuildRequested, RecheckRequested, SendRequested
+from masscomm.topics import Lane
+from masscomm.wire import Codec
+
+# A longer chunk is split by position first: an invocation's time and memory do not grow with what a producer sends.
+SPLIT_ABOVE = 10_000
+SPLIT_SIZE = 5_000
+MAX_RECORD_BYTES = 1_000_000
+# Copied into every derived record.
+MAX_DATA_BYTES = 100_000
+
+_Found = tuple[dict[int, User], dict[int, Settings]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """Recipients to check, whatever record they came in; `asked` is never counted or produced as such.
+
+    bad: why the record cannot be processed, found after its recipients were.
+    """
+
+    asked: RecheckRequested
+    from_send: bool
+    send_at: int | None = None
+    bad: DeadLetter | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckPreferences:
+    """The use case; one for each function environment."""
+
+    directory: Directory
+    clock: Clock
+    lane: Lane
+
+    def decode(self, record: KafkaRecord, codec: Codec) -> Chunk:
+        """A record of send.* or recheck. Errors: DeadLetter, Retry."""
+        if record.topic == topics.in_lane(topics.RECHECK, self.lane):
+            return Chunk(
+                asked=RecheckRequested.from_avro(codec.decode("RecheckRequested", record.value)), from_send=False
+            )
+        send = SendRequested.from_avro(codec.decode("SendRequested", record.value))
+        return _chunk_of(send, record)
+
+    def handle(self, batch: Batch[Chunk]) -> None:
+        for item in batch.active():
+            batch.attempt(item, lambda item=item: self._admit(batch, item))  # type: ignore[misc]
+        waiting = [item for item in batch.active() if len(item.value.asked.positions) <= SPLIT_ABOVE]
+        for group in _groups(waiting):
+            self._check(batch, group)
+
+    def dead_lettered(self, batch: Batch[Chunk], item: Item[Chunk], why: DeadLetter) -> None:  # noqa: ARG002
+        """Its recipients failed: a dead letter is not a way to vanish."""
+        self._everybody(batch, item, DEAD_LETTERED)
+
+    def _admit(self, batch: Batch[Chunk], item: Item[Chunk]) -> None:
+        chunk = item.value
+        if chunk.bad is not None:
+            raise chunk.bad
+        if chunk.send_at is not None and chunk.send_at > self.clock.now_ms():
+            raise DeadLetter("unsupported", "send_at lies ahead, and nothing here can hold a send yet")
+        if len(chunk.asked.positions) > SPLIT_ABOVE:
+            self._split(batch, item)
+
+    def _split(self, batch: Batch[Chunk], item: Item[Chunk]) -> None:
+        whole = item.value.asked
+        for start, end, rows in _ranges(whole, SPLIT_SIZE):
+            part = replace(
+                whole,
+                record_id=derived_id(whole.record_id, "recheck", "split", start, end),
+                parent_id=whole.record_id,
+                why="split",
+                range_start=start,
+                range_end=end,
+                positions=[whole.positions[row] for row in rows],
+                user_ids=[whole.user_ids[row] for row in rows],
+            )
+            batch.produce(item, topics.in_lane(topics.RECHECK, self.lane), part.record_id, part)
+
+    def _check(self, batch: Batch[Chunk], group: Sequence[Item[Chunk]]) -> None:
+        try:
+            believed = {id(item): self.directory.is_confirmed(self._asked_at(item)) for item in group}
+            users, settings = self.directory.users_and_settings(_user_ids(group))
+        except Retry as error:
+            for item in group:
+                item.error = item.error or error
+            return
+        for item in group:
+            batch.attempt(item, lambda item=item: self._pass_on(batch, item, users, settings, believed[id(item)]))  # type: ignore[misc]
+
+    def _pass_on(
+        self,
+        batch: Batch[Chunk],
+        item: Item[Chunk],
+        users: dict[int, User],
+        settings: dict[int, Settings],
+        believed: bool,
+    ) -> None:
+        asked = item.value.asked
+        if asked.expires_at is not None and asked.expires_at <= self.clock.now_ms():
+            self._everybody(batch, item, EXPIRED)
+            return
+        if not believed:
+            users, settings = self._believe(item, users, settings)
+        for channel in asked.channels:
+            for start, end, rows in _ranges(asked, RANGE_SIZE):
+                told, allowed = [], []
+                for row in rows:
+                    user_id = asked.user_ids[row]
+                    decision = decide(
+                        users.get(user_id),
+                        settings.get(user_id),
+                        club_id=asked.club_id,
+                        type=asked.type,
+                        channel=channel,
+                    )
+                    if decision.status is None:
+                        allowed.append(row)
+                    else:
+                        told.append(Told(asked.positions[row], user_id, decision))
+                self._tell(batch, item, channel, start, end, told)
+                if allowed:
+                    build = _build_record(asked, channel, start, end, allowed)
+                    batch.produce(item, topics.in_lane(topics.BUILD, self.lane), build.record_id, build)
+
+    def _believe(self, item: Item[Chunk], users: dict[int, User], settings: dict[int, Settings]) -> _Found:
+        """Look again for whoever had no row, once the directory is past the moment of asking. Errors: Retry."""
+        asked = item.value.asked
+        absent = [user_id for user_id in asked.user_ids if user_id not in users or user_id not in settings]
+        if not absent:
+            return users, settings
+        self.directory.confirm(self._asked_at(item))
+        found_users, found_settings = self.directory.users_and_settings(absent)
+        return users | found_users, settings | found_settings
+
+    def _asked_at(self, item: Item[Chunk]) -> int:
+        """When it was asked; a producer's clock that is ahead must not make us wait for the future."""
+        return min(item.value.asked.timestamp, self.clock.now_ms())
+
+    def _everybody(self, batch: Batch[Chunk], item: Item[Chunk], decision: Decision) -> None:
+        asked = item.value.asked
+        for channel in asked.channels:
+            for start, end, rows in _ranges(asked, RANGE_SIZE):
+                told = [Told(asked.positions[row], asked.user_ids[row], decision) for row in rows]
+                self._tell(batch, item, channel, start, end, told)
+
+    def _tell(
+        self, batch: Batch[Chunk], item: Item[Chunk], channel: str, start: int, end: int, told: Sequence[Told]
+    ) -> None:
+        if told:
+            record = outcome(
+                item.value.asked,
+                told,
+                channel=channel,
+                step="preference",
+                start=start,
+                end=end,
+                now_ms=self.clock.now_ms(),
+                directory=self.directory.position(),
+            )
+            batch.produce(item, topics.OUTCOME, record.record_id, record)
+
+
+def _chunk_of(send: SendRequested, record: KafkaRecord) -> Chunk:
+    """The send's distinct recipients, each at the first position it is named at."""
+    send_id = send.send_id or send_id_of_record(*original_position(record))
+    positions: dict[int, int] = {}
+    for position, user_id in enumerate(send.to_users):
+        positions.setdefault(user_id, position)
+    chunk = chunk_id(send_id, send.chunk_index)
+    asked = RecheckRequested(
+        record_id=chunk,
+        parent_id=chunk,
+        why="send",
+        send_id=send_id,
+        chunk_index=send.chunk_index,
+        range_start=0,
+        range_end=len(send.to_users),
+        club_id=send.club_id,
+        type=send.type,
+        timestamp=send.timestamp,
+        channels=resolve_channels(send.type, send.channels),
+        template=send.template,
+        data=send.data,
+        locale=send.locale,
+        expires_at=send.expires_at,
+        collapse_key=send.collapse_key,
+        reference=send.reference,
+        positions=list(positions.values()),
+        user_ids=list(positions),
+    )
+    return Chunk(asked=asked, from_send=True, send_at=send.send_at, bad=_fault(send, record))
+
+
+def _fault(send: SendRequested, record: KafkaRecord) -> DeadLetter | None:
+    size = len(record.value or b"")
+    data_bytes = sum(len(key.encode()) + len(value.encode()) for key, value in send.data.items())
+    if size > MAX_RECORD_BYTES:
+        return DeadLetter("too_large", f"the record has {size} bytes, more than {MAX_RECORD_BYTES}")
+    if data_bytes > MAX_DATA_BYTES:
+        return DeadLetter("too_large", f"data has {data_bytes} bytes, more than {MAX_DATA_BYTES}")
+    if not send.type:
+        return DeadLetter("invalid", "type is empty")
+    if not 0 <= send.chunk_index < send.chunk_count:
+        return DeadLetter("invalid", f"chunk_index {send.chunk_index} is not one of {send.chunk_count} chunks")
+    return None
+
+
+def _build_record(asked: RecheckRequested, channel: str, start: int, end: int, rows: Sequence[int]) -> BuildRequested:
+    return BuildRequested(
+        record_id=derived_id(asked.record_id, "build", channel, start, end),
+        parent_id=asked.record_id,
+        send_id=asked.send_id,
+        chunk_index=asked.chunk_index,
+        range_start=start,
+        range_end=end,
+        club_id=asked.club_id,
+        type=asked.type,
+        timestamp=asked.timestamp,
+        channel=channel,
+        template=asked.template,
+        data=asked.data,
+        locale=asked.locale,
+        expires_at=asked.expires_at,
+        collapse_key=asked.collapse_key,
+        reference=asked.reference,
+        positions=[asked.positions[row] for row in rows],
+        user_ids=[asked.user_ids[row] for row in rows],
+    )
+
+
+def _ranges(asked: RecheckRequested, size: int) -> Iterator[tuple[int, int, list[int]]]:
+    """(start, end, rows) for each range of positions that has recipients; ranges lie on multiples of size."""
+    rows: list[int] = []
+    current = -1
+    for row, position in enumerate(asked.positions):
+        if position // size != current:
+            if rows:
+                yield current * size, min((current + 1) * size, asked.range_end), rows
+            current, rows = position // size, []
+        rows.append(row)
+    if rows:
+        yield current * size, min((current + 1) * size, asked.range_end), rows
+
+
+def _groups(items: Iterable[Item[Chunk]]) -> Iterator[list[Item[Chunk]]]:
+    """Items whose look-up is done together: up to SPLIT_ABOVE recipients at a time."""
+    group: list[Item[Chunk]] = []
+    size = 0
+    for item in items:
+        count = len(item.value.asked.user_ids)
+        if group and size + count > SPLIT_ABOVE:
+            yield group
+            group, size = [], 0
+        group.append(item)
+        size += count
+    if group:
+        yield group
+
+
+def _user_ids(items: Iterable[Item[Chunk]]) -> list[int]:
+    return list(dict.fromkeys(user_id for item in items for user_id in item.value.asked.user_ids))

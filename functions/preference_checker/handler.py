@@ -1,0 +1,37 @@
+"""preference_checker: sends in, recipients who may be notified out, an outcome for everybody else."""
+
+from functools import cache
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from masscomm.opensearch_directory import OpenSearchDirectory
+
+from functions.preference_checker.check_preferences import CheckPreferences
+from masscomm import settings
+from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.clock import SystemClock
+from masscomm.producer import KafkaProducer
+from masscomm.wire import Codec, HttpSchemaRegistry
+
+logger = Logger()
+
+
+@cache
+def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
+    """The adapters, built at the first invocation and kept."""
+    driver = BatchDriver(
+        function="preference_checker",
+        codec=Codec(HttpSchemaRegistry(settings.required("SCHEMA_REGISTRY_URL"))),
+        producer=KafkaProducer(settings.required("KAFKA_BOOTSTRAP_SERVERS")),
+        logger=logger,
+    )
+    use_case = CheckPreferences(
+        directory=OpenSearchDirectory.from_environment(), clock=SystemClock(), lane=settings.lane()
+    )
+    return driver, use_case
+
+
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Entry point: an aws:kafka event to a partial batch response."""
+    driver, use_case = bootstrap()
+    return driver.run(event, context, use_case)

@@ -1,0 +1,60 @@
+"""What a user wants to receive, and the decision with its reason.
+
+The narrower rule wins: category and channel, then category, then channel; what nobody said is wanted. A mandatory
+category passes over a user's opt-out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from masscomm.categories import CHANNELS, category
+from masscomm.directory import Settings, User
+from masscomm.statuses import Reason, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """status None: go on; otherwise what becomes of the notification, why, and who said so.
+
+    layer: user, default or directory; rule: what was said, e.g. `category:news channel:push`;
+    settings_version: of the settings that were read, None where there are none.
+    """
+
+    status: Status | None
+    reason: Reason | None = None
+    layer: str = "default"
+    rule: str | None = None
+    settings_version: int | None = None
+
+
+def decide(user: User | None, settings: Settings | None, *, club_id: int, type: str, channel: str) -> Decision:
+    """Whether a user is to be notified; user None: believed unknown; settings None: believed to have none."""
+    if channel not in CHANNELS:
+        return Decision(Status.FAILED, Reason.UNKNOWN_CHANNEL, "default", f"channel:{channel}")
+    if user is None:
+        return Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
+    if user.club_id != club_id:
+        return Decision(Status.SUPPRESSED, Reason.OTHER_TENANT, "directory")
+    if category(type).mandatory:
+        return Decision(None, None, "default", "mandatory", settings.version if settings else None)
+    if settings is None:
+        return Decision(None)
+    wanted, rule = _wanted(settings, type, channel)
+    if wanted:
+        return Decision(None, None, "user" if rule else "default", rule, settings.version)
+    return Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", rule, settings.version)
+
+
+def _wanted(settings: Settings, type_: str, channel: str) -> tuple[bool, str | None]:
+    """(wanted, the rule that says so); anything but a plain true is an opt-out: settings fail closed."""
+    about = settings.categories.get(type_)
+    if isinstance(about, Mapping):
+        if channel in about:
+            return about[channel] is True, f"category:{type_} channel:{channel}"
+    elif about is not None:
+        return about is True, f"category:{type_}"
+    by_channel: Any = settings.channels.get(channel)
+    if by_channel is not None:
+        return by_channel is True, f"channel:{channel}"
+    return True, None
