@@ -90,5 +90,7 @@ def exited(request_id: str, returncode: int | None) -> bytes:
 
 def response_too_large(size: int) -> bytes:
     """The payload for an answer over the limit."""
-    message = f"Response payload size ({size} bytes) exceeded maximum allowed payload size ({MAX_RESPONSE_BYTES} bytes)."
+    message = (
+        f"Response payload size ({size} bytes) exceeded maximum allowed payload size ({MAX_RESPONSE_BYTES} bytes)."
+    )
     return json.dumps({"errorType": "Function.ResponseSizeTooLarge", "errorMessage": message}).encode()

@@ -1,0 +1,11 @@
+"""Kafka records to Lambda functions, as Lambda's Kafka event source mapping (provisioned mode) brings them.
+
+`EventSourceMapping` decides: batches, retries, what was given up on, what is committed. It reaches Kafka through the ports of
+`ports.py`: `kafka.py` is the real one, `memory.py` one for tests, and both pass the same contract test.
+"""
+
+from devstack.event_source.mapping import EventSourceMapping
+from devstack.event_source.record import Partition, SourceRecord
+from devstack.event_source.spec import MappingSpec, PartialFailures
+
+__all__ = ["EventSourceMapping", "MappingSpec", "PartialFailures", "Partition", "SourceRecord"]

@@ -1,0 +1,610 @@
+"""One event source mapping: batches, retries, giving up, committing.
+
+A batch owns its partitions until each of its records has succeeded or was handed over, so that a partition has one batch in
+flight. A batch that has to wait before it comes again gives its invocation slot back, so that other partitions go on.
+
+Source: AWS documentation, "How Lambda processes records from stream and queue-based event sources" and "Configuring error
+handling controls for Kafka event sources".
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from devstack.event_source.on_failure import Condition, LastAnswer, failure_record
+from devstack.event_source.ports import FailureDestination, RecordSource, RecordTooLargeError
+from devstack.event_source.record import EventEnvelope, Partition, SourceRecord
+from devstack.event_source.response import MalformedResponseError, failed_records
+from devstack.event_source.spec import INFINITE, MappingSpec, PartialFailures
+from devstack.event_source.statistics import MappingStatistics
+
+log = logging.getLogger(__name__)
+
+
+class Answer(Protocol):
+    """What an invocation came to; Lambda's Invoke answers this."""
+
+    @property
+    def payload(self) -> bytes: ...
+    @property
+    def function_error(self) -> str | None: ...
+    @property
+    def request_id(self) -> str: ...
+    @property
+    def status_code(self) -> int: ...
+    @property
+    def executed_version(self) -> str: ...
+
+
+Invoke = Callable[[bytes], Awaitable[Answer]]
+
+
+@dataclass(eq=False)
+class _PartitionState:
+    """A partition while it is assigned."""
+
+    waiting: deque[SourceRecord] = field(default_factory=deque)
+    waiting_bytes: int = 0
+    waiting_since: float = 0.0
+    busy: bool = False
+    paused: bool = False
+    leaving: bool = False  # no further invocations
+    revoked: bool = False  # no further commits
+    next_offset: int | None = None  # to be committed
+    committed: int | None = None
+    end: int | None = None
+
+
+@dataclass(kw_only=True)
+class _Unit:
+    """Records that go through one invocation together, and what they went through before."""
+
+    records: list[SourceRecord]
+    retries: int = 0  # that count against the limit
+    failures: int = 0  # that decide how long to wait
+    invocations: int = 0
+    last: LastAnswer | None = None
+
+
+class EventSourceMapping:
+    """Brings the records of some topics to one function.
+
+    Args:
+        spec: how.
+        source: where records come from.
+        destination: where records go that were given up on.
+        envelope: what events say of the cluster.
+        invoke: gives an event to the function. May raise where the function could not be invoked at all: that does not count
+            as an attempt, and the batch comes again.
+        wall_clock: seconds since the epoch, for the age of records.
+    """
+
+    def __init__(
+        self,
+        *,
+        spec: MappingSpec,
+        source: RecordSource,
+        destination: FailureDestination,
+        envelope: EventEnvelope,
+        invoke: Invoke,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.spec = spec
+        self.statistics = MappingStatistics()
+        self.ready = asyncio.Event()
+        self._source = source
+        self._destination = destination
+        self._envelope = envelope
+        self._invoke = invoke
+        self._wall_clock = wall_clock
+        self._partitions: dict[Partition, _PartitionState] = {}
+        self._slots = asyncio.Semaphore(spec.concurrency)
+        self._wake = asyncio.Event()
+        self._dirty: dict[Partition, _PartitionState] = {}
+        self._dirty_wake = asyncio.Event()
+        self._committing = asyncio.Lock()
+        self._stopping = asyncio.Event()
+        self._batches: set[asyncio.Task[None]] = set()
+        self._loops: list[asyncio.Task[None]] = []
+        self._interrupt = asyncio.Event()
+        self._released = asyncio.Event()
+        self._turn = 0
+
+    async def start(self) -> None:
+        """Join the group and begin."""
+        self._loops = [
+            asyncio.create_task(self._dispatch(), name=f"dispatch {self.spec.name}"),
+            asyncio.create_task(self._commit_continuously(), name=f"commit {self.spec.name}"),
+        ]
+        await self._source.start(self)
+
+    async def stop(self) -> None:
+        """Take nothing more, let invocations in flight end within drain_s, commit what they did, leave the group."""
+        self._stopping.set()
+        self._wake.set()
+        self._interrupt_waits()
+        if self._batches:
+            await asyncio.wait(list(self._batches), timeout=self.spec.drain_s)
+        for task in list(self._batches):
+            task.cancel()
+        await asyncio.gather(*self._batches, return_exceptions=True)
+        await self._commit()
+        await self._source.close()
+        for task in self._loops:
+            task.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+
+    def status(self) -> dict[str, object]:
+        """The counts, and for each partition its committed offset, end offset, lag and records waiting in memory."""
+        ends = self._source.ends()
+        partitions: dict[str, dict[str, int | bool | None]] = {}
+        for partition, state in sorted(self._partitions.items()):
+            end = ends.get(partition, state.end)
+            lag = None if end is None else max(0, end - (state.committed or 0))
+            partitions[str(partition)] = {
+                "committed": state.committed,
+                "end": end,
+                "lag": lag,
+                "waiting": len(state.waiting),
+                "in_flight": state.busy,
+            }
+        return {
+            "group": self.spec.group,
+            "topics": list(self.spec.topics),
+            "ready": self.ready.is_set(),
+            "in_flight": len(self._batches),
+            **self.statistics.as_dict(),
+            "partitions": partitions,
+        }
+
+    # What the source tells
+
+    def assigned(self, partitions: Collection[Partition]) -> None:
+        """See SourceListener."""
+        for partition in partitions:
+            self._partitions[partition] = _PartitionState()
+        self.ready.set()
+        self._wake.set()
+
+    async def revoked(self, partitions: Collection[Partition], *, lost: bool) -> None:
+        """See SourceListener: what is in flight may end and be committed, unless the partitions are already another's."""
+        states = [state for partition in partitions if (state := self._partitions.pop(partition, None)) is not None]
+        for state in states:
+            state.leaving = True
+            state.revoked = lost
+            self.statistics.abandoned += len(state.waiting)
+            state.waiting.clear()
+        self._interrupt_waits()
+        if not lost:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.spec.drain_s):
+                    while any(state.busy for state in states):
+                        self._released.clear()
+                        await self._released.wait()
+            await self._commit()
+        for state in states:
+            state.revoked = True
+
+    def received(self, records: Sequence[SourceRecord]) -> None:
+        """See SourceListener."""
+        self.statistics.records += len(records)
+        now = time.monotonic()
+        full: list[Partition] = []
+        for record in records:
+            state = self._partitions.get(record.partition)
+            if state is None:
+                continue
+            if not state.waiting:
+                state.waiting_since = now
+            state.waiting.append(record)
+            state.waiting_bytes += record.memory
+            state.end = None
+            if not state.paused and self._is_full(state):
+                state.paused = True
+                full.append(record.partition)
+        if full:
+            self._source.pause(full)
+        self._wake.set()
+
+    def end_reached(self, partition: Partition, offset: int) -> None:
+        """See SourceListener."""
+        state = self._partitions.get(partition)
+        if state is not None:
+            state.end = offset
+            self._commit_end(partition, state)
+
+    def _commit_end(self, partition: Partition, state: _PartitionState) -> None:
+        # Offsets without a record (transaction markers) would otherwise look like a lag for ever.
+        if not state.busy and not state.waiting and state.end is not None and state.end > (state.next_offset or -1):
+            self._advance(partition, state, state.end)
+
+    def _is_full(self, state: _PartitionState) -> bool:
+        share = self.spec.buffer_bytes // max(1, len(self._partitions))
+        return len(state.waiting) >= self.spec.waiting_records or state.waiting_bytes >= share
+
+    # Batches
+
+    async def _dispatch(self) -> None:
+        while not self._stopping.is_set():
+            wait_s = self._seconds_to_batch()
+            if wait_s is None or wait_s > 0:
+                self._wake.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await self._wake.wait()
+                continue
+            # The slot first, then the batch: what arrives while all slots are taken makes the batch larger.
+            await self._slots.acquire()
+            records = [] if self._stopping.is_set() else self._take()
+            if not records:
+                self._slots.release()
+                continue
+            states = {record.partition: self._partitions[record.partition] for record in records}
+            for state in states.values():
+                state.busy = True
+            self.statistics.batches += 1
+            task = asyncio.create_task(self._run(records, states), name=f"batch {self.spec.name}")
+            self._batches.add(task)
+            task.add_done_callback(self._batch_done)
+
+    def _batch_done(self, task: asyncio.Task[None]) -> None:
+        self._batches.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s: a batch broke off; its records stay uncommitted", self.spec.name, exc_info=error)
+
+    def _seconds_to_batch(self) -> float | None:
+        """0 where a batch can be formed now, else seconds until the batching window closes; None: nothing waits."""
+        free = [state for state in self._partitions.values() if state.waiting and not state.busy]
+        if not free:
+            return None
+        if self.spec.window_s <= 0:
+            return 0.0
+        if sum(len(state.waiting) for state in free) >= self.spec.batch_size:
+            return 0.0
+        # base64 makes four bytes of three
+        if sum(state.waiting_bytes for state in free) * 4 // 3 >= self.spec.max_payload_bytes:
+            return 0.0
+        return max(0.0, min(state.waiting_since for state in free) + self.spec.window_s - time.monotonic())
+
+    def _take(self) -> list[SourceRecord]:
+        """Records for one batch from partitions without one, beginning with another partition each time."""
+        partitions = [entry for entry in self._partitions.items() if entry[1].waiting and not entry[1].busy]
+        if not partitions:
+            return []
+        self._turn += 1
+        start = self._turn % len(partitions)
+        taken: list[SourceRecord] = []
+        size = self._envelope.overhead
+        resumed: list[Partition] = []
+        for partition, state in partitions[start:] + partitions[:start]:
+            first = True
+            while state.waiting and len(taken) < self.spec.batch_size:
+                grown = size + self._envelope.added(state.waiting[0], first_of_partition=first)
+                # A record too large for any event is taken alone and handed over instead of invoked with.
+                if taken and grown > self.spec.max_payload_bytes:
+                    break
+                record = state.waiting.popleft()
+                state.waiting_bytes -= record.memory
+                taken.append(record)
+                size, first = grown, False
+            state.waiting_since = time.monotonic()
+            if state.paused and 2 * len(state.waiting) < self.spec.waiting_records and not self._is_full(state):
+                state.paused = False
+                resumed.append(partition)
+            if size >= self.spec.max_payload_bytes:
+                break
+        if resumed:
+            self._source.resume(resumed)
+        return taken
+
+    async def _run(self, records: list[SourceRecord], states: Mapping[Partition, _PartitionState]) -> None:
+        """Bring one batch to its end: every record succeeded, was handed over, or was abandoned uncommitted.
+
+        The invocation slot taken for the batch is held at the start and given back before every wait.
+        """
+        slot = _HeldSlot(self._slots)
+        progress = _Progress(records)
+        work = deque([_Unit(records=records)])
+        try:
+            while work:
+                unit = work.popleft()
+                if unit.failures:
+                    slot.give_back()
+                    await self._back_off(unit.failures)
+                kept = [record for record in unit.records if not self._is_leaving(states[record.partition])]
+                unit = replace(unit, records=await self._without_hopeless(kept, unit, progress, states))
+                if not unit.records:
+                    continue
+                await slot.take()
+                try:
+                    outcome = await self._attempt(unit)
+                finally:
+                    slot.give_back()
+                self.statistics.succeeded += len(outcome.succeeded)
+                self._settle(outcome.succeeded, progress, states)
+                if outcome.exhausted is not None:
+                    lost = outcome.exhausted
+                    if await self._hand_over(lost, lost.records, Condition.RETRIES_EXHAUSTED):
+                        self._settle(lost.records, progress, states)
+                work.extendleft(reversed(outcome.again))
+        finally:
+            slot.give_back()
+            self.statistics.abandoned += progress.unsettled
+            for partition in progress.partitions:
+                self._release(partition, states[partition])
+
+    def _is_leaving(self, state: _PartitionState) -> bool:
+        return state.leaving or self._stopping.is_set()
+
+    async def _attempt(self, unit: _Unit) -> "_Outcome":
+        """One invocation, and what it means for each record."""
+        self.statistics.invocations += 1
+        self.statistics.retries += unit.invocations > 0
+        try:
+            answer = await self._invoke(self._envelope.encode(unit.records))
+        except Exception:
+            # The function never had the batch (throttled, no such function, host closing), which is no attempt of it.
+            log.warning("%s: could not be invoked", self.spec.name, exc_info=True)
+            return _Outcome(again=[replace(unit, failures=unit.failures + 1)])
+        unit = replace(
+            unit,
+            invocations=unit.invocations + 1,
+            last=LastAnswer(
+                request_id=answer.request_id,
+                status_code=answer.status_code,
+                executed_version=answer.executed_version,
+                function_error=answer.function_error,
+            ),
+        )
+        if answer.function_error is not None:
+            return self._failed_whole(unit)
+        try:
+            failed = failed_records(answer.payload, unit.records, self.spec.partial_failures)
+        except MalformedResponseError as error:
+            log.warning("%s: malformed batch response: %s", self.spec.name, error)
+            return self._failed_whole(unit)
+        if not failed:
+            return _Outcome(succeeded=unit.records)
+        return self._failed_partly(unit, failed)
+
+    def _failed_whole(self, unit: _Unit) -> "_Outcome":
+        self.statistics.failures += 1
+        if self.spec.bisect and len(unit.records) > 1:
+            return self._halved(unit)
+        return self._tried_again(unit)
+
+    def _failed_partly(self, unit: _Unit, failed: list[SourceRecord]) -> "_Outcome":
+        self.statistics.partial_failures += 1
+        positions = {(record.partition, record.offset) for record in failed}
+        succeeded = [record for record in unit.records if (record.partition, record.offset) not in positions]
+        rest = replace(unit, records=failed, failures=0 if succeeded else unit.failures)
+        if self.spec.bisect and self.spec.partial_failures is PartialFailures.FROM_LOWEST and len(failed) > 1:
+            # Lambda splits where the function said; what comes after the failed record has not failed itself.
+            if succeeded:
+                self.statistics.bisects += 1
+                return _Outcome(succeeded=succeeded, again=[replace(rest, failures=1)])
+            return self._halved(rest)
+        return replace(self._tried_again(rest), succeeded=succeeded)
+
+    def _halved(self, unit: _Unit) -> "_Outcome":
+        """Two units of the halves; splitting does not count as an attempt."""
+        self.statistics.bisects += 1
+        middle = len(unit.records) // 2
+        failures = unit.failures + 1
+        return _Outcome(
+            again=[
+                replace(unit, records=unit.records[:middle], failures=failures),
+                replace(unit, records=unit.records[middle:], failures=failures),
+            ]
+        )
+
+    def _tried_again(self, unit: _Unit) -> "_Outcome":
+        if self.spec.retries != INFINITE and unit.retries >= self.spec.retries:
+            return _Outcome(exhausted=unit)
+        return _Outcome(again=[replace(unit, retries=unit.retries + 1, failures=unit.failures + 1)])
+
+    async def _without_hopeless(
+        self,
+        records: list[SourceRecord],
+        unit: _Unit,
+        progress: "_Progress",
+        states: Mapping[Partition, _PartitionState],
+    ) -> list[SourceRecord]:
+        """The records that may still be invoked with; those too old or too large for any event are handed over first."""
+        hopeless: dict[Condition, list[SourceRecord]] = {}
+        kept: list[SourceRecord] = []
+        oldest = self._wall_clock() - self.spec.max_age_s
+        for record in records:
+            if self.spec.max_age_s != INFINITE and 0 < record.timestamp_ms < oldest * 1000:
+                hopeless.setdefault(Condition.TOO_OLD, []).append(record)
+            elif (
+                self._envelope.overhead + self._envelope.added(record, first_of_partition=True)
+                > self.spec.max_payload_bytes
+            ):
+                hopeless.setdefault(Condition.TOO_LARGE, []).append(record)
+            else:
+                kept.append(record)
+        for condition, given_up in hopeless.items():
+            if await self._hand_over(unit, given_up, condition):
+                self._settle(given_up, progress, states)
+        return kept
+
+    async def _hand_over(self, unit: _Unit, records: Sequence[SourceRecord], condition: Condition) -> bool:
+        """Put records on the on-failure topic; False where that could not be done before shutdown, so that they come again."""
+        topic = self.spec.on_failure
+        if topic is None:
+            for record in records:
+                log.error("%s: discarded %s@%d: %s", self.spec.name, record.partition, record.offset, condition)
+            self.statistics.discarded += len(records)
+            return True
+        for record in records:
+            with_payload = True
+            failures = 0
+            while True:
+                value = failure_record(
+                    record,
+                    condition=condition,
+                    invocations=unit.invocations,
+                    last=unit.last,
+                    function_arn=self.spec.function_arn,
+                    envelope=self._envelope,
+                    now=datetime.fromtimestamp(self._wall_clock(), UTC),
+                    with_payload=with_payload,
+                )
+                try:
+                    await self._destination.send(topic, record.key, value)
+                    break
+                except RecordTooLargeError as error:
+                    if not with_payload:
+                        raise
+                    log.warning("%s: handed over without payload: %s", self.spec.name, error)
+                    with_payload = False
+                except OSError as error:
+                    failures += 1
+                    log.warning("%s: %s not reached: %s", self.spec.name, topic, error)
+                    await self._back_off(failures)
+                    if self._stopping.is_set():
+                        return False
+            self.statistics.on_failure += 1
+            log.error("%s: gave up on %s@%d: %s", self.spec.name, record.partition, record.offset, condition)
+        return True
+
+    async def _back_off(self, failures: int) -> None:
+        """Wait before a batch comes again: doubling, bounded, cut short by shutdown or rebalance."""
+        if self._stopping.is_set():
+            return
+        delay = min(self.spec.first_backoff_s * 2.0 ** min(failures - 1, 30), self.spec.last_backoff_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._interrupt.wait()
+
+    def _interrupt_waits(self) -> None:
+        # Wakes who waits now and nobody after.
+        self._interrupt.set()
+        self._interrupt.clear()
+
+    # Commits
+
+    def _settle(
+        self,
+        records: Iterable[SourceRecord],
+        progress: "_Progress",
+        states: Mapping[Partition, _PartitionState],
+    ) -> None:
+        """These records need nothing more; commit up to the first that still does."""
+        for partition in progress.settle(records):
+            state = states[partition]
+            self._advance(partition, state, progress.next_offset(partition))
+            if progress.is_done(partition):
+                self._release(partition, state)
+
+    def _release(self, partition: Partition, state: _PartitionState) -> None:
+        state.busy = False
+        self._commit_end(partition, state)
+        self._released.set()
+        self._wake.set()
+
+    def _advance(self, partition: Partition, state: _PartitionState, offset: int) -> None:
+        if state.next_offset is not None and offset <= state.next_offset:
+            return
+        state.next_offset = offset
+        self._dirty[partition] = state
+        self._dirty_wake.set()
+
+    async def _commit_continuously(self) -> None:
+        # One commit at a time, and what settles meanwhile goes with the next: as fresh as the broker is quick.
+        while True:
+            await self._dirty_wake.wait()
+            self._dirty_wake.clear()
+            if not await self._commit():
+                await asyncio.sleep(self.spec.first_backoff_s)
+                self._dirty_wake.set()
+
+    async def _commit(self) -> bool:
+        async with self._committing:
+            dirty, self._dirty = self._dirty, {}
+            offsets = {
+                partition: state.next_offset
+                for partition, state in dirty.items()
+                if not state.revoked and state.next_offset is not None
+            }
+            if not offsets:
+                return True
+            try:
+                await self._source.commit(offsets)
+            except OSError as error:
+                log.warning("%s: commit failed: %s", self.spec.name, error)
+                self._dirty = dirty | self._dirty
+                return False
+            self.statistics.commits += 1
+            for partition, offset in offsets.items():
+                dirty[partition].committed = offset
+            return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    """What one invocation means for the records it had."""
+
+    succeeded: list[SourceRecord] = field(default_factory=list)
+    again: list[_Unit] = field(default_factory=list)
+    exhausted: _Unit | None = None
+
+
+class _HeldSlot:
+    """An invocation slot of a batch: taken and given back at most once at a time."""
+
+    def __init__(self, slots: asyncio.Semaphore) -> None:
+        self._slots = slots
+        self._held = True
+
+    async def take(self) -> None:
+        if not self._held:
+            await self._slots.acquire()
+            self._held = True
+
+    def give_back(self) -> None:
+        if self._held:
+            self._held = False
+            self._slots.release()
+
+
+class _Progress:
+    """Which records of a batch are not settled yet, by partition."""
+
+    def __init__(self, records: Sequence[SourceRecord]) -> None:
+        self._open: dict[Partition, set[int]] = {}
+        self._after: dict[Partition, int] = {}
+        for record in records:
+            self._open.setdefault(record.partition, set()).add(record.offset)
+            self._after[record.partition] = record.offset + 1
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """Those with records that are not settled."""
+        return [partition for partition, offsets in self._open.items() if offsets]
+
+    @property
+    def unsettled(self) -> int:
+        return sum(len(offsets) for offsets in self._open.values())
+
+    def settle(self, records: Iterable[SourceRecord]) -> set[Partition]:
+        """Returns the partitions that came on."""
+        touched = set()
+        for record in records:
+            self._open[record.partition].discard(record.offset)
+            touched.add(record.partition)
+        return touched
+
+    def is_done(self, partition: Partition) -> bool:
+        return not self._open[partition]
+
+    def next_offset(self, partition: Partition) -> int:
+        """The first offset that is not settled."""
+        return min(self._open[partition], default=self._after[partition])

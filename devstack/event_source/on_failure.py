@@ -1,0 +1,95 @@
+"""The record Lambda writes to an on-failure topic: one for each record it gave up on, with that record in it.
+
+Source: AWS documentation, "Using a Kafka topic as an on-failure destination", record format for a Kafka destination, and
+"Capturing discarded batches for Amazon MSK and self-managed Apache Kafka event sources" for the names of the conditions.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from devstack.event_source.record import EventEnvelope, SourceRecord
+
+
+class Condition(StrEnum):
+    """Why a record was given up on."""
+
+    RETRIES_EXHAUSTED = "RetryAttemptsExhausted"
+    TOO_OLD = "MaximumRecordAgeExceeded"
+    TOO_LARGE = "MaximumPayloadSizeExceeded"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastAnswer:
+    """What the last invocation with the record came to; function_error is None for a partial batch response."""
+
+    request_id: str
+    status_code: int
+    executed_version: str
+    function_error: str | None
+
+
+def failure_record(
+    record: SourceRecord,
+    *,
+    condition: Condition,
+    invocations: int,
+    last: LastAnswer | None,
+    function_arn: str,
+    envelope: EventEnvelope,
+    now: datetime,
+    with_payload: bool = True,
+) -> bytes:
+    """The on-failure record as JSON.
+
+    Args:
+        record: the one given up on.
+        invocations: how many had it in their batch.
+        last: None where the function never had it.
+        now: with time zone.
+        with_payload: leave the payload out where the topic does not take it; topic, partition and offset then still say
+            where the record stands, under KafkaBatchInfo.recordsInfo.
+    """
+    event = envelope.encode([record])
+    moment = _iso(record.timestamp_ms)
+    document: dict[str, object] = {
+        "requestContext": {
+            "requestId": last.request_id if last else "",
+            "functionArn": f"{function_arn}:$LATEST",
+            "condition": condition.value,
+            "approximateInvokeCount": invocations,
+        },
+        "responseContext": None
+        if last is None
+        else {
+            "statusCode": last.status_code,
+            "executedVersion": last.executed_version,
+            "functionError": last.function_error,
+        },
+        "version": "1.0",
+        "timestamp": _iso(int(now.astimezone(UTC).timestamp() * 1000)),
+        "KafkaBatchInfo": {
+            "batchSize": 1,
+            "eventSourceArn": envelope.event_source_arn,
+            "bootstrapServers": envelope.bootstrap_servers,
+            "payloadSize": len(event),
+            "recordInfo": {"offset": str(record.offset), "timestamp": moment},
+            # The form for queues and topics, which names the partition even where the payload is missing.
+            "recordsInfo": {
+                str(record.partition): {
+                    "firstRecordOffset": str(record.offset),
+                    "lastRecordOffset": str(record.offset),
+                    "firstRecordTimestamp": moment,
+                    "lastRecordTimestamp": moment,
+                }
+            },
+        },
+    }
+    head = json.dumps(document, separators=(",", ":")).encode()
+    return head[:-1] + b',"payload":' + event + b"}" if with_payload else head
+
+
+def _iso(timestamp_ms: int) -> str:
+    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"

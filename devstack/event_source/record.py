@@ -1,0 +1,104 @@
+"""A record of a topic, and the `aws:kafka` event a function is invoked with.
+
+Source: AWS documentation, "Using Lambda with Amazon MSK", the example event.
+"""
+
+import base64
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import NamedTuple
+
+
+class Partition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        """The name an event and a partial batch response give it: `topic-number`."""
+        return f"{self.topic}-{self.number}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceRecord:
+    """One record as it stands in its topic.
+
+    Attributes:
+        timestamp_ms: milliseconds since the epoch.
+        timestamp_type: CREATE_TIME, LOG_APPEND_TIME or NO_TIMESTAMP_TYPE.
+        value: None is a tombstone.
+    """
+
+    partition: Partition
+    offset: int
+    timestamp_ms: int
+    timestamp_type: str = "CREATE_TIME"
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def memory(self) -> int:
+        """Bytes it takes while it waits, near enough for a bound."""
+        return len(self.key or b"") + len(self.value or b"") + 512
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The record as JSON, as it stands in an event; a missing key and a tombstone's value are left out."""
+        document: dict[str, object] = {
+            "topic": self.partition.topic,
+            "partition": self.partition.number,
+            "offset": self.offset,
+            "timestamp": self.timestamp_ms,
+            "timestampType": self.timestamp_type,
+        }
+        if self.key is not None:
+            document["key"] = base64.b64encode(self.key).decode()
+        if self.value is not None:
+            document["value"] = base64.b64encode(self.value).decode()
+        document["headers"] = [
+            # Lambda's pollers are written in Java, whose bytes are signed.
+            {name: [byte - 256 if byte > 127 else byte for byte in value or b""]}
+            for name, value in self.headers
+        ]
+        return json.dumps(document, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventEnvelope:
+    """What all events of one mapping have in common."""
+
+    event_source_arn: str
+    bootstrap_servers: str
+
+    def encode(self, records: Iterable[SourceRecord]) -> bytes:
+        """The event for these records as JSON, grouped by partition; the records of one partition must stand together."""
+        groups = (
+            json.dumps(str(partition)).encode() + b":[" + b",".join(record.encoded for record in group) + b"]"
+            for partition, group in groupby(records, key=lambda record: record.partition)
+        )
+        return self._head + b",".join(groups) + b"}}"
+
+    @property
+    def overhead(self) -> int:
+        """Bytes of an event without records."""
+        return len(self._head) + 2
+
+    @staticmethod
+    def added(record: SourceRecord, *, first_of_partition: bool) -> int:
+        """Bytes an event grows by, at most, when it takes this record."""
+        heading = len(json.dumps(str(record.partition))) + len(":[],") if first_of_partition else 0
+        return len(record.encoded) + len(",") + heading
+
+    @cached_property
+    def _head(self) -> bytes:
+        head = {
+            "eventSource": "aws:kafka",
+            "eventSourceArn": self.event_source_arn,
+            "bootstrapServers": self.bootstrap_servers,
+        }
+        return json.dumps(head, separators=(",", ":")).encode()[:-1] + b',"records":{'

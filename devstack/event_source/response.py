@@ -1,0 +1,62 @@
+"""What a function's answer says about its batch.
+
+Source: AWS documentation, "Configuring error handling controls for Kafka event sources" (partial batch responses).
+"""
+
+import json
+from collections.abc import Sequence
+
+from devstack.event_source.record import SourceRecord
+from devstack.event_source.spec import PartialFailures
+
+
+class MalformedResponseError(Exception):
+    """The answer is none: the whole batch counts as failed."""
+
+
+def failed_records(payload: bytes, records: Sequence[SourceRecord], reading: PartialFailures) -> list[SourceRecord]:
+    """The records of a batch that are to come again, in its order; empty where all succeeded.
+
+    Nothing, null, an empty object, and a missing, null or empty batchItemFailures say that the batch succeeded.
+
+    Raises:
+        MalformedResponseError: not JSON, not an object, an identifier of another form, or of a record not in the batch.
+    """
+    lowest: dict[str, int] = {}
+    named: set[tuple[str, int]] = set()
+    known = {(str(record.partition), record.offset) for record in records}
+    for item in _items(payload):
+        identifier = item.get("itemIdentifier") if isinstance(item, dict) else None
+        if not isinstance(identifier, dict):
+            raise MalformedResponseError(f"not an item identifier: {item!r}")
+        partition, offset = identifier.get("partition"), identifier.get("offset")
+        if not isinstance(partition, str) or not isinstance(offset, int) or (partition, offset) not in known:
+            raise MalformedResponseError(f"no record of this batch: {identifier!r}")
+        named.add((partition, offset))
+        lowest[partition] = min(offset, lowest.get(partition, offset))
+    if reading is PartialFailures.FROM_LOWEST:
+        return [
+            record
+            for record in records
+            if (start := lowest.get(str(record.partition))) is not None and record.offset >= start
+        ]
+    return [record for record in records if (str(record.partition), record.offset) in named]
+
+
+def _items(payload: bytes) -> list[object]:
+    if not payload.strip():
+        return []
+    try:
+        answer = json.loads(payload)
+    except ValueError as error:
+        raise MalformedResponseError(f"not JSON: {payload[:100]!r}") from error
+    if answer is None or answer == "":
+        return []
+    if not isinstance(answer, dict):
+        raise MalformedResponseError(f"not an object: {payload[:100]!r}")
+    items = answer.get("batchItemFailures")
+    if items is None:
+        return []
+    if not isinstance(items, list):
+        raise MalformedResponseError(f"batchItemFailures is not a list: {payload[:100]!r}")
+    return items

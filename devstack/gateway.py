@@ -1,0 +1,342 @@
+"""An HTTP gateway in front of functions, as API Gateway's REST APIs (v1) with Lambda proxy integration are.
+
+Source: AWS documentation, "Lambda proxy integrations in API Gateway", "Gateway response types for API Gateway" and "Quotas for
+configuring and running a REST API in API Gateway".
+"""
+
+import asyncio
+import base64
+import binascii
+import json
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, unquote
+
+from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
+
+log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 10 * 1024 * 1024
+INTEGRATION_TIMEOUT_S = 29.0
+MAX_IN_FLIGHT = 200
+ACCOUNT = "000000000000"
+API_ID = "local"
+STAGE = "local"
+# What this process's own HTTP server says itself; a function's words about its connection are not its to say.
+HOP_BY_HOP = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
+
+
+class Answer(Protocol):
+    """What an invocation came to; Lambda's Invoke answers this."""
+
+    @property
+    def payload(self) -> bytes: ...
+    @property
+    def function_error(self) -> str | None: ...
+
+
+Invoke = Callable[[str, bytes], Awaitable[Answer]]
+Report = Callable[[], dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """A method and path of the API, and the function behind it.
+
+    Args:
+        path: `/v1/sends/{send_id}`; `{name+}` at the end takes the rest of the path.
+    """
+
+    method: str
+    path: str
+    function: str
+
+    @classmethod
+    def parse(cls, text: str, function: str) -> "Route":
+        """A route as functions.yaml writes it: `GET /v1/metrics`."""
+        method, _, path = text.partition(" ")
+        if not path.startswith("/"):
+            raise ValueError(f"not a route: {text!r}")
+        return cls(method=method, path=path, function=function)
+
+    def match(self, method: str, path: str) -> dict[str, str] | None:
+        """The path's parameters, decoded, or None where it is another's."""
+        if self.method not in (method, "ANY"):
+            return None
+        template, parts = self.path.strip("/").split("/"), path.strip("/").split("/")
+        parameters: dict[str, str] = {}
+        for position, segment in enumerate(template):
+            if segment.endswith("+}"):
+                if position >= len(parts):
+                    return None
+                parameters[segment[1:-2]] = unquote("/".join(parts[position:]))
+                return parameters
+            if position >= len(parts):
+                return None
+            if segment.startswith("{"):
+                if not parts[position]:
+                    return None
+                parameters[segment[1:-1]] = unquote(parts[position])
+            elif segment != parts[position]:
+                return None
+        return parameters if len(parts) == len(template) else None
+
+    @property
+    def weight(self) -> tuple[int, ...]:
+        """Sorts literal segments before parameters, and parameters before the rest of a path."""
+        return tuple(
+            2 if segment.endswith("+}") else 1 if segment.startswith("{") else 0 for segment in self.path.split("/")
+        )
+
+
+class MalformedAnswerError(Exception):
+    """A function answered something that is no proxy response."""
+
+
+class Gateway:
+    """Serves the routes, and /-/ready and /-/status for people and programs that watch over the stack.
+
+    Args:
+        routes: the API.
+        invoke: gives an event to a function; an attribute status_code of what it raises says how Lambda would have refused.
+        ready: for /-/ready; the answer is 200 where its `ready` is true, else 503.
+        status: for /-/status.
+        timeout_s: seconds a function gets; the invocation itself goes on after that, as in Lambda.
+        max_in_flight: requests at a time; beyond it they are throttled.
+    """
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        *,
+        invoke: Invoke,
+        ready: Report,
+        status: Report,
+        timeout_s: float = INTEGRATION_TIMEOUT_S,
+        max_in_flight: int = MAX_IN_FLIGHT,
+    ) -> None:
+        self._routes = sorted(routes, key=lambda route: route.weight)
+        self._invoke = invoke
+        self._ready = ready
+        self._status = status
+        self._timeout_s = timeout_s
+        self._max_in_flight = max_in_flight
+        self._in_flight = 0
+        self._running: set[asyncio.Task[Answer]] = set()
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    async def start(self, port: int) -> None:
+        """Listen on 127.0.0.1; port 0 takes a free one, `port` then says which. Raises OSError where it is taken."""
+        application = web.Application(client_max_size=MAX_BODY_BYTES)
+        application.router.add_get("/-/ready", self._serve_ready)
+        application.router.add_get("/-/status", self._serve_status)
+        application.router.add_route("*", "/{path:.*}", self._serve)
+        self._runner = web.AppRunner(application, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", port).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def close(self) -> None:
+        """Stop listening; requests in flight get an answer or a closed connection."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        for task in list(self._running):
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def _serve_ready(self, _request: web.Request) -> web.Response:
+        report = self._ready()
+        return web.json_response(report, status=200 if report["ready"] else 503)
+
+    async def _serve_status(self, _request: web.Request) -> web.Response:
+        return web.json_response(self._status())
+
+    async def _serve(self, request: web.Request) -> web.Response:
+        path = request.raw_path.partition("?")[0]
+        for route in self._routes:
+            parameters = route.match(request.method, path)
+            if parameters is not None:
+                break
+        else:
+            return _refusal(403, "Missing Authentication Token", "MissingAuthenticationTokenException")
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return _refusal(413, "Request Too Long", "RequestTooLongException")
+        if self._in_flight >= self._max_in_flight:
+            return _refusal(429, "Too Many Requests", "TooManyRequestsException")
+        self._in_flight += 1
+        try:
+            return await self._integrate(route, proxy_event(request, route, parameters, body))
+        finally:
+            self._in_flight -= 1
+
+    async def _integrate(self, route: Route, event: dict[str, Any]) -> web.Response:
+        # A task of its own, kept: when the gateway no longer waits, the invocation goes on.
+        task = asyncio.ensure_future(self._invoke(route.function, json.dumps(event).encode()))
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                answer = await asyncio.shield(task)
+        except TimeoutError:
+            return _refusal(504, "Endpoint request timed out", "InternalServerErrorException")
+        except Exception as error:
+            if getattr(error, "status_code", 500) == 413:
+                return _refusal(413, "Request Too Long", "RequestTooLongException")
+            log.exception("%s could not be invoked", route.function)
+            return _refusal(500, "Internal server error", "InternalServerErrorException")
+        if answer.function_error is None:
+            try:
+                return proxy_response(answer.payload)
+            except MalformedAnswerError as error:
+                log.error("%s: malformed Lambda proxy response: %s", route.function, error)  # noqa: TRY400 - not ours
+        return _refusal(502, "Internal server error", "InternalServerErrorException")
+
+    def _ended(self, task: "asyncio.Future[Answer]") -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen, also where nobody waits any more
+
+
+def proxy_event(request: web.Request, route: Route, parameters: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    """The event a proxy integration gives to a function, version 1.0.
+
+    Source: AWS documentation, "Input format of a Lambda function for proxy integration".
+    """
+    now = datetime.now(UTC)
+    query = parse_qsl(request.raw_path.partition("?")[2], keep_blank_values=True)
+    path = unquote(request.raw_path.partition("?")[0])
+    headers = request.headers
+    return {
+        "resource": route.path,
+        "path": path,
+        "httpMethod": request.method,
+        "headers": {name: headers.getall(name)[-1] for name in _names(headers)} or None,
+        "multiValueHeaders": {name: headers.getall(name) for name in _names(headers)} or None,
+        "queryStringParameters": dict(query) or None,
+        "multiValueQueryStringParameters": _grouped(query) or None,
+        "pathParameters": dict(parameters) or None,
+        "stageVariables": None,
+        "requestContext": {
+            "accountId": ACCOUNT,
+            "apiId": API_ID,
+            "authorizer": None,
+            "domainName": request.host.partition(":")[0],
+            "domainPrefix": API_ID,
+            "extendedRequestId": uuid.uuid4().hex[:16],
+            "httpMethod": request.method,
+            "identity": {
+                "accessKey": None,
+                "accountId": None,
+                "apiKey": headers.get("x-api-key"),
+                "apiKeyId": None,
+                "caller": None,
+                "cognitoAuthenticationProvider": None,
+                "cognitoAuthenticationType": None,
+                "cognitoIdentityId": None,
+                "cognitoIdentityPoolId": None,
+                "principalOrgId": None,
+                "sourceIp": request.remote or "127.0.0.1",
+                "user": None,
+                "userAgent": headers.get("user-agent"),
+                "userArn": None,
+            },
+            "path": f"/{STAGE}{path}",
+            "protocol": "HTTP/1.1",
+            "requestId": str(uuid.uuid4()),
+            "requestTime": f"{now:%d/%b/%Y:%H:%M:%S +0000}",
+            "requestTimeEpoch": int(time.time() * 1000),
+            "resourceId": "local",
+            "resourcePath": route.path,
+            "stage": STAGE,
+        },
+        "body": body.decode("utf-8", errors="replace") if body else None,
+        "isBase64Encoded": False,
+    }
+
+
+def proxy_response(payload: bytes) -> web.Response:
+    """The HTTP response a function's proxy answer stands for.
+
+    Source: AWS documentation, "Output format of a Lambda function for proxy integration".
+
+    Raises:
+        MalformedAnswerError: API Gateway would answer 502.
+    """
+    try:
+        answer = json.loads(payload)
+    except ValueError as error:
+        raise MalformedAnswerError("not JSON") from error
+    if not isinstance(answer, dict):
+        raise MalformedAnswerError("not an object")
+    unknown = answer.keys() - {"statusCode", "headers", "multiValueHeaders", "body", "isBase64Encoded"}
+    if unknown:
+        raise MalformedAnswerError(f"unknown members {sorted(unknown)}")
+    status = _status(answer.get("statusCode"))
+    headers: CIMultiDict[str] = CIMultiDict()
+    single, multiple = answer.get("headers") or {}, answer.get("multiValueHeaders") or {}
+    if not isinstance(single, dict) or not isinstance(multiple, dict):
+        raise MalformedAnswerError("headers are not an object")
+    # Where both name a header API Gateway takes the one with several values.
+    several = {name.lower() for name in multiple}
+    pairs = [(name, value) for name, value in single.items() if name.lower() not in several]
+    for name, values in multiple.items():
+        if not isinstance(values, list):
+            raise MalformedAnswerError(f"multiValueHeaders.{name} is not a list")
+        pairs.extend((name, value) for value in values)
+    for name, value in pairs:
+        if isinstance(value, dict | list) or value is None:
+            raise MalformedAnswerError(f"header {name} is not a string")
+        if name.lower() not in HOP_BY_HOP:
+            headers.add(name, json.dumps(value) if isinstance(value, bool) else str(value))
+    headers.setdefault("Content-Type", "application/json")
+    return web.Response(status=status, headers=headers, body=_body(answer))
+
+
+def _status(value: object) -> int:
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 100 <= value <= 599:
+        raise MalformedAnswerError(f"statusCode is {value!r}")
+    return value
+
+
+def _body(answer: Mapping[str, object]) -> bytes:
+    body = answer.get("body")
+    if body is None:
+        return b""
+    if not isinstance(body, str):
+        raise MalformedAnswerError("body is not a string")
+    if not answer.get("isBase64Encoded"):
+        return body.encode()
+    try:
+        return base64.b64decode(body, validate=True)
+    except binascii.Error as error:
+        raise MalformedAnswerError("body is not base64") from error
+
+
+def _names(headers: CIMultiDictProxy[str]) -> list[str]:
+    return list({name.lower(): name for name in headers}.values())
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {}
+    for name, value in pairs:
+        grouped.setdefault(name, []).append(value)
+    return grouped
+
+
+def _refusal(status: int, message: str, error_type: str) -> web.Response:
+    return web.json_response(
+        {"message": message},
+        status=status,
+        headers={"x-amzn-RequestId": str(uuid.uuid4()), "x-amzn-ErrorType": error_type},
+    )

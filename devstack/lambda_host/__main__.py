@@ -1,0 +1,32 @@
+"""`python -m devstack.lambda_host --config FILE`: the functions, their triggers and their gateway, until SIGTERM.
+
+The assembly is devstack.serverless; this package itself stays free of it.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import sys
+from pathlib import Path
+
+
+def main() -> int:
+    """Read the arguments and serve; 1 where a port is taken or the configuration is wrong."""
+    from devstack.serverless import read_config, serve
+
+    parser = argparse.ArgumentParser(prog="python -m devstack.lambda_host", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="JSON, see devstack.serverless")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        config = read_config(json.loads(arguments.config.read_text()))
+        asyncio.run(serve(config))
+    except (OSError, ValueError) as error:
+        print(f"the function host could not start: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,162 @@
+"""The serverless part of the stack in one process: function host, event source mappings, gateway.
+
+The configuration is a JSON file:
+
+    functions_file      path of functions.yaml
+    topics_file         path of topics.yaml; must be the one masscomm.topics reads
+    generation          snapshot generation of the cdc topics
+    runtime_api_port    for the functions' processes, on 127.0.1.1 and the addresses after it; 0: any
+    gateway_port        on 127.0.0.1; 0: any
+    environment         variables of all functions; KAFKA_BOOTSTRAP_SERVERS must be one of them
+    log_dir             each function's processes append to <function>.log there
+    task_root           optional: what functions are imported from, by default the folder above functions_file's
+    mappings            optional: settings for all event source mappings (first_backoff_s, partial_failures, …)
+"""
+
+import asyncio
+import functools
+import logging
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from devstack.event_source import EventSourceMapping
+from devstack.event_source.kafka import KafkaDestination, KafkaSource
+from devstack.event_source.record import EventEnvelope
+from devstack.function_catalogue import Deployment, read_deployments
+from devstack.gateway import Gateway
+from devstack.lambda_host import FunctionHost
+
+log = logging.getLogger(__name__)
+
+CLUSTER_ARN = "arn:aws:kafka:us-east-1:000000000000:cluster/masscomm/00000000-0000-0000-0000-000000000000-1"
+
+
+class ServerlessConfig(BaseModel):
+    """The configuration file; see above."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    functions_file: Path
+    topics_file: Path
+    generation: str
+    runtime_api_port: int = 0
+    gateway_port: int = 0
+    environment: dict[str, str]
+    log_dir: Path
+    task_root: Path | None = None
+    mappings: dict[str, Any] = Field(default_factory=dict)
+
+
+class Serverless:
+    """Host, mappings and gateway, started and stopped together."""
+
+    def __init__(self, config: ServerlessConfig) -> None:
+        self._config = config
+        self._bootstrap_servers = config.environment["KAFKA_BOOTSTRAP_SERVERS"]
+        self.deployments: list[Deployment] = read_deployments(
+            config.functions_file,
+            task_root=(config.task_root or config.functions_file.parent.parent).resolve(),
+            generation=config.generation,
+            environment=config.environment,
+            mapping_overrides=config.mappings,
+        )
+        self.host = FunctionHost(
+            [deployment.function for deployment in self.deployments],
+            log_dir=config.log_dir,
+            port=config.runtime_api_port,
+        )
+        self.gateway = Gateway(
+            [route for deployment in self.deployments for route in deployment.routes],
+            invoke=self.host.invoke,
+            ready=self.readiness,
+            status=self.status,
+        )
+        self._destination = KafkaDestination(bootstrap_servers=self._bootstrap_servers)
+        self._mappings: list[EventSourceMapping] = []
+        self._started = time.monotonic()
+
+    async def start(self) -> None:
+        """Start everything; returns before the functions are ready. Raises OSError where a port is taken."""
+        await self.gateway.start(self._config.gateway_port)
+        log.info("gateway on http://127.0.0.1:%d", self.gateway.port)
+        self.host.start()
+        envelope = EventEnvelope(event_source_arn=CLUSTER_ARN, bootstrap_servers=self._bootstrap_servers)
+        for deployment in self.deployments:
+            spec = deployment.mapping
+            if spec is None:
+                continue
+            mapping = EventSourceMapping(
+                spec=spec,
+                source=KafkaSource(
+                    bootstrap_servers=self._bootstrap_servers,
+                    group=spec.group,
+                    topics=spec.topics,
+                    instance=spec.group,
+                ),
+                destination=self._destination,
+                envelope=envelope,
+                invoke=functools.partial(self.host.invoke, spec.name),
+            )
+            self._mappings.append(mapping)
+            await mapping.start()
+
+    async def stop(self) -> None:
+        """Stop in the order of the flow, so that what is in flight can still end."""
+        await asyncio.gather(*(mapping.stop() for mapping in self._mappings))
+        await self.gateway.close()
+        await self.host.close()
+        await self._destination.close()
+
+    def readiness(self) -> dict[str, Any]:
+        """`ready` where every function has a warm environment and every mapping its partitions; else what is missing."""
+        waiting = [name for name, pool in self.host.pools.items() if not pool.ready and pool.init_error is None]
+        broken = {
+            name: pool.init_error.decode(errors="replace")
+            for name, pool in self.host.pools.items()
+            if pool.init_error is not None
+        }
+        mappings = [mapping.spec.name for mapping in self._mappings if not mapping.ready.is_set()]
+        return {
+            "ready": not (waiting or broken or mappings),
+            "starting": waiting,
+            "broken": broken,
+            "mappings_without_partitions": mappings,
+        }
+
+    def status(self) -> dict[str, Any]:
+        """Everything countable, by function and by mapping."""
+        return {
+            "pid": os.getpid(),
+            "uptime_s": round(time.monotonic() - self._started, 1),
+            "functions": {
+                name: {**pool.statistics.as_dict(), "ready": pool.ready, "pids": pool.pids}
+                for name, pool in self.host.pools.items()
+            },
+            "mappings": {mapping.spec.name: mapping.status() for mapping in self._mappings},
+        }
+
+
+async def serve(config: ServerlessConfig) -> None:
+    """Run until SIGTERM or SIGINT."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    serverless = Serverless(config)
+    try:
+        await serverless.start()
+        await stopped.wait()
+        log.info("stopping")
+    finally:
+        await serverless.stop()
+
+
+def read_config(document: Mapping[str, Any]) -> ServerlessConfig:
+    """The configuration, checked. Raises pydantic's ValidationError naming what is wrong."""
+    return ServerlessConfig.model_validate(document)
