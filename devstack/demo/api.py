@@ -1,0 +1,63 @@
+"""masscomm's REST API as a program calls it."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+
+class ApiError(Exception):
+    """The API answered something else than what it promises; the message is its own."""
+
+
+@dataclass(frozen=True)
+class SendStatus:
+    """Where a send's notifications are; reasons with how many have them."""
+
+    requested: int
+    suppressed: dict[str, int]
+    sent: int
+    failed: int
+    in_flight: int
+
+
+class Api:
+    """Every method raises ApiError, or httpx.HTTPError where the gateway does not answer."""
+
+    def __init__(self, gateway_url: str) -> None:
+        self._client = httpx.Client(base_url=gateway_url, timeout=30, trust_env=False)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def send(self, **body: Any) -> str:
+        """POST /v1/sends; the new send's id."""
+        answer = self._client.post("/v1/sends", json=body)
+        if answer.status_code != httpx.codes.ACCEPTED:
+            raise ApiError(f"POST /v1/sends answered {answer.status_code}: {answer.text}")
+        return str(answer.json()["send_id"])
+
+    def refused(self, **body: Any) -> tuple[int, list[str]]:
+        """POST /v1/sends with a body that is not valid; the status and the fields its errors name."""
+        answer = self._client.post("/v1/sends", json=body)
+        return answer.status_code, [error["field"] for error in answer.json().get("errors", [])]
+
+    def status(self, send_id: str) -> SendStatus | None:
+        """GET /v1/sends/{send_id}, all channels together; None while the metrics have not heard of it."""
+        answer = self._client.get(f"/v1/sends/{send_id}")
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        if answer.is_error:
+            raise ApiError(f"GET /v1/sends/{send_id} answered {answer.status_code}: {answer.text}")
+        channels = answer.json()["channels"].values()
+        suppressed: Counter[str] = Counter()
+        for channel in channels:
+            suppressed.update(channel["suppressed"])
+        return SendStatus(
+            requested=sum(channel["requested"] for channel in channels),
+            suppressed=dict(suppressed),
+            sent=sum(channel["sent"] for channel in channels),
+            failed=sum(sum(channel["failed"].values()) for channel in channels),
+            in_flight=sum(channel["in_flight"] for channel in channels),
+        )

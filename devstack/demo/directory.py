@@ -1,0 +1,124 @@
+"""Whether OpenSearch holds what the monolith's tables hold, and how long a change takes to get there."""
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from itertools import batched
+from typing import Any
+
+import httpx
+import psycopg
+
+from devstack.demo.waiting import DemoError, Pending
+
+# A table's key, and the columns by which a document is compared with its row.
+TABLES = {
+    "users": ("id", ("club_id", "first_name", "last_name", "email", "locale", "time_zone")),
+    "user_settings": ("user_id", ("club_id", "channels", "categories")),
+    "devices": ("id", ("user_id", "platform", "token", "active")),
+    "notification_templates": ("id", ("club_id", "type", "channel", "locale", "title", "body", "html")),
+}
+SLICE = 1_000
+CHANGE_TIMEOUT_S = 20.0
+
+
+class Directory:
+    """The directory's indices beside the tables they were made from. Errors of every method: httpx.HTTPError."""
+
+    def __init__(self, opensearch_url: str, generation: str) -> None:
+        self._generation = generation
+        self._client = httpx.Client(base_url=opensearch_url, timeout=30, trust_env=False)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def progress(self, rows: dict[str, int]) -> Pending | None:
+        """How many of the rows of each table are indexed; None when all are and the snapshot is marked complete."""
+        found = {table: self._count(table) for table in TABLES}
+        missing = [
+            f"{rows[table] - found[table]:,} of {rows[table]:,} {table}"
+            for table in TABLES
+            if found[table] < rows[table]
+        ]
+        if missing:
+            done = sum(min(found[table], rows[table]) for table in TABLES)
+            return Pending(", ".join(missing), done, sum(rows.values()))
+        if not self._complete():
+            return Pending("the mark that the snapshot is complete")
+        return None
+
+    def differing(self, connection: psycopg.Connection[Any]) -> Pending | None:
+        """The rows whose document is absent or says something else; None where every row has its like."""
+        different, total = [], 0
+        for table, (key, columns) in TABLES.items():
+            rows = {row[0]: row[1:] for row in connection.execute(f"SELECT {key}, {', '.join(columns)} FROM {table}")}  # noqa: S608
+            total += len(rows)
+            documents = dict(self._documents(table, rows))
+            different += [
+                f"{table} {number}"
+                for number, row in rows.items()
+                if (found := documents.get(number)) is None or tuple(found.get(name) for name in columns) != row
+            ]
+        if not different:
+            return None
+        return Pending(f"{', '.join(different[:3])}{' …' if len(different) > 3 else ''}", total - len(different), total)
+
+    def endpoints(self, device_ids: Iterable[int]) -> dict[int, str]:
+        """The endpoint's ARN of each of these devices that has one."""
+        return {
+            number: state["endpoint_arn"]
+            for number, state in self._documents("device_state", device_ids)
+            if state.get("endpoint_arn")
+        }
+
+    def registered(self) -> int:
+        """How many devices have an endpoint."""
+        self._client.post("/device_state/_refresh").raise_for_status()
+        query = {"query": {"exists": {"field": "endpoint_arn"}}}
+        answer = self._client.post("/device_state/_count", json=query)
+        return int(answer.raise_for_status().json()["count"])
+
+    def change_latency_ms(self, connection: psycopg.Connection[Any], user_id: int, round_: int) -> float:
+        """From the commit of a change of the user's settings until it can be read in OpenSearch.
+
+        The change is to a category nobody sends, so that it decides nothing. Errors: DemoError where it does not come.
+        """
+        connection.execute(
+            "UPDATE user_settings SET categories = categories || jsonb_build_object('demo_probe', %s::boolean),"
+            " updated_at = clock_timestamp() WHERE user_id = %s",
+            (round_ % 2 == 0, user_id),
+        )
+        connection.commit()
+        committed = time.perf_counter()
+        while time.perf_counter() - committed < CHANGE_TIMEOUT_S:
+            document = self._document("user_settings", user_id) or {}
+            if (document.get("categories") or {}).get("demo_probe") is (round_ % 2 == 0):
+                return (time.perf_counter() - committed) * 1000
+        raise DemoError(f"a change of user {user_id}'s settings is not in OpenSearch after {CHANGE_TIMEOUT_S:.0f} s")
+
+    def _complete(self) -> bool:
+        answer = self._client.get(f"/directory_state/_doc/generation-{self._generation}")
+        return answer.status_code == httpx.codes.OK and answer.json()["_source"].get("complete") is True
+
+    def _count(self, table: str) -> int:
+        query = {"query": {"bool": {"must_not": {"term": {"deleted": True}}}}}
+        answer = self._client.post(f"/{self._index(table)}/_count", json=query)
+        return int(answer.raise_for_status().json()["count"])
+
+    def _document(self, table: str, number: int) -> dict[str, Any] | None:
+        answer = self._client.get(f"/{self._index(table)}/_doc/{number}")
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        source: dict[str, Any] = answer.raise_for_status().json()["_source"]
+        return source
+
+    def _documents(self, table: str, numbers: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """What is there and not deleted, by id; read by id, so that it does not wait for a refresh."""
+        for some in batched(numbers, SLICE, strict=False):
+            answer = self._client.post(f"/{self._index(table)}/_mget", json={"ids": [str(number) for number in some]})
+            for document in json.loads(answer.raise_for_status().content)["docs"]:
+                if document.get("found") and not document["_source"].get("deleted"):
+                    yield int(document["_id"]), document["_source"]
+
+    def _index(self, table: str) -> str:
+        return f"{table}-{self._generation}" if table in TABLES else table

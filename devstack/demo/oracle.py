@@ -1,0 +1,158 @@
+"""What must come of a send, computed from the monolith's own data and from nothing the pipeline made.
+
+It has its own implementation of the preference rule, on purpose: it shares no code with the functions it judges.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+import yaml
+
+from examples.monolith.seed import User
+
+_CATEGORIES = Path(__file__).resolve().parents[2] / "schemas" / "categories.yaml"
+
+
+@dataclass(frozen=True)
+class Person:
+    """What decides about a user's notifications; settings as in the monolith's user_settings, empty without a row."""
+
+    club_id: int
+    has_email: bool
+    active_devices: int
+    channels: Mapping[str, Any] = field(default_factory=dict)
+    categories: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class World:
+    """Everybody the monolith knows at one moment, by user id."""
+
+    people: Mapping[int, Person]
+
+    @classmethod
+    def of_seed(cls, users: Iterable[User]) -> Self:
+        """The users of the seeder's generator."""
+        return cls({user.id: _person(user) for user in users})
+
+    @classmethod
+    def of_database(cls, connection: psycopg.Connection[Any]) -> Self:
+        """The users in the monolith's tables now. Errors: psycopg.Error."""
+        rows = connection.execute(
+            "SELECT u.id, u.club_id, u.email IS NOT NULL, coalesce(d.active, 0), s.channels, s.categories FROM users u"
+            " LEFT JOIN user_settings s ON s.user_id = u.id"
+            " LEFT JOIN (SELECT user_id, count(*) FILTER (WHERE active) AS active FROM devices GROUP BY user_id) d"
+            " ON d.user_id = u.id"
+        )
+        return cls(
+            {
+                user_id: Person(club_id, has_email, devices, channels or {}, categories or {})
+                for user_id, club_id, has_email, devices, channels, categories in rows
+            }
+        )
+
+    def members(self, club_id: int) -> list[int]:
+        """The ids of a club's users, ascending."""
+        return sorted(user_id for user_id, person in self.people.items() if person.club_id == club_id)
+
+
+def _person(user: User) -> Person:
+    active = sum(device.active for device in user.devices)
+    if user.settings is None:
+        return Person(user.club_id, user.email is not None, active)
+    return Person(user.club_id, user.email is not None, active, user.settings.channels, user.settings.categories)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """A send as it was asked for; channels empty: the category's own."""
+
+    club_id: int
+    type: str
+    to_users: Sequence[int]
+    channels: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What must come of a send; a notification is a user and a channel.
+
+    fates: notification → "sent" or the reason it is suppressed for; provider_calls: one a device, one an e-mail.
+    """
+
+    fates: Mapping[tuple[int, str], str]
+    provider_calls: int
+
+    @property
+    def requested(self) -> int:
+        """Distinct notifications asked for."""
+        return len(self.fates)
+
+    @property
+    def sent(self) -> int:
+        """Notifications the provider must have taken."""
+        return sum(fate == "sent" for fate in self.fates.values())
+
+    @property
+    def suppressed(self) -> dict[str, int]:
+        """Notifications by the reason they must not be sent for."""
+        return dict(Counter(fate for fate in self.fates.values() if fate != "sent"))
+
+    def by_channel(self) -> dict[str, Counter[str]]:
+        """For each channel how many must have each measure of the metrics: requested, queued, suppressed, sent.
+
+        Queued is what the builder wrote: who has no device is found only after that, who has no address before.
+        """
+        counts: dict[str, Counter[str]] = {}
+        for (_, channel), fate in self.fates.items():
+            count = counts.setdefault(channel, Counter())
+            count["requested"] += 1
+            count["sent" if fate == "sent" else "suppressed"] += 1
+            count["queued"] += fate in ("sent", "no_device")
+        return counts
+
+
+def expect(world: World, ask: Ask) -> Expected:
+    """What must come of the send, were everything as in the world when it is decided."""
+    category = _category(ask.type)
+    fates: dict[tuple[int, str], str] = {}
+    calls = 0
+    for channel in dict.fromkeys(ask.channels or category["channels"]):
+        for user_id in dict.fromkeys(ask.to_users):
+            fate = _fate(world.people.get(user_id), ask, channel, mandatory=category["mandatory"])
+            fates[user_id, channel] = fate
+            if fate == "sent":
+                calls += world.people[user_id].active_devices if channel == "push" else 1
+    return Expected(fates, calls)
+
+
+def _fate(person: Person | None, ask: Ask, channel: str, *, mandatory: bool) -> str:
+    if person is None:
+        return "unknown_user"
+    if person.club_id != ask.club_id:
+        return "other_tenant"
+    if not mandatory and not wants(person, ask.type, channel):
+        return "opted_out"
+    if channel == "push":
+        return "sent" if person.active_devices else "no_device"
+    return "sent" if person.has_email else "no_address"
+
+
+def wants(person: Person, category: str, channel: str) -> bool:
+    """Whether a person's settings allow a category on a channel: the most specific thing they said counts."""
+    chosen = person.categories.get(category)
+    if isinstance(chosen, dict) and channel in chosen:
+        return bool(chosen[channel])
+    if isinstance(chosen, bool):
+        return chosen
+    return bool(person.channels.get(channel, True))
+
+
+def _category(name: str) -> dict[str, Any]:
+    document = yaml.safe_load(_CATEGORIES.read_text())
+    category: dict[str, Any] = document["default"] | document["categories"].get(name, {})
+    return category

@@ -1,0 +1,90 @@
+"""What the provider says was handed to it: LocalStack's own record of pushes and e-mails."""
+
+import email
+import email.policy
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+NOTIFICATION_HEADER = "X-Masscomm-Notification-Id"
+
+
+class ProviderError(Exception):
+    """A message at the provider does not say which notification it is."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One thing the provider took. target: an endpoint's ARN or an e-mail address; title: as the person sees it."""
+
+    channel: str
+    notification_id: str
+    target: str
+    title: str
+
+
+def calls(aws_url: str) -> list[Call]:
+    """Everything the provider took since it started. Errors: httpx.HTTPError, ProviderError."""
+    with httpx.Client(base_url=aws_url, timeout=60, trust_env=False) as client:
+        pushes = client.get("/_aws/sns/platform-endpoint-messages").raise_for_status().json()
+        mails = client.get("/_aws/ses").raise_for_status().json()
+    return [*_pushes(pushes["platform_endpoint_messages"]), *_mails(mails["messages"])]
+
+
+def pushes_to(aws_url: str, endpoint_arn: str) -> list[Call]:
+    """What one device's endpoint was sent. Errors: as for `calls`."""
+    answer = httpx.get(
+        f"{aws_url}/_aws/sns/platform-endpoint-messages",
+        params={"endpointArn": endpoint_arn},
+        timeout=10,
+        trust_env=False,
+    )
+    return list(_pushes(answer.raise_for_status().json()["platform_endpoint_messages"]))
+
+
+def _pushes(messages: dict[str, list[dict[str, Any]]]) -> Iterator[Call]:
+    for endpoint_arn, sent in messages.items():
+        for message in sent:
+            payload = _decoded(message["Message"])
+            ids = _find(payload, "masscomm")
+            if not isinstance(ids, dict):
+                raise ProviderError(f"a push to {endpoint_arn} does not say which notification it is: {payload}")
+            yield Call("push", ids["notification_id"], endpoint_arn, str(_find(payload, "title")))
+
+
+def _mails(messages: list[dict[str, Any]]) -> Iterator[Call]:
+    for message in messages:
+        parsed = email.message_from_string(message["RawData"], policy=email.policy.default)
+        if parsed[NOTIFICATION_HEADER] is None:
+            raise ProviderError(f"an e-mail to {parsed['To']} does not say which notification it is")
+        yield Call("email", str(parsed[NOTIFICATION_HEADER]), str(parsed["To"]), str(parsed["Subject"]))
+
+
+def _decoded(value: Any) -> Any:
+    """A payload with every JSON text in it decoded: SNS takes JSON in JSON, and a platform's data holds texts only."""
+    if isinstance(value, str) and value[:1] in "{[":
+        try:
+            return _decoded(json.loads(value))
+        except ValueError:
+            return value
+    if isinstance(value, dict):
+        return {key: _decoded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_decoded(item) for item in value]
+    return value
+
+
+def _find(value: Any, name: str) -> Any:
+    """The value of the first key of that name at any depth; None where there is none."""
+    if isinstance(value, dict):
+        if name in value:
+            return value[name]
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            if (found := _find(item, name)) is not None:
+                return found
+    return None

@@ -1,0 +1,225 @@
+"""Reading the topics beside the pipeline: outcomes as they come, dead letters, and a plain count of everything."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from masscomm import dead_letters, topics
+from masscomm.categories import resolve_channels
+from masscomm.errors import DeadLetter
+from masscomm.ids import send_id_of_record
+from masscomm.wire import Codec, HttpSchemaRegistry
+
+TIMEOUT_S = 10.0
+MINUTE_MS = 60_000
+
+# A row of the metrics by minute: (minute in ms since the epoch, club_id, type, channel, measure).
+type Key = tuple[int, int, str, str, str]
+
+
+class RecordsError(Exception):
+    """Kafka did not answer, or a record that must decode does not."""
+
+
+@dataclass(frozen=True)
+class DeadLettered:
+    """A dead letter: the original bytes, where they stood, and why they were put aside."""
+
+    value: bytes
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    error: str
+    function: str
+
+
+class TopicReader:
+    """Reads topics without a group: all partitions, from their beginning or from where they end now."""
+
+    def __init__(self, bootstrap: str, names: Sequence[str], *, from_beginning: bool) -> None:
+        """Errors: RecordsError."""
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "masscomm.demo",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "broker.address.family": "v4",
+            }
+        )
+        self._position: dict[tuple[str, int], int] = {}
+        for name in names:
+            for partition in self._partitions(name):
+                low, high = self._watermarks(name, partition)
+                self._position[name, partition] = low if from_beginning else high
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._position.items()])
+
+    def close(self) -> None:
+        """Let the broker go."""
+        self._consumer.close()
+
+    def poll(self) -> Iterator[Message]:
+        """What stands in the topics at this moment and was not read before. Errors: RecordsError."""
+        ends = {place: self._watermarks(*place)[1] for place in self._position}
+        while any(self._position[place] < end for place, end in ends.items()):
+            messages = self._consumer.consume(1_000, TIMEOUT_S)
+            if not messages:
+                raise RecordsError(f"Kafka gave nothing in {TIMEOUT_S:.0f} s although there is more to read")
+            for message in messages:
+                if (error := message.error()) is not None:
+                    raise RecordsError(str(error))
+                place = (str(message.topic()), int(message.partition() or 0))
+                self._position[place] = int(message.offset() or 0) + 1
+                yield message
+
+    def _partitions(self, name: str) -> list[int]:
+        try:
+            found = self._consumer.list_topics(name, TIMEOUT_S).topics[name]
+        except KafkaException as error:
+            raise RecordsError(f"topic {name}: {error}") from error
+        if found.error is not None:
+            raise RecordsError(f"topic {name}: {found.error}")
+        return sorted(found.partitions)
+
+    def _watermarks(self, name: str, partition: int) -> tuple[int, int]:
+        try:
+            marks = self._consumer.get_watermark_offsets(TopicPartition(name, partition), TIMEOUT_S)
+        except KafkaException as error:
+            raise RecordsError(f"topic {name}: {error}") from error
+        if marks is None:
+            raise RecordsError(f"topic {name}: Kafka did not say where it ends in {TIMEOUT_S:.0f} s")
+        low, high = marks
+        return low, high
+
+
+class OutcomeTail:
+    """The outcomes from now on, by send."""
+
+    def __init__(self, bootstrap: str, registry_url: str) -> None:
+        self._reader = TopicReader(bootstrap, [topics.OUTCOME], from_beginning=False)
+        self._codec = Codec(HttpSchemaRegistry(registry_url))
+        self._by_send: dict[str, list[dict[str, Any]]] = {}
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def of(self, send_id: str) -> list[dict[str, Any]]:
+        """A send's outcome records so far (schemas/NotificationOutcome.avsc); a replayed one is there twice."""
+        for message in self._reader.poll():
+            outcome = self._codec.decode("NotificationOutcome", message.value())
+            self._by_send.setdefault(outcome["send_id"], []).append(outcome)
+        return self._by_send.get(send_id, [])
+
+    def accounted(self, send_id: str) -> int:
+        """Distinct notifications of a send that have an outcome."""
+        return len({(user_id, record["channel"]) for record in self.of(send_id) for user_id in record["user_ids"]})
+
+    def published_at(self, send_id: str) -> int | None:
+        """When the provider had taken a send's last notification, in ms since the epoch; None as long as it has not."""
+        times = [
+            record["timestamp"]
+            for record in self.of(send_id)
+            if any(result["status"] == "sent" for result in record["results"])
+        ]
+        return max(times, default=None)
+
+
+class DeadLetterTail:
+    """The dead letters from now on."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._reader = TopicReader(bootstrap, [topics.DEAD_LETTER], from_beginning=False)
+        self._found: list[DeadLettered] = []
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def all(self) -> list[DeadLettered]:
+        """Every dead letter since this began."""
+        for message in self._reader.poll():
+            headers = dict(_headers(message))
+            self._found.append(
+                DeadLettered(
+                    value=message.value() or b"",
+                    topic=headers[dead_letters.SOURCE_TOPIC],
+                    partition=int(headers[dead_letters.SOURCE_PARTITION]),
+                    offset=int(headers[dead_letters.SOURCE_OFFSET]),
+                    reason=headers[dead_letters.REASON],
+                    error=headers[dead_letters.ERROR],
+                    function=headers[dead_letters.FUNCTION],
+                )
+            )
+        return self._found
+
+
+def _headers(message: Message) -> Iterator[tuple[str, str]]:
+    for name, value in cast(list[tuple[str, bytes | None]], message.headers() or []):
+        yield name, (value or b"").decode()
+
+
+class RecordCount:
+    """What the topics hold, counted record by record: the metrics by minute as they must be, by send.
+
+    A chunk or a derived record that stands in its topic twice (it was produced again after a crash) counts once, by its
+    id. Records that do not decode count nothing.
+    """
+
+    def __init__(self, bootstrap: str, registry_url: str) -> None:
+        self._codec = Codec(HttpSchemaRegistry(registry_url))
+        self._schema_of = {
+            topic.name: topic.schema
+            for topic in topics.chain_topics()
+            if topic.schema in ("SendRequested", "DeliveryRequested", "NotificationOutcome")
+        }
+        self._reader = TopicReader(bootstrap, list(self._schema_of), from_beginning=True)
+        self._seen: set[tuple[Any, ...]] = set()
+        self.by_send: dict[str, Counter[Key]] = {}
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def update(self) -> Counter[Key]:
+        """The count of everything there is by now. Errors: RecordsError."""
+        for message in self._reader.poll():
+            schema = self._schema_of[str(message.topic())]
+            try:
+                record = self._codec.decode(str(schema), message.value())
+            except DeadLetter:
+                continue
+            self._count(str(schema), message, record)
+        total: Counter[Key] = Counter()
+        for counts in self.by_send.values():
+            total.update(counts)
+        return total
+
+    def _count(self, schema: str, message: Message, record: dict[str, Any]) -> None:
+        if schema == "SendRequested":
+            send_id = record["send_id"] or send_id_of_record(
+                str(message.topic()), int(message.partition() or 0), int(message.offset() or 0), message.timestamp()[1]
+            )
+            distinct = len(set(record["to_users"]))
+            again = len(record["to_users"]) - distinct
+            identity: tuple[Any, ...] = (schema, send_id, record["chunk_index"])
+            at = record["timestamp"]
+            counted = [
+                (channel, measure, count)
+                for channel in resolve_channels(record["type"], record["channels"])
+                for measure, count in (("requested", distinct), ("duplicate", again))
+            ]
+        elif schema == "DeliveryRequested":
+            send_id, identity, at = record["send_id"], (schema, record["record_id"]), record["built_at"]
+            counted = [(record["channel"], "queued", len(record["positions"]))]
+        else:
+            send_id, identity, at = record["send_id"], (schema, record["record_id"]), record["timestamp"]
+            counted = [(record["channel"], result["status"], result["count"]) for result in record["results"]]
+        if identity in self._seen:
+            return
+        self._seen.add(identity)
+        counts = self.by_send.setdefault(send_id, Counter())
+        for channel, measure, count in counted:
+            if count:
+                counts[at // MINUTE_MS * MINUTE_MS, record["club_id"], record["type"], channel, measure] += count

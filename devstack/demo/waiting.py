@@ -1,0 +1,107 @@
+"""Waiting with a deadline: what is missing is shown meanwhile, and named where it does not come in time."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from devstack.settings import StackSettings
+
+LOG_LINES = 12
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the message is what a person should read."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What is still missing; done of total where it can be counted."""
+
+    missing: str
+    done: int | None = None
+    total: int | None = None
+
+
+class RunningStack(Protocol):
+    """What the demo needs of a stack, in this process or in another.
+
+    crashes: services that ended though nobody asked them to; start_s: how long it took to start; peak_mb: its most
+    memory.
+    """
+
+    @property
+    def settings(self) -> StackSettings: ...
+
+    @property
+    def crashes(self) -> Sequence[object]: ...
+
+    @property
+    def start_s(self) -> float: ...
+
+    @property
+    def peak_mb(self) -> float: ...
+
+
+class Waiter:
+    """Waits for one thing after another on the person's screen."""
+
+    def __init__(self, stack: RunningStack, console: Console) -> None:
+        self._stack = stack
+        self._console = console
+
+    def until(
+        self,
+        what: str,
+        probe: Callable[[], Pending | None],
+        *,
+        timeout_s: float,
+        logs: Sequence[str] = (),
+        every_s: float = 0.1,
+        quiet: bool = False,
+    ) -> float:
+        """Ask the probe again and again until it answers None; the seconds that took.
+
+        logs: names of services whose log's end belongs to the message where it takes too long; quiet: leave no line.
+        Errors: DemoError, saying what is still missing; whatever the probe raises.
+        """
+        began = time.monotonic()
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("[dim]{task.fields[missing]}"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self._console, transient=True, disable=quiet) as progress:
+            task = progress.add_task(what, total=None, missing="")
+            while (pending := probe()) is not None:
+                progress.update(
+                    task,
+                    completed=pending.done or 0,
+                    total=pending.total,
+                    missing=pending.missing if not pending.total else "",
+                )
+                if self._stack.crashes:
+                    raise DemoError(f"{what}: {self._stack.crashes[0]}")
+                if time.monotonic() - began > timeout_s:
+                    raise DemoError(self._too_late(what, pending, timeout_s, logs))
+                time.sleep(every_s)
+        seconds = time.monotonic() - began
+        if not quiet:
+            self._console.print(f"[green]✓[/] {what} [dim]({seconds:.1f} s)[/]")
+        return seconds
+
+    def _too_late(self, what: str, pending: Pending, timeout_s: float, logs: Sequence[str]) -> str:
+        counted = f" ({pending.done:,} of {pending.total:,})" if pending.total and pending.done is not None else ""
+        lines = [f"{what}: not within {timeout_s:.0f} s. Still missing: {pending.missing}{counted}"]
+        for name in logs:
+            path = self._stack.settings.log(name)
+            if path.exists():
+                lines.append(f"The end of {path}:")
+                lines.extend(path.read_text(errors="replace").splitlines()[-LOG_LINES:])
+        return "\n".join(lines)
