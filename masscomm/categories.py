@@ -10,6 +10,9 @@ import yaml
 
 CHANNELS = ("push", "email")
 
+# A category's or a template's name, as a regular expression.
+NAME_PATTERN = r"^[A-Za-z0-9_.:-]{1,128}$"
+
 
 @dataclass(frozen=True)
 class Category:

@@ -36,6 +36,11 @@ def decide(user: User | None, settings: Settings | None, *, club_id: int, type: 
         return Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
     if user.club_id != club_id:
         return Decision(Status.SUPPRESSED, Reason.OTHER_TENANT, "directory")
+    return decide_by_settings(settings, type=type, channel=channel)
+
+
+def decide_by_settings(settings: Settings | None, *, type: str, channel: str) -> Decision:
+    """The part of the decision that a newer opt-out can change until the last moment."""
     if category(type).mandatory:
         return Decision(None, None, "default", "mandatory", settings.version if settings else None)
     if settings is None:

@@ -19,7 +19,7 @@ from masscomm.batch import Batch, Item
 from masscomm.categories import CHANNELS
 from masscomm.clock import Clock
 from masscomm.directory import Directory, Template, User
-from masscomm.errors import DeadLetter, Retry
+from masscomm.errors import DeadLetter
 from masscomm.ids import derived_id
 from masscomm.kafka_event import KafkaRecord
 from masscomm.outcomes import DEAD_LETTERED, Told, outcome

@@ -9,10 +9,9 @@ from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
 from masscomm import settings
 from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
 from masscomm.opensearch_directory import OpenSearchDirectory
-from masscomm.producer import KafkaProducer
-from masscomm.wire import Codec, HttpSchemaRegistry
 
 logger = Logger()
 
@@ -21,12 +20,7 @@ logger = Logger()
 def bootstrap() -> tuple[BatchDriver, BuildMessages]:
     """The adapters, built at the first invocation and kept."""
     directory, clock = OpenSearchDirectory.from_environment(), SystemClock()
-    driver = BatchDriver(
-        function="builder",
-        codec=Codec(HttpSchemaRegistry(settings.required("SCHEMA_REGISTRY_URL"))),
-        producer=KafkaProducer(settings.required("KAFKA_BOOTSTRAP_SERVERS")),
-        logger=logger,
-    )
+    driver = batch_driver("builder", logger)
     return driver, BuildMessages(
         directory=directory, templates=TemplateCache(directory, clock), clock=clock, lane=settings.lane()
     )

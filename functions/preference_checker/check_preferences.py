@@ -1,11 +1,12 @@
 """Check what each recipient of a batch of sends wants, and pass on those who may be notified."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from masscomm import topics
 from masscomm.batch import Batch, Item
-from masscomm.categories import resolve_channels
+from masscomm.categories import NAME_PATTERN, resolve_channels
 from masscomm.clock import Clock
 from masscomm.dead_letters import original_position
 from masscomm.directory import Directory, Settings, User
@@ -24,6 +25,8 @@ SPLIT_SIZE = 5_000
 MAX_RECORD_BYTES = 1_000_000
 # Copied into every derived record.
 MAX_DATA_BYTES = 100_000
+
+_SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
 
 _Found = tuple[dict[int, User], dict[int, Settings]]
 
@@ -215,8 +218,10 @@ def _fault(send: SendRequested, record: KafkaRecord) -> DeadLetter | None:
         return DeadLetter("too_large", f"the record has {size} bytes, more than {MAX_RECORD_BYTES}")
     if data_bytes > MAX_DATA_BYTES:
         return DeadLetter("too_large", f"data has {data_bytes} bytes, more than {MAX_DATA_BYTES}")
-    if not send.type:
-        return DeadLetter("invalid", "type is empty")
+    if not re.fullmatch(NAME_PATTERN, send.type):
+        return DeadLetter("invalid", "type is no category's name: letters, digits, _ . : - and at most 128 of them")
+    if send.send_id is not None and not re.fullmatch(_SEND_ID_PATTERN, send.send_id):
+        return DeadLetter("invalid", "send_id is no id: letters, digits and - and at most 64 of them")
     if not 0 <= send.chunk_index < send.chunk_count:
         return DeadLetter("invalid", f"chunk_index {send.chunk_index} is not one of {send.chunk_count} chunks")
     return None

@@ -4,14 +4,13 @@ from functools import cache
 from typing import Any
 
 from aws_lambda_powertools import Logger
-from masscomm.opensearch_directory import OpenSearchDirectory
 
 from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm import settings
 from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
-from masscomm.producer import KafkaProducer
-from masscomm.wire import Codec, HttpSchemaRegistry
+from masscomm.opensearch_directory import OpenSearchDirectory
 
 logger = Logger()
 
@@ -19,12 +18,7 @@ logger = Logger()
 @cache
 def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
     """The adapters, built at the first invocation and kept."""
-    driver = BatchDriver(
-        function="preference_checker",
-        codec=Codec(HttpSchemaRegistry(settings.required("SCHEMA_REGISTRY_URL"))),
-        producer=KafkaProducer(settings.required("KAFKA_BOOTSTRAP_SERVERS")),
-        logger=logger,
-    )
+    driver = batch_driver("preference_checker", logger)
     use_case = CheckPreferences(
         directory=OpenSearchDirectory.from_environment(), clock=SystemClock(), lane=settings.lane()
     )

@@ -1,0 +1,51 @@
+"""Publishing with bounded concurrency, and again while time remains where the provider is busy or down."""
+
+import random
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from masscomm.channels.provider import ProviderError, Transient
+from masscomm.clock import Clock
+
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What the provider finally said to one call: a message id, or the error it stays with."""
+
+    message_id: str | None = None
+    error: ProviderError | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publisher:
+    """Makes a record's provider calls; workers: how many at once."""
+
+    clock: Clock
+    workers: int
+    _random: random.Random = field(default_factory=random.Random)
+
+    def publish_all(self, calls: Iterable[Callable[[], str]], remaining_s: Callable[[], float]) -> list[Published]:
+        """Make every call, in any order; the answers stand in the calls' order.
+
+        A transient error stays only where the time is used up; errors that are not the provider's escape.
+        """
+        with ThreadPoolExecutor(self.workers) as pool:
+            return list(pool.map(lambda call: self._publish(call, remaining_s), calls))
+
+    def _publish(self, call: Callable[[], str], remaining_s: Callable[[], float]) -> Published:
+        pause = _FIRST_PAUSE_S
+        while True:
+            try:
+                return Published(message_id=call())
+            except Transient as error:
+                # Decorrelated jitter: pauses grow, and no two callers stay in step.
+                pause = min(_LONGEST_PAUSE_S, self._random.uniform(_FIRST_PAUSE_S, pause * 3))
+                if remaining_s() < pause:
+                    return Published(error=error)
+                self.clock.sleep(pause)
+            except ProviderError as error:
+                return Published(error=error)

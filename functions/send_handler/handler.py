@@ -1,0 +1,84 @@
+"""send_handler: POST /v1/sends → the send's chunks on send.api, 202."""
+
+import json
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from functions.send_handler.request_send import RequestSend, parse_request
+from masscomm import settings
+from masscomm.clock import SystemClock
+from masscomm.errors import Retry, Stop
+from masscomm.problem import Problem
+from masscomm.producer import KafkaProducer
+from masscomm.wire import Codec, HttpSchemaRegistry
+
+logger = Logger()
+app = APIGatewayRestResolver()
+
+
+@cache
+def bootstrap() -> RequestSend:
+    """The adapters, built at the first invocation and kept."""
+    return RequestSend(
+        codec=Codec(HttpSchemaRegistry(settings.required("SCHEMA_REGISTRY_URL"))),
+        producer=KafkaProducer(settings.required("KAFKA_BOOTSTRAP_SERVERS")),
+        clock=SystemClock(),
+    )
+
+
+@app.post("/v1/sends")
+def post_send() -> Response[str]:
+    """202 with the send's id once every chunk is on its topic."""
+    send = parse_request(_body())
+    accepted = bootstrap().request(send)
+    logger.info("send accepted", send_id=accepted.send_id, club_id=send.club_id, requested=accepted.requested)
+    return Response(
+        status_code=HTTPStatus.ACCEPTED,
+        content_type=content_types.APPLICATION_JSON,
+        body=json.dumps(accepted.body()),
+        headers={"Location": f"/v1/sends/{accepted.send_id}"},
+    )
+
+
+def _body() -> str | None:
+    try:
+        return app.current_event.decoded_body
+    except ValueError as error:  # base64 that is none, or bytes that are not UTF-8
+        raise Problem(400, f"the body is not UTF-8 text: {error}") from error
+
+
+@app.exception_handler(Problem)
+def problem(error: Problem) -> Response[str]:
+    """Problem details for what the caller can mend or try again."""
+    return error.response()
+
+
+@app.exception_handler(Retry)
+def unavailable(error: Retry) -> Response[str]:
+    """A dependency is down: the caller may come again."""
+    logger.warning("a dependency is down", error=str(error))
+    return Problem(503, str(error), retry_after_s=5).response()
+
+
+@app.exception_handler(Stop)
+def misconfigured(error: Stop) -> Response[str]:
+    """An operator must act; the caller learns no more than that."""
+    logger.error("misconfigured", error=str(error))
+    return Problem(500, "the service is misconfigured").response()
+
+
+@app.not_found
+def not_found(_error: NotFoundError) -> Response[str]:
+    """No such resource here."""
+    return Problem(404, "there is no such resource").response()
+
+
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Entry point: an API Gateway REST proxy event to its answer."""
+    return app.resolve(event, context)

@@ -1,0 +1,203 @@
+"""Take a send over REST: valid or refused by field, and on its topic before it is accepted."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import batched
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from masscomm import topics
+from masscomm.categories import CHANNELS, NAME_PATTERN, resolve_channels
+from masscomm.clock import Clock
+from masscomm.errors import DeadLetter
+from masscomm.ids import chunk_id
+from masscomm.problem import FieldError, Problem
+from masscomm.producer import Producer
+from masscomm.records import SendRequested
+from masscomm.topics import Lane
+from masscomm.wire import Codec
+
+# Recipients of one chunk: a record of some 50 kB, and a batch the checker looks up at once.
+CHUNK_SIZE = 5_000
+MAX_RECIPIENTS = 500_000
+_MAX_DATA_BYTES = 100_000
+_LONG = 2**63 - 1
+_FLUSH_S = 20.0
+
+Identifier = Annotated[int, Field(ge=1, le=_LONG)]
+Word = Annotated[str, Field(min_length=1, max_length=128)]
+# What is counted by: it ends up in topics, tables and logs, so it is plain.
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+
+
+class SendRequest(BaseModel):
+    """The body of POST /v1/sends."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    type: Name
+    club_id: Identifier
+    to_users: Annotated[list[Identifier], Field(min_length=1, max_length=MAX_RECIPIENTS)]
+    channels: Annotated[list[Literal[*CHANNELS]], Field(max_length=len(CHANNELS))] = []  # type: ignore[valid-type]
+    template: Name | None = None
+    data: Annotated[dict[Word, str], Field(max_length=200)] = {}
+    locale: Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")] | None = None
+    priority: Literal["bulk", "critical"] = "bulk"
+    expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
+    collapse_key: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    reference: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+
+    @field_validator("data")
+    @classmethod
+    def _bounded(cls, data: dict[str, str]) -> dict[str, str]:
+        if sum(len(key.encode()) + len(value.encode()) for key, value in data.items()) > _MAX_DATA_BYTES:
+            raise ValueError(f"more than {_MAX_DATA_BYTES} bytes in all")
+        return data
+
+    @field_validator("expires_at", mode="before")
+    @classmethod
+    def _written_out(cls, value: object) -> object:
+        if value is not None and not isinstance(value, str):
+            raise ValueError("an RFC 3339 time with its zone, as a string")
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted:
+    """requested: distinct notifications (a user on a channel); duplicates: how often a user was named again."""
+
+    send_id: str
+    requested: int
+    duplicates: int
+
+    def body(self) -> dict[str, Any]:
+        """The answer's JSON."""
+        return {
+            "send_id": self.send_id,
+            "status": "accepted",
+            "requested": self.requested,
+            "duplicates": self.duplicates,
+            "links": {"self": f"/v1/sends/{self.send_id}"},
+        }
+
+
+def parse_request(body: str | None) -> SendRequest:
+    """The request in a body. Errors: Problem 400, naming each field that is wrong."""
+    try:
+        document = json.loads(body or "", parse_constant=_no_such_number)
+    except (ValueError, RecursionError) as error:
+        raise Problem(
+            400, f"the body is not JSON: {error}", errors=[FieldError("", "must be a JSON object")]
+        ) from error
+    if not isinstance(document, dict):
+        raise Problem(400, "the body is not a JSON object", errors=[FieldError("", "must be a JSON object")])
+    try:
+        return SendRequest.model_validate(document)
+    except ValidationError as error:
+        errors = [FieldError(_path(entry["loc"]), entry["msg"]) for entry in error.errors(include_url=False)[:20]]
+        raise Problem(400, f"{errors[0].field}: {errors[0].message}", errors=errors) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestSend:
+    """The use case; one for each function environment."""
+
+    codec: Codec
+    producer: Producer
+    clock: Clock
+
+    def request(self, send: SendRequest) -> Accepted:
+        """Put the send's chunks on send.api and answer when the broker has them all.
+
+        Errors: Problem 400 (expired), 503 (Kafka has not taken every chunk: the caller asks again with a send of its
+        own, those chunks that were taken are processed), Retry and Stop of the registry.
+        """
+        now_ms = self.clock.now_ms()
+        expires_at = None if send.expires_at is None else _ms(send.expires_at)
+        if expires_at is not None and expires_at <= now_ms:
+            raise Problem(400, "expires_at: has passed", errors=[FieldError("expires_at", "must lie ahead")])
+        send_id = str(uuid4())
+        users = list(dict.fromkeys(send.to_users))
+        lane = Lane(send.priority)
+        chunks = list(batched(users, CHUNK_SIZE, strict=False))
+        errors: list[Exception] = []
+        encoded = [
+            self._encoded(send, send_id, expires_at, now_ms, lane, index, len(chunks), chunk)
+            for index, chunk in enumerate(chunks)
+        ]
+        for index, value in enumerate(encoded):
+            key = chunk_id(send_id, index).encode()
+            self.producer.produce(topics.in_lane(topics.SEND_API, lane), key, value, [], _collect(errors))
+        self.producer.flush(_FLUSH_S)
+        if errors:
+            _refuse(errors, send_id)
+        channels = resolve_channels(send.type, send.channels)
+        return Accepted(
+            send_id=send_id,
+            requested=len(users) * len(channels),
+            duplicates=len(send.to_users) - len(users),
+        )
+
+    def _encoded(
+        self,
+        send: SendRequest,
+        send_id: str,
+        expires_at: int | None,
+        now_ms: int,
+        lane: Lane,
+        index: int,
+        count: int,
+        users: Sequence[int],
+    ) -> bytes:
+        record = SendRequested(
+            type=send.type,
+            club_id=send.club_id,
+            timestamp=now_ms,
+            to_users=list(users),
+            send_id=send_id,
+            chunk_index=index,
+            chunk_count=count,
+            channels=list(send.channels),
+            template=send.template,
+            data=send.data,
+            locale=send.locale,
+            priority=send.priority,
+            expires_at=expires_at,
+            collapse_key=send.collapse_key,
+            reference=send.reference,
+        )
+        return self.codec.encode(topics.in_lane(topics.SEND_API, lane), "SendRequested", record.to_avro())
+
+
+def _collect(errors: list[Exception]) -> Any:
+    def report(error: Exception | None) -> None:
+        if error is not None:
+            errors.append(error)
+
+    return report
+
+
+def _refuse(errors: Sequence[Exception], send_id: str) -> None:
+    if all(isinstance(error, DeadLetter) for error in errors):
+        raise Problem(413, f"the send is larger than Kafka takes: {errors[0]}")
+    raise Problem(503, f"Kafka has not taken the whole of send {send_id}: {errors[0]}", retry_after_s=5) from errors[0]
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def _no_such_number(text: str) -> Mapping[str, Any]:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """`to_users[3]`, as the caller would write it."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text

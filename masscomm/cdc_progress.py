@@ -1,0 +1,198 @@
+"""How far change data capture has come, as Kafka knows it: what Debezium has written for certain, what we have consumed.
+
+Three questions, and the order in which they are asked is what makes a proof of them (docs/decisions/010-*.md):
+
+1. acknowledged_lsn: is everything up to that place in the WAL in the topics? A heartbeat or a notification that was read
+   does not say so. It travels in a partition of its own and overtakes rows that still wait in Debezium's producer.
+   Connect's stored source offset says so: it moves only over records that are acknowledged without a gap.
+2. end_offsets: where do the topics end, now that it is all in there?
+3. committed_offsets: has the consumer come to there?
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from masscomm import topics
+from masscomm.errors import Retry
+
+# {topic: {partition: offset}}; an offset is that of the next record, so that 0 means nothing yet.
+Offsets = Mapping[str, Mapping[int, int]]
+
+
+class CdcProgress(Protocol):
+    """The three questions, of one snapshot generation. Errors of each: Retry where Kafka cannot be asked."""
+
+    def acknowledged_lsn(self) -> int | None:
+        """Everything committed up to this place in the WAL is in the topics; None while the snapshot is not."""
+        ...
+
+    def end_offsets(self) -> Offsets:
+        """Where each partition of the tables' topics ends now."""
+        ...
+
+    def committed_offsets(self) -> Offsets:
+        """What cdc_consumer has committed of the tables' topics; a partition that has no commit is at 0."""
+        ...
+
+
+def reached(committed: Offsets, targets: Offsets) -> bool:
+    """Whether the consumer has come to every target. Partitions without a target do not matter."""
+    return all(
+        committed.get(topic, {}).get(partition, 0) >= offset
+        for topic, partitions in targets.items()
+        for partition, offset in partitions.items()
+    )
+
+
+class KafkaCdcProgress:
+    """The questions put to a broker; connects at the first one.
+
+    group: cdc_consumer's consumer group; offsets_topic: where Connect stores source offsets; timeout_s: for one question.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, *, generation: str, group: str, offsets_topic: str, timeout_s: float = 5.0
+    ) -> None:
+        self._settings = {"bootstrap.servers": bootstrap_servers, "broker.address.family": "v4"}
+        self._server = topics.cdc_prefix(generation)
+        self._tables = [topics.cdc_topic(table, generation) for table in topics.CDC_TABLES]
+        self._group = group
+        self._offsets_topic = offsets_topic
+        self._timeout_s = timeout_s
+        self._admin: AdminClient | None = None
+        self._source_offsets: Consumer | None = None
+        self._source_position: dict[int, int] = {}
+        self._acknowledged: int | None = None
+
+    def acknowledged_lsn(self) -> int | None:
+        try:
+            self._read_source_offsets()
+        except KafkaException as error:
+            raise _cannot_ask("Connect's source offsets", error) from error
+        return self._acknowledged
+
+    def end_offsets(self) -> Offsets:
+        try:
+            wanted = {place: OffsetSpec.latest() for place in self._partitions()}
+            answers = self._asked().list_offsets(wanted, request_timeout=self._timeout_s)
+            ends = {place: answer.result().offset for place, answer in answers.items()}
+        except KafkaException as error:
+            raise _cannot_ask("end offsets", error) from error
+        return _by_topic(ends)
+
+    def committed_offsets(self) -> Offsets:
+        try:
+            wanted = ConsumerGroupTopicPartitions(self._group, self._partitions())
+            answers = self._asked().list_consumer_group_offsets([wanted], request_timeout=self._timeout_s)
+            places = answers[self._group].result().topic_partitions
+        except KafkaException as error:
+            raise _cannot_ask("committed offsets", error) from error
+        for place in places:
+            if place.error is not None:
+                raise _cannot_ask("committed offsets", KafkaException(place.error))
+        # Kafka says -1001 where nothing was ever committed, as in a partition that never held a record.
+        return _by_topic({place: max(place.offset, 0) for place in places})
+
+    def _asked(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = AdminClient(self._settings)
+        return self._admin
+
+    def _partitions(self) -> list[TopicPartition]:
+        known = self._asked().list_topics(timeout=self._timeout_s).topics
+        found = []
+        for topic in self._tables:
+            if topic not in known or known[topic].error is not None or not known[topic].partitions:
+                # Without its topic a table would count as consumed.
+                raise Retry(f"the directory is not ready: there is no topic {topic}")
+            found += [TopicPartition(topic, partition) for partition in known[topic].partitions]
+        return found
+
+    def _read_source_offsets(self) -> None:
+        """Read what Connect has stored since the last time: one small record a second, in a compacted topic."""
+        if self._source_offsets is None:
+            # A group id is obligatory; nothing is ever joined or committed under it.
+            self._source_offsets = Consumer(
+                self._settings | {"group.id": f"{self._group}.source-offsets", "enable.auto.commit": False}
+            )
+        consumer = self._source_offsets
+        if not self._source_position:
+            known = consumer.list_topics(self._offsets_topic, timeout=self._timeout_s).topics[self._offsets_topic]
+            if known.error is not None:
+                raise KafkaException(known.error)
+            for partition in known.partitions:
+                low, _ = self._bounds(consumer, partition)
+                self._source_position[partition] = low
+            consumer.assign([self._place(partition, offset) for partition, offset in self._source_position.items()])
+        ends = {partition: self._bounds(consumer, partition)[1] for partition in self._source_position}
+        while any(self._source_position[partition] < end for partition, end in ends.items()):
+            message = consumer.poll(self._timeout_s)
+            if message is None:
+                raise Retry("Kafka does not hand over Connect's source offsets")
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            partition, offset = message.partition(), message.offset()
+            if partition is not None and offset is not None:
+                self._source_position[partition] = offset + 1
+            self._take(message.key(), message.value())
+            if not any(self._source_position[partition] < end for partition, end in ends.items()):
+                return
+
+    def _bounds(self, consumer: Consumer, partition: int) -> tuple[int, int]:
+        low, high = consumer.get_watermark_offsets(self._place(partition), timeout=self._timeout_s, cached=False)
+        return low, high
+
+    def _place(self, partition: int, offset: int = 0) -> TopicPartition:
+        return TopicPartition(self._offsets_topic, partition, offset)
+
+    def _take(self, key: bytes | None, value: bytes | None) -> None:
+        name = json.loads(key) if key else None
+        if not isinstance(name, list) or len(name) != 2 or name[1] != {"server": self._server}:
+            return  # another connector's
+        offset = json.loads(value) if value else None
+        self._acknowledged = lsn_of_source_offset(offset)
+
+
+def lsn_of_source_offset(offset: Mapping[str, Any] | None) -> int | None:
+    """The LSN of a source offset of Debezium's PostgreSQL connector; None where it tells of a snapshot, or of nothing."""
+    if not offset or offset.get("snapshot") or offset.get("snapshot_completed") is False:
+        return None
+    lsn = offset.get("lsn")
+    return lsn if isinstance(lsn, int) else None
+
+
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for place, offset in offsets.items():
+        found.setdefault(place.topic, {})[place.partition] = offset
+    return found
+
+
+def _cannot_ask(what: str, error: KafkaException) -> Retry:
+    return Retry(f"Kafka does not tell {what}: {error}")
+
+
+class InMemoryCdcProgress:
+    """The questions' answers in dictionaries, for unit tests."""
+
+    def __init__(self) -> None:
+        self.lsn: int | None = None
+        self.ends: dict[str, dict[int, int]] = {}
+        self.committed: dict[str, dict[int, int]] = {}
+        self.asked = 0
+
+    def acknowledged_lsn(self) -> int | None:
+        self.asked += 1
+        return self.lsn
+
+    def end_offsets(self) -> Offsets:
+        self.asked += 1
+        return {topic: dict(partitions) for topic, partitions in self.ends.items()}
+
+    def committed_offsets(self) -> Offsets:
+        self.asked += 1
+        return {topic: dict(partitions) for topic, partitions in self.committed.items()}

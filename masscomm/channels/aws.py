@@ -1,0 +1,90 @@
+"""SNS and SES behind the provider ports: one call each, no retries of the SDK's own.
+
+Delivery decides about retries, because only it knows how much time is left. Source of the codes: the API references
+of Amazon SNS (Publish) and Amazon SES v1 (SendRawEmail).
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
+
+if TYPE_CHECKING:
+    from mypy_boto3_ses import SESClient
+    from mypy_boto3_sns import SNSClient
+
+_GONE = {"EndpointDisabled", "EndpointDisabledException", "NotFound", "NotFoundException"}
+_REJECTED = {
+    "InvalidParameter",
+    "InvalidParameterException",
+    "ParameterValueInvalid",
+    "InvalidParameterValue",
+    "ValidationError",
+    "MessageRejected",
+}
+_THROTTLED = {"Throttling", "ThrottlingException", "Throttled", "ThrottledException", "TooManyRequestsException"}
+
+
+def _config(connections: int) -> Config:
+    return Config(
+        max_pool_connections=connections,
+        connect_timeout=2,
+        read_timeout=8,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        tcp_keepalive=True,
+    )
+
+
+def as_provider_error(error: ClientError | BotoCoreError) -> ProviderError:
+    """What the SDK raised, by what to do about it; a code nobody listed is worth another try."""
+    if not isinstance(error, ClientError):
+        return Transient(f"{type(error).__name__}: {error}")
+    code = error.response.get("Error", {}).get("Code", "")
+    message = f"{code}: {error.response.get('Error', {}).get('Message', '')}"[:500]
+    if code in _GONE or (code in _REJECTED and "TargetArn" in message):
+        return TargetGone(message)
+    if code in _REJECTED:
+        return Rejected(message)
+    return Transient(message, throttled=code in _THROTTLED)
+
+
+class SnsPush:
+    """Publish to platform endpoints."""
+
+    def __init__(self, *, connections: int) -> None:
+        self._client: SNSClient = boto3.client("sns", config=_config(connections))
+
+    def publish(self, *, endpoint_arn: str, message: str, attributes: Mapping[str, str]) -> str:
+        try:
+            answer = self._client.publish(
+                TargetArn=endpoint_arn,
+                Message=message,
+                MessageStructure="json",
+                MessageAttributes={
+                    name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()
+                },
+            )
+        except (ClientError, BotoCoreError) as error:
+            raise as_provider_error(error) from error
+        return answer["MessageId"]
+
+
+class SesEmail:
+    """SendRawEmail of SES v1."""
+
+    def __init__(self, *, sender: str, connections: int) -> None:
+        self._sender = sender
+        self._client: SESClient = boto3.client("ses", config=_config(connections))
+
+    def send(self, *, recipient: str, message: bytes) -> str:
+        try:
+            answer = self._client.send_raw_email(
+                Source=self._sender, Destinations=[recipient], RawMessage={"Data": message}
+            )
+        except (ClientError, BotoCoreError) as error:
+            raise as_provider_error(error) from error
+        return answer["MessageId"]

@@ -1,0 +1,46 @@
+"""What delivery needs of a provider, and what a provider's refusal means.
+
+ProviderError
+  Transient    nobody knows yet: try again (throttled, 5xx, a connection cut; the message may have gone out)
+  TargetGone   this device or address takes nothing any more
+  Rejected     this message will never be taken
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class ProviderError(Exception):
+    """The root of the tree above; the message is the provider's own word."""
+
+
+class Transient(ProviderError):
+    """Try again; throttled: the provider asked to go slower."""
+
+    def __init__(self, message: str, *, throttled: bool = False) -> None:
+        super().__init__(message)
+        self.throttled = throttled
+
+
+class TargetGone(ProviderError):
+    """The device's endpoint is disabled, gone or was never right."""
+
+
+class Rejected(ProviderError):
+    """The message or its address is refused for good."""
+
+
+class PushProvider(Protocol):
+    """Publishes to one device."""
+
+    def publish(self, *, endpoint_arn: str, message: str, attributes: Mapping[str, str]) -> str:
+        """The provider's message id. message: JSON by platform. Errors: ProviderError."""
+        ...
+
+
+class EmailProvider(Protocol):
+    """Sends one e-mail."""
+
+    def send(self, *, recipient: str, message: bytes) -> str:
+        """The provider's message id. message: a whole RFC 5322 message. Errors: ProviderError."""
+        ...

@@ -1,0 +1,61 @@
+"""Push messages as SNS passes them to Firebase (GCM) and Apple (APNS).
+
+Source: Amazon SNS developer guide, "Creating a platform-specific payload"; both services take 4,096 bytes at most.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from masscomm.channels.provider import Rejected
+
+_MAX_PAYLOAD_BYTES = 4_096
+
+
+def push_message(
+    platform: str, *, title: str, body: str, notification_id: str, send_id: str, collapse_key: str | None
+) -> str:
+    """The Message of a Publish with MessageStructure json.
+
+    Errors: Rejected where the payload is larger than the platform takes or the platform is unknown.
+    """
+    if platform == "gcm":
+        return _by_platform(
+            body, "GCM", {"fcmV1Message": {"message": _firebase(title, body, notification_id, send_id, collapse_key)}}
+        )
+    if platform == "apns":
+        payload = {
+            "aps": {"alert": {"title": title, "body": body}},
+            "masscomm": {"notification_id": notification_id, "send_id": send_id},
+        }
+        return _by_platform(body, "APNS", payload)
+    raise Rejected(f"no such platform: {platform}")
+
+
+def push_attributes(platform: str, *, collapse_key: str | None, ttl_s: int | None) -> dict[str, str]:
+    """The Publish's message attributes."""
+    attributes = {}
+    if platform == "apns":
+        attributes["AWS.SNS.MOBILE.APNS.PUSH_TYPE"] = "alert"
+        if collapse_key is not None:
+            attributes["AWS.SNS.MOBILE.APNS.COLLAPSE_ID"] = collapse_key
+    if ttl_s is not None:
+        attributes[f"AWS.SNS.MOBILE.{platform.upper()}.TTL"] = str(ttl_s)
+    return attributes
+
+
+def _firebase(title: str, body: str, notification_id: str, send_id: str, collapse_key: str | None) -> dict[str, Any]:
+    message: dict[str, Any] = {
+        "notification": {"title": title, "body": body},
+        "data": {"notification_id": notification_id, "send_id": send_id},
+    }
+    if collapse_key is not None:
+        message["android"] = {"collapse_key": collapse_key}
+    return message
+
+
+def _by_platform(default: str, key: str, payload: Mapping[str, Any]) -> str:
+    text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
+    if len(text.encode()) > _MAX_PAYLOAD_BYTES:
+        raise Rejected(f"too large: {len(text.encode())} bytes of payload, {_MAX_PAYLOAD_BYTES} is the most")
+    return json.dumps({"default": default, key: text}, ensure_ascii=False, separators=(",", ":"))
