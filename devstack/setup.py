@@ -66,9 +66,13 @@ def find_jdk() -> str:
     output = _first_line([java, "-version"])
     found = re.search(r'version "(?:1\.)?(\d+)', output)
     if not found:
-        raise SetupError(f"JDK {JAVA_MAJOR} is needed and the java of {where} does not run: install it, or set JAVA_HOME.")
+        raise SetupError(
+            f"JDK {JAVA_MAJOR} is needed and the java of {where} does not run: install it, or set JAVA_HOME."
+        )
     if int(found.group(1)) != JAVA_MAJOR:
-        raise SetupError(f"JDK {JAVA_MAJOR} is needed and the java of {where} is {found.group(1)}: point JAVA_HOME at a JDK {JAVA_MAJOR}.")
+        raise SetupError(
+            f"JDK {JAVA_MAJOR} is needed and the java of {where} is {found.group(1)}: point JAVA_HOME at a JDK {JAVA_MAJOR}."
+        )
     home = home or os.path.dirname(os.path.dirname(os.path.realpath(java)))
     if not os.access(os.path.join(home, "bin", "javac"), os.X_OK):
         raise SetupError(f"JDK {JAVA_MAJOR} is needed and {home} has no javac (a JRE only): install the JDK.")
@@ -130,7 +134,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
-        self.failures: "list[str]" = []
+        self.failures: list[str] = []
         self.lock = threading.Lock()
 
     def say(self, text: str) -> None:
@@ -141,11 +145,15 @@ class Steps:
         """Run `command`; its output goes to .devstack/logs/<step>.log. Raises SetupError with the end of that log."""
         log = os.path.join(WORK, "logs", step + ".log")
         with open(log, "ab") as output:
-            status = subprocess.run(command, stdout=output, stderr=output, env=environment, cwd=ROOT, check=False).returncode
+            status = subprocess.run(
+                command, stdout=output, stderr=output, env=environment, cwd=ROOT, check=False
+            ).returncode
         if status:
             with open(log, errors="replace") as file:
                 tail = "".join(file.readlines()[-20:])
-            raise SetupError(f"{step}: {os.path.basename(command[0])} ended with status {status}; the end of {log}:\n{tail}")
+            raise SetupError(
+                f"{step}: {os.path.basename(command[0])} ended with status {status}; the end of {log}:\n{tail}"
+            )
 
     def together(self, *steps: "tuple[str, object]") -> None:
         """Run the (name, function) steps at the same time. Raises SetupError with what failed, after all have ended."""
@@ -155,7 +163,7 @@ class Steps:
                 began = time.monotonic()
                 if function():  # type: ignore[operator]
                     self.say(f"{name}: done in {time.monotonic() - began:.1f} s")
-            except Exception as error:  # noqa: BLE001 - carried to the main thread, which fails with it
+            except Exception as error:
                 self.failures.append(f"{name}: {error}" if not isinstance(error, SetupError) else str(error))
 
         threads = [threading.Thread(target=guarded, args=step) for step in steps]
@@ -202,10 +210,14 @@ def make_environment(steps: Steps, uv: str, python: str, folder: str, lock: str,
     if fresh(folder, stamp):
         return False
     steps.say(f"{name}: installing {os.path.relpath(lock, ROOT)}")
-    if os.path.basename(os.path.realpath(os.path.join(folder, "bin", "python"))) != os.path.basename(os.path.realpath(python)):
+    if os.path.basename(os.path.realpath(os.path.join(folder, "bin", "python"))) != os.path.basename(
+        os.path.realpath(python)
+    ):
         steps.run(name, [uv, "venv", "--clear", "--no-project", "--python", python, folder], environment)
     interpreter = os.path.join(folder, "bin", "python")
-    steps.run(name, [uv, "pip", "sync", "--no-progress", "--require-hashes", "--python", interpreter, lock], environment)
+    steps.run(
+        name, [uv, "pip", "sync", "--no-progress", "--require-hashes", "--python", interpreter, lock], environment
+    )
     write_stamp(folder, stamp)
     return True
 
@@ -247,16 +259,17 @@ def make_jars(steps: Steps, maven: str, java_home: str) -> bool:
 
 
 def compile_launchers(steps: Steps, java_home: str) -> bool:
-    """The devstack's few Java classes, compiled against OpenSearch. Answers whether there was anything to do."""
+    """The devstack's few Java classes, compiled against what they launch. Answers whether there was anything to do."""
     sources = os.path.join(ROOT, "devstack", "services", "java")
     files = [os.path.join(sources, name) for name in sorted(os.listdir(sources)) if name.endswith(".java")]
-    stamp = digest(os.path.join(ROOT, "devstack", "jars", "opensearch", "pom.xml"), *files)
+    launched = ("opensearch", "dynamodb")
+    stamp = digest(*[os.path.join(ROOT, "devstack", "jars", name, "pom.xml") for name in launched], *files)
     if fresh(CLASSES, stamp):
         return False
     shutil.rmtree(CLASSES, ignore_errors=True)
     os.makedirs(CLASSES)
     command = [os.path.join(java_home, "bin", "javac"), "-nowarn", "-d", CLASSES]
-    command += ["-cp", os.path.join(JARS, "opensearch", "*"), *files]
+    command += ["-cp", os.pathsep.join(os.path.join(JARS, name, "*") for name in launched), *files]
     steps.run("launchers", command, dict(os.environ))
     write_stamp(CLASSES, stamp)
     return True

@@ -1,0 +1,309 @@
+"""The `masscomm` command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from devstack import process
+from devstack.handle import RunningStack
+from devstack.progress import Progress
+from devstack.settings import SettingsError, StackSettings
+from devstack.setup import SetupError
+from devstack.stack import Stack, StackError
+from devstack.state import AlreadyRunningError, NotRunningError, RunState
+
+app = typer.Typer(
+    name="masscomm",
+    help="The whole notification service on this machine: start it, watch it, send with it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+dead_letters_app = typer.Typer(help="Records that could not be processed.", no_args_is_help=True)
+app.add_typer(dead_letters_app, name="dead-letters")
+console = Console()
+errors = Console(stderr=True)
+
+PortOption = Annotated[
+    list[str] | None,
+    typer.Option("--port", metavar="NAME=NUMBER", help="Use another port, as kafka=19092. May be repeated."),
+]
+
+
+class Interrupted(BaseException):
+    """Ctrl-C or SIGTERM. Not an Exception: nothing on the way may take it for an error of its own."""
+
+
+def _settings(ports: list[str] | None = None) -> StackSettings:
+    chosen: dict[str, int] = {}
+    for text in ports or []:
+        name, _, number = text.partition("=")
+        if not number.isdecimal():
+            raise SettingsError(f"--port {text} is not NAME=NUMBER.")
+        chosen[name] = int(number)
+    return StackSettings.from_environment(ports=chosen)
+
+
+def _interrupt(number: int, _: FrameType | None) -> None:
+    # Once is enough: while the stack stops, another Ctrl-C must not leave half of it running.
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    raise Interrupted(signal.Signals(number).name)
+
+
+def _listening(stack: Stack) -> Table:
+    table = Table(title=f"masscomm is up: {stack.start_s:.1f} s, {stack.memory_mb():.0f} MB", title_justify="left")
+    for heading in ("service", "listens at", "pid", "MB"):
+        table.add_column(heading, justify="right" if heading in ("pid", "MB") else "left", overflow="fold")
+    for name, address in stack.urls.items():
+        memory = process.rss_mb(process.family(stack.pid(name)))
+        table.add_row(name, address, str(stack.pid(name)), f"{memory:.0f}")
+    return table
+
+
+@app.command()
+def up(
+    port: PortOption = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Start in the background and return when it is up.")
+    ] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Run the demo as soon as it is up.")] = False,
+    exit_after: Annotated[
+        bool,
+        typer.Option("--exit", help="Stop again after the demo; the exit status is 1 when the demo found a mismatch."),
+    ] = False,
+) -> None:
+    """Start everything and stay until Ctrl-C, which stops everything."""
+    settings = _settings(port)
+    if detach:
+        _up_detached(settings, port or [])
+        return
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    progress = Progress(console)
+    stack = Stack(settings, on_change=progress)
+    try:
+        with progress:
+            stack.start()
+        for leftover in stack.recovered:
+            console.print(f"[yellow]Ended what a crashed run had left: {leftover}")
+        console.print(_listening(stack))
+        ok = _run_demo(stack) if demo else True
+        if exit_after:
+            raise typer.Exit(0 if ok else 1)
+        console.print("Ctrl-C stops everything.")
+        _stay(stack)
+    except Interrupted as reason:
+        console.print(f"\n{reason}: stopping …")
+        # Stopped by hand after it was up is how this command ends.
+        raise typer.Exit(0 if stack.start_s else 130) from None
+    finally:
+        with progress:
+            stack.stop()
+        console.print(f"Stopped. The most memory it ever held was {stack.peak_mb:.0f} MB.")
+
+
+def _stay(stack: Stack) -> None:
+    """Wait for a crash, and report it; a signal ends the wait by an exception."""
+    stack.crashed.wait()
+    for crash in stack.crashes:
+        errors.print(str(crash), style="red", markup=False, highlight=False)
+    raise typer.Exit(1)
+
+
+def _run_demo(stack: Stack | RunningStack) -> bool:
+    """Run the demo against a stack; a service that crashes meanwhile is reported at once."""
+    from devstack.demo import run_demo
+
+    if isinstance(stack, Stack):
+        threading.Thread(target=_report_crashes, args=(stack,), daemon=True).start()
+    return bool(run_demo(stack))
+
+
+def _report_crashes(stack: Stack) -> None:
+    stack.crashed.wait()
+    for crash in stack.crashes:
+        errors.print(str(crash), style="red", markup=False, highlight=False)
+
+
+def _up_detached(settings: StackSettings, ports: list[str]) -> None:
+    state = RunState(settings)
+    if holder := state.holder():
+        raise AlreadyRunningError(f"A stack already runs here: pid {holder['pid']}, since {holder['since']}.")
+    log = settings.log("stack")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "devstack.cli", "up", *(f"--port={each}" for each in ports)]
+    state.path.unlink(missing_ok=True)
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**os.environ, "MASSCOMM_STATE": str(settings.state_dir)},
+        )
+    pause = threading.Event()
+    with console.status(f"starting, see {log}"):
+        while not state.read().get("ready"):
+            if child.poll() is not None:
+                errors.print(log.read_text(errors="replace"), markup=False, highlight=False)
+                raise typer.Exit(1)
+            pause.wait(0.2)
+    console.print(f"Up in {state.read()['start_s']:.1f} s. `masscomm status` shows it, `masscomm down` stops it.")
+
+
+@app.command()
+def down() -> None:
+    """Stop the stack that runs in the background (or in another terminal)."""
+    stack = RunningStack.of(_settings())
+    ticks = process.start_ticks(stack.holder_pid)
+    os.kill(stack.holder_pid, signal.SIGTERM)
+    pause = threading.Event()
+    with console.status("stopping"):
+        while process.start_ticks(stack.holder_pid) == ticks is not None:
+            pause.wait(0.1)
+    console.print("Stopped.")
+
+
+@app.command()
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="Print it for programs.")] = False,
+) -> None:
+    """Show the services, their processes and their memory. Exit status 3 when nothing runs."""
+    try:
+        stack = RunningStack.of(_settings())
+    except NotRunningError as error:
+        console.print(str(error), markup=False, highlight=False)
+        raise typer.Exit(3) from None
+    if as_json:
+        print(json.dumps(stack.as_json(), indent=2))
+        return
+    state = "up" if stack.ready else "starting"
+    title = f"{state} · pid {stack.holder_pid} · since {stack.since} · {stack.memory_mb():.0f} MB"
+    table = Table(title=title, title_justify="left")
+    for heading in ("service", "state", "pid", "port", "MB", "uptime", "listens at"):
+        table.add_column(
+            heading, justify="right" if heading in ("pid", "MB", "uptime", "port") else "left", overflow="fold"
+        )
+    for name, started in stack.services.items():
+        alive = started.alive()
+        age = int((datetime.now(UTC) - datetime.fromisoformat(started.since)).total_seconds())
+        table.add_row(
+            name,
+            ("[green]ready" if started.ready_s is not None else "[cyan]starting") if alive else "[red]gone",
+            str(started.pid),
+            ", ".join(str(port) for port in started.ports),
+            f"{stack.service_memory_mb(name):.0f}",
+            f"{age // 60}:{age % 60:02}",
+            started.address,
+        )
+    console.print(table)
+
+
+@app.command()
+def logs(
+    service: Annotated[
+        str | None, typer.Argument(help="A service; without one, every log and its size is listed.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing what is added.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines of the end to print.")] = 50,
+) -> None:
+    """Print the end of a service's log."""
+    folder = _settings().state_dir / "logs"
+    if service is None:
+        table = Table("log", "kB")
+        for path in sorted(folder.rglob("*.log")):
+            table.add_row(str(path.relative_to(folder).with_suffix("")), f"{path.stat().st_size / 1000:.0f}")
+        console.print(table)
+        return
+    path = folder / f"{service}.log"
+    if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+        raise StackError(f"There is no log named {service}; `masscomm logs` lists them.")
+    with path.open(errors="replace") as file:
+        for line in file.readlines()[-lines:] if lines else []:
+            print(line, end="")
+        if not follow:
+            return
+        pause = threading.Event()
+        while True:
+            line = file.readline()
+            if line:
+                print(line, end="", flush=True)
+            else:
+                pause.wait(0.2)
+
+
+@app.command()
+def demo() -> None:
+    """Run the demo against the stack that runs. Exit status 1 when it finds a mismatch."""
+    if not _run_demo(RunningStack.of(_settings())):
+        raise typer.Exit(1)
+
+
+@app.command()
+def send(
+    to: Annotated[str, typer.Option("--to", help="User ids, comma-separated, or a range as 1-100.")],
+    club: Annotated[int, typer.Option("--club", help="The tenant the users belong to.")] = 1,
+    kind: Annotated[str, typer.Option("--type", help="The category, as news or one_time_password.")] = "news",
+    via: Annotated[
+        str, typer.Option("--via", help="rest: as a person or program does; kafka: as the monolith does.")
+    ] = "rest",
+) -> None:
+    """Send something to users, and print where to follow it."""
+    from devstack.send import send as run_send
+
+    run_send(RunningStack.of(_settings()), to=to, club_id=club, type=kind, via=via)
+
+
+@dead_letters_app.command("list")
+def dead_letters_list(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The newest so many.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them for programs, a JSON object a line.")] = False,
+) -> None:
+    """Show where each dead-lettered record stood and why it is here."""
+    from devstack.dead_letters import newest
+
+    found = newest(RunningStack.of(_settings()).settings.kafka_bootstrap, limit)
+    if as_json:
+        for letter in found:
+            print(json.dumps(letter.as_dict()))
+        return
+    table = Table(
+        "source topic", "partition", "offset", "timestamp", "reason", "error", title=f"{len(found)} dead letters"
+    )
+    for letter in found:
+        table.add_row(letter.topic, letter.partition, letter.offset, letter.timestamp, letter.reason, letter.error)
+    console.print(table)
+
+
+@app.command("clean-state")
+def clean_state() -> None:
+    """Remove everything the stack has stored. Refused while it runs."""
+    settings = _settings()
+    RunState(settings).clean()
+    console.print(f"{settings.state_dir} is empty.")
+
+
+def main() -> int:
+    """Run the command; what a person did wrong, or a service that would not start, is a message and exit status 1."""
+    try:
+        app(standalone_mode=True)
+    except (SettingsError, SetupError, StackError, AlreadyRunningError, NotRunningError) as error:
+        errors.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

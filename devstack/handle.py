@@ -1,0 +1,75 @@
+"""A stack that another process runs, seen from outside: addresses, environment, memory."""
+
+from typing import Any, Protocol, Self
+
+from devstack import process
+from devstack.service import function_environment
+from devstack.settings import StackSettings
+from devstack.state import NotRunningError, RunState, Started
+
+
+class StackHandle(Protocol):
+    """What the demo and the commands need of a stack, whoever runs it.
+
+    environment  what the functions find in theirs, and MONOLITH_DATABASE_URL
+    start_s      seconds from the first process to the last answer
+    peak_mb      highest resident memory of all processes together so far, in MB
+    """
+
+    settings: StackSettings
+
+    @property
+    def environment(self) -> dict[str, str]: ...
+
+    @property
+    def urls(self) -> dict[str, str]: ...
+
+    def memory_mb(self) -> float: ...
+
+    peak_mb: float
+    start_s: float
+
+
+class RunningStack:
+    """The stack that runs in a state folder. Raises NotRunningError where none does."""
+
+    def __init__(self, state: RunState) -> None:
+        self.record = state.read()
+        holder = state.holder()
+        if holder is None or not self.record:
+            raise NotRunningError(f"No stack runs here ({state.settings.state_dir}). `masscomm up` starts it.")
+        # Its own settings: it may have been started with other ports than this process would choose.
+        self.settings = StackSettings.from_dict(self.record["settings"])
+        self.holder_pid = int(holder["pid"])
+        self.since = str(holder["since"])
+        self.ready = bool(self.record["ready"])
+        self.start_s = float(self.record["start_s"])
+        self.peak_mb = float(self.record["peak_mb"])
+        self.services = {name: Started(**values) for name, values in self.record["services"].items()}
+
+    @classmethod
+    def of(cls, settings: StackSettings) -> Self:
+        """The stack of these settings' state folder."""
+        return cls(RunState(settings))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**function_environment(self.settings), "MONOLITH_DATABASE_URL": self.settings.database_url("monolith")}
+
+    @property
+    def urls(self) -> dict[str, str]:
+        return {name: started.address for name, started in self.services.items()}
+
+    def service_memory_mb(self, name: str) -> float:
+        """Resident memory of one service's processes, in MB; 0 when it is gone."""
+        started = self.services[name]
+        return process.rss_mb(process.family(started.pid)) if started.alive() else 0.0
+
+    def memory_mb(self) -> float:
+        total = sum(self.service_memory_mb(name) for name in self.services)
+        self.peak_mb = max(self.peak_mb, total)
+        return total
+
+    def as_json(self) -> dict[str, Any]:
+        """The record as it stands in the state folder."""
+        return self.record

@@ -1,0 +1,67 @@
+"""What a person sees while the stack starts and stops: a live table on a terminal, plain lines elsewhere."""
+
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+STYLES = {
+    "waiting": "dim",
+    "starting": "cyan",
+    "ready": "green",
+    "failed": "bold red",
+    "stopping": "yellow",
+    "stopped": "dim",
+}
+
+
+class Progress:
+    """A line a service (or provisioning step): its state, and when it is ready how long it took and its memory."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.begun = time.monotonic()
+        self._lines: dict[str, tuple[str, str]] = {}
+        self._lock = threading.Lock()
+        self._live = Live(get_renderable=self._table, console=console, refresh_per_second=8, transient=True)
+        self._plain = not console.is_terminal
+
+    def __enter__(self) -> Self:
+        if not self._plain:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._plain:
+            self._live.stop()
+
+    def __call__(self, name: str, state: str, text: str) -> None:
+        """The stack's `on_change`; called from many threads."""
+        with self._lock:
+            self._lines[name] = (state, text)
+            if self._plain and state != "waiting":
+                elapsed = time.monotonic() - self.begun
+                self.console.print(
+                    f"{elapsed:6.1f} s  {name:<12} {state:<9} {text}".rstrip(),
+                    markup=False,
+                    highlight=False,
+                    soft_wrap=True,
+                )
+
+    def _table(self) -> Table:
+        with self._lock:
+            lines = dict(self._lines)
+        table = Table(box=None, show_header=False, padding=(0, 1))
+        for name, (state, text) in lines.items():
+            busy = state in ("starting", "stopping")
+            mark: Spinner | Text = Spinner("dots") if busy else Text({"ready": "✓", "failed": "✗"}.get(state, "·"))
+            table.add_row(mark, name, Text(state, STYLES[state]), Text(text, overflow="ellipsis", no_wrap=True))
+        return table

@@ -1,0 +1,294 @@
+"""What must exist before the functions run: topics, schemas, indices, tables, provider applications, the connector.
+
+All of it comes from schemas/ (the monolith's own tables from examples/monolith/, as its own migration), and doing it again
+changes nothing. `provisioning` names the steps and what each needs; the functions below do one step each and serve tests too.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import httpx
+import psycopg
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from devstack.service import AWS_CREDENTIALS, Task, function_environment
+from devstack.settings import GENERATION, REGION, ROOT, StackSettings
+from masscomm.topics import CDC_TABLES, Topic, cdc_prefix, cdc_topic, cdc_topics, chain_topics
+
+SCHEMAS = ROOT / "schemas"
+MONOLITH_MIGRATION = ROOT / "examples" / "monolith" / "schema.sql"
+HEARTBEAT_MS = 1000
+TIMEOUT_S = 30
+
+
+class ProvisioningError(Exception):
+    """Something could not be created; the message is the server's own."""
+
+
+def provisioning(settings: StackSettings) -> list[Task]:
+    """Every step for one stack, with the services and steps it needs."""
+    return [
+        Task(
+            name="topics",
+            depends_on=("kafka",),
+            run=lambda: create_topics(settings.kafka_bootstrap, [*chain_topics(), *cdc_topics(GENERATION)]),
+        ),
+        Task(
+            name="schemas",
+            depends_on=("registry",),
+            run=lambda: register_schemas(settings.registry_url, chain_topics()),
+        ),
+        Task(
+            name="indices",
+            depends_on=("opensearch",),
+            run=lambda: create_indices(settings.opensearch_url, GENERATION),
+        ),
+        Task(
+            name="tables",
+            depends_on=("postgres",),
+            run=lambda: apply_sql(settings.database_url("metrics"), sorted((SCHEMAS / "tables").glob("*.sql"))),
+        ),
+        Task(
+            name="monolith",
+            depends_on=("postgres",),
+            run=lambda: apply_sql(settings.database_url("monolith"), [MONOLITH_MIGRATION]),
+        ),
+        Task(
+            name="aws",
+            depends_on=("localstack", "kafka", "indices"),
+            run=lambda: provision_aws(settings),
+        ),
+        Task(
+            name="connector",
+            depends_on=("connect", "topics", "monolith"),
+            run=lambda: put_connector(settings.connect_url, GENERATION, settings.database_url("monolith")),
+        ),
+    ]
+
+
+# --- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+def topic_settings(topic: Topic) -> dict[str, str]:
+    """A topic's configuration as Kafka understands it."""
+    return {
+        "cleanup.policy": topic.cleanup,
+        "retention.ms": str(topic.retention_hours * 3_600_000),
+        "max.message.bytes": str(topic.max_message_bytes),
+    }
+
+
+def create_topics(bootstrap: str, topics: Iterable[Topic]) -> None:
+    """Create the topics that do not exist. Raises ProvisioningError with the broker's reason."""
+    wanted = list(topics)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    existing = admin.list_topics(timeout=TIMEOUT_S).topics
+    missing = [
+        NewTopic(
+            topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            config=topic_settings(topic),
+        )
+        for topic in wanted
+        if topic.name not in existing
+    ]
+    if not missing:
+        return
+    for name, future in admin.create_topics(missing, operation_timeout=TIMEOUT_S).items():
+        try:
+            future.result(TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise ProvisioningError(f"topic {name}: {error}") from error
+
+
+# --- the schema registry ----------------------------------------------------------------------------------------------
+
+
+def register_schemas(registry_url: str, topics: Iterable[Topic]) -> dict[str, int]:
+    """Register each topic's schema under `<topic>-value`, compatibility BACKWARD. Answers the ids by subject.
+
+    Raises ProvisioningError, also when the registry refuses a schema because it is not compatible with the one before.
+    """
+    ids: dict[str, int] = {}
+    with httpx.Client(base_url=registry_url, timeout=TIMEOUT_S) as client:
+        for topic in topics:
+            if topic.schema is None:
+                continue
+            schema = (SCHEMAS / f"{topic.schema}.avsc").read_text()
+            answer = client.post(f"/subjects/{topic.subject}/versions", json={"schema": schema, "schemaType": "AVRO"})
+            if answer.is_error:
+                raise ProvisioningError(f"schema of {topic.subject}: {answer.status_code} {answer.text}")
+            ids[topic.subject] = answer.json()["id"]
+            # The registry's default is NONE: a breaking change would pass.
+            answer = client.put(f"/config/{topic.subject}", json={"compatibility": "BACKWARD"})
+            if answer.is_error:
+                raise ProvisioningError(f"compatibility of {topic.subject}: {answer.status_code} {answer.text}")
+    return ids
+
+
+# --- OpenSearch -------------------------------------------------------------------------------------------------------
+
+
+def index_name(file_stem: str, generation: str) -> str:
+    """A captured table's index belongs to a snapshot generation; what we learn ourselves does not."""
+    return f"{file_stem}-{generation}" if file_stem in CDC_TABLES else file_stem
+
+
+def create_indices(opensearch_url: str, generation: str) -> list[str]:
+    """Create the indices of schemas/indices that do not exist; answers their names. The alias is cdc_consumer's to move."""
+    names = []
+    with httpx.Client(base_url=opensearch_url, timeout=TIMEOUT_S) as client:
+        for path in sorted((SCHEMAS / "indices").glob("*.json")):
+            name = index_name(path.stem, generation)
+            names.append(name)
+            if client.head(f"/{name}").status_code == httpx.codes.OK:
+                continue
+            answer = client.put(f"/{name}", json=json.loads(path.read_text()))
+            if answer.is_error and "resource_already_exists_exception" not in answer.text:
+                raise ProvisioningError(f"index {name}: {answer.status_code} {answer.text}")
+    return names
+
+
+# --- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+
+def apply_sql(database_url: str, files: Iterable[Path]) -> None:
+    """Run SQL files, each in a transaction. The files themselves are written so that running them again changes nothing."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for path in files:
+            # Without parameters psycopg sends the text as it stands: several statements are one transaction.
+            connection.execute(path.read_bytes())
+
+
+# --- the provider -----------------------------------------------------------------------------------------------------
+
+
+def provision_aws(settings: StackSettings) -> None:
+    """SNS platform applications and the verified sender.
+
+    LocalStack forgets everything when it ends. Where the directory still names endpoints of an earlier run, they are
+    dropped and device_registrar's position is taken back, so that it makes them again.
+    """
+    environment = function_environment(settings)
+    credentials = {
+        "aws_access_key_id": AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        "aws_secret_access_key": AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        "region_name": REGION,
+        "endpoint_url": settings.aws_url,
+    }
+    sns = boto3.client("sns", **credentials)
+    if not sns.list_platform_applications()["PlatformApplications"]:
+        forget_endpoints(settings.opensearch_url, settings.kafka_bootstrap)
+    for platform, variable in (("GCM", "PLATFORM_APPLICATION_ARN_GCM"), ("APNS", "PLATFORM_APPLICATION_ARN_APNS")):
+        arn = environment[variable]
+        made = sns.create_platform_application(
+            Name=arn.rpartition("/")[2],
+            Platform=platform,
+            Attributes={"PlatformCredential": "local", "PlatformPrincipal": "local"},
+        )
+        if made["PlatformApplicationArn"] != arn:
+            raise ProvisioningError(f"platform application {arn} was made as {made['PlatformApplicationArn']}")
+    boto3.client("ses", **credentials).verify_email_identity(EmailAddress=environment["SES_SENDER"])
+
+
+def forget_endpoints(opensearch_url: str, bootstrap: str) -> None:
+    """Empty device_state and delete device_registrar's group: it reads the devices from their beginning again."""
+    with httpx.Client(base_url=opensearch_url, timeout=TIMEOUT_S) as client:
+        answer = client.delete("/device_state")
+        if answer.is_error and answer.status_code != httpx.codes.NOT_FOUND:
+            raise ProvisioningError(f"device_state: {answer.status_code} {answer.text}")
+    create_indices(opensearch_url, GENERATION)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    group = "masscomm.device_registrar"
+    try:
+        admin.delete_consumer_groups([group], request_timeout=TIMEOUT_S)[group].result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise ProvisioningError(f"group {group}: {error}") from error
+
+
+# --- change data capture ----------------------------------------------------------------------------------------------
+
+
+def connector_name(generation: str) -> str:
+    """A connector a snapshot generation."""
+    return f"monolith-{generation}"
+
+
+def connector_config(generation: str, database_url: str) -> dict[str, str]:
+    """Debezium's configuration for one snapshot generation of the monolith's database."""
+    database = urlsplit(database_url)
+    prefix = cdc_prefix(generation)
+    slot = f"masscomm_{generation}"
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "tasks.max": "1",
+        "database.hostname": str(database.hostname),
+        "database.port": str(database.port),
+        "database.user": str(database.username),
+        "database.password": str(database.password),
+        "database.dbname": database.path.lstrip("/"),
+        "topic.prefix": prefix,
+        "table.include.list": ",".join(f"public.{table}" for table in CDC_TABLES),
+        "plugin.name": "pgoutput",
+        "slot.name": slot,
+        "publication.name": slot,
+        "publication.autocreate.mode": "filtered",
+        "snapshot.mode": "initial",
+        "tombstones.on.delete": "true",
+        # A position that passes through the WAL itself, on the topic <prefix>.message, whether or not a table changes:
+        # it proves how far the directory has come.
+        "heartbeat.interval.ms": str(HEARTBEAT_MS),
+        "heartbeat.action.query": "SELECT pg_logical_emit_message(false, 'masscomm.heartbeat',"
+        " extract(epoch from clock_timestamp())::text)",
+        "notification.enabled.channels": "sink",
+        "notification.sink.topic.name": cdc_topic("notification", generation),
+        # 500 ms of waiting at the source and 5 ms at the producer otherwise, for each change
+        "poll.interval.ms": "1",
+        "producer.override.linger.ms": "0",
+        # A database that is down is waited for, however long.
+        "errors.max.retries": "-1",
+        # Only Debezium's own heartbeat topic is not of ours; Connect creates it.
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "1",
+    }
+
+
+def put_connector(connect_url: str, generation: str, database_url: str) -> None:
+    """Create the connector or change its configuration, and wait until it and its task run. Raises ProvisioningError."""
+    name = connector_name(generation)
+    retries = httpx.HTTPTransport(retries=3)
+    with httpx.Client(base_url=connect_url, timeout=TIMEOUT_S, transport=retries) as client:
+        answer = client.put(f"/connectors/{name}/config", json=connector_config(generation, database_url))
+        if answer.is_error:
+            raise ProvisioningError(f"connector {name}: {answer.status_code} {answer.text}")
+    await_connector(connect_url, name)
+
+
+def await_connector(connect_url: str, name: str, timeout_s: float = 60) -> None:
+    """Wait until the connector and its one task run. Raises ProvisioningError with the task's trace when it failed."""
+    pause = threading.Event()
+    deadline = time.monotonic() + timeout_s
+    status: dict[str, Any] = {}
+    with httpx.Client(base_url=connect_url, timeout=TIMEOUT_S) as client:
+        while time.monotonic() < deadline:
+            answer = client.get(f"/connectors/{name}/status")
+            if answer.status_code == httpx.codes.OK:
+                status = answer.json()
+                tasks = status["tasks"]
+                if status["connector"]["state"] == "RUNNING" and tasks and tasks[0]["state"] == "RUNNING":
+                    return
+                if tasks and tasks[0]["state"] == "FAILED":
+                    raise ProvisioningError(f"connector {name}: {tasks[0].get('trace', '')}")
+            pause.wait(0.1)  # Connect offers no notification of it
+    raise ProvisioningError(f"connector {name} does not run after {timeout_s:.0f} s: {status}")

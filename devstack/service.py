@@ -1,0 +1,198 @@
+"""What a service of the stack is: plain values, made by one module each under `devstack.services`."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from devstack.settings import LOOPBACK, REGION, ROOT, StackSettings
+from devstack.setup import JARS, find_jdk
+
+RunOnce = Callable[[list[str]], None]
+
+
+def nothing(_: RunOnce) -> None:
+    """No preparation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """One server process and how to run it.
+
+    name         as in logs, `masscomm status` and `depends_on`
+    command      arguments of the process; environment is added to the stack's own
+    ports        fields of `Ports` it listens on: they must be free before anything starts
+    address      where it listens, as a person would write it
+    ready        answers whether it serves; called again and again until it says so, may raise OSError until then
+    files        written before it starts
+    prepare      what must be done once before the first start (format, initdb); gets a function that runs a command as the
+                 service would be run, and raises ServiceError
+    after_ready  what completes the start, once it serves (create a database)
+    drop_root    the folder it writes to, where it refuses to run as root
+    """
+
+    name: str
+    command: list[str]
+    ready: Callable[[], bool]
+    address: str
+    ports: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[Path, str] = field(default_factory=dict)
+    prepare: Callable[[RunOnce], None] = nothing
+    after_ready: Callable[[], None] = lambda: None
+    drop_root: Path | None = None
+    stop_signal: signal.Signals = signal.SIGTERM
+    start_timeout_s: float = 90
+    stop_timeout_s: float = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Something to be done once a start, after what it depends on: creating topics, registering a connector."""
+
+    name: str
+    run: Callable[[], None]
+    depends_on: tuple[str, ...]
+
+
+@cache
+def java_home() -> str:
+    """Home folder of the JDK everything runs on. Raises SetupError when it is missing or another major version."""
+    return find_jdk()
+
+
+def jars(module: str) -> str:
+    """The class path of a module of devstack/jars."""
+    return f"{JARS}/{module}/*"
+
+
+def java(*options: str, heap_mb: int) -> list[str]:
+    """A JVM's command up to its main class: small, serial collector, IPv4 only."""
+    return [
+        f"{java_home()}/bin/java",
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-XX:-UsePerfData",
+        "-Xshare:auto",
+        "-Djava.net.preferIPv4Stack=true",
+        "-Djava.awt.headless=true",
+        *options,
+    ]
+
+
+LOG4J = """\
+# Standard output only: the stack keeps it, one file a service.
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{{ISO8601}} %-5p [%c{{1}}] %m%n
+rootLogger.level = {level}
+rootLogger.appenderRef.out.ref = out
+"""
+
+
+def log4j(level: str = "warn", **loggers: str) -> str:
+    """A log4j2 configuration that writes to standard output; `loggers` maps logger names (. as _) to levels."""
+    lines = [LOG4J.format(level=level)]
+    for name, logger_level in loggers.items():
+        lines.append(f"logger.{name}.name = {name.replace('_', '.')}\nlogger.{name}.level = {logger_level}\n")
+    return "".join(lines)
+
+
+def base_environment() -> dict[str, str]:
+    """What every process of the stack gets: this process's environment, without what could lead it astray.
+
+    AWS credentials and profiles of the person at the keyboard are replaced: nothing here may reach a real account.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    for unwanted in ("PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "PYTHONPATH", "JAVA_TOOL_OPTIONS", "CLASSPATH"):
+        kept.pop(unwanted, None)
+    return {
+        **kept,
+        "JAVA_HOME": java_home(),
+        "PATH": f"{java_home()}/bin:{kept.get('PATH', os.defpath)}",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": str(ROOT),
+        # glibc reserves an arena a core and thread otherwise: most of a small JVM's memory outside its heap
+        "MALLOC_ARENA_MAX": "2",
+        "no_proxy": f"{LOOPBACK},localhost",
+        "NO_PROXY": f"{LOOPBACK},localhost",
+        **AWS_CREDENTIALS,
+    }
+
+
+AWS_CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_REGION": REGION,
+    "AWS_DEFAULT_REGION": REGION,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+def listens(port: int) -> bool:
+    """Whether something accepts connections on a port of the loopback address."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def http_get(url: str, *, timeout_s: float = 2) -> tuple[int, bytes]:
+    """Status and body. Raises OSError (http.client.HTTPException is turned into one) while nothing answers."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=timeout_s)
+    try:
+        connection.request("GET", f"{parts.path}?{parts.query}" if parts.query else parts.path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except http.client.HTTPException as error:
+        raise OSError(str(error)) from error
+    finally:
+        connection.close()
+
+
+def answers(url: str) -> Callable[[], bool]:
+    """A readiness probe: the address answers 200."""
+    return lambda: http_get(url)[0] == 200
+
+
+def json_at(url: str) -> Any:
+    """The JSON a readiness address answers. Raises OSError until it answers 200 with JSON."""
+    status, body = http_get(url)
+    if status != 200:
+        raise OSError(f"{url} answered {status}")
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise OSError(f"{url} answered no JSON") from error
+
+
+def function_environment(settings: StackSettings) -> dict[str, str]:
+    """What the functions and the Spark job find in their environment: addresses, names, dummy credentials."""
+    application = f"arn:aws:sns:{REGION}:000000000000:app"
+    return {
+        "KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap,
+        "SCHEMA_REGISTRY_URL": settings.registry_url,
+        "OPENSEARCH_URL": settings.opensearch_url,
+        "AWS_ENDPOINT_URL": settings.aws_url,
+        **AWS_CREDENTIALS,
+        "METRICS_DATABASE_URL": settings.database_url("metrics"),
+        "PLATFORM_APPLICATION_ARN_GCM": f"{application}/GCM/masscomm-gcm",
+        "PLATFORM_APPLICATION_ARN_APNS": f"{application}/APNS/masscomm-apns",
+        "SES_SENDER": "notifications@masscomm.example",
+        "CDC_GENERATION": "g1",
+        "CDC_CONSUMER_GROUP": "masscomm.cdc_consumer",
+        "SPARK_CHECKPOINT_DIR": str(settings.data("spark") / "checkpoint"),
+        "ARCHIVE_DIR": str(settings.archive_dir),
+        "LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO"),
+    }

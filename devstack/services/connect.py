@@ -1,0 +1,59 @@
+"""Kafka Connect with Debezium's PostgreSQL connector."""
+
+from devstack.service import Service, answers, jars, java, log4j
+from devstack.settings import LOOPBACK, StackSettings
+from devstack.setup import JARS
+
+PROPERTIES = """\
+bootstrap.servers={bootstrap}
+group.id=masscomm-connect
+listeners=http://{host}:{port}
+rest.advertised.host.name={host}
+plugin.path={plugins}
+plugin.discovery=service_load
+key.converter=org.apache.kafka.connect.json.JsonConverter
+key.converter.schemas.enable=false
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+config.storage.topic=connect.configs
+config.storage.replication.factor=1
+offset.storage.topic=connect.offsets
+offset.storage.replication.factor=1
+offset.storage.partitions=1
+status.storage.topic=connect.statuses
+status.storage.replication.factor=1
+status.storage.partitions=1
+offset.flush.interval.ms=1000
+# linger and acknowledgements are the connector's to choose
+connector.client.config.override.policy=All
+# one worker: nothing to wait for when it comes back
+scheduled.rebalance.max.delay.ms=0
+session.timeout.ms=6000
+heartbeat.interval.ms=2000
+"""
+
+
+def service(settings: StackSettings) -> Service:
+    """REST API on `ports.connect`; waits for the broker."""
+    config = settings.config("connect")
+    properties = config / "connect.properties"
+    logging = config / "log4j2.properties"
+    jvm = java(f"-Dlog4j2.configurationFile={logging}", "-cp", jars("kafka"), heap_mb=320)
+    return Service(
+        name="connect",
+        command=[*jvm, "org.apache.kafka.connect.cli.ConnectDistributed", str(properties)],
+        ports=("connect",),
+        depends_on=("kafka",),
+        address=settings.connect_url,
+        files={
+            properties: PROPERTIES.format(
+                bootstrap=settings.kafka_bootstrap,
+                host=LOOPBACK,
+                port=settings.ports.connect,
+                plugins=f"{JARS}/debezium",
+            ),
+            logging: log4j(io_debezium="info", org_apache_kafka_connect="info"),
+        },
+        # /connectors answers only once the worker has joined its group and read its configuration topic
+        ready=answers(f"{settings.connect_url}/connectors"),
+    )

@@ -1,0 +1,75 @@
+"""Kafka: one broker that is its own controller (KRaft)."""
+
+import uuid
+from base64 import urlsafe_b64encode
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from devstack.service import RunOnce, Service, jars, java, listens, log4j
+from devstack.settings import LOOPBACK, StackSettings
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={data}
+# Every topic is created by us, with its own settings: a misspelt name must fail, not appear.
+auto.create.topics.enable=false
+default.replication.factor=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.num.partitions=4
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
+num.network.threads=2
+num.io.threads=4
+# 128 MB of a 256 MB heap otherwise
+log.cleaner.dedupe.buffer.size=8388608
+"""
+
+
+def service(settings: StackSettings) -> Service:
+    """Bootstrap server on `ports.kafka`, controller on `ports.kafka_controller`."""
+    config = settings.config("kafka")
+    data = settings.data("kafka")
+    properties = config / "server.properties"
+    logging = config / "log4j2.properties"
+    jvm = java(f"-Dlog4j2.configurationFile={logging}", "-cp", jars("kafka"), heap_mb=256)
+
+    def prepare(run: RunOnce) -> None:
+        if not (data / "meta.properties").exists():
+            cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            run([*jvm, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(properties)])
+
+    def ready() -> bool:
+        if not listens(settings.ports.kafka):
+            return False
+        admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap, "log_level": 2})
+        try:
+            return bool(admin.list_topics(timeout=2).brokers)
+        except KafkaException:
+            return False
+
+    return Service(
+        name="kafka",
+        command=[*jvm, "kafka.Kafka", str(properties)],
+        ports=("kafka", "kafka_controller"),
+        address=settings.kafka_bootstrap,
+        files={
+            properties: PROPERTIES.format(
+                host=LOOPBACK, port=settings.ports.kafka, controller=settings.ports.kafka_controller, data=data
+            ),
+            logging: log4j(),
+        },
+        prepare=prepare,
+        ready=ready,
+    )

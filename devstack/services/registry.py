@@ -1,0 +1,32 @@
+"""The schema registry: Apicurio, spoken to through its Confluent-compatible API."""
+
+from devstack.service import Service, answers, java
+from devstack.settings import LOOPBACK, StackSettings
+from devstack.setup import JARS
+
+
+def service(settings: StackSettings) -> Service:
+    """Confluent API under /apis/ccompat/v7 of `ports.registry`."""
+    port = settings.ports.registry
+    # Without WRITE_DELAY=0 a kill loses schemas that were acknowledged.
+    database = f"jdbc:h2:file:{settings.data('registry')}/registry;WRITE_DELAY=0"
+    return Service(
+        name="registry",
+        command=[
+            *java(
+                "-XX:TieredStopAtLevel=1",
+                f"-Dquarkus.http.host={LOOPBACK}",
+                f"-Dquarkus.http.port={port}",
+                "-Dquarkus.log.console.color=false",
+                "-Dquarkus.banner.enabled=false",
+                "-Djava.util.logging.manager=org.jboss.logmanager.LogManager",
+                "-jar",
+                heap_mb=192,
+            ),
+            f"{JARS}/registry/apicurio-registry-app-2.6.13.Final-runner.jar",
+        ],
+        environment={"REGISTRY_DATASOURCE_URL": database, "REGISTRY_LOG_LEVEL": "WARN"},
+        ports=("registry",),
+        address=settings.registry_url,
+        ready=answers(f"{settings.registry_url}/subjects"),
+    )

@@ -1,0 +1,34 @@
+"""The Spark streaming job that turns records into metrics."""
+
+import sys
+from pathlib import Path
+
+from devstack.service import Service, function_environment
+from devstack.settings import LOOPBACK, StackSettings
+from devstack.setup import JARS
+
+
+def spark_environment(settings: StackSettings) -> dict[str, str]:
+    """What the job reads about its session: our jars, the loopback address, folders inside the state folder."""
+    return {
+        "SPARK_JARS": ",".join(sorted(str(path) for path in Path(JARS, "spark").glob("*.jar"))),
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "SPARK_LOCAL_DIRS": str(settings.data("spark") / "tmp"),
+        "SPARK_READY_FILE": str(settings.data("spark") / "ready"),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+
+
+def service(settings: StackSettings) -> Service:
+    """`python -m spark_metrics.job`; ready when it has made the file that SPARK_READY_FILE names."""
+    marker = settings.data("spark") / "ready"
+    return Service(
+        name="spark",
+        command=[sys.executable, "-m", "spark_metrics.job"],
+        environment={**function_environment(settings), **spark_environment(settings)},
+        depends_on=("kafka", "registry", "postgres", "topics", "schemas", "tables"),
+        address="(listens nowhere)",
+        prepare=lambda _: marker.unlink(missing_ok=True),
+        ready=marker.exists,
+    )

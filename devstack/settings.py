@@ -1,0 +1,189 @@
+"""What can be chosen about a stack: its ports and the folder its state lives in; and every address that follows from it.
+
+Environment: MASSCOMM_STATE (a folder, `.state` in the checkout by default) and MASSCOMM_PORT_<NAME>, one for each field of
+`Ports`. What `masscomm up --port name=number` says comes before the environment.
+"""
+
+import os
+import random
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Self
+
+ROOT = Path(__file__).resolve().parent.parent
+LOOPBACK = "127.0.0.1"
+GENERATION = "g1"
+REGION = "us-east-1"
+ACCOUNT = "000000000000"
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; the message names it and what it may be."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """TCP ports, all on the loopback address."""
+
+    kafka: int = 9092
+    kafka_controller: int = 9093
+    registry: int = 8081
+    connect: int = 8083
+    postgres: int = 15432
+    opensearch: int = 9200
+    opensearch_transport: int = 9300
+    localstack: int = 4566
+    dynamodb: int = 4567
+    gateway: int = 8080
+    runtime_api: int = 9001
+
+    @classmethod
+    def chosen(cls, environment: Mapping[str, str], overrides: Mapping[str, int] | None = None) -> Self:
+        """Defaults, then MASSCOMM_PORT_<NAME>, then `overrides`. Raises SettingsError for a bad number or name."""
+        names = [each.name for each in fields(cls)]
+        ports: dict[str, int] = {}
+        for name in names:
+            variable = f"MASSCOMM_PORT_{name.upper()}"
+            if variable in environment:
+                text = environment[variable]
+                if not text.isdecimal():
+                    raise SettingsError(f"{variable}={text} is not a port number.")
+                ports[name] = int(text)
+        for name, number in (overrides or {}).items():
+            if name not in names:
+                raise SettingsError(f"There is no port named {name}; the names are {', '.join(names)}.")
+            ports[name] = number
+        for name, number in ports.items():
+            if not 1 <= number <= 65535:
+                raise SettingsError(f"Port {number} for {name} is not between 1 and 65535.")
+        return cls(**ports)
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on `port` of the loopback address now."""
+    with socket.socket() as probe:
+        # As servers do: a connection of an earlier run that lingers in TIME_WAIT does not make the port taken.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+            probe.listen(1)
+        except OSError:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class StackSettings:
+    """Ports and state folder of one stack."""
+
+    state_dir: Path
+    ports: Ports = field(default_factory=Ports)
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str] | None = None, ports: Mapping[str, int] | None = None
+    ) -> Self:
+        """Settings as the environment and `ports` (which come first) choose them. Raises SettingsError."""
+        known = os.environ if environment is None else environment
+        state = Path(known.get("MASSCOMM_STATE") or ROOT / ".state").expanduser().resolve()
+        return cls(state, Ports.chosen(known, ports))
+
+    @classmethod
+    def on_free_ports(cls, state_dir: Path) -> Self:
+        """Settings for a stack beside others: every port free at the time of asking.
+
+        Taken at random below the range the kernel hands to outgoing connections (32768 up), so that none of those takes
+        one between asking and starting.
+        """
+        count = len(fields(Ports))
+        candidates = random.SystemRandom().sample(range(20000, 32000), 200)
+        free = [port for port in candidates if is_free(port)][:count]
+        names = [each.name for each in fields(Ports)]
+        return cls(state_dir.resolve(), replace(Ports(), **dict(zip(names, free, strict=True))))
+
+    def with_ports(self, **ports: int) -> Self:
+        """The same with some ports changed."""
+        return replace(self, ports=replace(self.ports, **ports))
+
+    def as_dict(self) -> dict[str, object]:
+        """What `from_dict` takes; plain JSON."""
+        return {"state_dir": str(self.state_dir), "ports": asdict(self.ports)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, object]) -> Self:
+        """The settings that `as_dict` wrote."""
+        ports = values["ports"]
+        if not isinstance(ports, dict):
+            raise SettingsError("ports must be a mapping of name to number")
+        return cls(Path(str(values["state_dir"])), Ports(**ports))
+
+    # --- folders ---
+
+    def data(self, service: str) -> Path:
+        """Where a service keeps its data."""
+        return self.state_dir / "data" / service
+
+    def config(self, service: str) -> Path:
+        """Where a service's rendered configuration stands."""
+        return self.state_dir / "config" / service
+
+    def log(self, service: str) -> Path:
+        """A service's log file."""
+        return self.state_dir / "logs" / f"{service}.log"
+
+    @property
+    def run_dir(self) -> Path:
+        """The lock, the record of what runs, the generated password."""
+        return self.state_dir / "run"
+
+    @property
+    def archive_dir(self) -> Path:
+        """Where every record is archived as Parquet."""
+        return self.state_dir / "data" / "archive"
+
+    # --- addresses ---
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        return f"{LOOPBACK}:{self.ports.kafka}"
+
+    @property
+    def registry_url(self) -> str:
+        """The registry's Confluent-compatible API."""
+        return f"http://{LOOPBACK}:{self.ports.registry}/apis/ccompat/v7"
+
+    @property
+    def connect_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.connect}"
+
+    @property
+    def opensearch_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.opensearch}"
+
+    @property
+    def aws_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.localstack}"
+
+    @property
+    def gateway_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.gateway}"
+
+    @property
+    def password(self) -> str:
+        """The database password, generated once a state folder and kept in it, readable by its owner alone."""
+        path = self.run_dir / "postgres-password"
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            return path.read_text()
+        password = "".join(random.SystemRandom().choices("abcdefghijkmnpqrstuvwxyz23456789", k=24))
+        with os.fdopen(descriptor, "w") as file:
+            file.write(password)
+        return password
+
+    def database_url(self, database: str) -> str:
+        """libpq address of one of the server's databases: `monolith` or `metrics`."""
+        return f"postgresql://masscomm:{self.password}@{LOOPBACK}:{self.ports.postgres}/{database}"

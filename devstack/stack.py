@@ -1,0 +1,434 @@
+"""The stack: starts the services along their dependencies, watches them, stops them.
+
+    with Stack(StackSettings.on_free_ports(folder), services=["kafka", "registry"]) as stack:
+        stack.settings.kafka_bootstrap
+
+Without `services` it is everything, provisioning included (topics, schemas, indices, tables, connector).
+"""
+
+import concurrent.futures
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from devstack import process
+from devstack.provision import provisioning
+from devstack.service import Service, Task, base_environment, function_environment
+from devstack.services import all_services
+from devstack.settings import StackSettings, is_free
+from devstack.state import RunState, Started, now
+
+MEMORY_INTERVAL_S = 1.0
+PROBE_INTERVAL_S = 0.05
+LOG_TAIL = 25
+
+
+class StackError(Exception):
+    """The stack, or one service of it, cannot start; the message says which, why, and shows the end of its log."""
+
+
+@dataclass(frozen=True)
+class Crash:
+    """A service that ended though nobody asked it to."""
+
+    service: str
+    status: int
+    log: str
+    tail: str
+
+    def __str__(self) -> str:
+        how = f"killed by signal {-self.status}" if self.status < 0 else f"status {self.status}"
+        return f"{self.service} ended ({how}). The end of {self.log}:\n{self.tail}"
+
+
+class _Running:
+    """A service's process and what is known of it."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], started: Started) -> None:
+        self.popen = popen
+        self.started = started
+        self.exited = threading.Event()
+        self.expected_to_end = False
+
+    def processes(self) -> list[psutil.Process]:
+        return process.family(self.popen.pid)
+
+
+class Stack:
+    """All services, or some with what they depend on.
+
+    `on_change(name, state, text)` is told of every step: state is one of waiting, starting, ready, failed, stopping, stopped.
+    """
+
+    def __init__(
+        self,
+        settings: StackSettings,
+        services: Iterable[str] | None = None,
+        *,
+        on_change: Callable[[str, str, str], None] = lambda _name, _state, _text: None,
+    ) -> None:
+        self.settings = settings
+        self.on_change = on_change
+        self.known = all_services(settings)
+        self.crashed = threading.Event()
+        self.crashes: list[Crash] = []
+        self.peak_mb = 0.0
+        self.start_s = 0.0
+        self.recovered: list[str] = []
+        self._wanted = None if services is None else list(services)
+        self._state = RunState(settings)
+        self._running: dict[str, _Running] = {}
+        self._done: set[str] = set()
+        self._changed = threading.Condition()
+        self._ensuring = threading.Lock()
+        self._ending = threading.Event()
+        self._entered = False
+        # One thread starts every process and lives as long as the stack: the kernel ends a service when the thread
+        # that started it is gone (see process.spawn).
+        self._spawner = concurrent.futures.ThreadPoolExecutor(1, "spawner")
+        self._sampler: threading.Thread | None = None
+
+    # --- life ---
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start what was asked for and wait until it serves. Raises StackError or AlreadyRunningError; then nothing is left."""
+        begun = time.monotonic()
+        self.open()
+        try:
+            if self._wanted is None:
+                self._bring_up(list(self.known.values()), provisioning(self.settings))
+            else:
+                self.ensure(*self._wanted)
+        except BaseException:
+            self.stop()
+            raise
+        self.start_s = time.monotonic() - begun
+        self._record()
+
+    def open(self) -> None:
+        """Take the state folder and start nothing yet: `ensure` starts services one by one. Raises AlreadyRunningError."""
+        self._state.acquire()
+        self._entered = True
+        try:
+            self.recovered = self._state.end_leftovers()
+        except BaseException:
+            self.stop()
+            raise
+        self._sampler = threading.Thread(target=self._sample_memory, name="memory", daemon=True)
+        self._sampler.start()
+
+    def ensure(self, *names: str) -> None:
+        """Start these services and what they depend on, where they do not run yet; no provisioning. Raises StackError."""
+        with self._ensuring:
+            wanted: dict[str, Service] = {}
+            waiting = deque(names)
+            while waiting:
+                name = waiting.popleft()
+                if name not in self.known:
+                    raise StackError(f"There is no service named {name}; the names are {', '.join(self.known)}.")
+                wanted[name] = self.known[name]
+                waiting.extend(each for each in self.known[name].depends_on if each in self.known)
+            self._bring_up([each for each in wanted.values() if each.name not in self._running], [])
+
+    def stop(self) -> None:
+        """End every process that was started, dependents before what they depend on. Safe to call twice."""
+        if not self._entered:
+            return
+        self._ending.set()
+        with self._changed:
+            self._changed.notify_all()
+        self._spawner.shutdown()  # what was about to start is in self._running now
+        waiting = dict(self._running)
+        ended: set[str] = set()
+
+        def end_in_turn(name: str) -> None:
+            with self._changed:
+                self._changed.wait_for(lambda: all(other in ended for other in waiting if name in self._needs(other)))
+            self._end(name)
+            with self._changed:
+                ended.add(name)
+                self._changed.notify_all()
+
+        threads = [threading.Thread(target=end_in_turn, args=(name,), name=f"stop-{name}") for name in waiting]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        # What a service left behind although it ended: by the marker that its processes inherited.
+        process.end(process.marked(self.settings.state_dir), grace_s=2)
+        self._running.clear()
+        self._state.path.unlink(missing_ok=True)
+        self._state.release()
+        self._entered = False
+
+    # --- faults ---
+
+    def kill(self, name: str) -> None:
+        """kill -9 a service and everything it started, at once; it counts as expected. Waits until they are gone."""
+        running = self._running.pop(name)
+        running.expected_to_end = True
+        process.end(running.processes(), grace_s=0, polite=signal.SIGKILL)
+        running.exited.wait()
+        self._done.discard(name)
+        self._record()
+
+    def restart(self, name: str) -> None:
+        """Start a service (again), on the data it had, and wait until it serves. Raises StackError."""
+        if name in self._running:
+            self._end(name)
+            self._running.pop(name)
+        self._start_service(self.known[name])
+
+    # --- what is known ---
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the functions find in their environment (addresses, names, credentials), and the monolith's database."""
+        return {**function_environment(self.settings), "MONOLITH_DATABASE_URL": self.settings.database_url("monolith")}
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """Where every service listens, by name."""
+        return {name: self.known[name].address for name in self.known if name in self._running}
+
+    def pid(self, name: str) -> int:
+        """The process id of a running service."""
+        return self._running[name].popen.pid
+
+    def memory_mb(self) -> float:
+        """Resident memory of every process of the stack (not of this one), in MB; see also `peak_mb`."""
+        total = process.rss_mb(each for running in list(self._running.values()) for each in running.processes())
+        self.peak_mb = max(self.peak_mb, total)
+        return total
+
+    # --- within ---
+
+    def _needs(self, name: str) -> set[str]:
+        """The services `name` depends on, directly or through provisioning."""
+        if name not in self.known:
+            return set()
+        needs: set[str] = set()
+        tasks = {task.name: task for task in provisioning(self.settings)}
+        waiting = deque(self.known[name].depends_on)
+        while waiting:
+            each = waiting.popleft()
+            if each in tasks:
+                waiting.extend(tasks[each].depends_on)
+            elif each not in needs:
+                needs.add(each)
+                waiting.extend(self.known[each].depends_on)
+        return needs
+
+    def _bring_up(self, services: list[Service], tasks: list[Task]) -> None:
+        """Start and run everything, each after what it depends on, as much as possible at the same time."""
+        self._refuse_taken_ports(services)
+        present = {each.name for each in services} | {task.name for task in tasks} | self._done
+        failures: list[BaseException] = []
+
+        def in_turn(node: Service | Task) -> None:
+            needed = [name for name in node.depends_on if name in present]
+            self.on_change(node.name, "waiting", ", ".join(needed))
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: failures or self._ending.is_set() or all(name in self._done for name in needed)
+                )
+            if failures or self._ending.is_set():
+                return
+            try:
+                if isinstance(node, Service):
+                    self._start_service(node, lambda: bool(failures))
+                else:
+                    self._run_task(node)
+            except BaseException as error:
+                with self._changed:
+                    failures.append(error)
+                    self._changed.notify_all()
+
+        threads = [
+            threading.Thread(target=in_turn, args=(node,), name=f"start-{node.name}", daemon=True)
+            for node in [*services, *tasks]
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            raise failures[0]
+        if self._ending.is_set():
+            raise StackError("The stack was told to stop while it started.")
+
+    def _refuse_taken_ports(self, services: list[Service]) -> None:
+        for service in services:
+            for name in service.ports:
+                port = getattr(self.settings.ports, name)
+                if not is_free(port):
+                    raise StackError(
+                        f"Port {port}, for {service.name}, is taken: choose another with"
+                        f" `masscomm up --port {name}=NUMBER` or MASSCOMM_PORT_{name.upper()}=NUMBER."
+                    )
+
+    def _run_task(self, task: Task) -> None:
+        self.on_change(task.name, "starting", "")
+        begun = time.monotonic()
+        try:
+            task.run()
+        except Exception as error:
+            self.on_change(task.name, "failed", str(error))
+            raise StackError(f"{task.name} failed: {error}") from error
+        self._mark_done(task.name)
+        self.on_change(task.name, "ready", f"{time.monotonic() - begun:.1f} s")
+
+    def _mark_done(self, name: str) -> None:
+        with self._changed:
+            self._done.add(name)
+            self._changed.notify_all()
+
+    def _start_service(self, service: Service, abandoned: Callable[[], bool] = lambda: False) -> None:
+        begun = time.monotonic()
+        self.on_change(service.name, "starting", "")
+        try:
+            log = self.settings.log(service.name)
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_bytes(b"")
+            for path, text in service.files.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+                path.chmod(0o600)  # some hold the database password
+            self.settings.data(service.name).mkdir(parents=True, exist_ok=True)
+            service.prepare(lambda command: self._run_once(service, command))
+            running = self._spawner.submit(self._spawn, service).result()
+            self._await_ready(service, running, abandoned)
+            service.after_ready()
+        except StackError as error:
+            self.on_change(service.name, "failed", str(error).split("\n", 1)[0])
+            raise
+        except Exception as error:
+            self.on_change(service.name, "failed", str(error))
+            raise StackError(f"{service.name} could not start: {error}{self._tail(service)}") from error
+        took = time.monotonic() - begun
+        running.started.ready_s = round(took, 2)
+        self._record()
+        self._mark_done(service.name)
+        self.on_change(service.name, "ready", f"{took:.1f} s, {process.rss_mb(running.processes()):.0f} MB")
+
+    def _spawn(self, service: Service) -> _Running:
+        if self._ending.is_set():
+            raise StackError("The stack was told to stop while it started.")
+        popen = process.spawn(
+            service.command,
+            environment={**base_environment(), **service.environment},
+            log=self.settings.log(service.name),
+            state_dir=self.settings.state_dir,
+            death_signal=service.stop_signal,
+            owned=service.drop_root,
+        )
+        started = Started(
+            popen.pid,
+            process.start_ticks(popen.pid) or 0,
+            now(),
+            service.address,
+            ports=[getattr(self.settings.ports, name) for name in service.ports],
+        )
+        running = _Running(popen, started)
+        self._running[service.name] = running
+        threading.Thread(target=self._watch, args=(service, running), name=f"watch-{service.name}", daemon=True).start()
+        self._record()
+        return running
+
+    def _run_once(self, service: Service, command: list[str]) -> None:
+        """A preparatory command, as the service itself will run. Raises StackError when it fails."""
+
+        def start() -> subprocess.Popen[bytes]:
+            return process.spawn(
+                command,
+                environment={**base_environment(), **service.environment},
+                log=self.settings.log(service.name),
+                state_dir=self.settings.state_dir,
+                owned=service.drop_root,
+            )
+
+        status = self._spawner.submit(start).result().wait()
+        if status:
+            raise StackError(f"{service.name} could not be prepared (status {status}).{self._tail(service)}")
+
+    def _await_ready(self, service: Service, running: _Running, abandoned: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + service.start_timeout_s
+        while True:
+            if running.exited.is_set():
+                raise StackError(
+                    f"{service.name} ended while it started (status {running.popen.returncode}).{self._tail(service)}"
+                )
+            if abandoned() or self._ending.is_set():
+                raise StackError("The stack was told to stop while it started.")
+            with suppress(OSError):  # nothing listens yet: the reason to ask again
+                if service.ready():
+                    return
+            if time.monotonic() > deadline:
+                raise StackError(
+                    f"{service.name} did not serve within {service.start_timeout_s:.0f} s.{self._tail(service)}"
+                )
+            running.exited.wait(PROBE_INTERVAL_S)
+
+    def _watch(self, service: Service, running: _Running) -> None:
+        """Wait for a process to end; say so when nobody asked it to."""
+        status = running.popen.wait()
+        running.exited.set()
+        if running.expected_to_end or self._ending.is_set() or service.name not in self._done:
+            return
+        crash = Crash(service.name, status, str(self.settings.log(service.name)), self._log_end(service))
+        self.crashes.append(crash)
+        self.on_change(service.name, "failed", str(crash).split("\n", 1)[0])
+        self.crashed.set()
+
+    def _end(self, name: str) -> None:
+        running = self._running[name]
+        running.expected_to_end = True
+        self.on_change(name, "stopping", "")
+        service = self.known[name]
+        descendants = running.processes()[1:]
+        if not running.exited.is_set():
+            with suppress(ProcessLookupError):  # it ended this moment
+                os.kill(running.popen.pid, service.stop_signal)
+            if not running.exited.wait(service.stop_timeout_s):
+                running.popen.kill()
+                running.exited.wait()
+        # Its children had the time of its own ending to end; what is left of them is not waited for any longer.
+        process.end(descendants, grace_s=2)
+        self._done.discard(name)
+        self.on_change(name, "stopped", "")
+
+    def _log_end(self, service: Service) -> str:
+        path = self.settings.log(service.name)
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        return "\n".join(lines[-LOG_TAIL:]) or "(it wrote nothing)"
+
+    def _tail(self, service: Service) -> str:
+        return f" The end of {self.settings.log(service.name)}:\n{self._log_end(service)}"
+
+    def _sample_memory(self) -> None:
+        while not self._ending.wait(MEMORY_INTERVAL_S):
+            self.memory_mb()
+
+    def _record(self, **more: Any) -> None:
+        if self._entered:
+            services = {name: running.started for name, running in dict(self._running).items()}
+            self._state.write(services, ready=self.start_s > 0, start_s=self.start_s, peak_mb=self.peak_mb, **more)

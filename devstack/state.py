@@ -1,0 +1,180 @@
+"""The state folder: who runs in it, what it has started, and what a crashed run left behind.
+
+`run/lock` is held (flock) as long as a stack runs; the kernel releases it whatever happens to that process. `run/stack.json`
+records each process the stack started, with its start time, as soon as it started.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from devstack import process
+from devstack.settings import StackSettings
+
+
+class AlreadyRunningError(Exception):
+    """Another process runs the stack of this state folder; the message says which and since when."""
+
+
+class NotRunningError(Exception):
+    """No stack runs in this state folder."""
+
+
+@dataclass
+class Started:
+    """A process of ours: its pid, its start time in ticks since boot (see `process.start_ticks`), and when, in UTC."""
+
+    pid: int
+    ticks: int
+    since: str
+    address: str = ""
+    ready_s: float | None = None
+    ports: list[int] = field(default_factory=list)
+
+    def alive(self) -> bool:
+        """Whether that very process still runs."""
+        return process.start_ticks(self.pid) == self.ticks
+
+
+def now() -> str:
+    """This second in UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file of the run folder; a reader sees the old text or the new, and only its owner reads it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(f".{os.getpid()}.draft")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+class RunState:
+    """The record of one run, for whoever holds the lock to write and for anybody to read."""
+
+    def __init__(self, settings: StackSettings) -> None:
+        self.settings = settings
+        self.lock_path = settings.run_dir / "lock"
+        self.path = settings.run_dir / "stack.json"
+        self._lock: int | None = None
+
+    # --- the one who runs ---
+
+    def acquire(self) -> None:
+        """Become the one that runs this folder's stack. Raises AlreadyRunningError."""
+        self.settings.run_dir.mkdir(parents=True, exist_ok=True)
+        # Never removed: a removed lock file would let two processes lock two different files.
+        descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.pread(descriptor, 4096, 0).decode()
+            os.close(descriptor)
+            holder = json.loads(text) if text else {"pid": "?", "since": "this moment"}
+            raise AlreadyRunningError(
+                f"A stack already runs here ({self.settings.state_dir}): pid {holder['pid']}, since {holder['since']}."
+                " See `masscomm status`; `masscomm down` stops it."
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "since": now()}).encode(), 0)
+        self._lock = descriptor
+
+    def release(self) -> None:
+        """Let another run begin; closing the file releases the lock."""
+        if self._lock is not None:
+            os.ftruncate(self._lock, 0)
+            os.close(self._lock)
+            self._lock = None
+
+    def write(self, services: dict[str, Started], **more: Any) -> None:
+        """Record what runs."""
+        content = {
+            "pid": os.getpid(),
+            "settings": self.settings.as_dict(),
+            "services": {name: asdict(started) for name, started in services.items()},
+            **more,
+        }
+        write_atomically(self.path, json.dumps(content, indent=2))
+
+    def end_leftovers(self) -> list[str]:
+        """End what an earlier run of this folder left behind (it was killed). Call it while holding the lock.
+
+        Answers what was ended, a line each. Only processes that the record names by pid AND start time, their
+        descendants, and those that carry this folder's marker are touched.
+        """
+        left: dict[int, psutil.Process] = {each.pid: each for each in process.marked(self.settings.state_dir)}
+        for started in self.services().values():
+            if started.alive():
+                left.update({each.pid: each for each in process.family(started.pid)})
+        ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+        leftovers = [each for pid, each in left.items() if pid not in ours]
+        described = []
+        for each in leftovers:
+            with _gone_is_fine():
+                described.append(f"pid {each.pid} ({each.name()})")
+        process.end(leftovers, grace_s=10)
+        self.path.unlink(missing_ok=True)
+        return described
+
+    # --- anybody ---
+
+    def holder(self) -> dict[str, Any] | None:
+        """pid and since of the process that runs this folder's stack; None when none does."""
+        try:
+            descriptor = os.open(self.lock_path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.pread(descriptor, 4096, 0).decode()
+            return dict(json.loads(text)) if text else {"pid": 0, "since": now()}
+        finally:
+            os.close(descriptor)
+        return None
+
+    def read(self) -> dict[str, Any]:
+        """The record; empty when there is none."""
+        try:
+            return dict(json.loads(self.path.read_text()))
+        except FileNotFoundError:
+            return {}
+
+    def services(self) -> dict[str, Started]:
+        """What the record names, by service; processes need not be alive any more."""
+        return {name: Started(**values) for name, values in self.read().get("services", {}).items()}
+
+    def clean(self) -> None:
+        """Remove everything the folder holds. Raises AlreadyRunningError while a stack runs in it."""
+        if not self.settings.state_dir.exists():
+            return
+        self.acquire()
+        try:
+            self.end_leftovers()
+            for child in self.settings.state_dir.iterdir():
+                if child != self.settings.run_dir:
+                    shutil.rmtree(child) if child.is_dir() else child.unlink()
+            for child in self.settings.run_dir.iterdir():
+                if child != self.lock_path:
+                    child.unlink()
+        finally:
+            self.release()
+
+
+@contextmanager
+def _gone_is_fine() -> Iterator[None]:
+    try:
+        yield
+    except psutil.NoSuchProcess:
+        return
