@@ -1,10 +1,10 @@
 """Become a service: die with the stack, drop root where the service refuses it, then run the service's own command.
 
-Runs as `python -I -S child.py PARENT SIGNAL OWNED -- COMMAND…` between the stack and each service, because what it does must
-happen in the child itself, and doing it between fork and exec of a process that has threads is not safe.
+Runs as `python -I -S child.py PARENT SIGNAL OWNED -- COMMAND…` between the stack and each service, because what it does
+must happen in the child itself, and doing it between fork and exec of a process that has threads is not safe.
 
-PARENT  pid of the stack; SIGNAL  what the service gets when the stack dies; OWNED  "" to keep the user, or the folder that
-the service, run as somebody other than root, must be able to write.
+PARENT  pid of the stack; SIGNAL  what the service gets when the stack dies; OWNED  "" to keep the user, or the folder
+that the service, run as somebody other than root, must be able to write.
 """
 
 import ctypes

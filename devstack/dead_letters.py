@@ -31,7 +31,7 @@ class DeadLetter:
 
 def read(message: Message) -> DeadLetter:
     """What a dead letter's headers say; a header that is missing reads as an empty string."""
-    found = {name: value for name, value in message.headers() or []}
+    found = dict(message.headers() or [])
 
     def text(name: str) -> str:
         value = found.get(name) or b""
@@ -69,7 +69,7 @@ def newest(bootstrap: str, limit: int) -> list[DeadLetter]:
                 if not messages:
                     break  # the rest of the range was removed by retention
                 for message in messages:
-                    position = message.offset() + 1
+                    position = (message.offset() or 0) + 1
                     found.append((message.timestamp()[1], read(message)))
         found.sort(key=lambda each: each[0])
         return [letter for _, letter in found[-limit:]]

@@ -1,7 +1,7 @@
 """Processes of a stack: start one, know it again, measure it, end it and everything it started.
 
-A process is known by its pid and its start time, so that a pid used again is never mistaken for ours. What a service started
-itself is found as its descendants and, when those were orphaned, by a marker in the environment they inherited.
+A process is known by its pid and its start time, so that a pid used again is never mistaken for ours. What a service
+started itself is found as its descendants and, when those were orphaned, by a marker in the environment they inherited.
 """
 
 import os

@@ -1,7 +1,8 @@
 """What must exist before the functions run: topics, schemas, indices, tables, provider applications, the connector.
 
-All of it comes from schemas/ (the monolith's own tables from examples/monolith/, as its own migration), and doing it again
-changes nothing. `provisioning` names the steps and what each needs; the functions below do one step each and serve tests too.
+All of it comes from schemas/ (the monolith's own tables from examples/monolith/, as its own migration), and doing it
+again changes nothing. `provisioning` names the steps and what each needs; the functions below do one step each and
+serve tests too.
 """
 
 import json
@@ -145,7 +146,10 @@ def index_name(file_stem: str, generation: str) -> str:
 
 
 def create_indices(opensearch_url: str, generation: str) -> list[str]:
-    """Create the indices of schemas/indices that do not exist; answers their names. The alias is cdc_consumer's to move."""
+    """Create the indices of schemas/indices that do not exist; answers their names.
+
+    The alias of a captured table is cdc_consumer's to move, once the generation is complete.
+    """
     names = []
     with httpx.Client(base_url=opensearch_url, timeout=TIMEOUT_S) as client:
         for path in sorted((SCHEMAS / "indices").glob("*.json")):
@@ -163,7 +167,7 @@ def create_indices(opensearch_url: str, generation: str) -> list[str]:
 
 
 def apply_sql(database_url: str, files: Iterable[Path]) -> None:
-    """Run SQL files, each in a transaction. The files themselves are written so that running them again changes nothing."""
+    """Run SQL files, each in a transaction. They are written so that running them again changes nothing."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         for path in files:
             # Without parameters psycopg sends the text as it stands: several statements are one transaction.
@@ -180,13 +184,12 @@ def provision_aws(settings: StackSettings) -> None:
     dropped and device_registrar's position is taken back, so that it makes them again.
     """
     environment = function_environment(settings)
-    credentials = {
-        "aws_access_key_id": AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        "aws_secret_access_key": AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-        "region_name": REGION,
-        "endpoint_url": settings.aws_url,
-    }
-    sns = boto3.client("sns", **credentials)
+    session = boto3.Session(
+        aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        region_name=REGION,
+    )
+    sns = session.client("sns", endpoint_url=settings.aws_url)
     if not sns.list_platform_applications()["PlatformApplications"]:
         forget_endpoints(settings.opensearch_url, settings.kafka_bootstrap)
     for platform, variable in (("GCM", "PLATFORM_APPLICATION_ARN_GCM"), ("APNS", "PLATFORM_APPLICATION_ARN_APNS")):
@@ -198,7 +201,8 @@ def provision_aws(settings: StackSettings) -> None:
         )
         if made["PlatformApplicationArn"] != arn:
             raise ProvisioningError(f"platform application {arn} was made as {made['PlatformApplicationArn']}")
-    boto3.client("ses", **credentials).verify_email_identity(EmailAddress=environment["SES_SENDER"])
+    ses = session.client("ses", endpoint_url=settings.aws_url)
+    ses.verify_email_identity(EmailAddress=environment["SES_SENDER"])
 
 
 def forget_endpoints(opensearch_url: str, bootstrap: str) -> None:
@@ -265,7 +269,7 @@ def connector_config(generation: str, database_url: str) -> dict[str, str]:
 
 
 def put_connector(connect_url: str, generation: str, database_url: str) -> None:
-    """Create the connector or change its configuration, and wait until it and its task run. Raises ProvisioningError."""
+    """Create the connector or change its configuration; waits until it and its task run. Raises ProvisioningError."""
     name = connector_name(generation)
     retries = httpx.HTTPTransport(retries=3)
     with httpx.Client(base_url=connect_url, timeout=TIMEOUT_S, transport=retries) as client:

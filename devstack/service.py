@@ -32,8 +32,8 @@ class Service:
     address      where it listens, as a person would write it
     ready        answers whether it serves; called again and again until it says so, may raise OSError until then
     files        written before it starts
-    prepare      what must be done once before the first start (format, initdb); gets a function that runs a command as the
-                 service would be run, and raises ServiceError
+    prepare      what must be done before a start (format, initdb, where it has not been); gets a function that runs a
+                 command as the service would be run
     after_ready  what completes the start, once it serves (create a database)
     drop_root    the folder it writes to, where it refuses to run as root
     """
@@ -59,7 +59,7 @@ class Task:
     """Something to be done once a start, after what it depends on: creating topics, registering a connector."""
 
     name: str
-    run: Callable[[], None]
+    run: Callable[[], object]
     depends_on: tuple[str, ...]
 
 

@@ -1,7 +1,7 @@
-"""What can be chosen about a stack: its ports and the folder its state lives in; and every address that follows from it.
+"""What can be chosen about a stack: its ports and the folder its state lives in; and every address that follows.
 
-Environment: MASSCOMM_STATE (a folder, `.state` in the checkout by default) and MASSCOMM_PORT_<NAME>, one for each field of
-`Ports`. What `masscomm up --port name=number` says comes before the environment.
+Environment: MASSCOMM_STATE (a folder, `.state` in the checkout by default) and MASSCOMM_PORT_<NAME>, one for each field
+of `Ports`. What `masscomm up --port name=number` says comes before the environment.
 """
 
 import os

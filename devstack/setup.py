@@ -1,8 +1,8 @@
 """Make everything the project runs on: two virtual environments, the jars, the compiled launcher.
 
 Run by make through whatever `python3` is; standard library only. It first checks the prerequisites, names each missing
-or wrong one in one line and exits with status 1 before anything is downloaded. What is there already is left alone: every
-part carries a stamp, the hash of what it was made from (its lock file, its poms, the versions of Python and Java).
+or wrong one in one line and exits with status 1 before anything is downloaded. What is there already is left alone:
+every part carries a stamp, the hash of what it was made from (its lock file, its poms, its sources).
 
 The file has to parse and give its message on an older Python 3, so nothing above `main` may need 3.13 at import.
 """
@@ -16,6 +16,7 @@ import sys
 import tarfile
 import threading
 import time
+from collections.abc import Callable
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = os.path.join(ROOT, ".devstack")
@@ -70,9 +71,8 @@ def find_jdk() -> str:
             f"JDK {JAVA_MAJOR} is needed and the java of {where} does not run: install it, or set JAVA_HOME."
         )
     if int(found.group(1)) != JAVA_MAJOR:
-        raise SetupError(
-            f"JDK {JAVA_MAJOR} is needed and the java of {where} is {found.group(1)}: point JAVA_HOME at a JDK {JAVA_MAJOR}."
-        )
+        wrong = f"the java of {where} is {found.group(1)}"
+        raise SetupError(f"JDK {JAVA_MAJOR} is needed and {wrong}: point JAVA_HOME at a JDK {JAVA_MAJOR}.")
     home = home or os.path.dirname(os.path.dirname(os.path.realpath(java)))
     if not os.access(os.path.join(home, "bin", "javac"), os.X_OK):
         raise SetupError(f"JDK {JAVA_MAJOR} is needed and {home} has no javac (a JRE only): install the JDK.")
@@ -80,7 +80,7 @@ def find_jdk() -> str:
 
 
 def check_prerequisites() -> "dict[str, str]":
-    """Paths of what must be there: python, java_home, mvn. Raises SetupError, a line for each that is missing or wrong."""
+    """Paths of what must be there: python, java_home, mvn, make. Raises SetupError, a line for each problem."""
     problems = []
     found = {}
     for name, finder in (("python", find_python), ("java_home", find_jdk)):
@@ -155,13 +155,13 @@ class Steps:
                 f"{step}: {os.path.basename(command[0])} ended with status {status}; the end of {log}:\n{tail}"
             )
 
-    def together(self, *steps: "tuple[str, object]") -> None:
+    def together(self, *steps: "tuple[str, Callable[[], bool]]") -> None:
         """Run the (name, function) steps at the same time. Raises SetupError with what failed, after all have ended."""
 
-        def guarded(name: str, function: object) -> None:
+        def guarded(name: str, function: "Callable[[], bool]") -> None:
             try:
                 began = time.monotonic()
-                if function():  # type: ignore[operator]
+                if function():
                     self.say(f"{name}: done in {time.monotonic() - began:.1f} s")
             except Exception as error:
                 self.failures.append(f"{name}: {error}" if not isinstance(error, SetupError) else str(error))
@@ -229,7 +229,7 @@ def install_project() -> None:
     command = os.path.join(VENV, "bin", "masscomm")
     with open(command, "w") as file:
         file.write(f"#!{VENV}/bin/python\nimport sys\n\nfrom devstack.cli import main\n\nsys.exit(main())\n")
-    os.chmod(command, 0o755)
+    os.chmod(command, 0o755)  # noqa: S103 - a command, for whoever may read the checkout
 
 
 def make_jars(steps: Steps, maven: str, java_home: str) -> bool:
@@ -280,7 +280,7 @@ def main() -> int:
     try:
         found = check_prerequisites()
         if sys.version_info[:2] != tuple(int(part) for part in PYTHON.split(".")):
-            os.execv(found["python"], [found["python"], os.path.abspath(__file__), *sys.argv[1:]])
+            os.execv(found["python"], [found["python"], os.path.abspath(__file__), *sys.argv[1:]])  # noqa: S606 - itself, by another Python
         if "--check" in sys.argv:
             return 0
         shutil.rmtree(os.path.join(WORK, "logs"), ignore_errors=True)
@@ -299,7 +299,7 @@ def main() -> int:
             uv = make_uv(steps, found["python"])
             environment = {**os.environ, **package_index(os.path.join(WORK, "uv", "bin", "pip"))}
 
-            def maker(folder: str, lock: str) -> "tuple[str, object]":
+            def maker(folder: str, lock: str) -> "tuple[str, Callable[[], bool]]":
                 name = os.path.basename(folder).lstrip(".")
                 return name, lambda: make_environment(steps, uv, found["python"], folder, lock, environment)
 

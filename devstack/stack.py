@@ -67,7 +67,8 @@ class _Running:
 class Stack:
     """All services, or some with what they depend on.
 
-    `on_change(name, state, text)` is told of every step: state is one of waiting, starting, ready, failed, stopping, stopped.
+    `on_change(name, state, text)` is told of every step, from many threads; the state is one of waiting, starting, ready,
+    failed, stopping, stopped.
     """
 
     def __init__(
@@ -110,7 +111,10 @@ class Stack:
         self.stop()
 
     def start(self) -> None:
-        """Start what was asked for and wait until it serves. Raises StackError or AlreadyRunningError; then nothing is left."""
+        """Start what was asked for and wait until it serves.
+
+        Raises StackError or AlreadyRunningError; no process is left then.
+        """
         begun = time.monotonic()
         self.open()
         try:
@@ -125,7 +129,7 @@ class Stack:
         self._record()
 
     def open(self) -> None:
-        """Take the state folder and start nothing yet: `ensure` starts services one by one. Raises AlreadyRunningError."""
+        """Take the state folder and start nothing yet: `ensure` starts what is needed. Raises AlreadyRunningError."""
         self._state.acquire()
         self._entered = True
         try:
@@ -137,7 +141,7 @@ class Stack:
         self._sampler.start()
 
     def ensure(self, *names: str) -> None:
-        """Start these services and what they depend on, where they do not run yet; no provisioning. Raises StackError."""
+        """Start these services and what they depend on, where they do not run; no provisioning. Raises StackError."""
         with self._ensuring:
             wanted: dict[str, Service] = {}
             waiting = deque(names)
@@ -263,9 +267,9 @@ class Stack:
                     failures.append(error)
                     self._changed.notify_all()
 
+        nodes: list[Service | Task] = [*services, *tasks]
         threads = [
-            threading.Thread(target=in_turn, args=(node,), name=f"start-{node.name}", daemon=True)
-            for node in [*services, *tasks]
+            threading.Thread(target=in_turn, args=(node,), name=f"start-{node.name}", daemon=True) for node in nodes
         ]
         for thread in threads:
             thread.start()

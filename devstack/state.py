@@ -1,7 +1,7 @@
 """The state folder: who runs in it, what it has started, and what a crashed run left behind.
 
-`run/lock` is held (flock) as long as a stack runs; the kernel releases it whatever happens to that process. `run/stack.json`
-records each process the stack started, with its start time, as soon as it started.
+`run/lock` is held (flock) as long as a stack runs; the kernel releases it whatever happens to that process.
+`run/stack.json` records each process the stack started, with its start time, as soon as it started.
 """
 
 import fcntl

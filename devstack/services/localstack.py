@@ -8,8 +8,9 @@ from devstack.setup import CLASSES, JARS, LOCALSTACK_VENV
 
 SERVICES = ("sns", "ses", "sqs", "s3", "dynamodb")
 
-# LocalStack starts DynamoDBLocal with the `java` of its own Java package, which it would download. This one stands there
-# instead: it leaves LocalStack's choice of jar, agent and heap aside and starts the same server on the loopback address.
+# LocalStack starts DynamoDBLocal with the `java` of its own Java package, which it would download. This one stands
+# there instead: it leaves LocalStack's choice of jar, agent and heap aside and starts the same server on the loopback
+# address only.
 JAVA_SHIM = """\
 #!/bin/sh
 while [ "$1" != "-jar" ]; do shift; done

@@ -73,7 +73,7 @@ def service(settings: StackSettings) -> Service:
         name="postgres",
         command=[str(binaries() / "postgres"), "-D", str(data), "-c", f"config_file={conf}"],
         ports=("postgres",),
-        address=f"{LOOPBACK}:{settings.ports.postgres} (user masscomm, password in {settings.run_dir.name}/postgres-password)",
+        address=f"{LOOPBACK}:{settings.ports.postgres} (user masscomm, password in run/postgres-password)",
         files={conf: CONF.format(host=LOOPBACK, port=settings.ports.postgres)},
         prepare=prepare,
         ready=ready,
