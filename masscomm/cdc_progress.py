@@ -1,22 +1,23 @@
-"""How far change data capture has come, as Kafka knows it: what Debezium has written for certain, what we have consumed.
+"""How far change data capture has come, as Kafka knows it: what Debezium has written, what we have consumed.
 
-Three questions, and the order in which they are asked is what makes a proof of them (docs/decisions/010-*.md):
+Three questions, and the order in which they are asked makes a proof of them (docs/decisions/010-cdc-completeness.md):
 
-1. acknowledged_lsn: is everything up to that place in the WAL in the topics? A heartbeat or a notification that was read
-   does not say so. It travels in a partition of its own and overtakes rows that still wait in Debezium's producer.
-   Connect's stored source offset says so: it moves only over records that are acknowledged without a gap.
+1. acknowledged_lsn: is everything up to that place in the WAL in the topics? A heartbeat or a notification that was
+   read does not say so: it travels in a partition of its own and overtakes rows that wait in Debezium's producer.
+   Connect's stored source offset does: it moves only over records that are acknowledged without a gap.
 2. end_offsets: where do the topics end, now that it is all in there?
 3. committed_offsets: has the consumer come to there?
 """
 
 import json
+import os
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
-from masscomm import topics
+from masscomm import settings, topics
 from masscomm.errors import Retry
 
 # {topic: {partition: offset}}; an offset is that of the next record, so that 0 means nothing yet.
@@ -51,13 +52,16 @@ def reached(committed: Offsets, targets: Offsets) -> bool:
 class KafkaCdcProgress:
     """The questions put to a broker; connects at the first one.
 
-    group: cdc_consumer's consumer group; offsets_topic: where Connect stores source offsets; timeout_s: for one question.
+    group: cdc_consumer's consumer group; offsets_topic: where Connect stores source offsets; timeout_s: for a question.
     """
 
     def __init__(
         self, bootstrap_servers: str, *, generation: str, group: str, offsets_topic: str, timeout_s: float = 5.0
     ) -> None:
-        self._settings = {"bootstrap.servers": bootstrap_servers, "broker.address.family": "v4"}
+        self._settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap_servers,
+            "broker.address.family": "v4",
+        }
         self._server = topics.cdc_prefix(generation)
         self._tables = [topics.cdc_topic(table, generation) for table in topics.CDC_TABLES]
         self._group = group
@@ -68,6 +72,16 @@ class KafkaCdcProgress:
         self._source_position: dict[int, int] = {}
         self._acknowledged: int | None = None
 
+    @classmethod
+    def from_environment(cls) -> Self:
+        """The broker of KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing."""
+        return cls(
+            settings.required("KAFKA_BOOTSTRAP_SERVERS"),
+            generation=settings.required("CDC_GENERATION"),
+            group=settings.required("CDC_CONSUMER_GROUP"),
+            offsets_topic=os.environ.get("CONNECT_OFFSETS_TOPIC") or "connect.offsets",
+        )
+
     def acknowledged_lsn(self) -> int | None:
         try:
             self._read_source_offsets()
@@ -77,7 +91,8 @@ class KafkaCdcProgress:
 
     def end_offsets(self) -> Offsets:
         try:
-            wanted = {place: OffsetSpec.latest() for place in self._partitions()}
+            latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            wanted = dict.fromkeys(self._partitions(), latest)
             answers = self._asked().list_offsets(wanted, request_timeout=self._timeout_s)
             ends = {place: answer.result().offset for place, answer in answers.items()}
         except KafkaException as error:
@@ -115,32 +130,36 @@ class KafkaCdcProgress:
     def _read_source_offsets(self) -> None:
         """Read what Connect has stored since the last time: one small record a second, in a compacted topic."""
         if self._source_offsets is None:
-            # A group id is obligatory; nothing is ever joined or committed under it.
-            self._source_offsets = Consumer(
-                self._settings | {"group.id": f"{self._group}.source-offsets", "enable.auto.commit": False}
-            )
+            self._source_offsets = self._open_source_offsets()
         consumer = self._source_offsets
-        if not self._source_position:
-            known = consumer.list_topics(self._offsets_topic, timeout=self._timeout_s).topics[self._offsets_topic]
-            if known.error is not None:
-                raise KafkaException(known.error)
-            for partition in known.partitions:
-                low, _ = self._bounds(consumer, partition)
-                self._source_position[partition] = low
-            consumer.assign([self._place(partition, offset) for partition, offset in self._source_position.items()])
         ends = {partition: self._bounds(consumer, partition)[1] for partition in self._source_position}
         while any(self._source_position[partition] < end for partition, end in ends.items()):
             message = consumer.poll(self._timeout_s)
             if message is None:
                 raise Retry("Kafka does not hand over Connect's source offsets")
-            if message.error() is not None:
-                raise KafkaException(message.error())
-            partition, offset = message.partition(), message.offset()
-            if partition is not None and offset is not None:
+            partition, offset, error = message.partition(), message.offset(), message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            if partition is None or offset is None:
+                continue
+            if error is not None:  # the end: what lies between is a transaction's marker or was compacted away
+                self._source_position[partition] = offset
+            else:
                 self._source_position[partition] = offset + 1
-            self._take(message.key(), message.value())
-            if not any(self._source_position[partition] < end for partition, end in ends.items()):
-                return
+                self._take(message.key(), message.value())
+
+    def _open_source_offsets(self) -> Consumer:
+        # A group id is obligatory; nothing is ever joined or committed under it.
+        consumer = Consumer(
+            self._settings
+            | {"group.id": f"{self._group}.source-offsets", "enable.auto.commit": False, "enable.partition.eof": True}
+        )
+        known = consumer.list_topics(self._offsets_topic, timeout=self._timeout_s).topics[self._offsets_topic]
+        if known.error is not None:
+            raise KafkaException(known.error)
+        self._source_position = {partition: self._bounds(consumer, partition)[0] for partition in known.partitions}
+        consumer.assign([self._place(partition, offset) for partition, offset in self._source_position.items()])
+        return consumer
 
     def _bounds(self, consumer: Consumer, partition: int) -> tuple[int, int]:
         low, high = consumer.get_watermark_offsets(self._place(partition), timeout=self._timeout_s, cached=False)
@@ -153,13 +172,17 @@ class KafkaCdcProgress:
         name = json.loads(key) if key else None
         if not isinstance(name, list) or len(name) != 2 or name[1] != {"server": self._server}:
             return  # another connector's
-        offset = json.loads(value) if value else None
-        self._acknowledged = lsn_of_source_offset(offset)
+        lsn = lsn_of_source_offset(json.loads(value) if value else None)
+        if lsn is not None:  # what was acknowledged stays so, also where a notification's empty offset follows
+            self._acknowledged = lsn
 
 
 def lsn_of_source_offset(offset: Mapping[str, Any] | None) -> int | None:
-    """The LSN of a source offset of Debezium's PostgreSQL connector; None where it tells of a snapshot, or of nothing."""
-    if not offset or offset.get("snapshot") or offset.get("snapshot_completed") is False:
+    """The LSN of a source offset of Debezium's PostgreSQL connector.
+
+    None where it is of a snapshot that still goes on (the key `snapshot` stands in it until then), or says nothing.
+    """
+    if not offset or "snapshot" in offset:
         return None
     lsn = offset.get("lsn")
     return lsn if isinstance(lsn, int) else None

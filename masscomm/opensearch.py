@@ -105,8 +105,6 @@ def _requests(documents: Sequence[VersionedDocument]) -> Iterator[list[bytes]]:
                 "_id": document.id,
                 "version": document.version,
                 "version_type": "external_gte",
-                # A write must never make an index: it would be one without our mapping.
-                "require_alias": False,
             }
         }
         line = b"%s\n%s\n" % (json.dumps(action).encode(), json.dumps(document.source, ensure_ascii=False).encode())
