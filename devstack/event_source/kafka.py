@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from confluent_kafka import (
@@ -21,7 +22,8 @@ from devstack.event_source.record import Partition, SourceRecord
 
 log = logging.getLogger(__name__)
 
-POLL_S = 0.1
+# Also how long a resumption may have to wait.
+POLL_S = 0.02
 MOST_AT_ONCE = 500
 PREFETCH_KBYTES = 4096
 TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "CREATE_TIME", TIMESTAMP_LOG_APPEND_TIME: "LOG_APPEND_TIME"}
@@ -78,6 +80,9 @@ class KafkaSource:
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._assigned: set[Partition] = set()
+        # Pauses and resumptions are left to the reading thread: the library waits for it in both while it holds the
+        # interpreter's lock, which that thread may need.
+        self._requests: deque[tuple[Callable[[list[TopicPartition]], None], tuple[Partition, ...]]] = deque()
 
     async def start(self, listener: SourceListener) -> None:
         """See RecordSource."""
@@ -88,11 +93,11 @@ class KafkaSource:
 
     def pause(self, partitions: Collection[Partition]) -> None:
         """See RecordSource."""
-        self._consumer.pause([TopicPartition(*partition) for partition in partitions if partition in self._assigned])
+        self._requests.append((self._consumer.pause, tuple(partitions)))
 
     def resume(self, partitions: Collection[Partition]) -> None:
         """See RecordSource."""
-        self._consumer.resume([TopicPartition(*partition) for partition in partitions if partition in self._assigned])
+        self._requests.append((self._consumer.resume, tuple(partitions)))
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         """See RecordSource."""
@@ -133,6 +138,9 @@ class KafkaSource:
         )
         try:
             while not self._stop.is_set():
+                while self._requests:
+                    change, partitions = self._requests.popleft()
+                    change([TopicPartition(*partition) for partition in partitions if partition in self._assigned])
                 message = self._consumer.poll(POLL_S)
                 if message is None:
                     continue

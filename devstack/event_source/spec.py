@@ -35,7 +35,8 @@ class MappingSpec:
         concurrency: invocations at a time, over disjoint partitions.
         max_payload_bytes: most bytes an event, base64 included.
         first_backoff_s, last_backoff_s: waits before a failed batch comes again; doubled from one to the other.
-        buffer_records, buffer_bytes: what may wait in memory, for each partition and for the whole mapping.
+        buffer_records: what may wait in memory, for each partition; 0: twice a batch and at least 200.
+        buffer_bytes: what may wait in memory, for the whole mapping.
         drain_s: seconds that invocations in flight get at shutdown or rebalance before they are abandoned, uncommitted.
 
     Source: AWS documentation, "Configuring error handling controls for Kafka event sources", "Using a Kafka topic as an
@@ -77,5 +78,6 @@ class MappingSpec:
 
     @property
     def waiting_records(self) -> int:
-        """Most records of one partition that wait in memory: the next batch beside the one in flight."""
-        return self.buffer_records or 2 * self.batch_size
+        """Most records of one partition that wait in memory: the next batch beside the one in flight, and never so few
+        that small batches stop and start the consumer all the time."""
+        return self.buffer_records or max(2 * self.batch_size, 200)
