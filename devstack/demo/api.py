@@ -2,9 +2,12 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+
+from devstack.demo.records import Key
 
 
 class ApiError(Exception):
@@ -61,3 +64,27 @@ class Api:
             failed=sum(sum(channel["failed"].values()) for channel in channels),
             in_flight=sum(channel["in_flight"] for channel in channels),
         )
+
+    def counts(self, since_ms: int) -> dict[Key, int]:
+        """GET /v1/metrics by minute, from a minute on (ms since the epoch): every club, type, channel, measure."""
+        start = datetime.fromtimestamp(since_ms / 1000, UTC)
+        answer = self._client.get(
+            "/v1/metrics",
+            params={
+                "granularity": "minute",
+                "start": start.isoformat(),
+                "end": (datetime.now(UTC) + timedelta(minutes=1)).isoformat(),
+            },
+        )
+        if answer.is_error:
+            raise ApiError(f"GET /v1/metrics answered {answer.status_code}: {answer.text}")
+        return {
+            (
+                round(datetime.fromisoformat(row["bucket"]).timestamp() * 1000),
+                row["club_id"],
+                row["type"],
+                row["channel"],
+                row["measure"],
+            ): row["count_total"]
+            for row in answer.json()["rows"]
+        }

@@ -63,6 +63,16 @@ class Directory:
             return None
         return Pending(f"{', '.join(different[:3])}{' …' if len(different) > 3 else ''}", total - len(different), total)
 
+    def behind(self, connection: psycopg.Connection[Any], user_id: int) -> Pending | None:
+        """Whether a user's settings in OpenSearch are still others than in the table; None where they are the same."""
+        row = connection.execute(
+            "SELECT channels, categories FROM user_settings WHERE user_id = %s", (user_id,)
+        ).fetchone()
+        document = self._document("user_settings", user_id) or {}
+        if row is not None and row == (document.get("channels"), document.get("categories")):
+            return None
+        return Pending(f"the settings of user {user_id}")
+
     def endpoints(self, device_ids: Iterable[int]) -> dict[int, str]:
         """The endpoint's ARN of each of these devices that has one."""
         return {
@@ -71,29 +81,23 @@ class Directory:
             if state.get("endpoint_arn")
         }
 
-    def registered(self) -> int:
-        """How many devices have an endpoint."""
-        self._client.post("/device_state/_refresh").raise_for_status()
-        query = {"query": {"exists": {"field": "endpoint_arn"}}}
-        answer = self._client.post("/device_state/_count", json=query)
-        return int(answer.raise_for_status().json()["count"])
-
     def change_latency_ms(self, connection: psycopg.Connection[Any], user_id: int, round_: int) -> float:
         """From the commit of a change of the user's settings until it can be read in OpenSearch.
 
-        The change is to a category nobody sends, so that it decides nothing. Errors: DemoError where it does not come.
+        connection: one that commits by itself. The change is to a category nobody sends, so that it decides nothing.
+        Errors: DemoError where it does not come.
         """
         connection.execute(
             "UPDATE user_settings SET categories = categories || jsonb_build_object('demo_probe', %s::boolean),"
             " updated_at = clock_timestamp() WHERE user_id = %s",
             (round_ % 2 == 0, user_id),
         )
-        connection.commit()
         committed = time.perf_counter()
         while time.perf_counter() - committed < CHANGE_TIMEOUT_S:
             document = self._document("user_settings", user_id) or {}
             if (document.get("categories") or {}).get("demo_probe") is (round_ % 2 == 0):
                 return (time.perf_counter() - committed) * 1000
+            time.sleep(0.001)  # OpenSearch shares the processors with who asks it
         raise DemoError(f"a change of user {user_id}'s settings is not in OpenSearch after {CHANGE_TIMEOUT_S:.0f} s")
 
     def _complete(self) -> bool:

@@ -9,8 +9,6 @@ from typing import Any
 
 import httpx
 
-NOTIFICATION_HEADER = "X-Masscomm-Notification-Id"
-
 
 class ProviderError(Exception):
     """A message at the provider does not say which notification it is."""
@@ -49,18 +47,20 @@ def _pushes(messages: dict[str, list[dict[str, Any]]]) -> Iterator[Call]:
     for endpoint_arn, sent in messages.items():
         for message in sent:
             payload = _decoded(message["Message"])
-            ids = _find(payload, "masscomm")
-            if not isinstance(ids, dict):
+            notification_id = _find(payload, "notification_id")
+            if notification_id is None:
                 raise ProviderError(f"a push to {endpoint_arn} does not say which notification it is: {payload}")
-            yield Call("push", ids["notification_id"], endpoint_arn, str(_find(payload, "title")))
+            yield Call("push", str(notification_id), endpoint_arn, str(_find(payload, "title")))
 
 
 def _mails(messages: list[dict[str, Any]]) -> Iterator[Call]:
     for message in messages:
         parsed = email.message_from_string(message["RawData"], policy=email.policy.default)
-        if parsed[NOTIFICATION_HEADER] is None:
+        # <notification_id@the sender's domain>
+        notification_id, at, _ = str(parsed["Message-ID"]).lstrip("<").partition("@")
+        if not at:
             raise ProviderError(f"an e-mail to {parsed['To']} does not say which notification it is")
-        yield Call("email", str(parsed[NOTIFICATION_HEADER]), str(parsed["To"]), str(parsed["Subject"]))
+        yield Call("email", notification_id, str(parsed["To"]), str(parsed["Subject"]))
 
 
 def _decoded(value: Any) -> Any:

@@ -3,12 +3,12 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from devstack.settings import StackSettings
+from devstack.handle import StackHandle
+from devstack.stack import Stack
 
 LOG_LINES = 12
 
@@ -26,30 +26,10 @@ class Pending:
     total: int | None = None
 
 
-class RunningStack(Protocol):
-    """What the demo needs of a stack, in this process or in another.
-
-    crashes: services that ended though nobody asked them to; start_s: how long it took to start; peak_mb: its most
-    memory.
-    """
-
-    @property
-    def settings(self) -> StackSettings: ...
-
-    @property
-    def crashes(self) -> Sequence[object]: ...
-
-    @property
-    def start_s(self) -> float: ...
-
-    @property
-    def peak_mb(self) -> float: ...
-
-
 class Waiter:
     """Waits for one thing after another on the person's screen."""
 
-    def __init__(self, stack: RunningStack, console: Console) -> None:
+    def __init__(self, stack: StackHandle, console: Console) -> None:
         self._stack = stack
         self._console = console
 
@@ -86,7 +66,7 @@ class Waiter:
                     total=pending.total,
                     missing=pending.missing if not pending.total else "",
                 )
-                if self._stack.crashes:
+                if isinstance(self._stack, Stack) and self._stack.crashes:
                     raise DemoError(f"{what}: {self._stack.crashes[0]}")
                 if time.monotonic() - began > timeout_s:
                     raise DemoError(self._too_late(what, pending, timeout_s, logs))

@@ -1,0 +1,167 @@
+"""What a demo found: compared with what was expected, shown to a person, written for a program."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from devstack.demo.api import SendStatus
+from devstack.demo.oracle import Expected
+from devstack.demo.records import Key
+
+
+@dataclass(frozen=True)
+class Percentiles:
+    """Milliseconds; None where nothing was measured."""
+
+    p50: float | None
+    p99: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Percentiles":
+        """The median and the 99th percentile (of fewer than a hundred values: close to the largest)."""
+        if len(values) < 2:
+            return cls(*[round(value, 1) for value in values] * 2) if values else cls(None, None)
+        hundredths = quantiles(values, n=100, method="inclusive")
+        return cls(round(hundredths[49], 1), round(hundredths[98], 1))
+
+    def __str__(self) -> str:
+        return "not measured" if self.p50 is None else f"p50 {self.p50:,.0f} ms, p99 {self.p99:,.0f} ms"
+
+
+class Checks:
+    """Comparisons of what was expected with what was found; a difference is kept with its two sides."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.mismatches: list[str] = []
+
+    def equal(self, what: str, *, expected: object, got: object) -> bool:
+        """Whether both are the same; where they are not, the demo has failed."""
+        self.made += 1
+        if expected != got:
+            self.mismatches.append(f"{what}: expected {expected}, got {got}")
+        return expected == got
+
+
+@dataclass(frozen=True)
+class SendRow:
+    """A send as the metrics API tells of it, with how many provider calls were found for it.
+
+    source: kafka or rest; what: for a person; duplicates: calls beyond one a device or e-mail.
+    """
+
+    send_id: str
+    source: str
+    what: str
+    status: SendStatus
+    expected: Expected
+    calls: int
+    duplicates: int
+
+    def as_json(self) -> dict[str, Any]:
+        """As in out/demo.json."""
+        status = self.status
+        return {
+            "send_id": self.send_id,
+            "source": self.source,
+            "requested": status.requested,
+            "suppressed": status.suppressed,
+            "sent": status.sent,
+            "failed": status.failed,
+            "in_flight": status.in_flight,
+        }
+
+
+@dataclass
+class Report:
+    """Everything a demo found. metrics: rows by minute as the metrics API tells them."""
+
+    sends: list[SendRow] = field(default_factory=list)
+    metrics: Mapping[Key, int] = field(default_factory=dict)
+    metrics_equal: bool = False
+    push_ms: Percentiles = field(default_factory=lambda: Percentiles(None, None))
+    cdc_ms: Percentiles = field(default_factory=lambda: Percentiles(None, None))
+    start_s: float = 0.0
+    peak_rss_mb: float = 0.0
+    ok: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of out/demo.json."""
+        calls = sum(row.calls for row in self.sends)
+        return {
+            "ok": self.ok,
+            "sends": [row.as_json() for row in self.sends],
+            "provider": {"calls": calls, "distinct": calls - sum(row.duplicates for row in self.sends)},
+            "metrics": {"equal": self.metrics_equal, "rows": len(self.metrics)},
+            "push_ms": asdict(self.push_ms),
+            "cdc_ms": asdict(self.cdc_ms),
+            "start_s": round(self.start_s, 1),
+            "peak_rss_mb": round(self.peak_rss_mb),
+        }
+
+    def write(self, path: Path) -> None:
+        """Write out/demo.json."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.as_json(), indent=2) + "\n")
+
+    def show(self, console: Console) -> None:
+        """Print the tables."""
+        console.print(self._sends_table())
+        console.print(self._metrics_table())
+        console.print(f"one push, from request to the provider's answer (the outcome record's time): {self.push_ms}")
+        console.print(f"a setting, from commit in the monolith's database to OpenSearch: {self.cdc_ms}")
+        console.print(f"start of the stack {self.start_s:.1f} s, its most memory {self.peak_rss_mb:,.0f} MB")
+
+    def _sends_table(self) -> Table:
+        table = Table(title="Sends: the metrics API, and the provider's own count", title_justify="left")
+        table.add_column("send")
+        table.add_column("by")
+        for name in ("requested", "suppressed", "sent", "failed", "in flight", "provider calls", "duplicates"):
+            table.add_column(name, justify="right")
+        for what, rows in self._grouped().items():
+            suppressed: Counter[str] = Counter()
+            for row in rows:
+                suppressed.update(row.status.suppressed)
+            reasons = "\n".join(f"{count:,} {reason}" for reason, count in suppressed.most_common())
+            table.add_row(
+                what if len(rows) == 1 else f"{what} ({len(rows)} sends)",
+                rows[0].source,
+                f"{sum(row.status.requested for row in rows):,}",
+                reasons or "0",
+                f"{sum(row.status.sent for row in rows):,}",
+                f"{sum(row.status.failed for row in rows):,}",
+                f"{sum(row.status.in_flight for row in rows):,}",
+                f"{sum(row.calls for row in rows):,}",
+                f"{sum(row.duplicates for row in rows):,}",
+            )
+        return table
+
+    def _grouped(self) -> dict[str, list[SendRow]]:
+        groups: dict[str, list[SendRow]] = {}
+        for row in self.sends:
+            groups.setdefault(row.what, []).append(row)
+        return groups
+
+    def _metrics_table(self) -> Table:
+        table = Table(title="Metrics by minute, from the metrics API", title_justify="left")
+        measures = ("requested", "queued", "suppressed", "sent", "failed")
+        for name in ("minute (UTC)", "club", "type", "channel"):
+            table.add_column(name)
+        for name in measures:
+            table.add_column(name, justify="right")
+        cells: dict[tuple[int, int, str, str], Counter[str]] = {}
+        for (minute, club_id, category, channel, measure), count in self.metrics.items():
+            cells.setdefault((minute, club_id, category, channel), Counter())[measure] += count
+        for (minute, club_id, category, channel), counts in sorted(cells.items()):
+            when = f"{datetime.fromtimestamp(minute / 1000, UTC):%H:%M}"
+            numbers = [f"{counts[name]:,}" if counts[name] else "" for name in measures]
+            table.add_row(when, str(club_id), category, channel, *numbers)
+        return table

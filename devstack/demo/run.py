@@ -1,0 +1,491 @@
+"""The demo from the first row to the last figure."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+from rich.console import Console
+
+from devstack.demo import provider
+from devstack.demo.api import Api, ApiError, SendStatus
+from devstack.demo.directory import TABLES, Directory
+from devstack.demo.oracle import Ask, Expected, World, expect
+from devstack.demo.records import MINUTE_MS, DeadLetterTail, Key, OutcomeTail, RecordCount, RecordsError
+from devstack.demo.report import Checks, Percentiles, Report, SendRow
+from devstack.demo.waiting import DemoError, Pending, Waiter
+from devstack.handle import StackHandle
+from devstack.settings import GENERATION, ROOT
+from examples.monolith.emit import Emitter, NotDelivered, Written
+from examples.monolith.seed import BIG_CLUB, create_tables, generate, seed, user_ids
+from masscomm.ids import notification_id, send_id_of_record
+
+OUT = ROOT / "out" / "demo.json"
+SEED = 7
+PROBES = 30  # single pushes, and changes of a setting, whose latency is measured
+CHOSEN = 5 + PROBES  # users of the single sends, each registered with the provider
+UNKNOWN_USER = 99_999_999_999
+NEWS = "news"
+LOGS = ("lambda_host", "spark")
+
+# A row of the metrics over all minutes: (club_id, type, channel, measure).
+type Total = tuple[int, str, str, str]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A send that was asked for; expected: what the oracle says must come of it. source: kafka or rest."""
+
+    send_id: str
+    source: str
+    what: str
+    ask: Ask
+    expected: Expected
+
+
+def run_demo(
+    stack: StackHandle,
+    *,
+    users: int = 10_000,
+    out: Path = OUT,
+    console: Console | None = None,
+) -> bool:
+    """Run the demo on a stack that is up; whether everything was as the oracle says. `out` gets the figures either way.
+
+    It may be run again on the same stack. users: of the broadcast.
+    """
+    console = console or Console()
+    report, checks = Report(), Checks()
+    try:
+        with ExitStack() as resources:
+            Demo(stack, users, console, report, checks, resources).run()
+        report.ok = not checks.mismatches
+    except (
+        DemoError,
+        ApiError,
+        RecordsError,
+        NotDelivered,
+        provider.ProviderError,
+        httpx.HTTPError,
+        psycopg.Error,
+    ) as e:
+        console.print(f"[red]✗[/] {type(e).__name__}: ", end="")
+        console.print(str(e), markup=False, highlight=False, soft_wrap=True)
+    stack.memory_mb()
+    report.start_s, report.peak_rss_mb = stack.start_s, stack.peak_mb
+    if report.sends:
+        report.show(console)
+    for mismatch in checks.mismatches:
+        console.print(f"[red]✗[/] {mismatch}", highlight=False, soft_wrap=True)
+    report.write(out)
+    verdict = "[green]Everything is as the oracle says" if report.ok else "[red]The demo failed"
+    console.print(f"{verdict}[/] ({checks.made} checks). The figures are in {out}.", soft_wrap=True)
+    return report.ok
+
+
+class Demo:
+    """One run. The resources it opens are closed by whoever gave `resources`."""
+
+    def __init__(
+        self,
+        stack: StackHandle,
+        users: int,
+        console: Console,
+        report: Report,
+        checks: Checks,
+        resources: ExitStack,
+    ) -> None:
+        settings = stack.settings
+        self.stack, self.users, self.console, self.report, self.checks = stack, users, console, report, checks
+        self.began = time.monotonic()
+        self.began_ms = time.time_ns() // 1_000_000
+        self.waiter = Waiter(stack, console)
+        self.database = resources.enter_context(psycopg.connect(settings.database_url("monolith"), autocommit=True))
+        self.emitter = resources.enter_context(Emitter(settings.kafka_bootstrap, settings.registry_url))
+        self.api = Api(settings.gateway_url)
+        self.directory = Directory(settings.opensearch_url, GENERATION)
+        self.outcomes = OutcomeTail(settings.kafka_bootstrap, settings.registry_url)
+        self.dead_letters = DeadLetterTail(settings.kafka_bootstrap)
+        for each in (self.api, self.directory, self.outcomes, self.dead_letters):
+            resources.callback(each.close)
+        self.sends: list[Sent] = []
+        self.endpoints: dict[int, str] = {}
+
+    def run(self) -> None:
+        self.fill()
+        chosen = self.choose()
+        self.first_pushes(chosen[0], chosen[1])
+        self.change_a_setting(chosen[2])
+        self.other_sends(chosen[3])
+        self.bad_input()
+        self.await_registrar()
+        self.password()
+        self.minimal_producer()
+        self.report.cdc_ms = self.measure_changes(chosen[4])
+        self.report.push_ms = self.measure_pushes(chosen[5:])
+        self.broadcast()
+        self.await_statuses()
+        self.compare()
+
+    # --- the directory ---
+
+    def fill(self) -> None:
+        """Seed the monolith and wait until the directory holds the same."""
+        create_tables(self.database)
+        seeded = seed(self.database, self.users, SEED)
+        counts = ", ".join(f"{seeded.rows[table]:,} {table}" for table in ("users", "user_settings", "devices"))
+        self.console.print(f"[green]✓[/] seeded {counts} [dim]({seeded.rows_per_s:,.0f} rows/s)[/]", highlight=False)
+        # What the tables hold is what the oracle goes by from here on: it has to be the seed's.
+        expected = World.of_seed(generate(self.users, SEED)).people
+        stored = World.of_database(self.database).people
+        self.checks.equal(
+            "users of the seed in the monolith's tables",
+            expected=0,
+            got=sum(stored.get(user_id) != person for user_id, person in expected.items()),
+        )
+        rows = {table: self._rows(table) for table in TABLES}
+        logs = ("connect", *LOGS)
+        self.waiter.until(
+            f"{sum(rows.values()):,} rows through Debezium into OpenSearch",
+            lambda: self.directory.progress(rows),
+            timeout_s=120,
+            logs=logs,
+        )
+        self.waiter.until(
+            "every document says what its row says",
+            lambda: self.directory.differing(self.database),
+            timeout_s=60,
+            logs=logs,
+            every_s=0.3,
+        )
+
+    def _rows(self, table: str) -> int:
+        row = self.database.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608 - a name of ours
+        return int(row[0]) if row else 0
+
+    def choose(self) -> list[int]:
+        """Users who have a device at the provider, settings of their own, and want the news: for the single sends."""
+        candidates = [
+            user_id
+            for (user_id,) in self.database.execute(
+                "SELECT s.user_id FROM user_settings s"
+                " WHERE s.club_id = %s AND s.channels = '{}' AND s.categories = '{}'"
+                " AND EXISTS (SELECT FROM devices d WHERE d.user_id = s.user_id AND d.active)"
+                " AND s.user_id <= %s ORDER BY s.user_id LIMIT %s",
+                (BIG_CLUB, self.users, CHOSEN * 4),
+            )
+        ]
+        devices = self._active_devices(candidates)
+        found: list[int] = []
+
+        def registered() -> Pending | None:
+            self._learn_endpoints([device for owned in devices.values() for device in owned])
+            found[:] = [user for user in candidates if all(device in self.endpoints for device in devices[user])]
+            return None if len(found) >= CHOSEN else Pending("endpoints of the first devices", len(found), CHOSEN)
+
+        self.waiter.until("the first devices have their endpoints", registered, timeout_s=90, logs=LOGS)
+        return found[:CHOSEN]
+
+    def _active_devices(self, users: Sequence[int]) -> dict[int, list[int]]:
+        owned: dict[int, list[int]] = {user_id: [] for user_id in users}
+        rows = self.database.execute(
+            "SELECT user_id, id FROM devices WHERE active AND user_id = ANY(%s)", (list(users),)
+        )
+        for user_id, device_id in rows:
+            owned[user_id].append(device_id)
+        return owned
+
+    def _learn_endpoints(self, devices: Sequence[int]) -> None:
+        self.endpoints |= self.directory.endpoints([device for device in devices if device not in self.endpoints])
+
+    def await_registrar(self) -> None:
+        """Wait until every active device has its endpoint: a broadcast before that would wait inside the functions."""
+        devices = [device for (device,) in self.database.execute("SELECT id FROM devices WHERE active ORDER BY id")]
+
+        def registered() -> Pending | None:
+            self._learn_endpoints(devices)
+            done = sum(device in self.endpoints for device in devices)
+            return None if done == len(devices) else Pending("endpoints", done, len(devices))
+
+        self.waiter.until(
+            f"{len(devices):,} devices have their endpoints", registered, timeout_s=240, logs=LOGS, every_s=0.5
+        )
+
+    # --- the sends ---
+
+    def by_kafka(self, what: str, ask: Ask, **options: Any) -> Sent:
+        """A send by the monolith."""
+        expected = expect(World.of_database(self.database), ask)
+        send_id = self.emitter.send(ask.type, ask.club_id, ask.to_users, channels=list(ask.channels), **options)
+        return self._remember(Sent(send_id, "kafka", what, ask, expected))
+
+    def by_rest(self, what: str, ask: Ask, **options: Any) -> Sent:
+        """A send through the gateway."""
+        expected = expect(World.of_database(self.database), ask)
+        channels = {"channels": list(ask.channels)} if ask.channels else {}
+        send_id = self.api.send(type=ask.type, club_id=ask.club_id, to_users=list(ask.to_users), **channels, **options)
+        return self._remember(Sent(send_id, "rest", what, ask, expected))
+
+    def _remember(self, sent: Sent) -> Sent:
+        self.sends.append(sent)
+        return sent
+
+    def await_outcomes(self, sent: Sent, what: str, timeout_s: float = 60, *, quiet: bool = False) -> float:
+        """Wait until every notification of a send has an outcome; the seconds that took."""
+
+        def accounted() -> Pending | None:
+            done = self.outcomes.accounted(sent.send_id)
+            total = sent.expected.requested
+            return None if done >= total else Pending("outcomes", done, total)
+
+        return self.waiter.until(
+            what, accounted, timeout_s=timeout_s, logs=LOGS, every_s=0.005 if quiet else 0.05, quiet=quiet
+        )
+
+    def first_pushes(self, by_kafka: int, by_rest: int) -> None:
+        """One push by each way in, seen at the provider."""
+        for what, ask_for, user_id in (
+            ("one push from the monolith", self.by_kafka, by_kafka),
+            ("one push by REST", self.by_rest, by_rest),
+        ):
+            headline = f"We won, {user_id}!"
+            sent = ask_for(what, Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user_id]), data={"headline": headline})
+            wanted = notification_id(sent.send_id, user_id, "push")
+            seen: list[provider.Call] = []
+            endpoints = [self.endpoints[device] for device in self._active_devices([user_id])[user_id]]
+
+            def taken(
+                seen: list[provider.Call] = seen, endpoints: list[str] = endpoints, wanted: str = wanted
+            ) -> Pending | None:
+                calls = [call for arn in endpoints for call in provider.pushes_to(self.stack.settings.aws_url, arn)]
+                seen[:] = [call for call in calls if call.notification_id == wanted]
+                return None if len(seen) >= len(endpoints) else Pending("the push at the provider")
+
+            self.waiter.until(f"{what} is at the provider: “{headline}”", taken, timeout_s=60, logs=LOGS, every_s=0.02)
+            self.checks.equal(f"{what}: its title", expected={headline}, got={call.title for call in seen})
+        self.console.print(f"[dim]first pushes {time.monotonic() - self.began:.1f} s after the demo began[/]")
+
+    def change_a_setting(self, user_id: int) -> None:
+        """A user opts out of the news in the monolith, and in again; the sends after that do as they say."""
+        ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user_id])
+        for wanted, what in ((False, "after opting out"), (True, "after opting in again")):
+            self.database.execute(
+                "UPDATE user_settings SET categories = jsonb_build_object(%s::text, %s::boolean),"
+                " updated_at = clock_timestamp() WHERE user_id = %s",
+                (NEWS, wanted, user_id),
+            )
+            self.waiter.until(
+                f"user {user_id} {'wants' if wanted else 'does not want'} the news: so says OpenSearch, too",
+                lambda: self.directory.behind(self.database, user_id),
+                timeout_s=20,
+                logs=("connect", *LOGS),
+                every_s=0.005,
+            )
+            self.by_kafka(what, ask)
+
+    def other_sends(self, registered: int) -> None:
+        """An e-mail to some, and a send whose recipients cannot all be served."""
+        self.by_rest("newsletter by e-mail", Ask(club_id=BIG_CLUB, type="newsletter", to_users=range(1, 31)))
+        world = World.of_database(self.database)
+        stranger = world.members(BIG_CLUB + 1)[0]
+        deviceless = next(
+            user
+            for user, person in world.people.items()
+            if person.club_id == BIG_CLUB and not person.active_devices and not (person.channels or person.categories)
+        )
+        self.by_rest(
+            "one of ours, another club's, nobody, no device, one twice",
+            Ask(club_id=BIG_CLUB, type=NEWS, to_users=[registered, stranger, UNKNOWN_USER, deviceless, registered]),
+        )
+
+    def password(self) -> None:
+        """A mandatory category in the critical lane, to one who wants no pushes."""
+        world = World.of_database(self.database)
+        silent = next(
+            user
+            for user in world.members(BIG_CLUB)
+            if world.people[user].channels.get("push") is False and world.people[user].active_devices
+        )
+        ask = Ask(club_id=BIG_CLUB, type="one_time_password", to_users=[silent])
+        self.by_kafka("password, critical lane, in spite of an opt-out", ask, critical=True, data={"code": "271828"})
+
+    def bad_input(self) -> None:
+        """What is no send: it is put aside with its reason, or refused by field."""
+        unknown_schema = b"\x00" + (2**31 - 1).to_bytes(4, "big") + b"whatever"
+        poison = {
+            "undecodable": self.emitter.send_bytes(b"this is no Avro"),
+            "unknown_schema": self.emitter.send_bytes(unknown_schema),
+        }
+        places = {(written.topic, written.partition, written.offset) for written in poison.values()}
+
+        def put_aside() -> Pending | None:
+            found = [
+                letter
+                for letter in self.dead_letters.all()
+                if (letter.topic, letter.partition, letter.offset) in places
+            ]
+            return None if len(found) >= len(places) else Pending("dead letters", len(found), len(places))
+
+        self.waiter.until("two poison records are in dead-letter", put_aside, timeout_s=60, logs=LOGS)
+        letters = {(each.topic, each.partition, each.offset): each for each in self.dead_letters.all()}
+        for reason, written in poison.items():
+            letter = letters[written.topic, written.partition, written.offset]
+            self.checks.equal(f"poison record ({reason}): reason", expected=reason, got=letter.reason)
+        self.checks.equal(
+            "poison record: its bytes",
+            expected=unknown_schema,
+            got=letters[_place(poison["unknown_schema"])].value,
+        )
+        status, fields = self.api.refused(type=NEWS, club_id="one", to_users=[1])
+        self.checks.equal("a club that is no number, by REST", expected=(400, ["club_id"]), got=(status, fields))
+
+    def minimal_producer(self) -> None:
+        """A producer that knows four fields: the send's id follows from where its record stands."""
+        world = World.of_database(self.database)
+        ask = Ask(club_id=BIG_CLUB + 1, type=NEWS, to_users=world.members(BIG_CLUB + 1))
+        written = self.emitter.send_minimal(ask.type, ask.club_id, ask.to_users)
+        send_id = send_id_of_record(written.topic, written.partition, written.offset, written.timestamp)
+        self._remember(Sent(send_id, "kafka", "a small club, by a producer of four fields", ask, expect(world, ask)))
+
+    def broadcast(self) -> None:
+        """Everybody in the big club, in chunks."""
+        ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=user_ids(BIG_CLUB, self.users))
+        sent = self.by_kafka("broadcast", ask, data={"headline": "Season tickets are here"})
+        seconds = self.await_outcomes(sent, f"broadcast to {self.users:,}: everybody is accounted for", timeout_s=300)
+        self.console.print(f"[dim]{self.users / seconds:,.0f} recipients/s[/]", highlight=False)
+
+    # --- the figures ---
+
+    def measure_changes(self, user_id: int) -> Percentiles:
+        """Of changes of one user's settings, one after another."""
+        return Percentiles.of(
+            [self.directory.change_latency_ms(self.database, user_id, round_) for round_ in range(PROBES)]
+        )
+
+    def measure_pushes(self, users: Sequence[int]) -> Percentiles:
+        """Of single pushes by Kafka, one after another: from the request's timestamp to the outcome's.
+
+        LocalStack keeps no time with a push; the delivery function stamps the outcome once the provider has answered.
+        """
+        took = []
+        for user_id in users:
+            sent = self.by_kafka(
+                "single pushes, for their latency", Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user_id])
+            )
+            self.await_outcomes(sent, "a single push", quiet=True)
+            record = self.outcomes.of(sent.send_id)[-1]
+            took.append(float(record["timestamp"] - record["requested_at"]))
+        return Percentiles.of(took)
+
+    def await_statuses(self) -> None:
+        """Wait until the metrics have heard of every send and nothing of it is in flight."""
+        statuses: dict[str, SendStatus] = {}
+
+        def settled() -> Pending | None:
+            for sent in self.sends:
+                if sent.send_id not in statuses:
+                    status = self.api.status(sent.send_id)
+                    if status and status.in_flight == 0 and status.requested >= sent.expected.requested:
+                        statuses[sent.send_id] = status
+            if len(statuses) == len(self.sends):
+                return None
+            missing = next(sent.what for sent in self.sends if sent.send_id not in statuses)
+            return Pending(f"the end of “{missing}” in the metrics", len(statuses), len(self.sends))
+
+        try:
+            self.waiter.until(
+                f"the metrics know the end of {len(self.sends)} sends", settled, timeout_s=90, logs=LOGS, every_s=0.3
+            )
+        except DemoError as error:
+            # Go on: the table shows how far every send came, which says more than the one that is missing.
+            self.console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        calls = self._provider_calls()
+        for sent in self.sends:
+            status = statuses.get(sent.send_id) or self.api.status(sent.send_id) or SendStatus(0, {}, 0, 0, 0)
+            found = calls[sent.send_id]
+            duplicates = found.total() - len(found)
+            self.report.sends.append(
+                SendRow(sent.send_id, sent.source, sent.what, status, sent.expected, found.total(), duplicates)
+            )
+            self._check(sent, status, found)
+
+    def _provider_calls(self) -> dict[str, Counter[tuple[str, str]]]:
+        """For each send, how often the provider was handed each (notification, target)."""
+        of_send = {
+            notification_id(sent.send_id, user_id, channel): sent.send_id
+            for sent in self.sends
+            for user_id, channel in sent.expected.fates
+        }
+        found: dict[str, Counter[tuple[str, str]]] = {sent.send_id: Counter() for sent in self.sends}
+        for call in provider.calls(self.stack.settings.aws_url):
+            if call.notification_id in of_send:
+                found[of_send[call.notification_id]][call.notification_id, call.target] += 1
+        return found
+
+    def _check(self, sent: Sent, status: SendStatus, calls: Counter[tuple[str, str]]) -> None:
+        expected, name = sent.expected, f"{sent.what} ({sent.send_id})"
+        self.checks.equal(f"{name}: requested", expected=expected.requested, got=status.requested)
+        self.checks.equal(f"{name}: suppressed", expected=expected.suppressed, got=status.suppressed)
+        self.checks.equal(f"{name}: sent", expected=expected.sent, got=status.sent)
+        self.checks.equal(f"{name}: failed", expected=0, got=status.failed)
+        self.checks.equal(f"{name}: in flight", expected=0, got=status.in_flight)
+        self.checks.equal(f"{name}: distinct provider calls", expected=expected.provider_calls, got=len(calls))
+        must = {notification_id(sent.send_id, *who) for who, fate in expected.fates.items() if fate == "sent"}
+        wrong = must ^ {notification for notification, _ in calls}
+        self.checks.equal(f"{name}: notifications at the provider that differ", expected=0, got=len(wrong))
+
+    def compare(self) -> None:
+        """The metrics by minute against a plain count over the topics, and that against the oracle."""
+        count = RecordCount(self.stack.settings.kafka_bootstrap, self.stack.settings.registry_url)
+        since = self.began_ms // MINUTE_MS * MINUTE_MS
+        metrics: dict[Key, int] = {}
+        counted: dict[Key, int] = {}
+
+        def same() -> Pending | None:
+            nonlocal metrics, counted
+            counted = {key: number for key, number in count.update().items() if key[0] >= since}
+            metrics = self.api.counts(since)
+            differing = [key for key in counted.keys() | metrics.keys() if counted.get(key) != metrics.get(key)]
+            return Pending(f"{len(differing)} rows by minute, e.g. {differing[0]}") if differing else None
+
+        try:
+            self.waiter.until(
+                "the metrics by minute equal a plain count over the topics", same, timeout_s=60, logs=LOGS, every_s=0.5
+            )
+        except DemoError as error:
+            self.checks.equal("metrics by minute", expected=counted, got=metrics)
+            self.console.print(str(error), markup=False, highlight=False)
+        finally:
+            count.close()
+        self.report.metrics = metrics
+        ours = {sent.send_id for sent in self.sends}
+        expected = _totals(self.sends)
+        # Whoever else sends meanwhile is in the metrics too: their records are taken out, as the topics tell them.
+        found: Counter[Total] = Counter()
+        for key, number in metrics.items():
+            found[key[1:]] += number
+        for send_id, counts in count.by_send.items():
+            if send_id not in ours:
+                for key, number in counts.items():
+                    found[key[1:]] -= number if key[0] >= since else 0
+        equal = self.checks.equal("metrics, all minutes together", expected=expected, got=+found)
+        self.report.metrics_equal = equal and counted == metrics
+
+
+def _place(written: Written) -> tuple[str, int, int]:
+    return written.topic, written.partition, written.offset
+
+
+def _totals(sends: Iterable[Sent]) -> Counter[Total]:
+    """What the metrics must have counted for these sends, by club, type, channel and measure."""
+    totals: Counter[Total] = Counter()
+    for sent in sends:
+        for channel, counts in sent.expected.by_channel().items():
+            for measure, number in counts.items():
+                totals[sent.ask.club_id, sent.ask.type, channel, measure] += number
+    return +totals

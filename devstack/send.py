@@ -1,0 +1,123 @@
+"""The body of `masscomm send`: one send by REST or, as the monolith does, by Kafka; and what becomes of it."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from devstack.demo.api import Api, ApiError, SendStatus
+from devstack.handle import StackHandle
+from devstack.stack import StackError
+from examples.monolith.emit import Emitter, NotDelivered
+
+WAIT_S = 120.0
+POLL_S = 0.3
+
+
+def recipients(text: str) -> list[int]:
+    """User ids of `1,2,5-9`, in that order. Errors: StackError, naming what cannot be read."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise StackError(f"{part.strip()!r} is neither a user id nor a range as 1-100.")
+        found.extend(range(int(first), int(last) + 1) if dash else [int(first)])
+    if not found:
+        raise StackError(f"{text!r} names no user.")
+    return found
+
+
+def pairs(texts: Sequence[str]) -> dict[str, str]:
+    """`key=value` texts as a mapping. Errors: StackError, naming what cannot be read."""
+    found = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not key or not separator:
+            raise StackError(f"{text!r} is not KEY=VALUE.")
+        found[key] = value
+    return found
+
+
+def send(
+    stack: StackHandle,
+    *,
+    to: str,
+    club_id: int = 1,
+    type: str = "news",
+    via: str = "rest",
+    data: Sequence[str] = (),
+    channels: Sequence[str] = (),
+    critical: bool = False,
+    wait: bool = False,
+    console: Console | None = None,
+) -> str:
+    """Ask for a send, print its id and where to follow it, and return the id.
+
+    to: user ids and ranges, `1,2,5-9`; via: rest or kafka; data: KEY=VALUE for the template; channels: the category's
+    own where none is named; wait: follow it until nothing is in flight.
+    Errors: StackError, with what the API, Kafka or the registry said.
+    """
+    console = console or Console()
+    users, variables = recipients(to), pairs(data)
+    api = Api(stack.settings.gateway_url)
+    try:
+        if via == "rest":
+            send_id = api.send(**_body(type, club_id, users, channels, variables, critical=critical))
+        elif via == "kafka":
+            with Emitter(stack.settings.kafka_bootstrap, stack.settings.registry_url) as emitter:
+                send_id = emitter.send(type, club_id, users, critical=critical, channels=list(channels), data=variables)
+        else:
+            raise StackError(f"--via {via} is neither rest nor kafka.")
+        console.print(f"send_id {send_id}", highlight=False)
+        console.print(f"{stack.settings.gateway_url}/v1/sends/{send_id}", highlight=False, soft_wrap=True)
+        if wait:
+            follow(api, send_id, console)
+    except (ApiError, NotDelivered, httpx.HTTPError) as error:
+        raise StackError(f"The send was not taken or cannot be followed: {error}") from error
+    finally:
+        api.close()
+    return send_id
+
+
+def follow(api: Api, send_id: str, console: Console, timeout_s: float = WAIT_S) -> None:
+    """Show a send's figures until nothing of it is in flight. Errors: StackError after timeout_s."""
+    deadline = time.monotonic() + timeout_s
+    with Live(console=console, transient=not console.is_terminal) as live:
+        while True:
+            status = api.status(send_id)
+            live.update(_table(status))
+            if status is not None and status.requested and status.in_flight == 0:
+                break
+            if time.monotonic() > deadline:
+                raise StackError(f"Send {send_id} is still under way after {timeout_s:.0f} s.")
+            time.sleep(POLL_S)
+    if not console.is_terminal:
+        console.print(_table(status))
+
+
+def _body(
+    type_: str, club_id: int, users: Sequence[int], channels: Sequence[str], data: Mapping[str, str], *, critical: bool
+) -> dict[str, Any]:
+    body: dict[str, Any] = {"type": type_, "club_id": club_id, "to_users": list(users)}
+    if channels:
+        body["channels"] = list(channels)
+    if data:
+        body["data"] = dict(data)
+    if critical:
+        body["priority"] = "critical"
+    return body
+
+
+def _table(status: SendStatus | None) -> Table:
+    status = status or SendStatus(0, {}, 0, 0, 0)
+    table = Table()
+    for name in ("requested", "suppressed", "sent", "failed", "in flight"):
+        table.add_column(name, justify="right")
+    reasons = "\n".join(f"{count:,} {reason}" for reason, count in status.suppressed.items())
+    numbers = (f"{number:,}" for number in (status.sent, status.failed, status.in_flight))
+    table.add_row(f"{status.requested:,}", reasons or "0", *numbers)
+    return table
