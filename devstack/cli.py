@@ -82,16 +82,21 @@ def up(
         bool,
         typer.Option("--exit", help="Stop again after the demo; the exit status is 1 when the demo found a mismatch."),
     ] = False,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", metavar="SERVICE", help="Leave a service out. May be repeated.")
+    ] = None,
 ) -> None:
     """Start everything and stay until Ctrl-C, which stops everything."""
     settings = _settings(port)
     if detach:
-        _up_detached(settings, port or [])
+        _up_detached(
+            settings, [*(f"--port={each}" for each in port or []), *(f"--without={each}" for each in without or [])]
+        )
         return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     progress = Progress(console)
-    stack = Stack(settings, on_change=progress)
+    stack = Stack(settings, without=without or [], on_change=progress)
     try:
         with progress:
             stack.start()
@@ -136,13 +141,13 @@ def _report_crashes(stack: Stack) -> None:
         errors.print(str(crash), style="red", markup=False, highlight=False)
 
 
-def _up_detached(settings: StackSettings, ports: list[str]) -> None:
+def _up_detached(settings: StackSettings, options: list[str]) -> None:
     state = RunState(settings)
     if holder := state.holder():
         raise AlreadyRunningError(f"A stack already runs here: pid {holder['pid']}, since {holder['since']}.")
     log = settings.log("stack")
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "devstack.cli", "up", *(f"--port={each}" for each in ports)]
+    command = [sys.executable, "-m", "devstack.cli", "up", *options]
     state.path.unlink(missing_ok=True)
     with log.open("wb") as output:
         child = subprocess.Popen(

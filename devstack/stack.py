@@ -65,7 +65,7 @@ class _Running:
 
 
 class Stack:
-    """All services, or some with what they depend on.
+    """All services (but for those of `without`), or some with what they depend on.
 
     `on_change(name, state, text)` is told of every step, from many threads; the state is one of waiting, starting, ready,
     failed, stopping, stopped.
@@ -76,11 +76,18 @@ class Stack:
         settings: StackSettings,
         services: Iterable[str] | None = None,
         *,
+        without: Iterable[str] = (),
         on_change: Callable[[str, str, str], None] = lambda _name, _state, _text: None,
+        catalogue: Callable[[StackSettings], dict[str, Service]] = all_services,
+        tasks: Callable[[StackSettings], list[Task]] = provisioning,
     ) -> None:
         self.settings = settings
         self.on_change = on_change
-        self.known = all_services(settings)
+        self.known = catalogue(settings)
+        for name in without:
+            if self.known.pop(name, None) is None:
+                raise StackError(f"There is no service named {name}; the names are {', '.join(self.known)}.")
+        self.tasks = tasks(settings)
         self.crashed = threading.Event()
         self.crashes: list[Crash] = []
         self.peak_mb = 0.0
@@ -119,7 +126,7 @@ class Stack:
         self.open()
         try:
             if self._wanted is None:
-                self._bring_up(list(self.known.values()), provisioning(self.settings))
+                self._bring_up(list(self.known.values()), self.tasks)
             else:
                 self.ensure(*self._wanted)
         except BaseException:
@@ -160,7 +167,9 @@ class Stack:
         self._ending.set()
         with self._changed:
             self._changed.notify_all()
-        self._spawner.shutdown()  # what was about to start is in self._running now
+        # After this, what was about to start is in self._running. The spawner itself stays until the end: with its
+        # thread the kernel would end every service at once, in no order.
+        self._spawner.submit(lambda: None).result()
         waiting = dict(self._running)
         ended: set[str] = set()
 
@@ -180,6 +189,7 @@ class Stack:
         # What a service left behind although it ended: by the marker that its processes inherited.
         process.end(process.marked(self.settings.state_dir), grace_s=2)
         self._running.clear()
+        self._spawner.shutdown()
         self._state.path.unlink(missing_ok=True)
         self._state.release()
         self._entered = False
@@ -231,13 +241,13 @@ class Stack:
         if name not in self.known:
             return set()
         needs: set[str] = set()
-        tasks = {task.name: task for task in provisioning(self.settings)}
+        tasks = {task.name: task for task in self.tasks}
         waiting = deque(self.known[name].depends_on)
         while waiting:
             each = waiting.popleft()
             if each in tasks:
                 waiting.extend(tasks[each].depends_on)
-            elif each not in needs:
+            elif each in self.known and each not in needs:
                 needs.add(each)
                 waiting.extend(self.known[each].depends_on)
         return needs
