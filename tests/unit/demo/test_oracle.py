@@ -1,0 +1,114 @@
+"""The oracle judges everything else, so its own rules are written out here case by case."""
+
+from typing import Any
+
+import pytest
+
+from devstack.demo.oracle import Ask, Person, World, expect, wants
+from examples.monolith.seed import BIG_CLUB, generate
+
+CLUB = 1
+
+
+def person(**values: Any) -> Person:
+    return Person(**({"club_id": CLUB, "has_email": True, "active_devices": 1} | values))
+
+
+@pytest.mark.parametrize(
+    ("channels", "categories", "wanted"),
+    [
+        ({}, {}, True),
+        ({"push": True}, {}, True),
+        ({"push": False}, {}, False),
+        ({"email": False}, {}, True),
+        ({}, {"news": False}, False),
+        ({}, {"news": {"push": False}}, False),
+        ({}, {"news": {"email": False}}, True),
+        ({}, {"newsletter": False}, True),
+        # the category says more than the channel, and both together more than either
+        ({"push": False}, {"news": True}, True),
+        ({"push": True}, {"news": False}, False),
+        ({"push": False}, {"news": {"push": True}}, True),
+        ({"push": False}, {"news": {"email": True}}, False),
+    ],
+)
+def test_the_most_specific_thing_said_counts(
+    channels: dict[str, bool], categories: dict[str, Any], wanted: bool
+) -> None:
+    assert wants(person(channels=channels, categories=categories), "news", "push") is wanted
+
+
+@pytest.mark.parametrize(
+    ("who", "fate"),
+    [
+        (None, "unknown_user"),
+        (person(club_id=2, channels={"push": False}), "other_tenant"),
+        (person(channels={"push": False}, active_devices=0), "opted_out"),
+        (person(active_devices=0), "no_device"),
+        (person(has_email=False), "sent"),
+    ],
+)
+def test_why_a_push_is_not_sent(who: Person | None, fate: str) -> None:
+    world = World({} if who is None else {7: who})
+
+    found = expect(world, Ask(club_id=CLUB, type="news", to_users=[7]))
+
+    assert found.fates == {(7, "push"): fate}
+    assert found.sent == (fate == "sent")
+    assert found.suppressed == ({} if fate == "sent" else {fate: 1})
+
+
+def test_an_email_needs_an_address() -> None:
+    world = World({1: person(has_email=False), 2: person(active_devices=0)})
+
+    found = expect(world, Ask(club_id=CLUB, type="newsletter", to_users=[1, 2]))
+
+    assert found.fates == {(1, "email"): "no_address", (2, "email"): "sent"}
+
+
+def test_a_mandatory_category_passes_over_an_opt_out_but_not_over_a_missing_device() -> None:
+    silent = {"push": False}
+    world = World({1: person(channels=silent), 2: person(channels=silent, active_devices=0)})
+
+    found = expect(world, Ask(club_id=CLUB, type="one_time_password", to_users=[1, 2]))
+
+    assert found.fates == {(1, "push"): "sent", (2, "push"): "no_device"}
+
+
+def test_a_user_named_twice_is_one_notification_on_each_channel() -> None:
+    world = World({1: person(active_devices=3)})
+
+    found = expect(world, Ask(club_id=CLUB, type="security_alert", to_users=[1, 1]))
+
+    assert found.requested == 2
+    assert found.provider_calls == 4  # three devices, one e-mail
+    assert found.by_channel() == {
+        "push": {"requested": 1, "sent": 1, "queued": 1},
+        "email": {"requested": 1, "sent": 1, "queued": 1},
+    }
+
+
+def test_the_channels_asked_for_come_before_the_categorys_own() -> None:
+    found = expect(World({1: person()}), Ask(club_id=CLUB, type="news", to_users=[1], channels=["email", "email"]))
+
+    assert list(found.fates) == [(1, "email")]
+
+
+def test_only_who_has_no_device_is_queued_and_yet_not_sent() -> None:
+    world = World({1: person(), 2: person(active_devices=0), 3: person(channels={"push": False})})
+
+    found = expect(world, Ask(club_id=CLUB, type="news", to_users=[1, 2, 3, 4]))
+
+    assert found.by_channel() == {"push": {"requested": 4, "queued": 2, "sent": 1, "suppressed": 3}}
+
+
+def test_a_seed_holds_every_fate_a_demo_shows() -> None:
+    world = World.of_seed(generate(1_000, seed=7))
+
+    push = expect(world, Ask(club_id=BIG_CLUB, type="news", to_users=[*world.members(BIG_CLUB), *world.members(2), -1]))
+    mail = expect(world, Ask(club_id=BIG_CLUB, type="newsletter", to_users=world.members(BIG_CLUB)))
+
+    assert set(push.suppressed) == {"opted_out", "no_device", "other_tenant", "unknown_user"}
+    assert set(mail.suppressed) == {"opted_out", "no_address"}
+    assert push.sent > 500
+    assert push.provider_calls > push.sent

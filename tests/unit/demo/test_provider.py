@@ -1,0 +1,72 @@
+"""What the demo reads back from LocalStack is what the delivery function's own message builders write."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from devstack.demo import provider
+from devstack.demo.provider import Call
+from masscomm.channels.email import email_message
+from masscomm.channels.push import push_message
+
+ARN = "arn:aws:sns:us-east-1:000000000000:endpoint/{}/masscomm/1"
+NOTIFICATION = "0f8fad5b-d9cb-469f-a165-70867728950e"
+
+type Answer = Callable[[list[dict[str, Any]], list[dict[str, Any]]], None]
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
+    """Makes LocalStack's two pages answer these pushes and e-mails."""
+
+    def install(pushes: list[dict[str, Any]], mails: list[dict[str, Any]]) -> None:
+        by_target: dict[str, list[dict[str, Any]]] = {}
+        for push in pushes:
+            by_target.setdefault(push["TargetArn"], []).append(push)
+
+        def respond(request: httpx.Request) -> httpx.Response:
+            if request.url.path == "/_aws/ses":
+                return httpx.Response(200, json={"messages": mails})
+            return httpx.Response(200, json={"platform_endpoint_messages": by_target})
+
+        real = httpx.Client
+        monkeypatch.setattr(httpx, "Client", lambda **values: real(**values, transport=httpx.MockTransport(respond)))
+
+    return install
+
+
+@pytest.mark.parametrize("platform", ["gcm", "apns"])
+def test_a_push_says_which_notification_it_is(platform: str, answer: Answer) -> None:
+    message = push_message(
+        platform, title="We won", body="7:1", notification_id=NOTIFICATION, send_id="s", collapse_key=None
+    )
+    target = ARN.format(platform.upper())
+    answer([{"TargetArn": target, "Message": json.loads(message)[platform.upper()]}], [])
+
+    assert provider.calls("http://localhost") == [Call("push", NOTIFICATION, target, "We won")]
+
+
+def test_an_email_says_which_notification_it_is(answer: Answer) -> None:
+    raw = email_message(
+        sender="club@masscomm.example",
+        recipient="ada@club1.example",
+        subject="Der Monat in deinem Verein für März",
+        text="Hallo",
+        html="<p>Hallo</p>",
+        notification_id=NOTIFICATION,
+        unsubscribe_url=None,
+    )
+    answer([], [{"Id": "1", "RawData": raw.decode()}])
+
+    expected = Call("email", NOTIFICATION, "ada@club1.example", "Der Monat in deinem Verein für März")
+    assert provider.calls("http://localhost") == [expected]
+
+
+def test_a_push_that_does_not_say_it_is_an_error(answer: Answer) -> None:
+    answer([{"TargetArn": ARN.format("GCM"), "Message": '{"data": {"title": "?"}}'}], [])
+
+    with pytest.raises(provider.ProviderError, match="which notification"):
+        provider.calls("http://localhost")
