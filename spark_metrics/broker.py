@@ -1,0 +1,49 @@
+"""What the job asks the broker itself: whether the topics are there, and where they end."""
+
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from masscomm.errors import Retry
+from spark_metrics.watermark import Ends
+
+_TIMEOUT_S = 5.0
+_FIRST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_END = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+class Broker:
+    """Nothing is asked before the first call. Every method raises Retry where the broker does not answer."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        # Its own log lines would come with every second the broker is away; the job says once that it waits.
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+    def missing(self, topics: Sequence[str]) -> list[str]:
+        """Those of the topics that do not exist."""
+        return [topic for topic in topics if not self._partitions().get(topic)]
+
+    def ends(self, topics: Sequence[str]) -> Ends:
+        """The topics' first and end offsets, with the time before they were read."""
+        at_ms = time.time_ns() // 1_000_000
+        known = self._partitions()
+        places = [TopicPartition(topic, partition) for topic in topics for partition in known.get(topic, [])]
+        return Ends(at_ms, self._offsets(places, _FIRST), self._offsets(places, _END))
+
+    def _partitions(self) -> dict[str, list[int]]:
+        try:
+            listed = self._admin.list_topics(timeout=_TIMEOUT_S).topics
+        except KafkaException as error:
+            raise Retry(f"Kafka does not answer: {error}") from error
+        return {name: sorted(topic.partitions) for name, topic in listed.items() if topic.error is None}
+
+    def _offsets(self, places: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        if not places:
+            return {}
+        try:
+            futures = self._admin.list_offsets(dict.fromkeys(places, spec), request_timeout=_TIMEOUT_S)
+            return {(place.topic, place.partition): future.result().offset for place, future in futures.items()}
+        except KafkaException as error:
+            raise Retry(f"Kafka does not say where its topics end: {error}") from error

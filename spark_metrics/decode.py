@@ -1,0 +1,96 @@
+"""Kafka records to decoded structs: the Confluent wire format, each record by its own writer's schema."""
+
+from collections.abc import Mapping
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from masscomm.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
+from spark_metrics.sources import SOURCES, Source
+
+_HEADER_BYTES = 5
+
+# The writers' schemas known so far, as JSON: {kind: {schema id: schema}}.
+type Writers = Mapping[str, Mapping[int, str]]
+
+
+def with_wire_header(records: DataFrame) -> DataFrame:
+    """Kafka's columns, of them the position and the value, with `source`, `timestamp_ms` and `schema_id`.
+
+    Takes topic, partition, offset, timestamp, value, headers. schema_id is null where the value does not begin with a
+    zero byte and four more; source is the kind of the topic; origin is what a send id is derived from:
+    topic/partition/offset/timestamp, of the headers where the record is a replay (null where those are no position).
+    """
+    kinds = F.create_map(*[F.lit(text) for s in SOURCES for topic in s.topics() for text in (topic, s.kind)])
+    value = F.col("value")
+    framed = (F.length(value) >= _HEADER_BYTES) & (F.substring(value, 1, 1) == F.lit(bytearray(1)))
+    schema_id = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("long")
+    return records.select(
+        "topic",
+        "partition",
+        F.col("offset").alias("kafka_offset"),
+        F.unix_millis("timestamp").alias("timestamp_ms"),
+        "value",
+        _origin().alias("origin"),
+        kinds[F.col("topic")].alias("source"),
+        F.when(framed, schema_id).alias("schema_id"),
+    )
+
+
+def _origin() -> Column:
+    """masscomm.dead_letters.original_position, as the name masscomm.ids.send_id_of_record hashes."""
+
+    def header(name: str) -> Column:
+        # The last of that name, as Kafka's own lastHeader.
+        named = F.filter(F.col("headers"), lambda h: h["key"] == name)
+        return F.decode(F.try_element_at(named, F.lit(-1))["value"], "UTF-8")
+
+    def whole(name: str) -> Column:
+        # Through a number: " 07" and "7" are the same position.
+        return F.trim(header(name)).try_cast("long").cast("string")
+
+    original = [whole(name) for name in (SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP)]
+    replayed = F.concat(header(SOURCE_TOPIC), *[part for text in original for part in (F.lit("/"), text)])
+    here = F.concat_ws("/", "topic", "partition", "offset", F.unix_millis("timestamp"))
+    return F.when(header(SOURCE_TOPIC).isNotNull(), replayed).otherwise(here)
+
+
+def with_decoded(records: DataFrame, writers: Writers) -> DataFrame:
+    """What with_wire_header gives, with a struct column a source (`send`, `delivery`, `outcome`) in place of the value.
+
+    Only the column of the record's own source is filled, with the fields the source reads; every field is null where
+    the schema does not read the value. `known` says whether the writer's schema is among those given.
+    """
+    return records.select(
+        "topic",
+        "partition",
+        "kafka_offset",
+        "timestamp_ms",
+        "origin",
+        "source",
+        "schema_id",
+        _known(writers).alias("known"),
+        *[_decoded(source, writers.get(source.kind, {})).alias(source.kind) for source in SOURCES],
+    )
+
+
+def _is_written_by(kind: str, schema_id: int) -> Column:
+    return (F.col("source") == kind) & (F.col("schema_id") == schema_id)
+
+
+def _decoded(source: Source, writers: Mapping[int, str]) -> Column:
+    reader = source.reader_schema()
+    payload = F.substring("value", _HEADER_BYTES + 1, 2**31 - 1)
+    # A decoder of our own schema that never runs gives the column its type while no writer is known.
+    decoded = F.when(F.lit(False), from_avro(payload, reader, {"mode": "PERMISSIVE"}))
+    for schema_id, writer in writers.items():
+        options = {"mode": "PERMISSIVE", "avroSchema": reader}
+        decoded = decoded.when(_is_written_by(source.kind, schema_id), from_avro(payload, writer, options))
+    return decoded
+
+
+def _known(writers: Writers) -> Column:
+    known = [_is_written_by(kind, schema_id) for kind, schemas in writers.items() for schema_id in schemas]
+    return F.coalesce(reduce(Column.__or__, known, F.lit(False)), F.lit(False))

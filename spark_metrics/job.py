@@ -1,0 +1,343 @@
+"""The streaming job: `python -m spark_metrics.job`. Kafka in, Postgres out; what lies between stands in transforms.py.
+
+Settings come from the environment (spark_metrics.settings). It waits for what is not there yet, goes on from its
+checkpoint, and stops on SIGTERM or Ctrl-C with status 0. Status 1: something stayed away too long, or is wrong; the
+last line says what.
+"""
+
+import json
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from masscomm.errors import MasscommError, Retry, Stop
+from masscomm.wire import HttpSchemaRegistry
+from spark_metrics.broker import Broker
+from spark_metrics.settings import Settings, settings_from
+from spark_metrics.sink import PostgresSink, StagingLost, StatusWriter
+from spark_metrics.sources import SOURCES
+from spark_metrics.transforms import rows_to_stage
+from spark_metrics.watermark import Watermark
+from spark_metrics.writers import KnownWriters, registered_ids
+
+_log = logging.getLogger("spark_metrics")
+
+_TABLES = ("counts_minute", "counts_hour", "counts_day", "sends", "send_totals", "stream_status", "staging_attempts")
+_LOOK_EVERY_S = 0.5
+_PAUSE_S = 0.5
+_FINISH_BATCH_S = 15.0
+
+# A corrupt length must not be believed: one record of a few bytes could otherwise ask for gigabytes and end the
+# process. Records are at most 1 MiB, and no item takes less than a byte.
+_AVRO_LIMITS = (
+    "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
+    " -Dorg.apache.avro.limits.bytes.maxLength=2200000"
+    " -Dorg.apache.avro.limits.string.maxLength=2200000"
+)
+
+
+class NewWriters(Exception):
+    """The batch holds records of schemas that were learned just now: it must be planned again."""
+
+
+def topic_names() -> list[str]:
+    """Every topic the job reads."""
+    return [topic for source in SOURCES for topic in source.topics()]
+
+
+def spark_session(settings: Settings) -> SparkSession:
+    """A small Spark: no UI, loopback only, two shuffle partitions."""
+    logging_file = files("spark_metrics").joinpath("log4j2.properties")
+    options = {
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": (
+            f"{settings.java_options} {_AVRO_LIMITS} -Dlog4j2.configurationFile={logging_file}"
+        ),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        # A value that does not fit becomes null and is quarantined; an exception would stop the stream at one record.
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.numRecentProgressUpdates": "2",
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.sql.ui.retainedExecutions": "10",
+        # A stack trace for every expression of every batch, for messages that nobody reads here.
+        "spark.sql.dataFrameQueryContext.enabled": "false",
+    }
+    if settings.jars:
+        options["spark.jars"] = settings.jars
+    builder = SparkSession.builder.master(settings.master).appName("masscomm metrics")
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> DataFrame:
+    """The stream of all topics' records; starting: where it begins without a checkpoint, as Spark's startingOffsets."""
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", settings.bootstrap_servers)
+        .option("subscribe", ",".join(topic_names()))
+        .option("startingOffsets", starting)
+        .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
+        .option("failOnDataLoss", settings.fail_on_data_loss)
+        .option("includeHeaders", True)
+        .load()
+    )
+
+
+class Job:
+    """One run of the job, from waiting for its dependencies to its end."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stop = threading.Event()
+        self._broker = Broker(settings.bootstrap_servers)
+        self._sink = PostgresSink(settings.database_url, partitions=settings.sink_partitions)
+        # The batches run on a thread of Spark's, and a connection belongs to one thread.
+        self._status_sink = PostgresSink(settings.database_url)
+        self._new_writers = False
+
+    def stop(self) -> None:
+        """End after the batch that is running; may be called from a signal handler."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Until stop() is called. Errors: Retry (something stayed away), Stop (something is wrong)."""
+        began = time.monotonic()
+        # The slowest first: Spark needs nobody to come up, and the rest comes up meanwhile.
+        spark = spark_session(self._settings)
+        try:
+            self._await("Postgres and its tables", self._tables_are_there)
+            epoch = self._await("Postgres and its tables", self._sink.take_over)
+            status = StatusWriter(self._status_sink, epoch)
+            self._await("Kafka and its topics", self._topics_are_there)
+            self._check_offsets()
+            parser = spark.sparkContext._jvm
+            writers = KnownWriters(HttpSchemaRegistry(self._settings.registry_url), lambda text: _parses(parser, text))
+            known = self._await("the schema registry", lambda: registered_ids(self._settings.registry_url))
+            self._await("the schema registry", lambda: writers.learn(known))
+            watermark = Watermark()
+            while not self._stop.is_set():
+                query = self._start(spark, writers)
+                status.state("running")
+                self._say_ready(began)
+                self._watch(query, status, watermark)
+            status.state("stopped")
+        finally:
+            _log.info("stopping")
+            spark.stop()
+            self._sink.close()
+            self._status_sink.close()
+
+    # --- the stream -------------------------------------------------------------------------------------------------
+
+    def _start(self, spark: SparkSession, writers: KnownWriters) -> StreamingQuery:
+        rows = kafka_records(spark, self._settings, self._starting_offsets()).transform(
+            rows_to_stage, writers=writers.known, far_future_ms=self._settings.far_future_s * 1000
+        )
+        self._new_writers = False
+
+        def into_postgres(batch: DataFrame, batch_id: int) -> None:
+            self._await("Postgres", lambda: self._count(batch, batch_id, writers))
+
+        return (
+            rows.writeStream.foreachBatch(into_postgres)
+            .option("checkpointLocation", self._settings.checkpoint_dir)
+            .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
+            .start()
+        )
+
+    def _count(self, batch: DataFrame, batch_id: int, writers: KnownWriters) -> None:
+        began = time.monotonic()
+        attempt = self._sink.begin()
+        try:
+            self._sink.stage(batch, attempt)
+        except (Py4JJavaError, PySparkException) as error:
+            if _is_of(error, "org.postgresql", "java.sql."):
+                raise Retry(f"Postgres does not take the staged rows: {_first_line(error)}") from error
+            raise
+        unknown = self._sink.not_learned(attempt)
+        if unknown:
+            added, refused = self._await("the schema registry", lambda: writers.learn(unknown))
+            if added:
+                self._sink.discard(attempt)
+                self._new_writers = True
+                raise NewWriters
+            self._sink.refuse_schemas(attempt, refused)
+        merged = self._sink.merge(attempt, batch_id=batch_id, batch_ms=round((time.monotonic() - began) * 1000))
+        _log.info(
+            "batch %d: %d records in %.2f s, %d counted before, %d quarantined, %d replayed",
+            batch_id,
+            merged.records,
+            time.monotonic() - began,
+            merged.refused,
+            merged.quarantined,
+            merged.replayed,
+        )
+
+    def _watch(self, query: StreamingQuery, status: StatusWriter, watermark: Watermark) -> None:
+        """Follow the query until it must stop or has to be planned again."""
+        while query.isActive:
+            if self._stop.wait(_LOOK_EVERY_S):
+                self._finish(query)
+                return
+            try:
+                self._tell_progress(query, status, watermark)
+            except (Retry, psycopg.OperationalError) as error:
+                _log.warning("progress cannot be told: %s", _first_line(error))
+        if self._new_writers:
+            _log.info("planning the stream again for new writer schemas")
+            return
+        failure = query.exception()
+        raise Stop(f"the stream ended: {_first_line(failure) if failure else 'without an error'}") from failure
+
+    def _tell_progress(self, query: StreamingQuery, status: StatusWriter, watermark: Watermark) -> None:
+        ends = self._broker.ends(topic_names())
+        consumed = _flat(self._status_sink.next_offsets())
+        for place, offset in _flat(_spark_offsets(query)).items():
+            consumed[place] = max(offset, consumed.get(place, 0))
+        lag = watermark.look(ends, consumed)
+        status.consumed(watermark.ms, lag, _nested(ends.end))
+
+    def _finish(self, query: StreamingQuery) -> None:
+        """Let the running batch end, then stop; a batch cut off would only be done again."""
+        deadline = time.monotonic() + _FINISH_BATCH_S
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(0.05)
+        with suppress(StreamingQueryException):
+            query.stop()
+
+    # --- before the stream ------------------------------------------------------------------------------------------
+
+    def _tables_are_there(self) -> None:
+        rows = self._sink.connected().execute(
+            "select name from unnest(%s::text[]) as name where to_regclass(name) is null", [list(_TABLES)]
+        )
+        missing = [name for (name,) in rows]
+        if missing:
+            raise Retry(f"tables are missing: {', '.join(missing)}")
+
+    def _topics_are_there(self) -> None:
+        missing = self._broker.missing(topic_names())
+        if missing:
+            raise Retry(f"topics are missing: {', '.join(missing)}")
+
+    def _check_offsets(self) -> None:
+        """Offsets that the topics have never had belong to other topics of the same names: counting on would leave out
+        everything below them without a word."""
+        ends = self._await("Kafka and its topics", lambda: self._broker.ends(topic_names()))
+        for (topic, partition), offset in _flat(self._sink.next_offsets()).items():
+            end = ends.end.get((topic, partition), 0)
+            if offset > end:
+                raise Stop(
+                    f"stream_offsets says that {topic}-{partition} is consumed up to {offset}, and it ends at {end}:"
+                    " these are not the topics that were counted. Empty the metrics database, or name their brokers."
+                )
+
+    def _starting_offsets(self) -> str:
+        """From where a stream without a checkpoint goes on: the merged offsets, or the beginning."""
+        known = self._await("Postgres", self._sink.next_offsets)
+        ends = self._await("Kafka and its topics", lambda: self._broker.ends(topic_names()))
+        if not known:
+            return "earliest"
+        starting: dict[str, dict[str, int]] = {}
+        for (topic, partition), first in ends.first.items():
+            # What retention has deleted cannot be asked for.
+            starting.setdefault(topic, {})[str(partition)] = max(first, known.get(topic, {}).get(partition, first))
+        return json.dumps(starting)
+
+    def _say_ready(self, began: float) -> None:
+        _log.info("counting %s; ready after %.1f s", ", ".join(topic_names()), time.monotonic() - began)
+        if self._settings.ready_file:
+            Path(self._settings.ready_file).write_text(f"{time.time():.3f}\n")
+
+    def _await[T](self, what: str, attempt: Callable[[], T]) -> T:
+        """Call until it succeeds, for at most wait_s. Errors: Retry, when that has passed or the job must stop."""
+        deadline = time.monotonic() + self._settings.wait_s
+        said = ""
+        while True:
+            try:
+                return attempt()
+            except (Retry, StagingLost, psycopg.OperationalError) as error:
+                reason = _first_line(error)
+                if self._stop.is_set() or time.monotonic() > deadline:
+                    raise Retry(f"{what} stayed away for {self._settings.wait_s:.0f} s: {reason}") from error
+                if reason != said:
+                    _log.warning("waiting for %s: %s", what, reason)
+                    said = reason
+            self._stop.wait(_PAUSE_S)
+
+
+def _spark_offsets(query: StreamingQuery) -> dict[str, dict[int, int]]:
+    """Where the last finished batch ended: it also passes what is no record (transaction markers)."""
+    progress: Any = query.lastProgress
+    found: dict[str, dict[int, int]] = {}
+    for source in progress["sources"] if progress else []:
+        end = source["endOffset"]
+        for topic, partitions in (json.loads(end) if isinstance(end, str) else end or {}).items():
+            found[topic] = {int(partition): offset for partition, offset in partitions.items()}
+    return found
+
+
+def _flat(offsets: dict[str, dict[int, int]]) -> dict[tuple[str, int], int]:
+    return {(topic, p): offset for topic, partitions in offsets.items() for p, offset in partitions.items()}
+
+
+def _nested(offsets: Any) -> dict[str, dict[int, int]]:
+    nested: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in offsets.items():
+        nested.setdefault(topic, {})[partition] = offset
+    return nested
+
+
+def _parses(jvm: Any, schema: str) -> bool:
+    """Whether the Avro library that Spark decodes with takes the schema, and it is a record."""
+    try:
+        parsed = jvm.org.apache.avro.Schema.Parser().parse(schema)
+        return bool(parsed.getType().getName() == "record")
+    except Py4JJavaError:
+        return False
+
+
+def _is_of(error: Exception, *packages: str) -> bool:
+    return any(package in str(error) for package in packages)
+
+
+def _first_line(error: object) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+
+
+def main() -> int:
+    """Run the job; the process's exit status."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        job = Job(settings_from())
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, lambda *_: job.stop())
+        job.run()
+    except MasscommError as error:
+        _log.error("%s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

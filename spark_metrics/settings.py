@@ -1,0 +1,82 @@
+"""What the job reads from its environment."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from masscomm.errors import Stop
+
+# Small on purpose: beside the broker, OpenSearch and the rest on one machine. A cluster brings its own options.
+DEFAULT_JAVA_OPTIONS = (
+    "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=96m"
+    " -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:-UsePerfData"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Where everything is, and how the stream runs.
+
+    database_url: libpq's, postgresql://…; registry_url: the registry's Confluent API; jars: paths, comma-separated;
+    max_offsets_per_trigger: records a micro-batch, over all partitions; wait_s: how long a dependency may be away, at
+    the start and later; far_future_s: a timestamp further than that after the record was produced is quarantined;
+    sink_partitions: connections that stage at the same time; ready_file: written when the query runs.
+    """
+
+    bootstrap_servers: str
+    registry_url: str
+    database_url: str = field(repr=False)
+    checkpoint_dir: str
+    jars: str = ""
+    trigger_ms: int = 1000
+    max_offsets_per_trigger: int = 200_000
+    wait_s: float = 120.0
+    far_future_s: int = 86_400
+    sink_partitions: int = 2
+    master: str = "local[2]"
+    driver_memory: str = "512m"  # Spark refuses a heap below 450 MB
+    java_options: str = DEFAULT_JAVA_OPTIONS
+    fail_on_data_loss: bool = True
+    ready_file: str = ""
+
+
+def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of an environment.
+
+    Errors: Stop, naming every variable that is missing or not a number.
+    """
+    wrong = []
+
+    def text(name: str, default: str | None = None) -> str:
+        value = environ.get(name) or default
+        if value is None:
+            wrong.append(f"{name} is not set")
+        return value or ""
+
+    def number(name: str, default: int) -> int:
+        value = environ.get(name) or str(default)
+        if not value.isdecimal() or int(value) == 0:
+            wrong.append(f"{name} must be a whole number above 0, not {value!r}")
+            return default
+        return int(value)
+
+    settings = Settings(
+        bootstrap_servers=text("KAFKA_BOOTSTRAP_SERVERS"),
+        registry_url=text("SCHEMA_REGISTRY_URL"),
+        database_url=text("METRICS_DATABASE_URL"),
+        checkpoint_dir=text("SPARK_CHECKPOINT_DIR"),
+        jars=text("SPARK_JARS", ""),
+        trigger_ms=number("SPARK_TRIGGER_MS", Settings.trigger_ms),
+        max_offsets_per_trigger=number("SPARK_MAX_OFFSETS_PER_TRIGGER", Settings.max_offsets_per_trigger),
+        wait_s=number("SPARK_WAIT_S", int(Settings.wait_s)),
+        far_future_s=number("SPARK_FAR_FUTURE_S", Settings.far_future_s),
+        sink_partitions=number("SPARK_SINK_PARTITIONS", Settings.sink_partitions),
+        master=text("SPARK_MASTER", Settings.master),
+        driver_memory=text("SPARK_DRIVER_MEMORY", Settings.driver_memory),
+        java_options=text("SPARK_JAVA_OPTIONS", Settings.java_options),
+        fail_on_data_loss=text("SPARK_FAIL_ON_DATA_LOSS", "true").lower() != "false",
+        ready_file=text("SPARK_READY_FILE", ""),
+    )
+    if wrong:
+        raise Stop("; ".join(wrong))
+    return settings

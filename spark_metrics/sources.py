@@ -1,0 +1,85 @@
+"""What is counted: the records, the topics they come by, and the fields that are read of each."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from masscomm import topics
+from masscomm.topics import Lane
+from masscomm.wire import own_schema
+
+type Fields = dict[str, "Fields | None"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One kind of record.
+
+    kind: its name in `counted_records`; schema: the record in schemas/; topic_names: as in schemas/topics.yaml, every
+    lane is read; fields: what is decoded, the rest is skipped without being built.
+    """
+
+    kind: str
+    schema: str
+    topic_names: tuple[str, ...]
+    fields: Fields
+
+    def topics(self) -> list[str]:
+        """The topics in Kafka, each once, in all lanes."""
+        return list(dict.fromkeys(topics.in_lane(name, lane) for name in self.topic_names for lane in Lane))
+
+    def reader_schema(self) -> str:
+        """Our schema, as JSON, with these fields only: what any writer's schema is resolved to."""
+        return json.dumps(_projected(own_schema(self.schema), self.fields))
+
+
+def _names(*names: str) -> Fields:
+    return dict.fromkeys(names)
+
+
+SEND = Source(
+    "send",
+    "SendRequested",
+    (topics.SEND_MONOLITH, topics.SEND_API),
+    _names("type", "club_id", "timestamp", "to_users", "send_id", "chunk_index", "chunk_count", "channels"),
+)
+DELIVERY = Source(
+    "delivery",
+    "DeliveryRequested",
+    (topics.DELIVERY,),
+    _names("record_id", "send_id", "club_id", "type", "built_at", "channel", "positions"),
+)
+OUTCOME = Source(
+    "outcome",
+    "NotificationOutcome",
+    (topics.OUTCOME,),
+    _names("record_id", "send_id", "club_id", "type", "channel", "timestamp")
+    | {"results": _names("status", "reason", "count")},
+)
+SOURCES = (SEND, DELIVERY, OUTCOME)
+
+
+def _projected(schema: Any, wanted: Fields | None) -> Any:
+    """The schema with the wanted fields of its records, without logical types.
+
+    Timestamps stay the integers they are on the wire: whatever a producer wrote can be looked at, and nothing overflows
+    on its way into a timestamp.
+    """
+    if isinstance(schema, list):
+        return [_projected(branch, wanted) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {key: value for key, value in schema.items() if key not in ("logicalType", "doc")}
+    if plain.get("type") == "record":
+        chosen = [f for f in plain["fields"] if wanted is None or f["name"] in wanted]
+        plain["fields"] = [
+            {k: v for k, v in f.items() if k != "doc"}
+            | {"type": _projected(f["type"], None if wanted is None else wanted[f["name"]])}
+            for f in chosen
+        ]
+    elif plain.get("type") == "array":
+        plain["items"] = _projected(plain["items"], wanted)
+    elif "type" in plain:
+        # {"type": "long", "logicalType": …} is the plain "long"
+        return plain["type"] if set(plain) == {"type"} else plain
+    return plain

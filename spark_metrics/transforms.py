@@ -1,0 +1,202 @@
+"""Decoded records to the rows that are counted: one a record and measure, never one a recipient."""
+
+from enum import StrEnum
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from masscomm.categories import categories
+from spark_metrics import identifiers
+from spark_metrics.decode import Writers, with_decoded, with_wire_header
+
+REQUESTED = "requested"  # distinct users of a chunk, on each channel
+DUPLICATE = "duplicate"  # users a chunk names again, on each channel
+QUEUED = "queued"  # notifications written for delivery
+
+# Postgres' index rows end at 2,704 bytes, and a key holds several of these.
+_LONGEST_TEXT = 200
+_MAX_INT = 2**31 - 1
+
+_COUNTS = "array<struct<channel:string,measure:string,reason:string,count_total:bigint>>"
+
+
+class Problem(StrEnum):
+    """Why a record is not counted."""
+
+    UNDECODABLE = "undecodable"  # no value, no header, or its schema does not read it
+    UNKNOWN_SCHEMA = "unknown_schema"  # the registry has no such Avro schema
+    BAD_POSITION = "bad_position"  # a replayed send without an id, whose original-position headers are no position
+    BAD_ID = "bad_id"  # a derived record whose id is no UUID
+    BAD_TEXT = "bad_text"  # a text that is empty, longer than 200 characters, or holds a NUL
+    BAD_COUNT = "bad_count"  # a count below 0
+    BAD_TIMESTAMP = "bad_timestamp"  # before 1970
+    FAR_FUTURE = "far_future"  # its timestamp is long after it was produced
+    NOT_LEARNED = "not_learned"  # never stays: the registry is asked, and it is counted or becomes unknown_schema
+
+
+def rows_to_stage(records: DataFrame, *, writers: Writers, far_future_ms: int) -> DataFrame:
+    """Kafka's records as the sink stages them; at least one row a record, so that every position is seen.
+
+    Columns: topic, partition, kafka_offset, ordinal (of the row in its record), source, schema_id, problem, record_id,
+    send_id, club_id, type, at_ms, chunk_count, channel, measure, reason, count_total. A record with a problem is one
+    row without the rest; a record that counts nobody is one row without a measure.
+    """
+    return (
+        records.transform(with_wire_header)
+        .transform(with_decoded, writers=writers)
+        .transform(with_facts)
+        .transform(with_problem, far_future_ms=far_future_ms)
+        .transform(exploded)
+    )
+
+
+def with_facts(decoded: DataFrame) -> DataFrame:
+    """What the three sources have in common, and `counts`: an array of {channel, measure, reason, count_total}."""
+    send, delivery, outcome = F.col("send"), F.col("delivery"), F.col("outcome")
+    send_id = F.when(
+        send["type"].isNotNull(),
+        F.coalesce(F.nullif(send["send_id"], F.lit("")), identifiers.uuid5(F.col("origin"))),
+    )
+    return (
+        decoded.withColumn("send_id", F.coalesce(send_id, delivery["send_id"], outcome["send_id"]))
+        .withColumn("channels", resolved_channels(send["type"], send["channels"]))
+        .select(
+            "topic",
+            "partition",
+            "kafka_offset",
+            "timestamp_ms",
+            "source",
+            "schema_id",
+            "known",
+            "send_id",
+            F.when(F.col("source") == "send", identifiers.chunk_id(F.col("send_id"), send["chunk_index"]))
+            .otherwise(F.coalesce(delivery["record_id"], outcome["record_id"]))
+            .alias("record_id"),
+            F.coalesce(send["club_id"], delivery["club_id"], outcome["club_id"]).alias("club_id"),
+            F.coalesce(send["type"], delivery["type"], outcome["type"]).alias("type"),
+            F.coalesce(send["timestamp"], delivery["built_at"], outcome["timestamp"]).alias("at_ms"),
+            send["chunk_count"].alias("chunk_count"),
+            F.when(F.col("source") == "send", requested(F.col("channels"), send["to_users"]))
+            .when(F.col("source") == "delivery", queued(delivery["channel"], delivery["positions"]))
+            .otherwise(decided(outcome["channel"], outcome["results"]))
+            .alias("counts"),
+        )
+    )
+
+
+def resolved_channels(category: Column, asked: Column) -> Column:
+    """masscomm.categories.resolve_channels: the channels asked for, each once, else the category's own."""
+    known = categories()
+    default = F.array(*[F.lit(channel) for channel in known["default"].channels])
+    listed = F.create_map(
+        *[
+            column
+            for name, entry in known.items()
+            for column in (F.lit(name), F.array(*[F.lit(channel) for channel in entry.channels]))
+        ]
+    )
+    own = F.coalesce(F.try_element_at(listed, category), default)
+    return F.when(F.size(asked) > 0, F.array_distinct(asked)).otherwise(own)
+
+
+def _count(channel: Column, measure: Column, reason: Column, count: Column) -> Column:
+    return F.struct(
+        channel.alias("channel"),
+        measure.alias("measure"),
+        reason.alias("reason"),
+        count.cast("long").alias("count_total"),
+    )
+
+
+def requested(channels: Column, to_users: Column) -> Column:
+    """Each channel's distinct users and, where a user is named again, its duplicates beside them."""
+    distinct = F.size(F.array_distinct(to_users))
+    again = F.size(to_users) - distinct
+    none = F.lit(None).cast("string")
+
+    def of(measure: str, count: Column) -> Column:
+        return F.transform(channels, lambda channel: _count(channel, F.lit(measure), none, count))
+
+    return F.when(again > 0, F.concat(of(REQUESTED, distinct), of(DUPLICATE, again))).otherwise(of(REQUESTED, distinct))
+
+
+def queued(channel: Column, positions: Column) -> Column:
+    """The recipients of a delivery record."""
+    return F.array(_count(channel, F.lit(QUEUED), F.lit(None).cast("string"), F.size(positions)))
+
+
+def decided(channel: Column, results: Column) -> Column:
+    """Each result of an outcome record, its status being the measure."""
+    return F.transform(results, lambda r: _count(channel, r["status"], r["reason"], r["count"]))
+
+
+def with_problem(facts: DataFrame, *, far_future_ms: int) -> DataFrame:
+    """`problem`: why the record cannot be counted, or null."""
+    counts = F.col("counts")
+    bad_text = (
+        ~_storable(F.col("type"))
+        | ~_storable(F.col("send_id"))
+        | F.exists(
+            counts,
+            lambda c: (
+                ~_storable(c["channel"])
+                | ~_storable(c["measure"])
+                | (c["reason"].isNotNull() & ~_storable(c["reason"]))
+            ),
+        )
+    )
+    problem = (
+        F.when(F.col("schema_id").isNull(), Problem.UNDECODABLE)
+        .when(~F.col("known"), Problem.NOT_LEARNED)
+        .when(F.col("type").isNull(), Problem.UNDECODABLE)
+        .when(F.col("send_id").isNull(), Problem.BAD_POSITION)
+        .when(~identifiers.is_uuid(F.col("record_id")), Problem.BAD_ID)
+        .when(bad_text, Problem.BAD_TEXT)
+        .when(F.exists(counts, lambda c: c["count_total"] < 0), Problem.BAD_COUNT)
+        .when(F.col("at_ms") < 0, Problem.BAD_TIMESTAMP)
+        .when(F.col("at_ms") - F.col("timestamp_ms") > far_future_ms, Problem.FAR_FUTURE)
+    )
+    return facts.withColumn("problem", problem).drop("known")
+
+
+def _storable(text: Column) -> Column:
+    """Postgres takes no NUL in a text, and no key longer than its index row."""
+    return F.length(text).between(1, _LONGEST_TEXT) & (F.instr(text, "\0") == 0)
+
+
+def exploded(facts: DataFrame) -> DataFrame:
+    """One row a count. The contract with the sink: the columns of the table `staging` but for the attempt."""
+    counted = F.when(F.col("problem").isNull() & (F.size("counts") > 0), F.col("counts"))
+    # posexplode_outer, not posexplode: the optimizer puts a filter before the latter, and with it the decoding, twice.
+    rows = facts.select(
+        "topic",
+        "partition",
+        "kafka_offset",
+        "source",
+        "schema_id",
+        "problem",
+        *[
+            F.when(F.col("problem").isNull(), F.col(name)).alias(name)
+            for name in ("record_id", "send_id", "club_id", "type", "at_ms", "chunk_count")
+        ],
+        F.posexplode_outer(counted).alias("ordinal", "count"),
+    )
+    return rows.select(
+        "topic",
+        "partition",
+        "kafka_offset",
+        F.coalesce("ordinal", F.lit(0)).alias("ordinal"),
+        "source",
+        "schema_id",
+        "problem",
+        "record_id",
+        "send_id",
+        "club_id",
+        "type",
+        "at_ms",
+        "chunk_count",
+        "count.channel",
+        "count.measure",
+        "count.reason",
+        "count.count_total",
+    )
