@@ -1,0 +1,116 @@
+"""Apply a batch of change events to the directory's indices."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from aws_lambda_powertools import Logger
+from opensearchpy import OpenSearch
+
+from functions.cdc_consumer.generation import Generation
+from masscomm.batch import Batch, Item, UseCase
+from masscomm.change_events import (
+    Change,
+    ChangeDecoder,
+    Heartbeat,
+    RowChanged,
+    SnapshotCompleted,
+    SnapshotStarted,
+    TableTruncated,
+)
+from masscomm.errors import DeadLetter, Retry
+from masscomm.kafka_event import KafkaRecord
+from masscomm.opensearch import VersionedDocument, write
+from masscomm.wire import Codec
+
+
+class ApplyChanges(UseCase[Change]):
+    """Rows into the generation's indices, what the rest says into its state.
+
+    Any batch may come again, whole or in part, in any order: every write carries the version of what it says, so that
+    the indices converge to the tables (docs/decisions/011-cdc-versions.md).
+    """
+
+    def __init__(self, client: OpenSearch, generation: Generation, logger: Logger | None = None) -> None:
+        self._logger = logger or Logger()
+        self._client = client
+        self._generation = generation
+        self._decoder = ChangeDecoder(generation.name)
+
+    def decode(self, record: KafkaRecord, codec: Codec) -> Change:  # noqa: ARG002  # Debezium's JSON needs no registry
+        return self._decoder.decode(record)
+
+    def handle(self, batch: Batch[Change]) -> None:
+        self._write_rows(batch.active())
+        for item in batch.active():
+            step = self._step(item.value)
+            if step is not None:
+                batch.attempt(item, step)
+        self._write_position(batch.active())
+        try:
+            self._generation.advance()
+        except Retry as error:
+            # No record hangs on it: the next heartbeat's invocation takes the step.
+            self._logger.warning("the generation does not advance", error=str(error))
+
+    def dead_lettered(self, batch: Batch[Change], item: Item[Change], why: DeadLetter) -> None:
+        """A change has no recipients: there is no outcome to tell."""
+
+    def _step(self, change: Change) -> Callable[[], None] | None:
+        match change:
+            case TableTruncated(table=table, lsn=lsn):
+                # No event says which rows went: until a new snapshot nothing here can be believed.
+                return partial(self._generation.require_rebuild, f"{table} was truncated at {lsn}")
+            case SnapshotStarted(snapshot_id=snapshot_id):
+                return partial(self._generation.snapshot_started, snapshot_id)
+            case SnapshotCompleted(at_ms=at_ms):
+                return partial(self._generation.snapshot_completed, at_ms)
+        return None
+
+    def _write_rows(self, items: Sequence[Item[Change]]) -> None:
+        """One write a document: its newest version. Of the same version, which is the same change, the last."""
+        versions: dict[tuple[str, str], list[Item[Change]]] = defaultdict(list)
+        for item in items:
+            if isinstance(item.value, RowChanged):
+                versions[item.value.table, item.value.id].append(item)
+        for changes in versions.values():
+            changes.sort(key=_version)
+        waiting = list(versions.values())
+        while waiting:
+            fates = write(self._client, [self._document(changes[-1]) for changes in waiting])
+            again = []
+            for changes, fate in zip(waiting, fates, strict=True):
+                if isinstance(fate, DeadLetter):
+                    # The index will never take the newest: what it leaves in force is the one before, as it would be
+                    # had they come in two batches.
+                    changes.pop().error = fate
+                    if changes:
+                        again.append(changes)
+                elif fate is not None:
+                    # Nothing of this document is durable, the older versions neither.
+                    for item in changes:
+                        item.error = fate
+            waiting = again
+
+    def _document(self, item: Item[Change]) -> VersionedDocument:
+        row = item.value
+        if not isinstance(row, RowChanged):
+            raise TypeError(f"not a row: {row!r}")
+        # A deleted row leaves a document behind: a version that older changes, when they come again, have to pass.
+        source = row.columns if row.columns is not None else {"deleted": True, "deleted_at_ms": row.changed_at_ms}
+        return VersionedDocument(index=self._generation.index(row.table), id=row.id, version=row.version, source=source)
+
+    def _write_position(self, items: Sequence[Item[Change]]) -> None:
+        beats = [(item, item.value) for item in items if isinstance(item.value, Heartbeat)]
+        if not beats:
+            return
+        _, newest = max(beats, key=lambda beat: beat[1].lsn)
+        try:
+            self._generation.passed(newest)
+        except Retry as error:
+            for item, _ in beats:
+                item.error = error
+
+
+def _version(item: Item[Change]) -> int:
+    return item.value.version if isinstance(item.value, RowChanged) else 0

@@ -1,0 +1,215 @@
+"""A snapshot generation: from its first row to the alias that makes it what look-ups see.
+
+    snapshot started → completed → everything written (Connect's source offset has left the snapshot)
+    → targets: the topics' ends read then → consumed up to the targets → complete → aliases moved
+
+Each step is written to directory_state before the next is tried, under its sequence number, so that any invocation, in
+any execution environment, may take the next one or the same one again. Nothing turns an incomplete generation into one
+that look-ups see but this.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from opensearchpy import OpenSearch
+from opensearchpy.exceptions import ConflictError, NotFoundError
+
+from masscomm.cdc_progress import CdcProgress, reached
+from masscomm.change_events import Heartbeat
+from masscomm.clock import Clock
+from masscomm.errors import Retry
+from masscomm.opensearch import VersionedDocument, answering, write
+from masscomm.topics import CDC_TABLES
+
+_STATE = "directory_state"
+
+
+class Generation:
+    """One generation's indices, state and aliases."""
+
+    def __init__(
+        self, client: OpenSearch, *, name: str, progress: CdcProgress, clock: Clock, logger: Logger | None = None
+    ) -> None:
+        self.name = name
+        self._client = client
+        self._progress = progress
+        self._clock = clock
+        self._logger = logger or Logger()
+        self._settled = False
+
+    def index(self, table: str) -> str:
+        """The index that holds a table's rows in this generation."""
+        return f"{table}-{self.name}"
+
+    def passed(self, beat: Heartbeat) -> None:
+        """Remember how far the WAL was read; only ever forwards. Errors: Retry."""
+        document = VersionedDocument(
+            index=_STATE,
+            id=f"position-{self.name}",
+            version=beat.lsn,
+            source={"lsn": beat.lsn, "ts_ms": beat.ts_ms},
+        )
+        (fate,) = write(self._client, [document])
+        if fate is not None:
+            raise fate
+
+    def snapshot_started(self, snapshot_id: str) -> None:
+        """Remember which snapshot this generation is of. Errors: Retry.
+
+        A second one (the first was broken off) leaves rows behind that were deleted in between, with nothing that would
+        ever say so: a new snapshot is a new generation.
+        """
+        state = self._state()
+        known = state.source.get("snapshot_id")
+        if known is None:
+            self._put(state, snapshot_id=snapshot_id)
+        elif known != snapshot_id:
+            self.require_rebuild(f"snapshot {snapshot_id} after {known}")
+
+    def snapshot_completed(self, at_ms: int) -> None:
+        """Remember that Debezium has read the snapshot's last row. Errors: Retry."""
+        state = self._state()
+        if "snapshot_completed_at" not in state.source:
+            self._put(state, snapshot_completed_at=at_ms)
+
+    def require_rebuild(self, reason: str) -> None:
+        """Fail closed: no look-up is served from this generation any more; a new one has to be made. Errors: Retry."""
+        state = self._state()
+        if "rebuild_reason" not in state.source:
+            self._put(state, complete=False, rebuild_reason=reason)
+        self._remove_aliases()
+        self._settled = True
+        self._logger.error("the directory needs a new generation", generation=self.name, reason=reason)
+
+    def advance(self) -> None:
+        """Take whichever steps can be taken now. Errors: Retry; the steps taken stay."""
+        if self._settled:
+            return
+        state = self._state()
+        if state.source.get("complete"):
+            self._move_aliases(state.source)
+            self._settled = True
+            return
+        if "rebuild_reason" in state.source:
+            self._remove_aliases()
+            self._settled = True
+            return
+        if "snapshot_completed_at" not in state.source:
+            return
+        if "targets" not in state.source:
+            # The notification was read; rows of the snapshot may still be on their way into other partitions, and then
+            # the topics' ends would not cover them.
+            if self._progress.acknowledged_lsn() is None:
+                return
+            ends = self._progress.end_offsets()
+            state = self._put(state, targets=_with_text_keys(ends))
+        # This invocation's own records are not committed yet: the next heartbeat's will find them.
+        if not reached(self._progress.committed_offsets(), _with_number_keys(state.source["targets"])):
+            return
+        with answering("a refresh"):
+            self._client.indices.refresh(index=",".join(map(self.index, CDC_TABLES)))
+        state = self._put(state, complete=True, completed_at=self._clock.now_ms())
+        self._logger.info("the directory's generation is complete", generation=self.name)
+        self._move_aliases(state.source)
+        self._settled = True
+
+    def _state(self) -> "_State":
+        name = f"generation-{self.name}"
+        with answering("the generation's state"):
+            try:
+                answer = self._client.get(index=_STATE, id=name)
+            except NotFoundError as error:
+                if isinstance(error.info, dict) and error.info.get("found") is False:
+                    return _State({}, None, None)
+                raise
+        return _State(answer["_source"], answer["_seq_no"], answer["_primary_term"])
+
+    def _put(self, state: "_State", **changes: Any) -> "_State":
+        """Change the state as it was read. Errors: Retry where another has changed it meanwhile."""
+        source = {**state.source, **changes}
+        only: dict[str, Any] = (
+            {"op_type": "create"}
+            if state.seq_no is None
+            else {"if_seq_no": state.seq_no, "if_primary_term": state.primary_term}
+        )
+        with answering("a change of the generation's state"):
+            try:
+                answer = self._client.index(index=_STATE, id=f"generation-{self.name}", body=source, params=only)
+            except ConflictError as error:
+                raise Retry("another invocation has changed the generation's state") from error
+        return _State(source, answer["_seq_no"], answer["_primary_term"])
+
+    def _move_aliases(self, state: Mapping[str, Any]) -> None:
+        """Point the tables' aliases to this generation, all in one step, unless a later one has them already."""
+        now = self._aliases()
+        if all(now.get(table) == {self.index(table)} for table in CDC_TABLES):
+            return
+        if self._later_than(state, now):
+            return
+        actions: list[dict[str, Any]] = [
+            {"remove": {"index": index, "alias": table}}
+            for table, indices in now.items()
+            for index in sorted(indices - {self.index(table)})
+        ]
+        actions += [{"add": {"index": self.index(table), "alias": table}} for table in CDC_TABLES]
+        with answering("moving the aliases"):
+            self._client.indices.update_aliases(body={"actions": actions})
+        self._logger.info("look-ups see the generation", generation=self.name)
+
+    def _later_than(self, state: Mapping[str, Any], aliases: Mapping[str, set[str]]) -> bool:
+        """Whether the aliases' generation began later than this one: an old consumer that starts again is no news."""
+        others = {index.removeprefix(f"{table}-") for table, indices in aliases.items() for index in indices} - {
+            self.name
+        }
+        for other in others:
+            with answering("another generation's state"):
+                answer = self._client.mget(body={"docs": [{"_index": _STATE, "_id": f"generation-{other}"}]})
+            began = (answer["docs"][0].get("_source") or {}).get("snapshot_completed_at", 0)
+            if began > state["snapshot_completed_at"]:
+                return True
+        return False
+
+    def _remove_aliases(self) -> None:
+        now = self._aliases()
+        actions = [
+            {"remove": {"index": self.index(table), "alias": table}}
+            for table in CDC_TABLES
+            if self.index(table) in now.get(table, set())
+        ]
+        if actions:
+            with answering("removing the aliases"):
+                self._client.indices.update_aliases(body={"actions": actions})
+
+    def _aliases(self) -> dict[str, set[str]]:
+        """Alias → the indices it points to, of the tables' aliases that exist."""
+        with answering("the aliases"):
+            try:
+                answer = self._client.indices.get_alias(name=",".join(CDC_TABLES))
+            except NotFoundError as error:
+                if not isinstance(error.info, dict):
+                    raise
+                # Some of the aliases do not exist; the others stand in the answer beside its error.
+                answer = {name: entry for name, entry in error.info.items() if isinstance(entry, dict)}
+        found: dict[str, set[str]] = {}
+        for index, entry in answer.items():
+            for alias in entry.get("aliases", {}):
+                found.setdefault(alias, set()).add(index)
+        return found
+
+
+class _State:
+    """The state document as it was read: its sequence number keeps two invocations from overwriting each other."""
+
+    def __init__(self, source: Mapping[str, Any], seq_no: int | None, primary_term: int | None) -> None:
+        self.source = source
+        self.seq_no = seq_no
+        self.primary_term = primary_term
+
+
+def _with_text_keys(offsets: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:
+    return {topic: {str(p): offset for p, offset in partitions.items()} for topic, partitions in offsets.items()}
+
+
+def _with_number_keys(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
+    return {topic: {int(p): offset for p, offset in partitions.items()} for topic, partitions in offsets.items()}

@@ -1,0 +1,37 @@
+"""cdc_consumer: the monolith's change events in, the directory's indices out."""
+
+from functools import cache
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from functions.cdc_consumer.apply_changes import ApplyChanges
+from functions.cdc_consumer.generation import Generation
+from masscomm import settings
+from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.bootstrap import batch_driver
+from masscomm.cdc_progress import KafkaCdcProgress
+from masscomm.clock import SystemClock
+from masscomm.opensearch import connect
+
+logger = Logger()
+
+
+@cache
+def bootstrap() -> tuple[BatchDriver, ApplyChanges]:
+    """The adapters, built at the first invocation and kept."""
+    client = connect(settings.required("OPENSEARCH_URL"))
+    generation = Generation(
+        client,
+        name=settings.required("CDC_GENERATION"),
+        progress=KafkaCdcProgress.from_environment(),
+        clock=SystemClock(),
+        logger=logger,
+    )
+    return batch_driver("cdc_consumer", logger), ApplyChanges(client, generation, logger)
+
+
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Entry point: an aws:kafka event to a partial batch response."""
+    driver, use_case = bootstrap()
+    return driver.run(event, context, use_case)
