@@ -91,13 +91,16 @@ class InMemoryDirectory:
         }
 
     def confirm(self, ts_ms: int) -> Position:
-        if self._confirmed is not None and self._confirmed.ts_ms >= ts_ms:
+        if self._confirmed is not None and self.is_confirmed(ts_ms):
             return self._confirmed
         self._called("confirm")
         if self.caught_up.ts_ms < ts_ms:
             raise Retry(f"the directory has come to {self.caught_up.ts_ms}, not yet to {ts_ms}")
         self._confirmed = self.caught_up
         return self.caught_up
+
+    def is_confirmed(self, ts_ms: int) -> bool:
+        return self._confirmed is not None and self._confirmed.ts_ms >= ts_ms
 
     def position(self) -> Position | None:
         return self._confirmed

@@ -130,7 +130,7 @@ class OpenSearchDirectory:
         return found
 
     def confirm(self, ts_ms: int) -> Position:
-        if self._confirmed is not None and self._confirmed.ts_ms - self._clock_skew_ms >= ts_ms:
+        if self._confirmed is not None and self.is_confirmed(ts_ms):
             return self._confirmed
         deadline = self._clock.monotonic() + self._wait_s()
         position = self._await(partial(self._passed, ts_ms), f"change data capture has not passed {ts_ms}", deadline)
@@ -151,6 +151,9 @@ class OpenSearchDirectory:
             raise Retry("OpenSearch has not refreshed every shard")
         self._confirmed = position
         return position
+
+    def is_confirmed(self, ts_ms: int) -> bool:
+        return self._confirmed is not None and self._confirmed.ts_ms - self._clock_skew_ms >= ts_ms
 
     def position(self) -> Position | None:
         return self._confirmed
