@@ -289,9 +289,9 @@ def _spark_offsets(query: StreamingQuery) -> dict[str, dict[int, int]]:
     """Where the last finished batch ended: it also passes what is no record (transaction markers)."""
     progress: Any = query.lastProgress
     found: dict[str, dict[int, int]] = {}
-    for source in progress["sources"] if progress else []:
-        end = source["endOffset"]
-        for topic, partitions in (json.loads(end) if isinstance(end, str) else end or {}).items():
+    # Through its JSON: in the object itself the offsets are Python's own notation, in a text.
+    for source in json.loads(progress.json)["sources"] if progress else []:
+        for topic, partitions in (source["endOffset"] or {}).items():
             found[topic] = {int(partition): offset for partition, offset in partitions.items()}
     return found
 
