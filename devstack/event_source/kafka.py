@@ -1,8 +1,11 @@
 """The ports over a real Kafka broker."""
 
 import asyncio
+import concurrent.futures
+import contextlib
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -22,15 +25,18 @@ from devstack.event_source.record import Partition, SourceRecord
 
 log = logging.getLogger(__name__)
 
-# Also how long a resumption may have to wait.
-POLL_S = 0.02
+POLL_S = 0.02  # also how long a commit may have to wait for its turn
+ENDS_S = 0.5
 MOST_AT_ONCE = 500
 PREFETCH_KBYTES = 4096
 TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "CREATE_TIME", TIMESTAMP_LOG_APPEND_TIME: "LOG_APPEND_TIME"}
 
 
 class KafkaSource:
-    """A consumer with a thread of its own, which only reads; all decisions are taken in the event loop.
+    """A consumer with a thread of its own; all decisions are taken in the event loop.
+
+    The library lets one thread at a time into a consumer, and some of its calls wait for their turn with the interpreter's
+    lock held, which the other thread needs to come out. So every call is made by the reading thread, between two reads.
 
     Args:
         bootstrap_servers: host:port, comma separated.
@@ -79,10 +85,10 @@ class KafkaSource:
         self._consumer = Consumer(settings, logger=log)
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        self._ended = False
         self._assigned: set[Partition] = set()
-        # Pauses and resumptions are left to the reading thread: the library waits for it in both while it holds the
-        # interpreter's lock, which that thread may need.
-        self._requests: deque[tuple[Callable[[list[TopicPartition]], None], tuple[Partition, ...]]] = deque()
+        self._requests: deque[Callable[[], object]] = deque()
+        self._ends: dict[Partition, int] = {}
 
     async def start(self, listener: SourceListener) -> None:
         """See RecordSource."""
@@ -93,36 +99,29 @@ class KafkaSource:
 
     def pause(self, partitions: Collection[Partition]) -> None:
         """See RecordSource."""
-        self._requests.append((self._consumer.pause, tuple(partitions)))
+        self._requests.append(lambda: self._consumer.pause(self._still_ours(partitions)))
 
     def resume(self, partitions: Collection[Partition]) -> None:
         """See RecordSource."""
-        self._requests.append((self._consumer.resume, tuple(partitions)))
+        self._requests.append(lambda: self._consumer.resume(self._still_ours(partitions)))
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         """See RecordSource."""
         wanted = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+        answer: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._requests.append(lambda: self._commit(wanted, answer))
+        if self._ended:
+            answer.cancel()
         try:
-            done = await asyncio.to_thread(self._consumer.commit, offsets=wanted, asynchronous=False)
-        except KafkaException as error:
-            raise OSError(str(error)) from error
-        except RuntimeError as error:  # the consumer is closed
-            raise OSError(str(error)) from error
-        failed = [partition for partition in done or [] if partition.error is not None]
-        if failed:
-            raise OSError(f"not committed: {failed}")
+            await asyncio.wrap_future(answer)
+        except asyncio.CancelledError:
+            if answer.cancelled() and self._ended:
+                raise OSError("the consumer is closed") from None
+            raise
 
     def ends(self) -> Mapping[Partition, int]:
         """See RecordSource."""
-        ends: dict[Partition, int] = {}
-        for partition in list(self._assigned):
-            try:
-                marks = self._consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
-            except (KafkaException, RuntimeError):
-                continue
-            if marks is not None and marks[1] >= 0:
-                ends[partition] = marks[1]
-        return ends
+        return dict(self._ends)
 
     async def close(self) -> None:
         """See RecordSource."""
@@ -136,21 +135,56 @@ class KafkaSource:
         self._consumer.subscribe(
             self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
+        look_at_ends = 0.0
         try:
             while not self._stop.is_set():
-                while self._requests:
-                    change, partitions = self._requests.popleft()
-                    change([TopicPartition(*partition) for partition in partitions if partition in self._assigned])
+                self._serve_requests()
                 message = self._consumer.poll(POLL_S)
-                if message is None:
-                    continue
-                more = self._consumer.consume(MOST_AT_ONCE, timeout=0)
-                self._call(self._deliver, [message, *more])
+                if message is not None:
+                    more = self._consumer.consume(MOST_AT_ONCE, timeout=0)
+                    self._call(self._deliver, [message, *more])
+                if time.monotonic() >= look_at_ends:
+                    look_at_ends = time.monotonic() + ENDS_S
+                    self._look_at_ends()
+            self._serve_requests()
         except Exception:
             log.exception("reading %s broke off", self._topics)
             raise
         finally:
             self._consumer.close()
+            # In this order: whoever asks from now on sees that there is nobody to answer.
+            self._ended = True
+            with contextlib.suppress(RuntimeError):
+                self._serve_requests()
+
+    def _serve_requests(self) -> None:
+        while self._requests:
+            self._requests.popleft()()
+
+    def _still_ours(self, partitions: Collection[Partition]) -> list[TopicPartition]:
+        return [TopicPartition(*partition) for partition in partitions if partition in self._assigned]
+
+    def _commit(self, wanted: list[TopicPartition], answer: "concurrent.futures.Future[None]") -> None:
+        if not answer.set_running_or_notify_cancel():
+            return
+        try:
+            done = self._consumer.commit(offsets=wanted, asynchronous=False)
+        except (KafkaException, RuntimeError) as error:
+            answer.set_exception(OSError(str(error)))
+            return
+        failed = [partition for partition in done or [] if partition.error is not None]
+        if failed:
+            answer.set_exception(OSError(f"not committed: {failed}"))
+        else:
+            answer.set_result(None)
+
+    def _look_at_ends(self) -> None:
+        ends: dict[Partition, int] = {}
+        for partition in self._assigned:
+            marks = self._consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
+            if marks is not None and marks[1] >= 0:
+                ends[partition] = marks[1]
+        self._ends = ends
 
     def _call[**P](self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         self._loop.call_soon_threadsafe(lambda: function(*args, **kwargs))
@@ -169,10 +203,14 @@ class KafkaSource:
     def _let_go(self, partitions: list[TopicPartition], *, lost: bool) -> None:
         leaving = [Partition(partition.topic, partition.partition) for partition in partitions]
         done = asyncio.run_coroutine_threadsafe(self._listener.revoked(leaving, lost=lost), self._loop)
-        try:
-            done.result(self._revocation_s)
-        except TimeoutError:
-            log.warning("partitions not let go of within %.0f s: %s", self._revocation_s, leaving)
+        give_up = time.monotonic() + self._revocation_s
+        while not done.done():
+            # The listener commits what has just ended, which only this thread can do.
+            self._serve_requests()
+            if time.monotonic() > give_up:
+                log.warning("partitions not let go of within %.0f s: %s", self._revocation_s, leaving)
+                break
+            concurrent.futures.wait([done], timeout=POLL_S / 4)
         self._assigned.difference_update(leaving)
 
     # In the event loop again
