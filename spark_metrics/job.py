@@ -39,6 +39,7 @@ _TABLES = ("counts_minute", "counts_hour", "counts_day", "sends", "send_totals",
 _LOOK_EVERY_S = 0.5
 _PAUSE_S = 0.5
 _FINISH_BATCH_S = 15.0
+_FETCH_WAIT_MS = 10
 
 # A corrupt length must not be believed: one record of a few bytes could otherwise ask for gigabytes and end the
 # process. Records are at most 1 MiB, and no item takes less than a byte.
@@ -77,6 +78,9 @@ def spark_session(settings: Settings) -> SparkSession:
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.ui.retainedExecutions": "10",
+        # The plan as a text, written for a UI that is off.
+        "spark.sql.maxPlanStringLength": "1000",
+        "spark.sql.debug.maxToStringFields": "5",
         # A stack trace for every expression of every batch, for messages that nobody reads here.
         "spark.sql.dataFrameQueryContext.enabled": "false",
     }
@@ -98,6 +102,9 @@ def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> Dat
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         .option("failOnDataLoss", settings.fail_on_data_loss)
         .option("includeHeaders", True)
+        # A consumer asks where its partition ends after each fetch, and the broker answers a connection in order: the
+        # default of 500 ms at the end of a partition would be spent once a partition and batch.
+        .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
         .load()
     )
 
