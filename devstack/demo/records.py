@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from masscomm import dead_letters, topics
 from masscomm.categories import resolve_channels
@@ -15,6 +16,9 @@ from masscomm.wire import Codec, HttpSchemaRegistry
 
 TIMEOUT_S = 10.0
 MINUTE_MS = 60_000
+
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 # A row of the metrics by minute: (minute in ms since the epoch, club_id, type, channel, measure).
 type Key = tuple[int, int, str, str, str]
@@ -42,20 +46,24 @@ class TopicReader:
 
     def __init__(self, bootstrap: str, names: Sequence[str], *, from_beginning: bool) -> None:
         """Errors: RecordsError."""
+        client: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap,
+            "broker.address.family": "v4",
+            "log_level": 3,
+        }
+        # Where topics end is asked on a connection of its own: behind the consumer's long polls it would wait for them.
+        self._admin = AdminClient(client)
         self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
+            client
+            | {
                 "group.id": "masscomm.demo",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
-                "broker.address.family": "v4",
+                "fetch.wait.max.ms": 20,
             }
         )
-        self._position: dict[tuple[str, int], int] = {}
-        for name in names:
-            for partition in self._partitions(name):
-                low, high = self._watermarks(name, partition)
-                self._position[name, partition] = low if from_beginning else high
+        places = [place for name in names for place in self._partitions(name)]
+        self._position = self._offsets(places, _EARLIEST if from_beginning else _LATEST)
         self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._position.items()])
 
     def close(self) -> None:
@@ -64,36 +72,39 @@ class TopicReader:
 
     def poll(self) -> Iterator[Message]:
         """What stands in the topics at this moment and was not read before. Errors: RecordsError."""
-        ends = {place: self._watermarks(*place)[1] for place in self._position}
-        while any(self._position[place] < end for place, end in ends.items()):
-            messages = self._consumer.consume(1_000, TIMEOUT_S)
-            if not messages:
+        ends = self._offsets(list(self._position), _LATEST)
+        left = {place for place, end in ends.items() if self._position[place] < end}
+        while left:
+            # One at a time: a call that asks for more waits for the rest of them, too.
+            message = self._consumer.poll(TIMEOUT_S)
+            if message is None:
                 raise RecordsError(f"Kafka gave nothing in {TIMEOUT_S:.0f} s although there is more to read")
-            for message in messages:
-                if (error := message.error()) is not None:
-                    raise RecordsError(str(error))
-                place = (str(message.topic()), int(message.partition() or 0))
-                self._position[place] = int(message.offset() or 0) + 1
-                yield message
+            if (error := message.error()) is not None:
+                raise RecordsError(str(error))
+            place = (str(message.topic()), int(message.partition() or 0))
+            self._position[place] = int(message.offset() or 0) + 1
+            if self._position[place] >= ends[place]:
+                left.discard(place)
+            yield message
 
-    def _partitions(self, name: str) -> list[int]:
+    def _partitions(self, name: str) -> list[tuple[str, int]]:
         try:
-            found = self._consumer.list_topics(name, TIMEOUT_S).topics[name]
+            found = self._admin.list_topics(name, TIMEOUT_S).topics[name]
         except KafkaException as error:
             raise RecordsError(f"topic {name}: {error}") from error
         if found.error is not None:
             raise RecordsError(f"topic {name}: {found.error}")
-        return sorted(found.partitions)
+        return [(name, partition) for partition in found.partitions]
 
-    def _watermarks(self, name: str, partition: int) -> tuple[int, int]:
+    def _offsets(self, places: Sequence[tuple[str, int]], which: OffsetSpec) -> dict[tuple[str, int], int]:
+        asked = {TopicPartition(*place): which for place in places}
+        answers = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
+        )
         try:
-            marks = self._consumer.get_watermark_offsets(TopicPartition(name, partition), TIMEOUT_S)
+            return {(where.topic, where.partition): answer.result().offset for where, answer in answers.items()}
         except KafkaException as error:
-            raise RecordsError(f"topic {name}: {error}") from error
-        if marks is None:
-            raise RecordsError(f"topic {name}: Kafka did not say where it ends in {TIMEOUT_S:.0f} s")
-        low, high = marks
-        return low, high
+            raise RecordsError(f"Kafka does not say where topics begin and end: {error}") from error
 
 
 class OutcomeTail:

@@ -75,8 +75,7 @@ class Emitter:
                 "message.timeout.ms": int(timeout_s * 1000),
             }
         )
-        schema: dict[str, Any] = json.loads(SCHEMA_FILE.read_text())
-        self._schema = schema
+        self._schema = SCHEMA_FILE.read_text()
 
     def __enter__(self) -> "Emitter":
         return self
@@ -122,15 +121,15 @@ class Emitter:
             "timestamp": time.time_ns() // 1_000_000,
             "to_users": list(to_users),
         }
-        return self._write(TOPIC, MINIMAL_SCHEMA, [value])[0]
+        return self._write(TOPIC, json.dumps(MINIMAL_SCHEMA), [value])[0]
 
     def send_bytes(self, value: bytes, *, critical: bool = False) -> Written:
         """Put bytes on the topic as they are: what a broken producer would do."""
         return self._produce(CRITICAL_TOPIC if critical else TOPIC, [value])[0]
 
-    def _write(self, topic: str, schema: dict[str, Any], values: Sequence[Mapping[str, Any]]) -> list[Written]:
+    def _write(self, topic: str, schema: str, values: Sequence[Mapping[str, Any]]) -> list[Written]:
         schema_id = self._schema_id(f"{topic}-value", schema)
-        parsed = fastavro.schema.parse_schema(schema)
+        parsed = fastavro.schema.parse_schema(json.loads(schema))
         records = []
         for value in values:
             buffer = io.BytesIO()
@@ -162,15 +161,14 @@ class Emitter:
             )
         return written
 
-    def _schema_id(self, subject: str, schema: dict[str, Any]) -> int:
+    def _schema_id(self, subject: str, schema: str) -> int:
         """The schema's id under the subject; it is registered where it is not yet, if it is compatible."""
-        text = json.dumps(schema)
-        if (subject, text) not in self._ids:
+        if (subject, schema) not in self._ids:
             answer = httpx.post(
-                f"{self._registry}/subjects/{subject}/versions", json={"schema": text}, timeout=self._timeout_s
+                f"{self._registry}/subjects/{subject}/versions", json={"schema": schema}, timeout=self._timeout_s
             )
-            self._ids[subject, text] = int(answer.raise_for_status().json()["id"])
-        return self._ids[subject, text]
+            self._ids[subject, schema] = int(answer.raise_for_status().json()["id"])
+        return self._ids[subject, schema]
 
 
 def _pair(text: str) -> tuple[str, str]:
