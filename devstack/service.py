@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from devstack.settings import LOOPBACK, REGION, ROOT, StackSettings
-from devstack.setup import JARS, find_jdk
+from devstack.setup import CLASSES, JARS, WORK, digest, find_jdk
 
 RunOnce = Callable[[list[str]], None]
 
@@ -35,6 +35,7 @@ class Service:
     prepare      what must be done before a start (format, initdb, where it has not been); gets a function that runs a
                  command as the service would be run
     after_ready  what completes the start, once it serves (create a database)
+    class_archive  of a JVM, see `class_archive`
     drop_root    the folder it writes to, where it refuses to run as root
     """
 
@@ -46,6 +47,7 @@ class Service:
     depends_on: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[Path, str] = field(default_factory=dict)
+    class_archive: Path | None = None
     prepare: Callable[[RunOnce], None] = nothing
     after_ready: Callable[[], None] = lambda: None
     drop_root: Path | None = None
@@ -80,13 +82,25 @@ def java(*options: str, heap_mb: int) -> list[str]:
         f"{java_home()}/bin/java",
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
+        # Half the processor time of a start, on a machine where everything starts at once.
+        "-XX:TieredStopAtLevel=1",
         "-XX:+ExitOnOutOfMemoryError",
         "-XX:-UsePerfData",
         "-Xshare:auto",
         "-Djava.net.preferIPv4Stack=true",
         "-Djava.awt.headless=true",
+        *os.environ.get("MASSCOMM_JVM_OPTIONS", "").split(),
         *options,
     ]
+
+
+def class_archive(name: str) -> Path:
+    """Where a JVM's loaded classes are kept, to start in a third of the time: one file a set of jars and a JDK.
+
+    It is written when the service first ends in peace (class data sharing, JEP 350), and only ever replaced as a whole.
+    """
+    key = digest(f"{JARS}/.stamp", f"{CLASSES}/.stamp", f"{java_home()}/release")[:16]
+    return Path(WORK, "class-archives", f"{name}-{key}.jsa")
 
 
 LOG4J = """\

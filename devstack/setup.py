@@ -16,6 +16,7 @@ import sys
 import tarfile
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -24,6 +25,7 @@ VENV = os.path.join(ROOT, ".venv")
 LOCALSTACK_VENV = os.path.join(WORK, "localstack-venv")
 JARS = os.path.join(WORK, "jars")
 CLASSES = os.path.join(WORK, "classes")
+LAUNCHERS = os.path.join(CLASSES, "launchers.jar")
 PYTHON = "3.13"
 JAVA_MAJOR = 17
 
@@ -263,7 +265,7 @@ def compile_launchers(steps: Steps, java_home: str) -> bool:
     sources = os.path.join(ROOT, "devstack", "services", "java")
     files = [os.path.join(sources, name) for name in sorted(os.listdir(sources)) if name.endswith(".java")]
     launched = ("opensearch", "dynamodb")
-    stamp = digest(*[os.path.join(ROOT, "devstack", "jars", name, "pom.xml") for name in launched], *files)
+    stamp = digest("jar", *[os.path.join(ROOT, "devstack", "jars", name, "pom.xml") for name in launched], *files)
     if fresh(CLASSES, stamp):
         return False
     shutil.rmtree(CLASSES, ignore_errors=True)
@@ -271,6 +273,11 @@ def compile_launchers(steps: Steps, java_home: str) -> bool:
     command = [os.path.join(java_home, "bin", "javac"), "-nowarn", "-d", CLASSES]
     command += ["-cp", os.pathsep.join(os.path.join(JARS, name, "*") for name in launched), *files]
     steps.run("launchers", command, dict(os.environ))
+    # A jar, because a folder on the class path would forbid class data sharing.
+    with zipfile.ZipFile(LAUNCHERS, "w") as archive:
+        for name in sorted(os.listdir(CLASSES)):
+            if name.endswith(".class"):
+                archive.write(os.path.join(CLASSES, name), name)
     write_stamp(CLASSES, stamp)
     return True
 

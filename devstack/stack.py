@@ -8,6 +8,7 @@ Without `services` it is everything, provisioning included (topics, schemas, ind
 
 import concurrent.futures
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -16,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -67,8 +69,8 @@ class _Running:
 class Stack:
     """All services (but for those of `without`), or some with what they depend on.
 
-    `on_change(name, state, text)` is told of every step, from many threads; the state is one of waiting, starting, ready,
-    failed, stopping, stopped.
+    `on_change(name, state, text)` is told of every step, from many threads; the state is one of waiting, starting,
+    ready, failed, stopping, stopped.
     """
 
     def __init__(
@@ -348,7 +350,7 @@ class Stack:
         if self._ending.is_set():
             raise StackError("The stack was told to stop while it started.")
         popen = process.spawn(
-            service.command,
+            self._command(service),
             environment={**base_environment(), **service.environment},
             log=self.settings.log(service.name),
             state_dir=self.settings.state_dir,
@@ -367,6 +369,31 @@ class Stack:
         threading.Thread(target=self._watch, args=(service, running), name=f"watch-{service.name}", daemon=True).start()
         self._record()
         return running
+
+    def _command(self, service: Service) -> list[str]:
+        """The service's command; a JVM's uses its class archive, or writes one when it ends."""
+        if service.class_archive is None:
+            return service.command
+        program, *arguments = service.command
+        if service.class_archive.exists():
+            return [program, f"-XX:SharedArchiveFile={service.class_archive}", *arguments]
+        draft = self._archive_draft(service)
+        draft.unlink(missing_ok=True)
+        return [program, f"-XX:ArchiveClassesAtExit={draft}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", *arguments]
+
+    def _archive_draft(self, service: Service) -> Path:
+        return self.settings.config(service.name) / "classes.jsa"
+
+    def _keep_class_archive(self, service: Service) -> None:
+        """Put a class archive that a service has just written where the next start finds it: whole, or not at all."""
+        if service.class_archive is None:
+            return
+        draft = self._archive_draft(service)
+        if draft.exists():
+            service.class_archive.parent.mkdir(parents=True, exist_ok=True)
+            whole = service.class_archive.with_suffix(f".{os.getpid()}.draft")
+            shutil.move(draft, whole)  # across file systems, too; then at once into place
+            whole.replace(service.class_archive)
 
     def _run_once(self, service: Service, command: list[str]) -> None:
         """A preparatory command, as the service itself will run. Raises StackError when it fails."""
@@ -422,9 +449,13 @@ class Stack:
         if not running.exited.is_set():
             with suppress(ProcessLookupError):  # it ended this moment
                 os.kill(running.popen.pid, service.stop_signal)
-            if not running.exited.wait(service.stop_timeout_s):
+            # Writing a class archive takes seconds, once.
+            writes = service.class_archive is not None and not service.class_archive.exists()
+            if not running.exited.wait(service.stop_timeout_s + (30 if writes else 0)):
                 running.popen.kill()
                 running.exited.wait()
+            elif running.popen.returncode in (0, 128 + signal.SIGTERM):
+                self._keep_class_archive(service)
         # Its children had the time of its own ending to end; what is left of them is not waited for any longer.
         process.end(descendants, grace_s=2)
         self._done.discard(name)

@@ -1,6 +1,6 @@
 """Kafka Connect with Debezium's PostgreSQL connector."""
 
-from devstack.service import Service, answers, jars, java, log4j
+from devstack.service import Service, answers, class_archive, jars, java, log4j
 from devstack.settings import LOOPBACK, StackSettings
 from devstack.setup import JARS
 
@@ -54,6 +54,7 @@ def service(settings: StackSettings) -> Service:
             ),
             logging: log4j(io_debezium="info", org_apache_kafka_connect="info"),
         },
+        class_archive=class_archive("connect"),
         # /connectors answers only once the worker has joined its group and read its configuration topic
         ready=answers(f"{settings.connect_url}/connectors"),
     )

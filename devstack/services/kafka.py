@@ -6,7 +6,7 @@ from base64 import urlsafe_b64encode
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from devstack.service import RunOnce, Service, jars, java, listens, log4j
+from devstack.service import RunOnce, Service, class_archive, jars, java, listens, log4j
 from devstack.settings import LOOPBACK, StackSettings
 
 PROPERTIES = """\
@@ -70,6 +70,7 @@ def service(settings: StackSettings) -> Service:
             ),
             logging: log4j(),
         },
+        class_archive=class_archive("kafka"),
         prepare=prepare,
         ready=ready,
     )

@@ -4,7 +4,7 @@ import stat
 
 from devstack.service import RunOnce, Service, java, json_at
 from devstack.settings import LOOPBACK, StackSettings
-from devstack.setup import CLASSES, JARS, LOCALSTACK_VENV
+from devstack.setup import JARS, LAUNCHERS, LOCALSTACK_VENV
 
 SERVICES = ("sns", "ses", "sqs", "s3", "dynamodb")
 
@@ -25,10 +25,9 @@ def service(settings: StackSettings) -> Service:
     library = root / "var" / "lib" / "localstack" / "lib"
     shim = library / "java" / "21" / "bin" / "java"
     dynamodb = java(
-        "-XX:TieredStopAtLevel=1",
         f"-Djava.library.path={JARS}/dynamodb",
         "-cp",
-        f"'{CLASSES}:{JARS}/dynamodb/*'",
+        f"'{LAUNCHERS}:{JARS}/dynamodb/*'",
         heap_mb=128,
     )
 

@@ -1,8 +1,8 @@
 """OpenSearch: one node, as a library (its own launcher refuses root)."""
 
-from devstack.service import Service, answers, java, log4j
+from devstack.service import Service, answers, class_archive, java, log4j
 from devstack.settings import LOOPBACK, StackSettings
-from devstack.setup import CLASSES, JARS
+from devstack.setup import JARS, LAUNCHERS
 
 YML = """\
 cluster.name: masscomm
@@ -32,7 +32,7 @@ def service(settings: StackSettings) -> Service:
                 "-Dlog4j2.disable.jmx=true",
                 "-Dio.netty.noUnsafe=true",
                 "-cp",
-                f"{CLASSES}:{JARS}/opensearch/*",
+                f"{LAUNCHERS}:{JARS}/opensearch/*",
                 heap_mb=512,
             ),
             "OpenSearchNode",
@@ -50,5 +50,6 @@ def service(settings: StackSettings) -> Service:
             ),
             logging: log4j(),
         },
+        class_archive=class_archive("opensearch"),
         ready=answers(f"{settings.opensearch_url}/_cluster/health?wait_for_status=yellow&timeout=1s"),
     )

@@ -1,6 +1,6 @@
 """The schema registry: Apicurio, spoken to through its Confluent-compatible API."""
 
-from devstack.service import Service, answers, java
+from devstack.service import Service, answers, class_archive, java
 from devstack.settings import LOOPBACK, StackSettings
 from devstack.setup import JARS
 
@@ -14,7 +14,6 @@ def service(settings: StackSettings) -> Service:
         name="registry",
         command=[
             *java(
-                "-XX:TieredStopAtLevel=1",
                 f"-Dquarkus.http.host={LOOPBACK}",
                 f"-Dquarkus.http.port={port}",
                 "-Dquarkus.log.console.color=false",
@@ -28,5 +27,6 @@ def service(settings: StackSettings) -> Service:
         environment={"REGISTRY_DATASOURCE_URL": database, "REGISTRY_LOG_LEVEL": "WARN"},
         ports=("registry",),
         address=settings.registry_url,
+        class_archive=class_archive("registry"),
         ready=answers(f"{settings.registry_url}/subjects"),
     )
