@@ -1,0 +1,222 @@
+"""A snapshot generation of its own on the real Debezium, for one test: database, topics, indices, connector, consumer.
+
+The consumer stands for Lambda's event source mapping: it makes aws:kafka events of what it polls, invokes the use case
+and commits only what succeeded.
+"""
+
+import base64
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
+from uuid import uuid4
+
+import httpx
+import psycopg
+from confluent_kafka import Consumer, Message, TopicPartition
+from opensearchpy import OpenSearch
+from psycopg.sql import SQL, Identifier
+
+from devstack.provision import (
+    MONOLITH_MIGRATION,
+    await_connector,
+    connector_config,
+    create_indices,
+    create_topics,
+)
+from devstack.settings import StackSettings
+from functions.cdc_consumer.apply_changes import ApplyChanges
+from functions.cdc_consumer.generation import Generation
+from masscomm.batch import BatchDriver
+from masscomm.cdc_progress import KafkaCdcProgress
+from masscomm.change_events import ChangeDecoder
+from masscomm.clock import SystemClock
+from masscomm.kafka_event import KafkaRecord, parse
+from masscomm.opensearch import connect
+from masscomm.opensearch_directory import OpenSearchDirectory
+from masscomm.producer import InMemoryProducer
+from masscomm.topics import CDC_TABLES, cdc_topics
+from masscomm.wire import Codec, InMemorySchemaRegistry
+
+OFFSETS_TOPIC = "connect.offsets"
+
+
+class Context:
+    """Lambda's context with all the time in the world."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
+
+
+def kafka_event(messages: list[Message]) -> dict[str, Any]:
+    """What Lambda's event source mapping makes of messages."""
+    records: dict[str, list[dict[str, Any]]] = {}
+    for message in messages:
+        key, value = message.key(), message.value()
+        records.setdefault(f"{message.topic()}-{message.partition()}", []).append(
+            {
+                "topic": message.topic(),
+                "partition": message.partition(),
+                "offset": message.offset(),
+                "timestamp": message.timestamp()[1],
+                "timestampType": "CREATE_TIME",
+                "key": base64.b64encode(key).decode() if key is not None else None,
+                "value": base64.b64encode(value).decode() if value is not None else None,
+                "headers": [],
+            }
+        )
+    return {"eventSource": "aws:kafka", "bootstrapServers": "", "records": records}
+
+
+def driver(producer: InMemoryProducer | None = None) -> BatchDriver:
+    """The batch driver with dead letters in a list."""
+    return BatchDriver(
+        function="cdc_consumer", codec=Codec(InMemorySchemaRegistry()), producer=producer or InMemoryProducer()
+    )
+
+
+@dataclass
+class Generated:
+    """One generation; records: every record consumed so far, in the order in which it was."""
+
+    settings: StackSettings
+    name: str
+    database: str
+    client: OpenSearch
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    records: list[KafkaRecord] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.group = f"masscomm.cdc_consumer.{self.name}"
+        self.producer = InMemoryProducer()
+        self.driver = driver(self.producer)
+        self.generation = Generation(self.client, name=self.name, progress=self.progress(), clock=SystemClock())
+        self.use_case = ApplyChanges(self.client, self.generation)
+        self._consumer: Consumer | None = None
+
+    def progress(self) -> KafkaCdcProgress:
+        return KafkaCdcProgress(
+            self.settings.kafka_bootstrap, generation=self.name, group=self.group, offsets_topic=OFFSETS_TOPIC
+        )
+
+    def directory(self, *, wait_s: float = 0.0) -> OpenSearchDirectory:
+        return OpenSearchDirectory(
+            self.client, generation=self.name, progress=self.progress(), clock=SystemClock(), wait_s=lambda: wait_s
+        )
+
+    def sql(self, *, autocommit: bool = True) -> psycopg.Connection:
+        """A connection to the monolith's database."""
+        url = self.settings.database_url(self.database)
+        return psycopg.connect(url, autocommit=autocommit)
+
+    def start_connector(self) -> None:
+        config = connector_config(self.name, self.settings.database_url(self.database)) | dict(self.overrides)
+        answer = httpx.put(f"{self.settings.connect_url}/connectors/{self.name}/config", json=config, timeout=30)
+        answer.raise_for_status()
+
+    def await_connector(self) -> None:
+        await_connector(self.settings.connect_url, self.name)
+
+    def stop_connector(self) -> None:
+        httpx.delete(f"{self.settings.connect_url}/connectors/{self.name}", timeout=30)
+
+    def pump(self, until: Callable[[], bool], timeout_s: float = 40.0) -> None:
+        """Consume until something is so; fails the test where it is not so in time."""
+        deadline = time.monotonic() + timeout_s
+        while not until():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {timeout_s} s; state {self.state()}; {len(self.records)} records")
+            self.step()
+
+    def step(self) -> None:
+        """Poll once and apply what came; what fails comes again before anything is committed."""
+        if self._consumer is None:
+            self._consumer = Consumer(
+                {
+                    "bootstrap.servers": self.settings.kafka_bootstrap,
+                    "broker.address.family": "v4",
+                    "group.id": self.group,
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                }
+            )
+            self._consumer.subscribe([topic.name for topic in cdc_topics(self.name)])
+        messages = [message for message in self._consumer.consume(1_000, 0.05) if message.error() is None]
+        if not messages:
+            return
+        event = kafka_event(messages)
+        while self.driver.run(event, Context(), self.use_case)["batchItemFailures"]:
+            pass
+        self.records += parse(event)
+        ends: dict[tuple[str, int], int] = {}
+        for record in parse(event):
+            place = record.topic, record.partition
+            ends[place] = max(ends.get(place, 0), record.offset + 1)
+        self._consumer.commit(
+            offsets=[TopicPartition(topic, partition, end) for (topic, partition), end in ends.items()],
+            asynchronous=False,
+        )
+
+    def changes(self) -> list[Any]:
+        decoder = ChangeDecoder(self.name)
+        return [decoder.decode(record) for record in self.records]
+
+    def state(self) -> dict[str, Any]:
+        answer = self.client.mget(body={"docs": [{"_index": "directory_state", "_id": f"generation-{self.name}"}]})
+        found: dict[str, Any] = answer["docs"][0].get("_source", {})
+        return found
+
+    def complete(self) -> bool:
+        return bool(self.state().get("complete"))
+
+    def documents(self, table: str) -> dict[str, dict[str, Any]]:
+        """id → document of everything in a table's index that is not deleted."""
+        index = f"{table}-{self.name}"
+        self.client.indices.refresh(index=index)
+        answer = self.client.search(index=index, body={"size": 10_000, "query": {"match_all": {}}})
+        return {hit["_id"]: hit["_source"] for hit in answer["hits"]["hits"] if not hit["_source"].get("deleted")}
+
+    def rows(self, table: str) -> dict[str, dict[str, Any]]:
+        """id → row of a table as it is now, as JSON."""
+        with self.sql() as connection:
+            found = connection.execute(SQL("SELECT row_to_json(t) FROM {} t").format(Identifier(table))).fetchall()
+        key = "user_id" if table == "user_settings" else "id"
+        return {str(row[key]): row for (row,) in found}
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self.stop_connector()
+        self.client.indices.delete(index=",".join(f"{table}-{self.name}" for table in CDC_TABLES))
+
+    @classmethod
+    @contextmanager
+    def made(cls, settings: StackSettings, **overrides: str) -> Iterator[Self]:
+        """Everything but the connector, which a test starts when it likes; taken down afterwards."""
+        name = f"t{uuid4().hex[:8]}"
+        # An owner's own: slots of a database keep it from being dropped, and a test's slot ends with its server.
+        with psycopg.connect(settings.database_url("monolith"), autocommit=True) as connection:
+            connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        with psycopg.connect(settings.database_url(name), autocommit=True) as connection:
+            connection.execute(MONOLITH_MIGRATION.read_bytes())
+            connection.execute("INSERT INTO clubs VALUES (1, 'one'), (2, 'two')")
+        create_topics(settings.kafka_bootstrap, cdc_topics(name))
+        create_indices(settings.opensearch_url, name)
+        client = connect(settings.opensearch_url)
+        made = cls(settings, name, name, client, overrides)
+        try:
+            yield made
+        finally:
+            made.close()
+            client.close()
+
+
+def same_rows(documents: Mapping[str, Mapping[str, Any]], rows: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether an index says what a table says, times aside (they are spelled differently)."""
+
+    def plain(row: Mapping[str, Any]) -> str:
+        return json.dumps({k: v for k, v in row.items() if not k.endswith("_at")}, sort_keys=True)
+
+    return {name: plain(row) for name, row in documents.items()} == {name: plain(row) for name, row in rows.items()}

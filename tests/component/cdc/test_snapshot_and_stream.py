@@ -1,0 +1,214 @@
+"""The snapshot and the stream beside it, on the real Debezium: in the end the directory says what the tables say."""
+
+import json
+import threading
+from typing import Any
+
+import psycopg
+import pytest
+
+from devstack.settings import StackSettings
+from masscomm.change_events import RowChanged
+from masscomm.errors import Retry
+from tests.component.cdc.harness import Generated, same_rows
+
+TABLES = ("users", "user_settings", "devices", "notification_templates")
+
+
+def insert_user(connection: psycopg.Connection, user_id: int, name: str) -> None:
+    connection.execute(
+        "INSERT INTO users (id, club_id, first_name, last_name) VALUES (%s, 1, %s, 'x')", (user_id, name)
+    )
+
+
+def xid(connection: psycopg.Connection) -> str:
+    row = connection.execute("SELECT pg_current_xact_id()::xid::text").fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def await_wait_for(connection: psycopg.Connection, transaction: str) -> None:
+    """Until somebody (the slot that is being made) waits for that transaction to end."""
+    query = "SELECT count(*) FROM pg_locks WHERE NOT granted AND transactionid::text = %s"
+    for _ in range(600):
+        row = connection.execute(query, (transaction,)).fetchone()
+        if row and row[0]:
+            return
+        connection.execute("SELECT pg_sleep(0.05)")
+    raise AssertionError(f"nobody waits for transaction {transaction}")
+
+
+def test_a_transaction_open_during_the_snapshot_wins_though_its_lsn_is_lower(stack: StackSettings) -> None:
+    with Generated.made(stack) as made, made.sql() as sql:
+        insert_user(sql, 1, "before")
+        insert_user(sql, 2, "before")
+        first, second, open_one = (made.sql(autocommit=False) for _ in range(3))
+        # A new slot waits for every transaction that is open, then for those that began while it did: only one that
+        # begins after that second wait has begun may stay open across the snapshot and still be streamed.
+        first_xid = xid(first)
+        made.start_connector()
+        await_wait_for(sql, first_xid)
+        second_xid = xid(second)
+        first.commit()
+        await_wait_for(sql, second_xid)
+        open_one.execute("UPDATE users SET first_name = 'open' WHERE id = 1")
+        open_one.execute("INSERT INTO users (id, club_id, first_name, last_name) VALUES (3, 1, 'open', 'x')")
+        second.commit()
+        made.pump(made.complete)
+        assert made.documents("users")["1"]["first_name"] == "before"
+        open_one.commit()
+        made.pump(lambda: "3" in made.documents("users"))
+
+        change = next(c for c in made.changes() if isinstance(c, RowChanged) and c.id == "1" and c.version > 1)
+        snapshot_lsn = lsn_of_snapshot(made)
+        assert change.version < snapshot_lsn, "the interleaving did not happen: nothing was tested"
+        assert made.documents("users")["1"]["first_name"] == "open"
+        assert same_rows(made.documents("users"), made.rows("users"))
+        for connection in (first, second, open_one):
+            connection.close()
+
+
+def lsn_of_snapshot(made: Generated) -> int:
+    for record in made.records:
+        value = json.loads(record.value or b"null")
+        if value and value.get("op") == "r":
+            return int(value["source"]["lsn"])
+    raise AssertionError("there is no row of the snapshot")
+
+
+def test_what_is_committed_while_the_snapshot_runs_is_served(stack: StackSettings) -> None:
+    with Generated.made(stack) as made, made.sql() as sql:
+        sql.execute(
+            "INSERT INTO users (id, club_id, first_name, last_name)"
+            " SELECT g, 1, 'f' || g, 'x' FROM generate_series(1, 5000) g"
+        )
+        ended = threading.Event()
+
+        def write() -> None:
+            with made.sql() as other:
+                number = 0
+                while not ended.is_set():
+                    number += 1
+                    row = number % 5000 + 1
+                    other.execute("UPDATE users SET last_name = %s WHERE id = %s", (str(number), row))
+                    if number % 7 == 0:
+                        other.execute("DELETE FROM users WHERE id = %s", (row,))
+                    if number % 11 == 0:
+                        insert_user(other, 10_000 + number, "new")
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            made.start_connector()
+            made.pump(made.complete)
+        finally:
+            ended.set()
+            writer.join()
+        made.pump(lambda: same_rows(made.documents("users"), made.rows("users")))
+        assert not made.producer.produced
+
+
+def test_every_kind_of_change_ends_as_the_tables_say(stack: StackSettings) -> None:
+    with Generated.made(stack) as made, made.sql() as sql:
+        for number in range(1, 9):
+            insert_user(sql, number, f"n{number}")
+        sql.execute("INSERT INTO user_settings (user_id, club_id, channels) VALUES (1, 1, '{\"push\": false}')")
+        # Larger than a page and not compressible: PostgreSQL keeps it aside and does not log it with an update.
+        sql.execute(
+            "INSERT INTO notification_templates (id, club_id, type, channel, locale, title, body)"
+            " SELECT 1, NULL, 'news', 'push', 'en', 't', string_agg(md5(g::text), '') FROM generate_series(1, 1000) g"
+        )
+        sql.execute("INSERT INTO devices (id, user_id, platform, token) VALUES (1, 1, 'gcm', 'a'), (2, 2, 'apns', 'b')")
+        made.start_connector()
+        made.pump(made.complete)
+
+        with sql.transaction():
+            sql.execute("UPDATE users SET first_name = 'once' WHERE id = 2")
+            sql.execute("UPDATE users SET first_name = 'twice' WHERE id = 2")
+        with sql.transaction():
+            insert_user(sql, 100, "short-lived")
+            sql.execute("DELETE FROM users WHERE id = 100")
+        with sql.transaction():
+            sql.execute("DELETE FROM users WHERE id = 3")
+            insert_user(sql, 3, "again")
+        sql.execute("UPDATE users SET id = 44 WHERE id = 4")
+        with sql.transaction():
+            sql.execute("UPDATE users SET id = 55 WHERE id = 5")
+            sql.execute("UPDATE users SET id = 5 WHERE id = 55")
+        sql.execute("DELETE FROM users WHERE id = 6")
+        sql.execute(
+            "UPDATE user_settings SET channels = '{}', quiet_hours = '{\"start\": \"22:00\"}' WHERE user_id = 1"
+        )
+        sql.execute("UPDATE notification_templates SET title = 'changed' WHERE id = 1")
+        sql.execute("DELETE FROM devices WHERE id = 2")
+        insert_user(sql, 999, "last")
+
+        made.pump(lambda: all(same_rows(made.documents(t), made.rows(t)) for t in TABLES))
+        assert made.documents("users")["2"]["first_name"] == "twice"
+        twice = [c.version for c in made.changes() if isinstance(c, RowChanged) and c.table == "users" and c.id == "2"]
+        assert len(set(twice)) == 3, "two changes of a row in one transaction have LSNs of their own"
+        assert len(made.documents("notification_templates")["1"]["body"]) == 32_000
+        directory = made.directory()
+        assert directory.users([6, 100]) == {}
+        assert directory.settings([1])[1].quiet_hours == {"start": "22:00"}
+
+
+def test_before_the_marker_nothing_is_looked_up(stack: StackSettings) -> None:
+    with Generated.made(stack) as made, made.sql() as sql:
+        insert_user(sql, 1, "a")
+        directory = made.directory()
+
+        def refused(look_up: Any) -> bool:
+            with pytest.raises(Retry, match="not ready"):
+                look_up()
+            return True
+
+        made.start_connector()
+        made.pump(lambda: "1" in made.documents("users"))
+        if not made.complete():  # the index holds the user, and still nothing is said of him
+            assert refused(lambda: directory.users([1]))
+            assert refused(lambda: directory.devices([1]))
+            assert refused(lambda: directory.templates([(1, "news", "push")]))
+        made.pump(made.complete)
+        assert directory.users([1, 2]).keys() == {1}
+
+
+def test_a_truncate_is_answered_with_not_ready(stack: StackSettings) -> None:
+    with Generated.made(stack, **{"skipped.operations": "none"}) as made, made.sql() as sql:
+        insert_user(sql, 1, "a")
+        sql.execute("INSERT INTO devices (id, user_id, platform, token) VALUES (1, 1, 'gcm', 'a')")
+        made.start_connector()
+        made.pump(made.complete)
+        directory = made.directory()
+        assert directory.users([1])
+        sql.execute("TRUNCATE devices")
+        made.pump(lambda: not made.complete())
+        assert "devices was truncated" in made.state()["rebuild_reason"]
+        with pytest.raises(Retry, match="not ready"):
+            directory.users([1])
+
+
+def test_confirm_waits_until_the_database_has_passed_and_all_is_consumed(stack: StackSettings) -> None:
+    with Generated.made(stack) as made, made.sql() as sql:
+        made.start_connector()
+        made.pump(made.complete)
+        insert_user(sql, 7, "new")
+        row = sql.execute("SELECT (extract(epoch from clock_timestamp()) * 1000)::bigint").fetchone()
+        assert row is not None
+        now = row[0]
+        directory = made.directory()
+        with pytest.raises(Retry, match="behind"):
+            directory.confirm(now)
+        confirmed = []
+
+        def believed() -> bool:
+            try:
+                confirmed.append(directory.confirm(now))
+            except Retry:
+                return False
+            return True
+
+        made.pump(believed)
+        assert directory.users([7]).keys() == {7}
+        assert confirmed[-1].ts_ms >= now
+        assert directory.position() == confirmed[-1]
