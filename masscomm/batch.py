@@ -121,20 +121,14 @@ class BatchDriver:
         """
         records = parse(event)
         failed: list[tuple[KafkaRecord, Exception]] = []
-        items: list[Item[T]] = []
-        for record in records:
-            try:
-                items.append(Item(record, use_case.decode(record, self.codec)))
-            except DeadLetter as error:
-                self._put_aside(record, error, failed)
-            except Retry as error:
-                failed.append((record, error))
-        batch = Batch(
-            items=items,
+        batch: Batch[T] = Batch(
+            items=[],
             codec=self.codec,
             producer=self.producer,
             remaining_s=lambda: context.get_remaining_time_in_millis() / 1000 - _FLUSH_RESERVE_S,
         )
+        self._decode(batch, records, use_case, failed)
+        items = batch.items
         try:
             use_case.handle(batch)
         except Stop:
@@ -148,6 +142,27 @@ class BatchDriver:
         failed += _errors(told)
         self._log(failed)
         return batch_response(_in_order(records, failed))
+
+    def _decode[T](
+        self,
+        batch: Batch[T],
+        records: Sequence[KafkaRecord],
+        use_case: UseCase[T],
+        failed: list[tuple[KafkaRecord, Exception]],
+    ) -> None:
+        """Fill the batch; a record that does not decode goes aside or comes again, and stops none of the others."""
+        for record in records:
+            if batch.remaining_s() <= 0:  # a registry that does not answer costs its time-out for each record
+                failed.append((record, Retry("the invocation's time is used up")))
+                continue
+            try:
+                batch.items.append(Item(record, use_case.decode(record, self.codec)))
+            except DeadLetter as error:
+                self._put_aside(record, error, failed)
+            except Stop:
+                raise
+            except Exception as error:
+                failed.append((record, error))
 
     def _flush(self, context: LambdaContext) -> None:
         self.producer.flush(max(0.1, context.get_remaining_time_in_millis() / 1000 - _FLUSH_RESERVE_S / 2))

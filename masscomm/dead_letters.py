@@ -19,7 +19,8 @@ def dead_letter_headers(record: KafkaRecord, error: DeadLetter, function: str) -
     """The record's own headers, then ours; a replayed record keeps the position it first had."""
     ours: Headers = [
         (REASON, error.reason.encode()),
-        (ERROR, str(error)[:_ERROR_CHARACTERS].encode()),
+        # An error may quote what no encoding takes; a dead letter must not fail for its own reason.
+        (ERROR, str(error)[:_ERROR_CHARACTERS].encode(errors="backslashreplace")),
         (FUNCTION, function.encode()),
     ]
     position: Headers = [
@@ -28,11 +29,19 @@ def dead_letter_headers(record: KafkaRecord, error: DeadLetter, function: str) -
         (SOURCE_OFFSET, str(record.offset).encode()),
         (SOURCE_TIMESTAMP, str(record.timestamp_ms).encode()),
     ]
-    names = {name for name, _ in ours}
-    kept = [(name, value) for name, value in record.headers if name not in names]
-    if record.header(SOURCE_TOPIC) is None:
-        kept += position
-    return kept + ours
+    replaced = {name for name, _ in ours}
+    if not _is_replay(record):
+        ours = position + ours
+        replaced |= {name for name, _ in position}
+    return [(name, value) for name, value in record.headers if name not in replaced] + ours
+
+
+def _is_replay(record: KafkaRecord) -> bool:
+    """Whether the headers hold a position that can be kept."""
+    try:
+        return record.header(SOURCE_TOPIC) is not None and bool(original_position(record))
+    except DeadLetter:
+        return False
 
 
 def original_position(record: KafkaRecord) -> tuple[str, int, int, int]:

@@ -52,8 +52,8 @@ def _record(entry: Mapping[str, Any]) -> KafkaRecord:
         key=_bytes(entry.get("key")),
         value=_bytes(entry.get("value")),
         headers=tuple(
-            # Java's bytes are signed
-            (name, bytes(byte & 0xFF for byte in value))
+            # Java's bytes are signed; a header may have no value, and whoever writes to a topic can send one.
+            (name, bytes(byte & 0xFF for byte in value or ()))
             for header in entry.get("headers") or ()
             for name, value in header.items()
         ),
