@@ -15,6 +15,8 @@ from masscomm.errors import DeadLetter, Retry, Stop
 
 _MAGIC = 0
 _HEADER_BYTES = 5
+# Confluent's error code for a schema id that does not exist.
+_SCHEMA_NOT_FOUND = 40403
 
 
 class SchemaRegistry(Protocol):
@@ -41,7 +43,9 @@ class HttpSchemaRegistry:
     def __init__(self, url: str, *, timeout_s: float = 3.0) -> None:
         self._url = url.rstrip("/")
         self._pool = urllib3.PoolManager(
-            timeout=urllib3.Timeout(total=timeout_s), retries=urllib3.Retry(connect=1, read=0, redirect=0, other=0)
+            timeout=urllib3.Timeout(total=timeout_s),
+            # Retry-After is not obeyed here: the registry may ask for an hour, and an invocation has seconds.
+            retries=urllib3.Retry(connect=1, read=0, redirect=0, status=0, other=0, respect_retry_after_header=False),
         )
         self._schemas: dict[int, dict[str, Any]] = {}
         self._ids: dict[tuple[str, str], int] = {}
@@ -49,7 +53,7 @@ class HttpSchemaRegistry:
     def schema_by_id(self, schema_id: int) -> dict[str, Any]:
         if schema_id not in self._schemas:
             status, body = self._request("GET", f"/schemas/ids/{schema_id}")
-            if status == 404:
+            if status == 404 and _says_there_is_none(body):
                 raise DeadLetter("unknown_schema", f"the registry knows no schema with id {schema_id}")
             self._schemas[schema_id] = _schema_in(self._expect(status, body), schema_id)
         return self._schemas[schema_id]
@@ -57,7 +61,7 @@ class HttpSchemaRegistry:
     def id_of(self, subject: str, schema: Mapping[str, Any]) -> int:
         text = json.dumps(schema)
         if (subject, text) not in self._ids:
-            status, body = self._request("POST", f"/subjects/{subject}", {"schema": text})
+            status, body = self._request("POST", f"/subjects/{subject}?normalize=true", {"schema": text})
             if status == 404:
                 raise Stop(
                     f"the registry's subject {subject} does not hold the schema this code writes: deploy schemas/ first"
@@ -93,8 +97,17 @@ class HttpSchemaRegistry:
         return answer
 
 
+def _says_there_is_none(body: bytes) -> bool:
+    """Whether a 404 is the registry's own word about a schema, and not a wrong path's or a gateway's about itself."""
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(answer, dict) and answer.get("error_code") == _SCHEMA_NOT_FOUND
+
+
 def _schema_in(answer: Mapping[str, Any], schema_id: int) -> dict[str, Any]:
-    if answer.get("schemaType", "AVRO") != "AVRO":
+    if (answer.get("schemaType") or "AVRO") != "AVRO":
         raise DeadLetter("unknown_schema", f"schema {schema_id} is not Avro")
     try:
         schema = json.loads(answer["schema"])
