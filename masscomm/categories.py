@@ -1,9 +1,10 @@
 """What a send's `type` means: schemas/categories.yaml."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -28,11 +29,14 @@ def _document() -> dict[str, Any]:
     return document
 
 
-def categories() -> dict[str, Category]:
-    """The listed categories by name; the one for all others stands under ``default``."""
+@cache
+def categories() -> Mapping[str, Category]:
+    """The listed categories by name; the one for all others stands under ``default``. Asked once a recipient: kept."""
     default = _document()["default"]
     entries = {"default": default} | {name: default | entry for name, entry in _document()["categories"].items()}
-    return {name: Category(tuple(entry["channels"]), entry["mandatory"]) for name, entry in entries.items()}
+    return MappingProxyType(
+        {name: Category(tuple(entry["channels"]), entry["mandatory"]) for name, entry in entries.items()}
+    )
 
 
 def category(name: str) -> Category:

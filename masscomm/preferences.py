@@ -52,14 +52,22 @@ def decide_by_settings(settings: Settings | None, *, type: str, channel: str) ->
 
 
 def _wanted(settings: Settings, type_: str, channel: str) -> tuple[bool, str | None]:
-    """(wanted, the rule that says so); anything but a plain true is an opt-out: settings fail closed."""
-    about = settings.categories.get(type_)
+    """(wanted, the rule that says so); anything but a plain true is an opt-out: settings fail closed.
+
+    That goes for the settings as a whole, too: they are a customer's JSON, and what is no object says nothing we can
+    read. A null is nothing said, whole or by entry.
+    """
+    by_category, by_channels = settings.categories, settings.channels
+    for name, said in (("categories", by_category), ("channels", by_channels)):
+        if said is not None and not isinstance(said, Mapping):
+            return False, f"{name} malformed"
+    about = (by_category or {}).get(type_)
     if isinstance(about, Mapping):
         if channel in about:
             return about[channel] is True, f"category:{type_} channel:{channel}"
     elif about is not None:
         return about is True, f"category:{type_}"
-    by_channel: Any = settings.channels.get(channel)
+    by_channel: Any = (by_channels or {}).get(channel)
     if by_channel is not None:
         return by_channel is True, f"channel:{channel}"
     return True, None

@@ -1,5 +1,6 @@
 """The functions' environment, read where a function is built and nowhere else."""
 
+import math
 import os
 
 from masscomm.errors import Stop
@@ -18,9 +19,12 @@ def number(name: str, default: float) -> float:
     """A numeric variable. Errors: Stop where it is not a number."""
     text = os.environ.get(name, "")
     try:
-        return float(text) if text else default
+        value = float(text) if text else default
     except ValueError:
-        raise Stop(f"the environment variable {name} is not a number: {text!r}") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise Stop(f"the environment variable {name} is not a number: {text!r}")
+    return value
 
 
 def lane() -> Lane:
