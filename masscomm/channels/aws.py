@@ -5,12 +5,14 @@ of Amazon SNS (Publish) and Amazon SES v1 (SendRawEmail).
 """
 
 from collections.abc import Mapping
+from email.utils import parseaddr
 from typing import TYPE_CHECKING
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from masscomm.channels.email import mail_domain_in_ascii
 from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
 
 if TYPE_CHECKING:
@@ -73,6 +75,12 @@ class SnsPush:
         return answer["MessageId"]
 
 
+def _is_about(error: Exception, sender: str) -> bool:
+    """Whether it is the sender that SES has not verified: our fault, and no reason to give a recipient up."""
+    message = str(error)
+    return "not verified" in message and parseaddr(sender)[1] in message
+
+
 class SesEmail:
     """SendRawEmail of SES v1."""
 
@@ -83,8 +91,12 @@ class SesEmail:
     def send(self, *, recipient: str, message: bytes) -> str:
         try:
             answer = self._client.send_raw_email(
-                Source=self._sender, Destinations=[recipient], RawMessage={"Data": message}
+                Source=self._sender, Destinations=[mail_domain_in_ascii(recipient)], RawMessage={"Data": message}
             )
         except (ClientError, BotoCoreError) as error:
+            if _is_about(error, self._sender):
+                raise Transient(str(error)[:500]) from error
             raise as_provider_error(error) from error
+        except ValueError as error:
+            raise Rejected(f"no e-mail can be addressed so: {error}") from error
         return answer["MessageId"]

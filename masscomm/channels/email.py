@@ -1,11 +1,27 @@
 """E-mail messages with the headers by which a person leaves with one click (RFC 2369, RFC 8058)."""
 
-from email.headerregistry import Address
+from email.errors import MessageError
+from email.headerregistry import Address, HeaderRegistry, UnstructuredHeader
 from email.message import EmailMessage
-from email.policy import SMTP
+from email.policy import SMTP, Policy
+from email.utils import parseaddr
 from urllib.parse import urlencode
 
 from masscomm.channels.provider import Rejected
+
+
+class _Whole(UnstructuredHeader):
+    """A header whose parts stay as they are: folding would turn a long address into an encoded word nobody follows."""
+
+    def fold(self, *, policy: Policy) -> str:
+        value = str(self).replace(", ", f",{policy.linesep} ")
+        return f"{self.name}: {value}{policy.linesep}"  # type: ignore[attr-defined]
+
+
+_HEADERS = HeaderRegistry()
+_HEADERS.map_to_type("list-unsubscribe", _Whole)  # type: ignore[arg-type]  # the stubs know no mixins
+# 7 bits: what passes by every relay.
+_POLICY = SMTP.clone(header_factory=_HEADERS, cte_type="7bit")
 
 
 def email_message(
@@ -20,24 +36,35 @@ def email_message(
 ) -> bytes:
     """The message as bytes; html: an alternative to the text.
 
-    unsubscribe_url: where one click ends up; without one the mailto form alone is offered.
-    Errors: Rejected where the recipient is no address.
+    sender: an address, or a name and an address. unsubscribe_url: where one click ends up; without one the mailto form
+    alone is offered. Errors: Rejected where the recipient is no address, or no message can be made of the texts.
     """
-    message = EmailMessage(policy=SMTP)
-    try:
-        Address(addr_spec=recipient)
-        message["To"] = recipient
-        message["Subject"] = subject
-    except (ValueError, IndexError) as error:
-        raise Rejected(f"no e-mail can be addressed so: {error}") from error
+    own_address = parseaddr(sender)[1]
+    ways = [f"<mailto:{own_address}?subject=unsubscribe%20{notification_id}>"]
+    message = EmailMessage(policy=_POLICY)
     message["From"] = sender
-    message["Message-ID"] = f"<{notification_id}@{sender.rpartition('@')[2]}>"
-    ways = [f"<mailto:{sender}?subject=unsubscribe%20{notification_id}>"]
-    if unsubscribe_url is not None:
-        ways.insert(0, f"<{unsubscribe_url}?{urlencode({'notification': notification_id})}>")
+    message["Message-ID"] = f"<{notification_id}@{own_address.rpartition('@')[2]}>"
+    if unsubscribe_url:
+        joined = "&" if "?" in unsubscribe_url else "?"
+        ways.insert(0, f"<{unsubscribe_url}{joined}{urlencode({'notification': notification_id})}>")
         message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
     message["List-Unsubscribe"] = ", ".join(ways)
-    message.set_content(text)
-    if html:
-        message.add_alternative(html, subtype="html")
-    return message.as_bytes()
+    try:
+        message["To"] = _address(recipient)
+        message["Subject"] = subject
+        message.set_content(text)
+        if html:
+            message.add_alternative(html, subtype="html")
+        return message.as_bytes()
+    except (ValueError, IndexError, MessageError) as error:  # the email package raises each of these over an address
+        raise Rejected(f"no e-mail can be made of it: {error}") from error
+
+
+def mail_domain_in_ascii(address: str) -> str:
+    """The address as mail servers take it. Errors: ValueError where its domain is no domain's name."""
+    name, at, domain = address.rpartition("@")
+    return address if domain.isascii() else f"{name}{at}{domain.encode('idna').decode()}"
+
+
+def _address(recipient: str) -> Address:
+    return Address(addr_spec=mail_domain_in_ascii(recipient))

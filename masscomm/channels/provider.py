@@ -27,7 +27,11 @@ class TargetGone(ProviderError):
 
 
 class Rejected(ProviderError):
-    """The message or its address is refused for good."""
+    """The message or its address is refused for good; too_large: for its size alone."""
+
+    def __init__(self, message: str, *, too_large: bool = False) -> None:
+        super().__init__(message)
+        self.too_large = too_large
 
 
 class PushProvider(Protocol):

@@ -1,6 +1,7 @@
 """Push messages as SNS passes them to Firebase (GCM) and Apple (APNS).
 
-Source: Amazon SNS developer guide, "Creating a platform-specific payload"; both services take 4,096 bytes at most.
+Source: Amazon SNS developer guide, "Creating a platform-specific payload" and "Using the Amazon SNS time to live
+message attribute"; both services take 4,096 bytes at most.
 """
 
 import json
@@ -10,6 +11,11 @@ from typing import Any
 from masscomm.channels.provider import Rejected
 
 _MAX_PAYLOAD_BYTES = 4_096
+# Four weeks, the longest Firebase keeps a message; more would be refused.
+_MAX_TTL_S = 2_419_200
+_MAX_APNS_COLLAPSE_ID_BYTES = 64
+# A platform's name in SNS' message attributes: SNS itself still says GCM of an application and FCM of its attribute.
+_ATTRIBUTE_PLATFORM = {"gcm": "FCM", "apns": "APNS"}
 
 
 def push_message(
@@ -33,14 +39,17 @@ def push_message(
 
 
 def push_attributes(platform: str, *, collapse_key: str | None, ttl_s: int | None) -> dict[str, str]:
-    """The Publish's message attributes."""
+    """The Publish's message attributes.
+
+    A collapse key that is longer than Apple takes is left out: the message matters more than what it replaces.
+    """
     attributes = {}
     if platform == "apns":
         attributes["AWS.SNS.MOBILE.APNS.PUSH_TYPE"] = "alert"
-        if collapse_key is not None:
+        if collapse_key and len(collapse_key.encode()) <= _MAX_APNS_COLLAPSE_ID_BYTES:
             attributes["AWS.SNS.MOBILE.APNS.COLLAPSE_ID"] = collapse_key
-    if ttl_s is not None:
-        attributes[f"AWS.SNS.MOBILE.{platform.upper()}.TTL"] = str(ttl_s)
+    if ttl_s is not None and platform in _ATTRIBUTE_PLATFORM:
+        attributes[f"AWS.SNS.MOBILE.{_ATTRIBUTE_PLATFORM[platform]}.TTL"] = str(min(max(ttl_s, 0), _MAX_TTL_S))
     return attributes
 
 
@@ -57,5 +66,7 @@ def _firebase(title: str, body: str, notification_id: str, send_id: str, collaps
 def _by_platform(default: str, key: str, payload: Mapping[str, Any]) -> str:
     text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
     if len(text.encode()) > _MAX_PAYLOAD_BYTES:
-        raise Rejected(f"too large: {len(text.encode())} bytes of payload, {_MAX_PAYLOAD_BYTES} is the most")
+        raise Rejected(
+            f"too large: {len(text.encode())} bytes of payload, {_MAX_PAYLOAD_BYTES} is the most", too_large=True
+        )
     return json.dumps({"default": default, key: text}, ensure_ascii=False, separators=(",", ":"))
