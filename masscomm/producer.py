@@ -33,22 +33,21 @@ class KafkaProducer:
     """
 
     def __init__(self, bootstrap_servers: str, *, message_timeout_ms: int = 15_000, **overrides: Any) -> None:
-        self._producer = ConfluentProducer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "acks": "all",
-                "enable.idempotence": True,
-                # The flush at the end of the invocation is what waits: a lone record must not.
-                "linger.ms": 0,
-                "compression.type": "lz4",
-                # Larger than any topic takes but dead-letter: what is too large for the others the broker says.
-                "message.max.bytes": 3_000_000,
-                "message.timeout.ms": message_timeout_ms,
-                "queue.buffering.max.kbytes": 65_536,
-                "broker.address.family": "v4",
-            }
-            | overrides
-        )
+        self._settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "acks": "all",
+            "enable.idempotence": True,
+            # The flush at the end of the invocation is what waits: a lone record must not.
+            "linger.ms": 0,
+            "compression.type": "lz4",
+            # Larger than any topic takes but dead-letter: what is too large for the others the broker says.
+            "message.max.bytes": 3_000_000,
+            "message.timeout.ms": message_timeout_ms,
+            "queue.buffering.max.kbytes": 65_536,
+            "broker.address.family": "v4",
+        } | overrides
+        self._producer = ConfluentProducer(self._settings)
+        self._broken = False
         self._open: dict[int, Report] = {}
         self._next = 0
 
@@ -58,8 +57,10 @@ class KafkaProducer:
         self._open[ticket] = report
 
         def delivered(error: KafkaError | None, _message: Message) -> None:
-            self._close(ticket, None if error is None else _as_ours(error))
+            self._settle(ticket, error)
 
+        if self._broken:
+            self._begin_anew()
         while True:
             try:
                 self._producer.produce(topic, value=value, key=key, headers=list(headers), on_delivery=delivered)
@@ -68,7 +69,7 @@ class KafkaProducer:
                 self._producer.poll(0.1)
                 continue
             except KafkaException as error:
-                self._close(ticket, _as_ours(error.args[0]))
+                self._settle(ticket, error.args[0])
             self._producer.poll(0)
             return
 
@@ -76,6 +77,16 @@ class KafkaProducer:
         self._producer.flush(timeout_s)
         for ticket in list(self._open):
             self._close(ticket, Retry("Kafka has not acknowledged the record in time"))
+
+    def _settle(self, ticket: int, error: KafkaError | None) -> None:
+        # An idempotent producer that has lost its place refuses everything from then on, and this environment may
+        # live for hours. What it still holds comes again with its records.
+        self._broken = self._broken or (error is not None and error.fatal())
+        self._close(ticket, None if error is None else _as_ours(error))
+
+    def _begin_anew(self) -> None:
+        self._producer = ConfluentProducer(self._settings)
+        self._broken = False
 
     def _close(self, ticket: int, error: Exception | None) -> None:
         report = self._open.pop(ticket, None)
