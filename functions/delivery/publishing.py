@@ -5,8 +5,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from aws_lambda_powertools import Logger
+
 from masscomm.channels.provider import ProviderError, Transient
 from masscomm.clock import Clock
+
+logger = Logger()
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
@@ -22,16 +26,22 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Publisher:
-    """Makes a record's provider calls; workers: how many at once."""
+    """Makes a record's provider calls; workers: how many at once; call_s: the longest that one can take.
+
+    No call begins that could end after the invocation: what is published then is known to nobody, and is published
+    again.
+    """
 
     clock: Clock
     workers: int
+    call_s: float = 10.0
     _random: random.Random = field(default_factory=random.Random)
 
     def publish_all(self, calls: Iterable[Callable[[], str]], remaining_s: Callable[[], float]) -> list[Published]:
         """Make every call, in any order; the answers stand in the calls' order.
 
-        A transient error stays only where the time is used up; errors that are not the provider's escape.
+        A transient error stays only where the time is used up. A fault in the code is such an error, at once: it
+        concerns one recipient, and what was published to the others must not be forgotten over it.
         """
         with ThreadPoolExecutor(self.workers) as pool:
             return list(pool.map(lambda call: self._publish(call, remaining_s), calls))
@@ -39,13 +49,18 @@ class Publisher:
     def _publish(self, call: Callable[[], str], remaining_s: Callable[[], float]) -> Published:
         pause = _FIRST_PAUSE_S
         while True:
+            if remaining_s() < self.call_s:
+                return Published(error=Transient("no time was left for another call"))
             try:
                 return Published(message_id=call())
             except Transient as error:
                 # Decorrelated jitter: pauses grow, and no two callers stay in step.
                 pause = min(_LONGEST_PAUSE_S, self._random.uniform(_FIRST_PAUSE_S, pause * 3))
-                if remaining_s() < pause:
+                if remaining_s() < pause + self.call_s:
                     return Published(error=error)
                 self.clock.sleep(pause)
             except ProviderError as error:
                 return Published(error=error)
+            except Exception as error:
+                logger.exception("a provider call failed in our own code")
+                return Published(error=Transient(f"a fault in the code: {error!r}"[:500]))
