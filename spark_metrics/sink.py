@@ -21,7 +21,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from masscomm.errors import Stop
-from spark_metrics.transforms import DUPLICATE, QUEUED, REQUESTED, Problem
+from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
+from spark_metrics.transforms import Problem
 
 _log = logging.getLogger(__name__)
 

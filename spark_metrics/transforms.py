@@ -6,18 +6,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from masscomm.categories import categories
+from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics import identifiers
 from spark_metrics.decode import Writers, with_decoded, with_wire_header
 
-REQUESTED = "requested"  # distinct users of a chunk, on each channel
-DUPLICATE = "duplicate"  # users a chunk names again, on each channel
-QUEUED = "queued"  # notifications written for delivery
-
 # Postgres' index rows end at 2,704 bytes, and a key holds several of these.
 _LONGEST_TEXT = 200
-_MAX_INT = 2**31 - 1
-
-_COUNTS = "array<struct<channel:string,measure:string,reason:string,count_total:bigint>>"
 
 
 class Problem(StrEnum):

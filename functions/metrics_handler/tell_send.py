@@ -1,0 +1,111 @@
+"""GET /v1/sends/{send_id}: what became of a send, and whether everybody is accounted for.
+
+requested    notifications asked for: distinct users of each chunk, on each channel
+queued       how many of them were written for delivery; held: how many had to wait. Both keep what has ended since
+suppressed, failed   by reason; sent, expired, cancelled   ended as well
+in_flight    requested, and not ended yet
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from functions.metrics_handler.metrics_store import ChannelTotals, MetricsStore, SendTotals
+from functions.metrics_handler.query_metrics import rfc3339
+from masscomm.clock import Clock
+from masscomm.measures import ENDS
+from masscomm.problem import FieldError, Problem
+from masscomm.statuses import Status
+
+_BY_REASON = (Status.SUPPRESSED, Status.FAILED)
+_BY_NUMBER = (
+    Status.HELD,
+    Status.SCHEDULED,
+    Status.CANCELLED,
+    Status.EXPIRED,
+    Status.SENT,
+    Status.DELIVERED,
+    Status.BOUNCED,
+)
+_NO_REASON = "none"
+
+
+@dataclass(frozen=True)
+class TellSend:
+    """The use case."""
+
+    store: MetricsStore
+    clock: Clock
+
+    def answer(self, send_id: str, parameters: Mapping[str, list[str]]) -> dict[str, Any]:
+        """The answer's body. Errors: Problem(400 for any parameter, 404), Retry."""
+        if parameters:
+            errors = [FieldError(name, "is not a parameter; none is allowed here") for name in parameters]
+            raise Problem(400, "A send is asked for by its id alone.", errors=errors)
+        send = self.store.send(send_id)
+        if send is None:
+            raise Problem(404, "No record of a send with this id has been counted; a new send is counted in seconds.")
+        return self._body(send)
+
+    def _body(self, send: SendTotals) -> dict[str, Any]:
+        channels = {name: _told(totals) for name, totals in send.channels.items()}
+        totals = _told(_together(send))
+        requested, terminal = totals["requested"], _terminal(_together(send))
+        all_chunks = send.chunk_count is not None and send.chunks >= send.chunk_count
+        return {
+            "send_id": send.send_id,
+            "club_id": send.club_id,
+            "type": send.type,
+            "requested_at": rfc3339(send.requested_at),
+            "chunks": {"expected": send.chunk_count, "counted": send.chunks},
+            "requested": requested,
+            "duplicates": totals["duplicates"],
+            "channels": channels,
+            "totals": totals,
+            # Sends and outcomes are read from different topics: while the stream catches up, the end of a notification
+            # can be counted before its beginning, and ok is false until then.
+            "conservation": {
+                "terminal": terminal,
+                "in_flight": totals["in_flight"],
+                "ok": all(_terminal(each) <= each.requested for each in send.channels.values()),
+            },
+            "watermark": rfc3339(send.watermark),
+            "complete": all_chunks and terminal == requested,
+            "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
+        }
+
+
+def _told(totals: ChannelTotals) -> dict[str, Any]:
+    by_number = {status.value: sum(totals.by_status.get(status, {}).values()) for status in _BY_NUMBER}
+    by_reason = {
+        status.value: {reason or _NO_REASON: n for reason, n in totals.by_status.get(status, {}).items()}
+        for status in _BY_REASON
+    }
+    return {
+        "requested": totals.requested,
+        "duplicates": totals.duplicates,
+        "queued": totals.queued,
+        **by_reason,
+        **by_number,
+        "in_flight": max(0, totals.requested - _terminal(totals)),
+    }
+
+
+def _terminal(totals: ChannelTotals) -> int:
+    return sum(sum(totals.by_status.get(status, {}).values()) for status in ENDS)
+
+
+def _together(send: SendTotals) -> ChannelTotals:
+    """All channels as one."""
+    together = ChannelTotals()
+    by_status: dict[str, Counter[str]] = {}
+    for totals in send.channels.values():
+        together.requested += totals.requested
+        together.duplicates += totals.duplicates
+        together.queued += totals.queued
+        for status, reasons in totals.by_status.items():
+            by_status.setdefault(status, Counter()).update(reasons)
+    together.by_status = {status: dict(reasons) for status, reasons in by_status.items()}
+    return together
