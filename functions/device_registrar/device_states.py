@@ -1,0 +1,149 @@
+"""What is known of devices: the index device_state, whose one writer is the device registrar."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from opensearchpy import OpenSearch
+
+from masscomm.errors import Retry
+from masscomm.opensearch import VersionedDocument, answering, write
+
+_INDEX = "device_state"
+_IDS_A_REQUEST = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceState:
+    """What became of a device's token.
+
+    token: the one it is about; endpoint_arn: made for this token, None where there is none; reason: why not enabled;
+    version: of the device's row it follows (masscomm.change_events.RowChanged); updated_at: ms since the epoch.
+    """
+
+    token: str | None
+    endpoint_arn: str | None
+    enabled: bool
+    reason: str | None
+    version: int
+    updated_at: int
+
+
+class DeviceStates(Protocol):
+    """Where states are kept. Errors of each: Retry."""
+
+    def read(self, device_ids: Sequence[str]) -> dict[str, DeviceState]:
+        """The states that there are, by device id."""
+        ...
+
+    def write(self, states: Mapping[str, DeviceState]) -> dict[str, Exception | None]:
+        """Keep states, none over a newer one; each one's fate by device id."""
+        ...
+
+    def in_use(self, arns: Collection[str], apart_from: Collection[str]) -> set[str]:
+        """Those endpoints that enabled devices have, other than the devices named."""
+        ...
+
+
+class OpenSearchDeviceStates:
+    """States in OpenSearch."""
+
+    def __init__(self, client: OpenSearch) -> None:
+        self._client = client
+
+    def read(self, device_ids: Sequence[str]) -> dict[str, DeviceState]:
+        found = {}
+        for start in range(0, len(device_ids), _IDS_A_REQUEST):
+            ids = device_ids[start : start + _IDS_A_REQUEST]
+            with answering("device states"):
+                answer = self._client.mget(index=_INDEX, body={"ids": list(ids)})
+            documents = answer.get("docs")
+            if not isinstance(documents, list) or [d.get("_id") for d in documents] != list(ids):
+                raise Retry("OpenSearch answered device states without a document for each id")
+            for document in documents:
+                if "error" in document or "found" not in document:
+                    raise Retry(f"OpenSearch could not look up the state of device {document['_id']}")
+                if document["found"]:
+                    source = document["_source"]
+                    found[document["_id"]] = DeviceState(
+                        token=source.get("token"),
+                        endpoint_arn=source.get("endpoint_arn"),
+                        enabled=source["enabled"],
+                        reason=source.get("reason"),
+                        version=document["_version"],
+                        updated_at=source["updated_at"],
+                    )
+        return found
+
+    def write(self, states: Mapping[str, DeviceState]) -> dict[str, Exception | None]:
+        documents = [
+            VersionedDocument(
+                index=_INDEX,
+                id=device_id,
+                version=state.version,
+                source={
+                    "token": state.token,
+                    "endpoint_arn": state.endpoint_arn,
+                    "enabled": state.enabled,
+                    "reason": state.reason,
+                    "updated_at": state.updated_at,
+                },
+            )
+            for device_id, state in states.items()
+        ]
+        return dict(zip(states, write(self._client, documents), strict=True))
+
+    def in_use(self, arns: Collection[str], apart_from: Collection[str]) -> set[str]:
+        if not arns:
+            return set()
+        body = {
+            "size": 0,
+            "query": {
+                "bool": {
+                    "filter": [{"terms": {"endpoint_arn": sorted(arns)}}, {"term": {"enabled": True}}],
+                    "must_not": [{"ids": {"values": sorted(apart_from)}}],
+                }
+            },
+            "aggs": {"arns": {"terms": {"field": "endpoint_arn", "size": len(arns)}}},
+        }
+        with answering("endpoints in use"):
+            # A search sees what the last refresh saw.
+            self._client.indices.refresh(index=_INDEX)
+            answer = self._client.search(index=_INDEX, body=body, allow_partial_search_results=False)
+        if answer["timed_out"] or answer["_shards"]["failed"]:
+            raise Retry("OpenSearch answered only in part which endpoints are in use")
+        return {bucket["key"] for bucket in answer["aggregations"]["arns"]["buckets"]}
+
+
+class InMemoryDeviceStates:
+    """States in a dictionary, for unit tests; failing: raised by the next calls until it is None again."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, DeviceState] = {}
+        self.failing: Exception | None = None
+
+    def read(self, device_ids: Sequence[str]) -> dict[str, DeviceState]:
+        self._called()
+        return {name: self.states[name] for name in device_ids if name in self.states}
+
+    def write(self, states: Mapping[str, DeviceState]) -> dict[str, Exception | None]:
+        self._called()
+        for name, state in states.items():
+            if name not in self.states or self.states[name].version <= state.version:
+                self.states[name] = state
+        return dict.fromkeys(states)
+
+    def in_use(self, arns: Collection[str], apart_from: Collection[str]) -> set[str]:
+        self._called()
+        return {
+            state.endpoint_arn
+            for name, state in self.states.items()
+            if state.endpoint_arn in arns
+            and state.enabled
+            and name not in apart_from
+            and state.endpoint_arn is not None
+        }
+
+    def _called(self) -> None:
+        if self.failing is not None:
+            raise self.failing

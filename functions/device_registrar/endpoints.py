@@ -1,0 +1,165 @@
+"""Endpoints of the push provider: one for each device token, found again by its token."""
+
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from mypy_boto3_sns import SNSClient
+
+from masscomm.errors import Retry, Stop
+
+# What SNS says where the token has an endpoint whose attributes differ; the ARN stands nowhere else in its answer.
+_EXISTS = re.compile(r"(arn:\S+) already exists with the same Token")
+_REFUSED = {
+    "AuthorizationError",
+    "AuthorizationErrorException",
+    "AccessDenied",
+    "AccessDeniedException",
+    "InvalidClientTokenId",
+    "UnrecognizedClientException",
+    "PlatformApplicationDisabled",
+    "PlatformApplicationDisabledException",
+}
+
+
+class InvalidToken(Exception):
+    """The provider will never take this token; the message is the provider's."""
+
+
+class Endpoints(Protocol):
+    """What the registrar needs of the provider. Every call may be repeated to the same effect.
+
+    Errors of each: Retry (busy, down, slow), Stop (it refuses us).
+    """
+
+    def register(self, platform: str, token: str) -> str:
+        """The ARN of the token's endpoint, made or found, and enabled. Errors: InvalidToken too."""
+        ...
+
+    def disable(self, arn: str) -> None:
+        """Nothing can be published to it any more; one that is gone stays so."""
+        ...
+
+    def delete(self, arn: str) -> None:
+        """Take it away; one that is gone stays so."""
+        ...
+
+
+class SnsEndpoints:
+    """Endpoints of SNS platform applications; thread-safe.
+
+    applications: platform → the ARN of its platform application; connections: calls at once.
+    """
+
+    def __init__(self, applications: Mapping[str, str], *, connections: int, client: SNSClient | None = None) -> None:
+        self._applications = applications
+        self._client = client or boto3.client(
+            "sns",
+            config=Config(
+                max_pool_connections=connections,
+                connect_timeout=2,
+                read_timeout=5,
+                # The records are what comes again; one more try here spares a batch for a lost connection.
+                retries={"mode": "standard", "total_max_attempts": 2},
+            ),
+        )
+
+    def register(self, platform: str, token: str) -> str:
+        application = self._applications.get(platform)
+        if application is None:
+            raise InvalidToken(f"no platform {platform}")
+        try:
+            # Asked for with its attributes: a disabled endpoint of that token then shows as one that differs.
+            made = self._client.create_platform_endpoint(
+                PlatformApplicationArn=application, Token=token, Attributes={"Enabled": "true"}
+            )
+        except ClientError as error:
+            return self._found(error, token)
+        except BotoCoreError as error:
+            raise Retry(f"SNS does not answer: {type(error).__name__}") from error
+        return made["EndpointArn"]
+
+    def _found(self, error: ClientError, token: str) -> str:
+        message = error.response.get("Error", {}).get("Message", "")
+        exists = _EXISTS.search(message)
+        if exists is None:
+            if _code(error) in ("InvalidParameter", "InvalidParameterException", "InvalidParameterValue"):
+                raise InvalidToken(message[:300]) from error
+            raise _as_ours(error) from error
+        try:
+            self._client.set_endpoint_attributes(
+                EndpointArn=exists.group(1), Attributes={"Token": token, "Enabled": "true"}
+            )
+        except ClientError as second:
+            raise _as_ours(second) from second
+        except BotoCoreError as second:
+            raise Retry(f"SNS does not answer: {type(second).__name__}") from second
+        return exists.group(1)
+
+    def disable(self, arn: str) -> None:
+        try:
+            self._client.set_endpoint_attributes(EndpointArn=arn, Attributes={"Enabled": "false"})
+        except ClientError as error:
+            if _code(error) not in ("NotFound", "NotFoundException"):
+                raise _as_ours(error) from error
+        except BotoCoreError as error:
+            raise Retry(f"SNS does not answer: {type(error).__name__}") from error
+
+    def delete(self, arn: str) -> None:
+        try:
+            self._client.delete_endpoint(EndpointArn=arn)
+        except ClientError as error:
+            if _code(error) not in ("NotFound", "NotFoundException"):
+                raise _as_ours(error) from error
+        except BotoCoreError as error:
+            raise Retry(f"SNS does not answer: {type(error).__name__}") from error
+
+
+def _code(error: ClientError) -> str:
+    return error.response.get("Error", {}).get("Code", "")
+
+
+def _as_ours(error: ClientError) -> Retry | Stop:
+    code = _code(error)
+    if code in _REFUSED or (code in ("NotFound", "NotFoundException") and "PlatformApplication" in str(error)):
+        return Stop(f"SNS refuses us: {error}")
+    # Throttling, a 5xx, an endpoint gone between two calls, and what nobody has thought of: the record may be good.
+    return Retry(f"SNS answered {code}: {error}")
+
+
+class InMemoryEndpoints:
+    """Endpoints in dictionaries, for unit tests.
+
+    invalid: tokens that are refused; failing: raised by the next calls until it is None again; calls: (what, argument).
+    """
+
+    def __init__(self) -> None:
+        self.enabled: dict[str, bool] = {}
+        self.invalid: set[str] = set()
+        self.failing: Exception | None = None
+        self.calls: list[tuple[str, str]] = []
+
+    def register(self, platform: str, token: str) -> str:
+        self._called("register", token)
+        if token in self.invalid or platform not in ("gcm", "apns"):
+            raise InvalidToken("Invalid parameter: Token")
+        arn = f"arn:{platform}:{token}"
+        self.enabled[arn] = True
+        return arn
+
+    def disable(self, arn: str) -> None:
+        self._called("disable", arn)
+        if arn in self.enabled:
+            self.enabled[arn] = False
+
+    def delete(self, arn: str) -> None:
+        self._called("delete", arn)
+        self.enabled.pop(arn, None)
+
+    def _called(self, what: str, argument: str) -> None:
+        self.calls.append((what, argument))
+        if self.failing is not None:
+            raise self.failing

@@ -1,0 +1,41 @@
+"""device_registrar: the monolith's devices in, endpoints of the push provider and device_state out."""
+
+from functools import cache
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from functions.device_registrar.device_states import OpenSearchDeviceStates
+from functions.device_registrar.endpoints import SnsEndpoints
+from functions.device_registrar.register_devices import RegisterDevices
+from masscomm import settings
+from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.bootstrap import batch_driver
+from masscomm.clock import SystemClock
+from masscomm.opensearch import connect
+
+logger = Logger()
+
+
+@cache
+def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
+    """The adapters, built at the first invocation and kept."""
+    workers = int(settings.number("REGISTRAR_WORKERS", 16))
+    applications = {
+        "gcm": settings.required("PLATFORM_APPLICATION_ARN_GCM"),
+        "apns": settings.required("PLATFORM_APPLICATION_ARN_APNS"),
+    }
+    use_case = RegisterDevices(
+        generation=settings.required("CDC_GENERATION"),
+        states=OpenSearchDeviceStates(connect(settings.required("OPENSEARCH_URL"))),
+        endpoints=SnsEndpoints(applications, connections=workers),
+        clock=SystemClock(),
+        workers=workers,
+    )
+    return batch_driver("device_registrar", logger), use_case
+
+
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Entry point: an aws:kafka event to a partial batch response."""
+    driver, use_case = bootstrap()
+    return driver.run(event, context, use_case)

@@ -1,0 +1,184 @@
+"""Register devices with the push provider as the monolith's rows say, and keep what came of it in device_state.
+
+    newest row of each device → its state → what the provider has to be asked, in parallel → the new states, in bulk
+
+A row that comes again asks the provider nothing where its state says that it was done. An endpoint belongs to a token,
+not to a device: where two devices have one token (somebody else has logged in on the phone), it is taken away only
+when no enabled device has it any more.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from functions.device_registrar.device_states import DeviceState, DeviceStates
+from functions.device_registrar.endpoints import Endpoints, InvalidToken
+from masscomm.batch import Batch, Item, UseCase
+from masscomm.change_events import Change, ChangeDecoder, RowChanged
+from masscomm.clock import Clock
+from masscomm.errors import DeadLetter, Retry, Stop
+from masscomm.kafka_event import KafkaRecord
+from masscomm.wire import Codec
+
+# The longest that one call of the provider takes, its repetition included.
+_CALL_S = 15.0
+
+
+@dataclass
+class _Device:
+    """A device in this batch: all its items, its newest row, its state before and after."""
+
+    id: str
+    items: list[Item[Change]]
+    row: RowChanged
+    before: DeviceState | None = None
+    after: DeviceState | None = None
+    error: Exception | None = None
+
+    def end(self, error: Exception | None) -> None:
+        """The fate of all its items: the older rows' work is in the newest's."""
+        for item in self.items:
+            item.error = error
+
+
+class RegisterDevices(UseCase[Change]):
+    """workers: calls of the provider at once."""
+
+    def __init__(
+        self, *, generation: str, states: DeviceStates, endpoints: Endpoints, clock: Clock, workers: int
+    ) -> None:
+        self._decoder = ChangeDecoder(generation)
+        self._states = states
+        self._endpoints = endpoints
+        self._clock = clock
+        self._workers = workers
+
+    def decode(self, record: KafkaRecord, codec: Codec) -> Change:  # noqa: ARG002  # Debezium's JSON needs no registry
+        change = self._decoder.decode(record)
+        if isinstance(change, RowChanged) and change.columns is not None:
+            _text(change.columns, "token")
+            _text(change.columns, "platform")
+        return change
+
+    def dead_lettered(self, batch: Batch[Change], item: Item[Change], why: DeadLetter) -> None:
+        """A change has no recipients: there is no outcome to tell."""
+
+    def handle(self, batch: Batch[Change]) -> None:
+        devices = _newest(batch.active())
+        known = self._states.read(list(devices))
+        for device in devices.values():
+            device.before = known.get(device.id)
+        # What follows a newer row already must not be undone by an older one.
+        due = [d for d in devices.values() if d.before is None or d.before.version <= d.row.version]
+        unused = self._no_longer_used(due)
+        with ThreadPoolExecutor(self._workers) as pool:
+            tasks = [pool.submit(self._settle, device, unused, batch.remaining_s) for device in due]
+        for task in tasks:
+            task.result()
+        fates = self._states.write({d.id: d.after for d in due if d.after is not None})
+        for device in due:
+            device.end(device.error or fates.get(device.id))
+        self._delete_replaced(due, unused)
+
+    def _no_longer_used(self, due: Iterable[_Device]) -> set[str]:
+        """Endpoints that these devices leave and that no other enabled device has, in the index or in this batch."""
+        leaving = [d for d in due if d.before is not None and not _wants(d.row, d.before.token)]
+        left = {d.before.endpoint_arn for d in leaving if d.before is not None and d.before.endpoint_arn is not None}
+        wanted = {_text(d.row.columns, "token") for d in due if _active(d.row)}
+        kept = {d.before.endpoint_arn for d in due if d.before is not None and d.before.token in wanted}
+        return left - kept - self._states.in_use(left, {d.id for d in leaving})
+
+    def _settle(self, device: _Device, unused: set[str], remaining_s: Callable[[], float]) -> None:
+        """Have the provider do what the row says, and note it. Errors: Stop; Retry is the device's own."""
+        if remaining_s() < _CALL_S:
+            device.error = Retry("no time was left for another call")
+            return
+        try:
+            device.after = self._as_the_row_says(device.row, device.before, unused)
+        except Stop:
+            raise
+        except Exception as error:
+            device.error = error
+
+    def _as_the_row_says(self, row: RowChanged, before: DeviceState | None, unused: set[str]) -> DeviceState:
+        if row.columns is None:
+            if before is not None and before.endpoint_arn in unused and before.endpoint_arn is not None:
+                self._endpoints.delete(before.endpoint_arn)
+            return self._state(row, token=None, reason="deleted")
+        token, platform = _text(row.columns, "token"), _text(row.columns, "platform")
+        same = before is not None and before.token == token
+        arn = before.endpoint_arn if before is not None and same else None
+        if not _active(row):
+            if arn is not None and arn in unused and before is not None and before.enabled:
+                self._endpoints.disable(arn)
+            return self._state(row, token=token, endpoint_arn=arn, reason="inactive")
+        if arn is not None and before is not None and before.enabled:
+            # Done already: only the version moves, so that an older row cannot pass for news.
+            return replace(before, version=row.version)
+        try:
+            return self._state(row, token=token, endpoint_arn=self._endpoints.register(platform, token))
+        except InvalidToken:
+            return self._state(row, token=token, reason="invalid_token")
+
+    def _state(
+        self, row: RowChanged, *, token: str | None, endpoint_arn: str | None = None, reason: str | None = None
+    ) -> DeviceState:
+        return DeviceState(
+            token=token,
+            endpoint_arn=endpoint_arn,
+            enabled=reason is None,
+            reason=reason,
+            version=row.version,
+            updated_at=self._clock.now_ms(),
+        )
+
+    def _delete_replaced(self, due: Iterable[_Device], unused: set[str]) -> None:
+        """Take away the endpoints of tokens that were replaced, after the states name the new ones.
+
+        A failure leaves an endpoint nobody publishes to, which is no reason to do the records again.
+        """
+        replaced = [
+            d.before.endpoint_arn
+            for d in due
+            if d.before is not None
+            and d.before.endpoint_arn in unused
+            and d.row.columns is not None
+            and d.after is not None
+            and d.after.token != d.before.token
+            and d.items[-1].error is None
+        ]
+        for arn in filter(None, replaced):
+            try:
+                self._endpoints.delete(arn)
+            except Retry:
+                return
+
+
+def _newest(items: Iterable[Item[Change]]) -> dict[str, _Device]:
+    devices: dict[str, _Device] = {}
+    for item in items:
+        row = item.value
+        if not isinstance(row, RowChanged) or row.table != "devices":
+            continue
+        device = devices.setdefault(row.id, _Device(row.id, [], row))
+        device.items.append(item)
+        if row.version >= device.row.version:
+            device.row = row
+    return devices
+
+
+def _wants(row: RowChanged, token: str | None) -> bool:
+    """Whether the row still needs the endpoint of that token."""
+    return _active(row) and (row.columns or {}).get("token") == token
+
+
+def _active(row: RowChanged) -> bool:
+    return row.columns is not None and row.columns.get("active") is True
+
+
+def _text(columns: Mapping[str, Any] | None, name: str) -> str:
+    value = (columns or {}).get(name)
+    if not isinstance(value, str) or not value:
+        raise DeadLetter("invalid", f"a device without {name}")
+    return value
