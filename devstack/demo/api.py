@@ -74,6 +74,7 @@ class Api:
                 "granularity": "minute",
                 "start": start.isoformat(),
                 "end": (datetime.now(UTC) + timedelta(minutes=1)).isoformat(),
+                "limit": "10000",
             },
         )
         if answer.is_error:

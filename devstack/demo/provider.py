@@ -46,7 +46,10 @@ def pushes_to(aws_url: str, endpoint_arn: str) -> list[Call]:
 def _pushes(messages: dict[str, list[dict[str, Any]]]) -> Iterator[Call]:
     for endpoint_arn, sent in messages.items():
         for message in sent:
-            payload = _decoded(message["Message"])
+            payload: Any = message["Message"]
+            while isinstance(payload, str):  # a JSON text of a JSON text
+                payload = json.loads(payload)
+            payload = _decoded(payload)
             notification_id = _find(payload, "notification_id")
             if notification_id is None:
                 raise ProviderError(f"a push to {endpoint_arn} does not say which notification it is: {payload}")
@@ -64,8 +67,8 @@ def _mails(messages: list[dict[str, Any]]) -> Iterator[Call]:
 
 
 def _decoded(value: Any) -> Any:
-    """A payload with every JSON text in it decoded: SNS takes JSON in JSON, and a platform's data holds texts only."""
-    if isinstance(value, str) and value[:1] in "{[":
+    """A payload with every JSON object in a text decoded: a platform's data holds texts only."""
+    if isinstance(value, str) and value[:1] == "{":
         try:
             return _decoded(json.loads(value))
         except ValueError:

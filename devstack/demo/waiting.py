@@ -49,6 +49,7 @@ class Waiter:
         Errors: DemoError, saying what is still missing; whatever the probe raises.
         """
         began = time.monotonic()
+        terminal = self._console.is_terminal
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -57,7 +58,7 @@ class Waiter:
             TextColumn("[dim]{task.fields[missing]}"),
             TimeElapsedColumn(),
         )
-        with Progress(*columns, console=self._console, transient=True, disable=quiet) as progress:
+        with Progress(*columns, console=self._console, transient=True, disable=quiet or not terminal) as progress:
             task = progress.add_task(what, total=None, missing="")
             while (pending := probe()) is not None:
                 progress.update(

@@ -73,6 +73,7 @@ class Emitter:
                 "linger.ms": 0,
                 "compression.type": "lz4",
                 "message.timeout.ms": int(timeout_s * 1000),
+                "log_level": 3,
             }
         )
         self._schema = SCHEMA_FILE.read_text()

@@ -44,7 +44,7 @@ def test_a_push_says_which_notification_it_is(platform: str, answer: Answer) -> 
         platform, title="We won", body="7:1", notification_id=NOTIFICATION, send_id="s", collapse_key=None
     )
     target = ARN.format(platform.upper())
-    answer([{"TargetArn": target, "Message": json.loads(message)[platform.upper()]}], [])
+    answer([{"TargetArn": target, "Message": json.dumps(json.loads(message)[platform.upper()])}], [])
 
     assert provider.calls("http://localhost") == [Call("push", NOTIFICATION, target, "We won")]
 
