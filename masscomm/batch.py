@@ -16,6 +16,7 @@ from aws_lambda_powertools import Logger
 
 from masscomm import topics
 from masscomm.dead_letters import dead_letter_headers
+from masscomm.directory import Directory
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka_event import KafkaRecord, batch_response, parse
 from masscomm.producer import Headers, Producer
@@ -24,6 +25,8 @@ from masscomm.wire import Codec
 
 # Kept back from the remaining time for the flush and the answer.
 _FLUSH_RESERVE_S = 2.0
+# As long as a directory may wait for change data capture.
+_CONFIRM_S = 5.0
 
 
 class LambdaContext(Protocol):
@@ -54,6 +57,7 @@ class Batch[T]:
     codec: Codec
     producer: Producer
     remaining_s: Callable[[], float]
+    _behind: tuple[int, Retry] | None = field(default=None, init=False)
 
     def active(self) -> list[Item[T]]:
         """The items that may still succeed."""
@@ -70,6 +74,21 @@ class Batch[T]:
             item.error = item.error or error
 
         self.producer.produce(topic, key.encode(), value, headers or [], report)
+
+    def confirm(self, directory: Directory, ts_ms: int) -> None:
+        """directory.confirm, while there is time to wait for it; what was waited for in vain is not waited for again.
+
+        Errors: Retry.
+        """
+        if self._behind is not None and ts_ms >= self._behind[0]:
+            raise self._behind[1]
+        if not directory.is_confirmed(ts_ms) and self.remaining_s() < _CONFIRM_S:
+            raise Retry("the invocation's time is used up before the directory could be waited for")
+        try:
+            directory.confirm(ts_ms)
+        except Retry as error:
+            self._behind = (ts_ms, error)
+            raise
 
     def attempt(self, item: Item[T], work: Callable[[], None]) -> None:
         """Do an item's work so that whatever goes wrong concerns this item alone, but for Stop."""

@@ -98,17 +98,17 @@ class BuildMessages:
     ) -> None:
         build = item.value
         if any(user_id not in users for user_id in build.user_ids):
-            users = users | self._again(build, lambda: self.directory.users(build.user_ids))
+            users = users | self._again(batch, build, lambda: self.directory.users(build.user_ids))
         if not templates and literal_fields(build.channel, build.data) is None:
-            templates = self._again(build, lambda: self._templates_now(build))
+            templates = self._again(batch, build, lambda: self._templates_now(build))
         written = _write(build, users, templates)
         for part in _parts(build, written.messages):
             self._pass_on(batch, item, part, written.told)
         self._tell(batch, item, sorted(written.told, key=lambda told: told.position))
 
-    def _again[V](self, build: BuildRequested, look_up: Callable[[], V]) -> V:
+    def _again[V](self, batch: Batch[BuildRequested], build: BuildRequested, look_up: Callable[[], V]) -> V:
         """Look up anew what was absent, once the directory is past the moment of asking. Errors: Retry."""
-        self.directory.confirm(min(build.timestamp, self.clock.now_ms()))
+        batch.confirm(self.directory, min(build.timestamp, self.clock.now_ms()))
         return look_up()
 
     def _templates_now(self, build: BuildRequested) -> list[Template]:
@@ -197,30 +197,49 @@ class _Writer:
     def __init__(self, build: BuildRequested, templates: Sequence[Template]) -> None:
         self._build = build
         self._templates = templates
-        self._fields: dict[str, list[Field] | None] = {}
-        self._shared: dict[tuple[str, str], str] = {}
+        self._fields: dict[str, list[Field] | RenderError | None] = {}
+        self._shared: dict[tuple[str, str], str | RenderError] = {}
 
     def texts(self, user: User) -> dict[str, str] | None:
         """The message's fields by name; None where no template applies. Errors: RenderError."""
         locale = self._build.locale or user.locale or DEFAULT_LOCALE
         if locale not in self._fields:
-            template = choose(self._templates, locale)
-            self._fields[locale] = (
-                literal_fields(self._build.channel, self._build.data) if template is None else fields_of(template)
-            )
+            self._fields[locale] = self._fields_in(locale)
         fields = self._fields[locale]
+        if isinstance(fields, RenderError):
+            raise fields
         if fields is None:
             return None
         context = context_of(user, self._build.club_id, self._build.data)
         return {field.name: self._text(field, locale, context) for field in fields}
+
+    def _fields_in(self, locale: str) -> list[Field] | RenderError | None:
+        template = choose(self._templates, locale)
+        if template is None:
+            return literal_fields(self._build.channel, self._build.data)
+        try:
+            return fields_of(template)
+        except RenderError as error:
+            return error
 
     def _text(self, field: Field, locale: str, context: Mapping[str, Any]) -> str:
         if field.personal:
             return field.render(context)
         key = (locale, field.name)
         if key not in self._shared:
-            self._shared[key] = field.render(context)
-        return self._shared[key]
+            self._shared[key] = _rendered(field, context)
+        text = self._shared[key]
+        if isinstance(text, RenderError):
+            raise text
+        return text
+
+
+def _rendered(field: Field, context: Mapping[str, Any]) -> str | RenderError:
+    """What nobody's own text comes to: an error, too, is found once and not once a recipient."""
+    try:
+        return field.render(context)
+    except RenderError as error:
+        return error
 
 
 def _reach(build: BuildRequested, user: User | None) -> User | Decision:
@@ -258,8 +277,11 @@ def _parts(build: BuildRequested, messages: Sequence[Message]) -> list[Part]:
 
 
 def _size(messages: Sequence[Message]) -> int:
-    texts = {text for message in messages for text in message.texts}
-    return sum(len(text.encode()) for text in texts) + sum(len(message.address.encode()) + 40 for message in messages)
+    """Bytes of the distinct values of each column, which is how they travel, and of what is one a recipient."""
+    texts = {pair for message in messages for pair in zip(message.names, message.texts, strict=True)}
+    return sum(len(text.encode()) for _, text in texts) + sum(
+        len(message.address.encode()) + 40 for message in messages
+    )
 
 
 def _columns(messages: Sequence[Message]) -> list[ContentColumn]:

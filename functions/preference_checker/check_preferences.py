@@ -1,8 +1,11 @@
 """Check what each recipient of a batch of sends wants, and pass on those who may be notified."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
 from masscomm import topics
 from masscomm.batch import Batch, Item
@@ -26,6 +29,10 @@ MAX_RECORD_BYTES = 1_000_000
 # Copied into every derived record.
 MAX_DATA_BYTES = 100_000
 
+# More than there will be; without a bound a record of 1 MB could ask for a hundred thousand outcomes a recipient.
+_MAX_CHANNELS = 16
+# As the metrics have it: a longer text is not counted.
+_LONGEST_TEXT = 200
 _SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
 
 _Found = tuple[dict[int, User], dict[int, Settings]]
@@ -39,7 +46,6 @@ class Chunk:
     """
 
     asked: RecheckRequested
-    from_send: bool
     send_at: int | None = None
     bad: DeadLetter | None = None
 
@@ -55,16 +61,14 @@ class CheckPreferences:
     def decode(self, record: KafkaRecord, codec: Codec) -> Chunk:
         """A record of send.* or recheck. Errors: DeadLetter, Retry."""
         if record.topic == topics.in_lane(topics.RECHECK, self.lane):
-            return Chunk(
-                asked=RecheckRequested.from_avro(codec.decode("RecheckRequested", record.value)), from_send=False
-            )
+            return Chunk(asked=_recheck(codec.decode("RecheckRequested", record.value)))
         send = SendRequested.from_avro(codec.decode("SendRequested", record.value))
         return _chunk_of(send, record)
 
     def handle(self, batch: Batch[Chunk]) -> None:
+        waiting: list[Item[Chunk]] = []
         for item in batch.active():
-            batch.attempt(item, lambda item=item: self._admit(batch, item))  # type: ignore[misc]
-        waiting = [item for item in batch.active() if len(item.value.asked.positions) <= SPLIT_ABOVE]
+            batch.attempt(item, partial(self._admit, batch, item, waiting))
         for group in _groups(waiting):
             self._check(batch, group)
 
@@ -72,14 +76,19 @@ class CheckPreferences:
         """Its recipients failed: a dead letter is not a way to vanish."""
         self._everybody(batch, item, DEAD_LETTERED)
 
-    def _admit(self, batch: Batch[Chunk], item: Item[Chunk]) -> None:
+    def _admit(self, batch: Batch[Chunk], item: Item[Chunk], waiting: list[Item[Chunk]]) -> None:
+        """What needs no look-up is done with here; the others are added to those who wait for theirs."""
         chunk = item.value
         if chunk.bad is not None:
             raise chunk.bad
         if chunk.send_at is not None and chunk.send_at > self.clock.now_ms():
             raise DeadLetter("unsupported", "send_at lies ahead, and nothing here can hold a send yet")
-        if len(chunk.asked.positions) > SPLIT_ABOVE:
+        if chunk.asked.expires_at is not None and chunk.asked.expires_at <= self.clock.now_ms():
+            self._everybody(batch, item, EXPIRED)
+        elif len(chunk.asked.positions) > SPLIT_ABOVE:
             self._split(batch, item)
+        elif chunk.asked.positions:
+            waiting.append(item)
 
     def _split(self, batch: Batch[Chunk], item: Item[Chunk]) -> None:
         whole = item.value.asked
@@ -98,29 +107,25 @@ class CheckPreferences:
 
     def _check(self, batch: Batch[Chunk], group: Sequence[Item[Chunk]]) -> None:
         try:
-            believed = {id(item): self.directory.is_confirmed(self._asked_at(item)) for item in group}
+            believed = {id(item) for item in group if self.directory.is_confirmed(self._asked_at(item))}
             users, settings = self.directory.users_and_settings(_user_ids(group))
+            doubtful = [item for item in group if id(item) not in believed and _absent(item, users, settings)]
+            found = self._believe(batch, doubtful, users, settings)
         except Retry as error:
             for item in group:
                 item.error = item.error or error
             return
         for item in group:
-            batch.attempt(item, lambda item=item: self._pass_on(batch, item, users, settings, believed[id(item)]))  # type: ignore[misc]
+            batch.attempt(item, partial(self._pass_on, batch, item, *found))
 
     def _pass_on(
         self,
         batch: Batch[Chunk],
         item: Item[Chunk],
-        users: dict[int, User],
-        settings: dict[int, Settings],
-        believed: bool,
+        users: Mapping[int, User],
+        settings: Mapping[int, Settings],
     ) -> None:
         asked = item.value.asked
-        if asked.expires_at is not None and asked.expires_at <= self.clock.now_ms():
-            self._everybody(batch, item, EXPIRED)
-            return
-        if not believed:
-            users, settings = self._believe(item, users, settings)
         for channel in asked.channels:
             for start, end, rows in _ranges(asked, RANGE_SIZE):
                 told, allowed = [], []
@@ -142,14 +147,25 @@ class CheckPreferences:
                     build = _build_record(asked, channel, start, end, allowed)
                     batch.produce(item, topics.in_lane(topics.BUILD, self.lane), build.record_id, build)
 
-    def _believe(self, item: Item[Chunk], users: dict[int, User], settings: dict[int, Settings]) -> _Found:
-        """Look again for whoever had no row, once the directory is past the moment of asking. Errors: Retry."""
-        asked = item.value.asked
-        absent = [user_id for user_id in asked.user_ids if user_id not in users or user_id not in settings]
+    def _believe(
+        self,
+        batch: Batch[Chunk],
+        doubtful: Sequence[Item[Chunk]],
+        users: dict[int, User],
+        settings: dict[int, Settings],
+    ) -> _Found:
+        """Look once more for whoever had no row, where the directory is past the moment of asking; other items wait.
+
+        Errors: Retry where it cannot be looked up.
+        """
+        for item in sorted(doubtful, key=self._asked_at):
+            batch.attempt(item, partial(batch.confirm, self.directory, self._asked_at(item)))
+        absent = dict.fromkeys(
+            user_id for item in doubtful if item.error is None for user_id in _absent(item, users, settings)
+        )
         if not absent:
             return users, settings
-        self.directory.confirm(self._asked_at(item))
-        found_users, found_settings = self.directory.users_and_settings(absent)
+        found_users, found_settings = self.directory.users_and_settings(list(absent))
         return users | found_users, settings | found_settings
 
     def _asked_at(self, item: Item[Chunk]) -> int:
@@ -198,7 +214,7 @@ def _chunk_of(send: SendRequested, record: KafkaRecord) -> Chunk:
         club_id=send.club_id,
         type=send.type,
         timestamp=send.timestamp,
-        channels=resolve_channels(send.type, send.channels),
+        channels=resolve_channels(send.type, send.channels) if _tellable(send) else [],
         template=send.template,
         data=send.data,
         locale=send.locale,
@@ -208,19 +224,44 @@ def _chunk_of(send: SendRequested, record: KafkaRecord) -> Chunk:
         positions=list(positions.values()),
         user_ids=list(positions),
     )
-    return Chunk(asked=asked, from_send=True, send_at=send.send_at, bad=_fault(send, record))
+    return Chunk(asked=asked, send_at=send.send_at, bad=_fault(send, record))
+
+
+def _recheck(value: Mapping[str, Any]) -> RecheckRequested:
+    """Errors: DeadLetter where positions and users do not belong together."""
+    asked = RecheckRequested.from_avro(value)
+    ascending = all(one < next_one for one, next_one in pairwise(asked.positions))
+    inside = not asked.positions or (asked.range_start <= asked.positions[0] and asked.positions[-1] < asked.range_end)
+    if len(asked.positions) != len(asked.user_ids) or not ascending or not inside or asked.range_start < 0:
+        raise DeadLetter("invalid", "no recheck record: its positions are not its users', ascending and in its range")
+    return asked
+
+
+def _tellable(send: SendRequested) -> bool:
+    """Whether its recipients' outcomes can be counted; a send for which this does not hold is not counted at all."""
+    texts = [send.type, *send.channels, *([send.send_id] if send.send_id else [])]
+    return len(send.channels) <= _MAX_CHANNELS and all(
+        0 < len(text) <= _LONGEST_TEXT and "\0" not in text for text in texts
+    )
 
 
 def _fault(send: SendRequested, record: KafkaRecord) -> DeadLetter | None:
     size = len(record.value or b"")
-    data_bytes = sum(len(key.encode()) + len(value.encode()) for key, value in send.data.items())
+    copied = [send.template, send.locale, send.collapse_key, send.reference, *send.data, *send.data.values()]
+    data_bytes = sum(len(text.encode()) for text in copied if text is not None)
     if size > MAX_RECORD_BYTES:
         return DeadLetter("too_large", f"the record has {size} bytes, more than {MAX_RECORD_BYTES}")
     if data_bytes > MAX_DATA_BYTES:
-        return DeadLetter("too_large", f"data has {data_bytes} bytes, more than {MAX_DATA_BYTES}")
+        return DeadLetter("too_large", f"data and the like have {data_bytes} bytes, more than {MAX_DATA_BYTES}")
+    if not _tellable(send):
+        return DeadLetter(
+            "invalid",
+            f"more than {_MAX_CHANNELS} channels, or a type, channel or send_id that is empty, holds a NUL or is "
+            f"longer than {_LONGEST_TEXT} characters",
+        )
     if not re.fullmatch(NAME_PATTERN, send.type):
         return DeadLetter("invalid", "type is no category's name: letters, digits, _ . : - and at most 128 of them")
-    if send.send_id is not None and not re.fullmatch(_SEND_ID_PATTERN, send.send_id):
+    if send.send_id and not re.fullmatch(_SEND_ID_PATTERN, send.send_id):
         return DeadLetter("invalid", "send_id is no id: letters, digits and - and at most 64 of them")
     if not 0 <= send.chunk_index < send.chunk_count:
         return DeadLetter("invalid", f"chunk_index {send.chunk_index} is not one of {send.chunk_count} chunks")
@@ -277,6 +318,11 @@ def _groups(items: Iterable[Item[Chunk]]) -> Iterator[list[Item[Chunk]]]:
         size += count
     if group:
         yield group
+
+
+def _absent(item: Item[Chunk], users: Mapping[int, User], settings: Mapping[int, Settings]) -> list[int]:
+    """The item's users of whom the directory lacks a row."""
+    return [user_id for user_id in item.value.asked.user_ids if user_id not in users or user_id not in settings]
 
 
 def _user_ids(items: Iterable[Item[Chunk]]) -> list[int]:
