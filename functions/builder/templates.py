@@ -1,15 +1,16 @@
 """Templates: which one applies, compiled once, rendered for a channel.
 
 Templates are written by tenants: they run in Jinja's immutable sandbox, a missing variable is an error, and what they
-yield is escaped for its channel and bounded.
+yield is escaped for its channel and bounded. They are texts with places to fill in and conditions, no programs: loops,
+assignments, calls and arithmetic are refused, because no sandbox bounds the time or memory of `{{ 'x' * 10**9 }}`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError, meta
+from jinja2 import StrictUndefined, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from masscomm.clock import Clock
@@ -19,6 +20,31 @@ DEFAULT_LOCALE = "en"
 _MAX_SOURCE_CHARACTERS = 200_000
 _MAX_OUTPUT_BYTES = 200_000
 _KEEP_SECONDS = 5.0
+
+# Each yields a text of about its input's size. `safe` is not among them: nobody turns the escaping off.
+_FILTERS = frozenset(
+    {
+        "default",
+        "d",
+        "upper",
+        "lower",
+        "capitalize",
+        "title",
+        "trim",
+        "striptags",
+        "escape",
+        "e",
+        "truncate",
+        "urlencode",
+    }
+    | {"first", "last", "length", "int", "float", "round", "abs", "string"}
+)
+_SYNTAX = frozenset(
+    {nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.CondExpr, nodes.Name, nodes.Const}
+    | {nodes.Getattr, nodes.Getitem, nodes.Slice, nodes.Filter, nodes.Keyword, nodes.Test}
+    | {nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Neg, nodes.List, nodes.Tuple}
+)
+_DEEPEST = 20
 
 Key = tuple[int, str, str]  # club, type, channel
 
@@ -65,11 +91,17 @@ def choose(templates: Sequence[Template], locale: str) -> Template | None:
 
     Within each a club's own wins over the one for every club.
     """
-    for wanted in dict.fromkeys([locale, locale.replace("_", "-").split("-")[0], DEFAULT_LOCALE]):
-        matching = [template for template in templates if template.locale == wanted]
+    locale = _normal(locale)
+    for wanted in dict.fromkeys([locale, locale.split("-")[0], DEFAULT_LOCALE]):
+        matching = [template for template in templates if _normal(template.locale) == wanted]
         if matching:
             return min(matching, key=lambda template: (template.club_id is None, template.template_id))
     return None
+
+
+def _normal(locale: str) -> str:
+    """de_CH, de-ch and de-CH are one locale."""
+    return locale.replace("_", "-").lower()
 
 
 def fields_of(template: Template) -> list[Field]:
@@ -116,28 +148,53 @@ def _compiled(channel: str, title: str, body: str, html: str | None) -> list[Fie
 
 @lru_cache(maxsize=2)
 def _environment(*, escape: bool) -> ImmutableSandboxedEnvironment:
-    return ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=escape)
+    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=escape)
+    environment.filters = {name: environment.filters[name] for name in _FILTERS}
+    environment.globals.clear()
+    return environment
 
 
 def _field(environment: ImmutableSandboxedEnvironment, name: str, source: str, *, one_line: bool) -> Field:
     if len(source) > _MAX_SOURCE_CHARACTERS:
         raise RenderError(f"{name}: the template is longer than {_MAX_SOURCE_CHARACTERS} characters")
     try:
-        personal = "user" in meta.find_undeclared_variables(environment.parse(source))
+        tree = environment.parse(source)
+        _check(tree)
+        personal = "user" in meta.find_undeclared_variables(tree)
         compiled = environment.from_string(source)
-    except (TemplateError, RecursionError) as error:
+    except Exception as error:  # beside Jinja's own errors what Python's lexer, parser and numbers raise
         raise RenderError(f"{name}: {error}") from error
 
     def render(context: Mapping[str, Any]) -> str:
         try:
-            text = compiled.render(context)
+            text = "".join(_bounded(compiled.generate(context)))
         except Exception as error:  # a template is a tenant's program: it can raise whatever Python can
             raise RenderError(f"{name}: {error}") from error
-        if len(text.encode()) > _MAX_OUTPUT_BYTES:
-            raise RenderError(f"{name}: the text is longer than {_MAX_OUTPUT_BYTES} bytes")
         return _one_line(text) if one_line else text
 
     return Field(name=name, personal=personal, render=render)
+
+
+def _bounded(pieces: Iterable[str]) -> Iterator[str]:
+    """The pieces of a text while it is not too long. Errors: RenderError."""
+    size = 0
+    for piece in pieces:
+        size += len(piece.encode())
+        if size > _MAX_OUTPUT_BYTES:
+            raise RenderError(f"the text is longer than {_MAX_OUTPUT_BYTES} bytes")
+        yield piece
+
+
+def _check(node: nodes.Node, depth: int = 0) -> None:
+    """Refuse what could take time or memory out of proportion to the template's length. Errors: RenderError."""
+    if type(node) not in _SYNTAX:
+        raise RenderError(f"line {node.lineno}: {type(node).__name__} is not allowed in a template")
+    if depth > _DEEPEST:
+        raise RenderError(f"line {node.lineno}: nested more than {_DEEPEST} deep")
+    for child in node.iter_child_nodes():
+        if isinstance(node, nodes.List | nodes.Tuple) and not isinstance(child, nodes.Const):
+            raise RenderError(f"line {node.lineno}: a list may hold constants only")
+        _check(child, depth + 1)
 
 
 def _one_line(text: str) -> str:
