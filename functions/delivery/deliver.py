@@ -31,6 +31,14 @@ _REGISTRAR_POLL_S = 0.25
 _REMEMBERED_RECORDS = 50
 
 
+# What a message cannot do without.
+_FIELDS = {"push": {"title", "body"}, "email": {"subject", "text"}}
+
+
+class Expired(ProviderError):
+    """Its time came while we were trying: nothing is published after expires_at."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipient:
     """One recipient with what delivery found; devices: for push, those that may take it."""
@@ -70,6 +78,8 @@ class Deliver:
             raise DeadLetter("invalid", f"no delivery record: channel {delivery.channel!r}")
         if any(_misshapen(column, len(delivery.positions)) for column in delivery.content):
             raise DeadLetter("invalid", "a content column does not fit the positions")
+        if not _FIELDS[delivery.channel] <= {column.field for column in delivery.content}:
+            raise DeadLetter("invalid", f"the content lacks one of {sorted(_FIELDS[delivery.channel])}")
         return delivery
 
     def handle(self, batch: Batch[DeliveryRequested]) -> None:
@@ -108,8 +118,9 @@ class Deliver:
             waiting = []
         waiting = _keep(done, waiting, lambda who: _opted_out(delivery, settings.get(who.user_id)))
         if delivery.channel == "push":
-            waiting = self._with_devices(delivery, waiting, devices, done, batch.remaining_s)
-        self._publish(delivery, waiting, done, batch.remaining_s)
+            self._publish_to_devices(batch, delivery, waiting, devices, done)
+        else:
+            self._publish(delivery, waiting, done, batch.remaining_s)
         self._tell(batch, item, [done[position] for position in delivery.positions])
 
     def _finished_of(self, record_id: str) -> dict[int, Told]:
@@ -120,28 +131,37 @@ class Deliver:
             del self.finished[next(iter(self.finished))]
         return done
 
-    def _with_devices(
+    def _publish_to_devices(
         self,
+        batch: Batch[DeliveryRequested],
         delivery: DeliveryRequested,
-        waiting: list[Recipient],
+        waiting: Sequence[Recipient],
         devices: Mapping[int, list[Device]],
         done: dict[int, Told],
-        remaining_s: Callable[[], float],
+    ) -> None:
+        """First to whoever can be reached now: one device that is not known of yet must not hold up everybody else.
+
+        Errors: Retry where some are left; the others are done.
+        """
+        ready = [who for who in waiting if _ready(devices.get(who.user_id, ()))]
+        self._publish(delivery, _matched(ready, devices, done), done, batch.remaining_s)
+        behind = [who for who in waiting if not _ready(devices.get(who.user_id, ()))]
+        self._publish(delivery, self._with_devices(batch, delivery, behind, devices, done), done, batch.remaining_s)
+
+    def _with_devices(
+        self,
+        batch: Batch[DeliveryRequested],
+        delivery: DeliveryRequested,
+        waiting: Sequence[Recipient],
+        devices: Mapping[int, list[Device]],
+        done: dict[int, Told],
     ) -> list[Recipient]:
         """The recipients with their devices; whoever has none, or none that works, is done. Errors: Retry."""
         without = [who.user_id for who in waiting if not devices.get(who.user_id)]
         if without:
-            self.directory.confirm(min(delivery.timestamp, self.clock.now_ms()))
+            batch.confirm(self.directory, min(delivery.timestamp, self.clock.now_ms()))
             devices = {**devices, **self.directory.devices(without)}
-        devices = self._registered(waiting, devices, remaining_s)
-        found = [
-            Recipient(row=who.row, position=who.position, user_id=who.user_id, devices=devices.get(who.user_id, ()))
-            for who in waiting
-        ]
-        found = _keep(done, found, lambda who: None if who.devices else _NO_DEVICE)
-        return _keep(
-            done, found, lambda who: None if any(device.enabled for device in who.devices) else _DEVICE_INACTIVE
-        )
+        return _matched(waiting, self._registered(waiting, devices, batch.remaining_s), done)
 
     def _registered(
         self, waiting: Sequence[Recipient], devices: Mapping[int, list[Device]], remaining_s: Callable[[], float]
@@ -184,10 +204,11 @@ class Deliver:
         texts = {column.field: column.value_at(who.row) for column in delivery.content}
         notification = notification_id(delivery.send_id, who.user_id, delivery.channel)
         if delivery.channel == "email":
-            return [partial(self._send_email, delivery.addresses[who.row], texts, notification)]
+            return [partial(self._send_email, delivery, delivery.addresses[who.row], texts, notification)]
         return [partial(self._push, delivery, device, texts, notification) for device in who.devices if device.enabled]
 
     def _push(self, delivery: DeliveryRequested, device: Device, texts: Mapping[str, str], notification: str) -> str:
+        self._check_expiry(delivery)
         message = push_message(
             device.platform,
             title=texts.get("title", ""),
@@ -202,7 +223,10 @@ class Deliver:
             raise Transient("the device has no endpoint yet")
         return self.push.publish(endpoint_arn=device.endpoint_arn, message=message, attributes=attributes)
 
-    def _send_email(self, address: str, texts: Mapping[str, str], notification: str) -> str:
+    def _send_email(
+        self, delivery: DeliveryRequested, address: str, texts: Mapping[str, str], notification: str
+    ) -> str:
+        self._check_expiry(delivery)
         message = email_message(
             sender=self.sender,
             recipient=address,
@@ -213,6 +237,10 @@ class Deliver:
             unsubscribe_url=self.unsubscribe_url,
         )
         return self.email.send(recipient=address, message=message)
+
+    def _check_expiry(self, delivery: DeliveryRequested) -> None:
+        if delivery.expires_at is not None and delivery.expires_at <= self.clock.now_ms():
+            raise Expired("expires_at has passed")
 
     def _tell(self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], told: Sequence[Told]) -> None:
         if told:
@@ -228,6 +256,18 @@ class Deliver:
                 directory=self.directory.position(),
             )
             batch.produce(item, topics.OUTCOME, record.record_id, record)
+
+
+def _matched(
+    waiting: Sequence[Recipient], devices: Mapping[int, list[Device]], done: dict[int, Told]
+) -> list[Recipient]:
+    """The recipients with their devices; whoever has none, or none that works, is done."""
+    found = [
+        Recipient(row=who.row, position=who.position, user_id=who.user_id, devices=devices.get(who.user_id, ()))
+        for who in waiting
+    ]
+    found = _keep(done, found, lambda who: None if who.devices else _NO_DEVICE)
+    return _keep(done, found, lambda who: None if any(device.enabled for device in who.devices) else _DEVICE_INACTIVE)
 
 
 def _keep(
@@ -250,6 +290,11 @@ def _opted_out(delivery: DeliveryRequested, settings: Settings | None) -> Decisi
     return None if decision.status is None else decision
 
 
+def _ready(devices: Sequence[Device]) -> bool:
+    """Whether there are devices, and nothing is still to be learnt of them."""
+    return bool(devices) and not any(map(_unregistered, devices))
+
+
 def _unregistered(device: Device) -> bool:
     return device.enabled and device.endpoint_arn is None
 
@@ -259,15 +304,15 @@ def _decision(said: Sequence[Published]) -> Decision | None:
     if any(answer.message_id is not None for answer in said):
         return _SENT
     errors = [answer.error for answer in said if answer.error is not None]
+    if any(isinstance(error, Expired) for error in errors):
+        return EXPIRED
     if any(isinstance(error, Transient) for error in errors):
         return None
     if all(isinstance(error, TargetGone) for error in errors):
         return _DEVICE_INACTIVE
-    return Decision(Status.FAILED, Reason.PROVIDER_REJECTED, "provider", _why(errors))
-
-
-def _why(errors: Sequence[ProviderError]) -> str:
-    return next(str(error) for error in errors if isinstance(error, Rejected))[:200]
+    rejected = next(error for error in errors if isinstance(error, Rejected))
+    reason = Reason.TOO_LARGE if rejected.too_large else Reason.PROVIDER_REJECTED
+    return Decision(Status.FAILED, reason, "provider", str(rejected)[:200])
 
 
 def _misshapen(column: ContentColumn, count: int) -> bool:
