@@ -1,6 +1,7 @@
 """Take a send over REST: valid or refused by field, and on its topic before it is accepted."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,6 +28,7 @@ MAX_RECIPIENTS = 500_000
 _MAX_DATA_BYTES = 100_000
 _LONG = 2**63 - 1
 _FLUSH_S = 20.0
+_LONGEST_PATH = 200
 
 Identifier = Annotated[int, Field(ge=1, le=_LONG)]
 Word = Annotated[str, Field(min_length=1, max_length=128)]
@@ -61,7 +63,7 @@ class SendRequest(BaseModel):
     @field_validator("expires_at", mode="before")
     @classmethod
     def _written_out(cls, value: object) -> object:
-        if value is not None and not isinstance(value, str):
+        if value is not None and not (isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d[Tt ]", value)):
             raise ValueError("an RFC 3339 time with its zone, as a string")
         return value
 
@@ -196,8 +198,8 @@ def _no_such_number(text: str) -> Mapping[str, Any]:
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    """`to_users[3]`, as the caller would write it."""
+    """`to_users[3]`, as the caller would write it; cut short where the caller's own names are endless."""
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
+    return text[:_LONGEST_PATH]
