@@ -30,6 +30,8 @@ class Service:
     command      arguments of the process; environment is added to the stack's own
     ports        fields of `Ports` it listens on: they must be free before anything starts
     address      where it listens, as a person would write it
+    depends_on   services and tasks that come before it
+    outlived_by  services it waits for by itself, but which must not end before it
     ready        answers whether it serves; called again and again until it says so, may raise OSError until then
     files        written before it starts
     prepare      what must be done before a start (format, initdb, where it has not been); gets a function that runs a
@@ -45,6 +47,7 @@ class Service:
     address: str
     ports: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
+    outlived_by: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[Path, str] = field(default_factory=dict)
     class_archive: Path | None = None

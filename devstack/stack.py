@@ -239,12 +239,12 @@ class Stack:
     # --- within ---
 
     def _needs(self, name: str) -> set[str]:
-        """The services `name` depends on, directly or through provisioning."""
+        """The services that may only end after `name`: what it depends on, directly or through provisioning."""
         if name not in self.known:
             return set()
         needs: set[str] = set()
         tasks = {task.name: task for task in self.tasks}
-        waiting = deque(self.known[name].depends_on)
+        waiting = deque((*self.known[name].depends_on, *self.known[name].outlived_by))
         while waiting:
             each = waiting.popleft()
             if each in tasks:
@@ -378,6 +378,7 @@ class Stack:
         if service.class_archive.exists():
             return [program, f"-XX:SharedArchiveFile={service.class_archive}", *arguments]
         draft = self._archive_draft(service)
+        draft.parent.mkdir(parents=True, exist_ok=True)
         draft.unlink(missing_ok=True)
         return [program, f"-XX:ArchiveClassesAtExit={draft}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", *arguments]
 

@@ -1,7 +1,9 @@
 """LocalStack in host mode: SNS, SES, SQS, S3, and DynamoDB through a DynamoDBLocal laid where it looks for its own."""
 
 import stat
+import sys
 
+from devstack import process
 from devstack.service import RunOnce, Service, java, json_at
 from devstack.settings import LOOPBACK, StackSettings
 from devstack.setup import JARS, LAUNCHERS, LOCALSTACK_VENV
@@ -10,12 +12,12 @@ SERVICES = ("sns", "ses", "sqs", "s3", "dynamodb")
 
 # LocalStack starts DynamoDBLocal with the `java` of its own Java package, which it would download. This one stands
 # there instead: it leaves LocalStack's choice of jar, agent and heap aside and starts the same server on the loopback
-# address only.
+# address only, and makes it die with LocalStack, which would leave it behind when it is killed.
 JAVA_SHIM = """\
 #!/bin/sh
 while [ "$1" != "-jar" ]; do shift; done
 shift 2
-exec {command} LoopbackDynamoDb "$@"
+exec {child} "$PPID" 9 "" -- {command} LoopbackDynamoDb "$@"
 """
 
 
@@ -63,7 +65,7 @@ def service(settings: StackSettings) -> Service:
         ports=("localstack", "dynamodb"),
         address=settings.aws_url,
         files={
-            shim: JAVA_SHIM.format(command=" ".join(dynamodb)),
+            shim: JAVA_SHIM.format(child=f"{sys.executable} -I -S {process.CHILD}", command=" ".join(dynamodb)),
             # markers of what LocalStack's installers look for
             library / "dynamodb-local" / "2" / "DynamoDBLocal.jar": "",
         },

@@ -27,7 +27,9 @@ def service(settings: StackSettings) -> Service:
         name="spark",
         command=[sys.executable, "-m", "spark_metrics.job"],
         environment={**function_environment(settings), **spark_environment(settings)},
-        depends_on=("kafka", "registry", "postgres", "topics", "schemas", "tables"),
+        # It takes long to start and waits for the rest by itself.
+        depends_on=("postgres", "tables"),
+        outlived_by=("kafka", "registry"),
         address="(listens nowhere)",
         prepare=lambda _: marker.unlink(missing_ok=True),
         ready=marker.exists,

@@ -1,0 +1,10 @@
+"""The session's shared stack gives real servers."""
+
+from confluent_kafka.admin import AdminClient
+
+from devstack.settings import StackSettings
+
+
+def test_a_worker_gets_the_address_of_a_running_broker(kafka: StackSettings) -> None:
+    brokers = AdminClient({"bootstrap.servers": kafka.kafka_bootstrap}).list_topics(timeout=10).brokers
+    assert [broker.port for broker in brokers.values()] == [kafka.ports.kafka]

@@ -1,0 +1,59 @@
+"""The servers that tests may ask for: one stack a session, on free ports, each service started when first needed.
+
+Every fixture gives the stack's settings (addresses, ports). The servers are shared by all tests and all worker
+processes: a test makes its own topics, subjects, indices, databases and connectors, under names of its own, and kills no
+service. A test that must kill one makes a stack for itself.
+"""
+
+import pytest
+
+from devstack import testing
+from devstack.settings import StackSettings
+
+_SHARED = pytest.StashKey[testing.SharedStack]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # xdist's workers use the one of the process that started them
+        config.stash[_SHARED] = testing.SharedStack()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if shared := config.stash.get(_SHARED, None):
+        shared.close()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> StackSettings:
+    """A broker: `kafka_bootstrap`."""
+    return testing.ensure("kafka")
+
+
+@pytest.fixture(scope="session")
+def registry() -> StackSettings:
+    """A schema registry: `registry_url`."""
+    return testing.ensure("registry")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> StackSettings:
+    """PostgreSQL with the databases monolith and metrics, both empty: `database_url(name)`."""
+    return testing.ensure("postgres")
+
+
+@pytest.fixture(scope="session")
+def opensearch() -> StackSettings:
+    """OpenSearch without an index: `opensearch_url`."""
+    return testing.ensure("opensearch")
+
+
+@pytest.fixture(scope="session")
+def localstack() -> StackSettings:
+    """SNS, SES, SQS, S3 and DynamoDB: `aws_url`, any credentials."""
+    return testing.ensure("localstack")
+
+
+@pytest.fixture(scope="session")
+def connect() -> StackSettings:
+    """Kafka Connect with Debezium's PostgreSQL connector, and the broker and database it needs: `connect_url`."""
+    return testing.ensure("connect", "postgres")
