@@ -101,6 +101,8 @@ class Stack:
         self._done: set[str] = set()
         self._changed = threading.Condition()
         self._ensuring = threading.Lock()
+        self._stopping = threading.Lock()
+        self._starters: list[threading.Thread] = []
         self._ending = threading.Event()
         self._entered = False
         # One thread starts every process and lives as long as the stack: the kernel ends a service when the thread
@@ -164,37 +166,9 @@ class Stack:
 
     def stop(self) -> None:
         """End every process that was started, dependents before what they depend on. Safe to call twice."""
-        if not self._entered:
-            return
-        self._ending.set()
-        with self._changed:
-            self._changed.notify_all()
-        # After this, what was about to start is in self._running. The spawner itself stays until the end: with its
-        # thread the kernel would end every service at once, in no order.
-        self._spawner.submit(lambda: None).result()
-        waiting = dict(self._running)
-        ended: set[str] = set()
-
-        def end_in_turn(name: str) -> None:
-            with self._changed:
-                self._changed.wait_for(lambda: all(other in ended for other in waiting if name in self._needs(other)))
-            self._end(name)
-            with self._changed:
-                ended.add(name)
-                self._changed.notify_all()
-
-        threads = [threading.Thread(target=end_in_turn, args=(name,), name=f"stop-{name}") for name in waiting]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        # What a service left behind although it ended: by the marker that its processes inherited.
-        process.end(process.marked(self.settings.state_dir), grace_s=2)
-        self._running.clear()
-        self._spawner.shutdown()
-        self._state.path.unlink(missing_ok=True)
-        self._state.release()
-        self._entered = False
+        with self._stopping:
+            if self._entered:
+                self._stop()
 
     # --- faults ---
 
@@ -237,6 +211,39 @@ class Stack:
         return total
 
     # --- within ---
+
+    def _stop(self) -> None:
+        self._ending.set()
+        with self._changed:
+            self._changed.notify_all()
+        # After this, what was about to start is in self._running. The spawner itself stays until the end: with its
+        # thread the kernel would end every service at once, in no order.
+        self._spawner.submit(lambda: None).result()
+        waiting = dict(self._running)
+        ended: set[str] = set()
+
+        def end_in_turn(name: str) -> None:
+            with self._changed:
+                self._changed.wait_for(lambda: all(other in ended for other in waiting if name in self._needs(other)))
+            self._end(name)
+            with self._changed:
+                ended.add(name)
+                self._changed.notify_all()
+
+        threads = [threading.Thread(target=end_in_turn, args=(name,), name=f"stop-{name}") for name in waiting]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for thread in self._starters:
+            thread.join(10)  # one may be in a call to a server that has just ended, until that call gives up
+        # What a service left behind although it ended: by the marker that its processes inherited.
+        process.end(process.marked(self.settings.state_dir), grace_s=2)
+        self._running.clear()
+        self._spawner.shutdown()
+        self._state.path.unlink(missing_ok=True)
+        self._state.release()
+        self._entered = False
 
     def _needs(self, name: str) -> set[str]:
         """The services that may only end after `name`: what it depends on, directly or through provisioning."""
@@ -283,6 +290,7 @@ class Stack:
         threads = [
             threading.Thread(target=in_turn, args=(node,), name=f"start-{node.name}", daemon=True) for node in nodes
         ]
+        self._starters = threads
         for thread in threads:
             thread.start()
         for thread in threads:

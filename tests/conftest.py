@@ -1,8 +1,8 @@
 """The servers that tests may ask for: one stack a session, on free ports, each service started when first needed.
 
-Every fixture gives the stack's settings (addresses, ports). The servers are shared by all tests and all worker
-processes: a test makes its own topics, subjects, indices, databases and connectors, under names of its own, and kills no
-service. A test that must kill one makes a stack for itself.
+Every fixture gives the stack's settings (addresses, ports). The servers are shared by all tests and all
+worker processes: a test makes its own topics, subjects, indices, databases and connectors, under names of its own, and
+kills no service. A test that must kill one makes a stack for itself.
 """
 
 import pytest

@@ -1,0 +1,76 @@
+"""Services small enough for unit tests: Python processes that listen, crash, or refuse to end."""
+
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+from devstack.service import Service, listens
+from devstack.settings import StackSettings
+
+# What each does on SIGTERM is written to a file they share: the order in which they ended.
+LISTENS = dedent("""
+    import signal, socket, sys, time
+    port, ending, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    def end(number, frame):
+        with open(ending, "a") as file:
+            file.write(name + "\\n")
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, end)
+    server = socket.create_server(("127.0.0.1", port))
+    print("serving", flush=True)
+    while True:
+        signal.pause()
+""")
+
+STUBBORN = dedent("""
+    import signal, socket, subprocess, sys
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"],
+                             start_new_session=True)
+    server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+    while True:
+        signal.pause()
+""")
+
+DIES_AT_ONCE = "import sys; print('no configuration found'); sys.exit(7)"
+
+
+def small(
+    settings: StackSettings,
+    name: str,
+    port: str,
+    *,
+    script: str = LISTENS,
+    depends_on: tuple[str, ...] = (),
+    stop_timeout_s: float = 5,
+) -> Service:
+    """A service that runs `script` on one of the stack's ports."""
+    number = getattr(settings.ports, port)
+    return Service(
+        name=name,
+        command=[sys.executable, "-c", script, str(number), str(ending_file(settings)), name],
+        ports=(port,),
+        depends_on=depends_on,
+        address=f"127.0.0.1:{number}",
+        ready=lambda: listens(number),
+        start_timeout_s=20,
+        stop_timeout_s=stop_timeout_s,
+    )
+
+
+def ending_file(settings: StackSettings) -> Path:
+    """Where small services write that they end."""
+    return settings.state_dir / "ending"
+
+
+def pair(settings: StackSettings) -> dict[str, Service]:
+    """`front` needs `back`."""
+    return {
+        "back": small(settings, "back", "kafka"),
+        "front": small(settings, "front", "registry", depends_on=("back",)),
+    }
+
+
+def one(settings: StackSettings, script: str) -> dict[str, Service]:
+    """A single service of that script."""
+    return {"only": small(settings, "only", "kafka", script=script, stop_timeout_s=1)}

@@ -1,0 +1,240 @@
+"""Starting, watching and stopping, with services of a few lines."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import psutil
+import pytest
+
+from devstack import process
+from devstack.service import Service, Task
+from devstack.settings import ROOT, StackSettings
+from devstack.stack import Stack, StackError
+from devstack.state import AlreadyRunningError, RunState
+from tests.unit.devstack.small import DIES_AT_ONCE, STUBBORN, ending_file, one, pair
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> StackSettings:
+    return StackSettings.on_free_ports(tmp_path / "state")
+
+
+def no_tasks(_: StackSettings) -> list[Task]:
+    return []
+
+
+def stack_of(settings: StackSettings, catalogue: Callable[[StackSettings], dict[str, Service]]) -> Stack:
+    return Stack(settings, catalogue=catalogue, tasks=no_tasks)
+
+
+def running(pid: int) -> bool:
+    return process.start_ticks(pid) is not None
+
+
+def test_dependents_start_after_and_end_before_what_they_need(settings: StackSettings) -> None:
+    ready: list[str] = []
+    stack = Stack(
+        settings,
+        catalogue=pair,
+        tasks=no_tasks,
+        on_change=lambda name, state, _text: ready.append(name) if state == "ready" else None,
+    )
+    with stack:
+        pids = [stack.pid("back"), stack.pid("front")]
+    assert ready == ["back", "front"]
+    assert ending_file(settings).read_text().split() == ["front", "back"]
+    assert not any(running(pid) for pid in pids)
+
+
+def test_only_what_is_asked_for_starts_with_what_it_needs(settings: StackSettings) -> None:
+    with Stack(settings, ["back"], catalogue=pair, tasks=no_tasks) as stack:
+        assert list(stack.urls) == ["back"]
+        stack.ensure("front")
+        assert set(stack.urls) == {"back", "front"}
+
+
+def test_a_failed_task_is_the_error_and_nothing_is_left(settings: StackSettings) -> None:
+    def fail() -> None:
+        raise ValueError("the server said no")
+
+    stack = Stack(settings, catalogue=pair, tasks=lambda _: [Task(name="topics", run=fail, depends_on=("back",))])
+    with pytest.raises(StackError, match="topics failed: the server said no"):
+        stack.start()
+    assert process.marked(settings.state_dir) == []
+
+
+def test_a_service_that_ends_while_it_starts_is_named_with_its_log(settings: StackSettings) -> None:
+    with pytest.raises(StackError, match=r"only ended while it started \(status 7\)") as caught:
+        stack_of(settings, lambda each: one(each, DIES_AT_ONCE)).start()
+    assert "no configuration found" in str(caught.value)
+
+
+def test_a_taken_port_is_one_line_before_anything_starts(settings: StackSettings) -> None:
+    with socket.create_server(("127.0.0.1", settings.ports.registry)), pytest.raises(StackError) as caught:
+        stack_of(settings, pair).start()
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in (str(settings.ports.registry), "front", "--port registry=", "MASSCOMM_PORT_REGISTRY"):
+        assert part in message
+    assert not settings.log("back").exists(), "a service was started although a port was taken"
+
+
+def test_a_crash_is_noticed_within_a_second_and_shows_the_log(settings: StackSettings) -> None:
+    with stack_of(settings, pair) as stack:
+        os.kill(stack.pid("front"), signal.SIGKILL)
+        assert stack.crashed.wait(1)
+        crash = str(stack.crashes[0])
+    assert "front ended (killed by signal 9)" in crash
+    assert "serving" in crash
+
+
+def test_a_kill_for_a_fault_test_is_no_crash_and_restart_brings_it_back(settings: StackSettings) -> None:
+    with stack_of(settings, pair) as stack:
+        before = stack.pid("back")
+        stack.kill("back")
+        assert not running(before)
+        stack.restart("back")
+        assert stack.pid("back") != before
+        assert not stack.crashed.is_set()
+        os.kill(stack.pid("back"), signal.SIGKILL)
+        assert stack.crashed.wait(1), "a restarted service is watched again"
+
+
+def test_what_ignores_sigterm_is_killed_with_what_it_started(settings: StackSettings) -> None:
+    stack = stack_of(settings, lambda each: one(each, STUBBORN))
+    stack.start()
+    family = process.family(stack.pid("only"))
+    assert len(family) == 2
+    stack.stop()
+    assert not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family)
+
+
+def test_a_second_stack_beside_a_running_one_says_which_and_since_when(settings: StackSettings) -> None:
+    with stack_of(settings, pair):
+        holder = RunState(settings).holder()
+        assert holder is not None
+        with pytest.raises(AlreadyRunningError) as caught:
+            stack_of(settings, pair).start()
+        assert str(holder["pid"]) in str(caught.value)
+        assert holder["since"] in str(caught.value)
+        with pytest.raises(AlreadyRunningError):
+            RunState(settings).clean()
+    with stack_of(settings, pair):
+        pass  # the lock is free again
+
+
+OWNER = dedent("""
+    import sys, threading
+    from pathlib import Path
+    from devstack.settings import StackSettings, Ports
+    from devstack.stack import Stack
+    from tests.unit.devstack.small import {catalogue}
+    settings = StackSettings.from_dict({settings!r})
+    stack = Stack(settings, catalogue={call}, tasks=lambda _: [])
+    stack.start()
+    print(*(stack.pid(each) for each in stack.urls), flush=True)
+    threading.Event().wait()
+""")
+
+
+def owner(settings: StackSettings, catalogue: str, call: str) -> subprocess.Popen[str]:
+    """Another process that runs a stack; its first line of output is the services' pids."""
+    script = OWNER.format(settings=settings.as_dict(), catalogue=catalogue, call=call)
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def pids_of(other: subprocess.Popen[str]) -> list[int]:
+    assert other.stdout is not None
+    return [int(pid) for pid in other.stdout.readline().split()]
+
+
+def test_services_end_when_their_stack_is_killed(settings: StackSettings) -> None:
+    with owner(settings, "pair", "pair") as other:
+        services = [psutil.Process(pid) for pid in pids_of(other)]
+        other.kill()
+    _, alive = psutil.wait_procs(services, timeout=5)
+    assert alive == []
+
+
+def test_what_a_killed_run_left_behind_is_found_and_ended(settings: StackSettings) -> None:
+    with owner(settings, "one, STUBBORN", "lambda each: one(each, STUBBORN)") as other:
+        left = [each for pid in pids_of(other) for each in process.family(pid)]
+        assert len(left) == 2
+        other.kill()
+    assert all(each.is_running() for each in left), (
+        "both ignore SIGTERM: something must be left for this test to mean anything"
+    )
+    unrelated = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    try:
+        with stack_of(settings, pair) as stack:
+            assert len(stack.recovered) == 2
+        assert not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in left)
+        assert unrelated.poll() is None
+    finally:
+        unrelated.kill()
+        unrelated.wait()
+
+
+def test_a_recorded_pid_that_another_process_has_now_is_left_alone(settings: StackSettings) -> None:
+    bystander = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    try:
+        with stack_of(settings, pair) as stack:
+            record = RunState(settings).services()
+            record["back"].pid = bystander.pid  # with the start time of another process
+            started = record
+            del stack
+        RunState(settings).write(started)
+        with stack_of(settings, pair) as stack:
+            assert stack.recovered == []
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_ctrl_c_while_it_starts_leaves_nothing(settings: StackSettings) -> None:
+    with owner(settings, "one", "lambda each: one(each, 'import signal; signal.pause()')") as other:
+        wait_until(lambda: process.marked(settings.state_dir) != [])
+        services = process.marked(settings.state_dir)
+        other.send_signal(signal.SIGINT)
+        assert other.wait(10) != 0
+    assert services
+    assert not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in services)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    pause, deadline = threading.Event(), time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        pause.wait(0.02)
+
+
+def test_memory_counts_every_process_and_keeps_the_peak(settings: StackSettings) -> None:
+    with stack_of(settings, pair) as stack:
+        both = stack.memory_mb()
+        assert both > 10
+        stack.kill("front")
+        assert 0 < stack.memory_mb() < both
+        assert stack.peak_mb >= both
+
+
+def test_the_record_and_the_configuration_are_for_their_owner_alone(settings: StackSettings) -> None:
+    with stack_of(settings, pair):
+        assert (RunState(settings).path.stat().st_mode & 0o077) == 0
+        settings.password  # noqa: B018 - made by asking
+        assert ((settings.run_dir / "postgres-password").stat().st_mode & 0o077) == 0
