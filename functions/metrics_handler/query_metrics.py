@@ -3,12 +3,12 @@
 granularity  minute, hour or day (UTC); required
 start, end   RFC 3339 with an offset: the buckets that begin in [start, end); required
 club_id, type, channel, measure   only these, each as often as wanted; without one, everything
-dimensions   which of those four to tell apart, as often as wanted or with commas; the rest is summed over. Without it all
-             four; `measure` is always told apart, because a sum of different measures means nothing
+dimensions   which of those four to tell apart, as often as wanted or with commas; the rest is summed over. Without it
+             all four; `measure` is always told apart, because a sum of different measures means nothing
 limit        rows at most, 1000 without it
 
-complete says that the watermark has passed the end of the last bucket by the grace: the rows do not grow any more, but for
-records that reach their topic later than that.
+complete says that the watermark has passed the end of the last bucket by the grace: the rows do not grow any more, but
+for records that reach their topic later than that.
 """
 
 import re

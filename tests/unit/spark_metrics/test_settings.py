@@ -1,0 +1,37 @@
+"""The environment to settings, and to the JDBC driver's address."""
+
+import pytest
+
+from masscomm.errors import Stop
+from spark_metrics.settings import settings_from
+from spark_metrics.sink import jdbc_url
+
+NEEDED = {
+    "KAFKA_BOOTSTRAP_SERVERS": "k:1",
+    "SCHEMA_REGISTRY_URL": "http://r",
+    "METRICS_DATABASE_URL": "postgresql://u:secret@h/d",
+    "SPARK_CHECKPOINT_DIR": "/c",
+}
+
+
+def test_what_is_not_said_has_a_default() -> None:
+    settings = settings_from(NEEDED | {"SPARK_TRIGGER_MS": "250"})
+    assert (settings.trigger_ms, settings.master, settings.fail_on_data_loss) == (250, "local[2]", True)
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    with pytest.raises(Stop, match=r"KAFKA_BOOTSTRAP_SERVERS is not set.*SPARK_TRIGGER_MS must be a whole number"):
+        settings_from({"SPARK_TRIGGER_MS": "0"})
+
+
+def test_the_password_is_not_printed() -> None:
+    assert "secret" not in repr(settings_from(NEEDED))
+
+
+def test_a_libpq_url_becomes_the_drivers() -> None:
+    url = jdbc_url("postgresql://u%40x:p%2Fw%26@db:15432/metrics?sslmode=require")
+    address, _, options = url.partition("?")
+    assert address == "jdbc:postgresql://db:15432/metrics"
+    assert {"user=u%40x", "password=p%2Fw%26", "sslmode=require", "reWriteBatchedInserts=true"} <= set(
+        options.split("&")
+    )

@@ -1,0 +1,32 @@
+"""What is read of which topics."""
+
+import json
+
+import pytest
+
+from masscomm.topics import chain_topics
+from spark_metrics.sources import OUTCOME, SEND, SOURCES, Source
+
+
+def test_every_topic_that_names_the_job_as_consumer_is_read_and_no_other() -> None:
+    read = [topic for source in SOURCES for topic in source.topics()]
+    assert sorted(read) == sorted(topic.name for topic in chain_topics() if "spark_metrics" in topic.consumers)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.kind)
+def test_a_source_reads_its_topics_by_their_schema(source: Source) -> None:
+    schemas = {topic.schema for topic in chain_topics() if topic.name in source.topics()}
+    assert schemas == {source.schema}
+    read = json.loads(source.reader_schema())
+    assert {field["name"] for field in read["fields"]} == set(source.fields)
+
+
+def test_timestamps_are_read_as_the_integers_they_are() -> None:
+    fields = {field["name"]: field["type"] for field in json.loads(SEND.reader_schema())["fields"]}
+    assert fields["timestamp"] == "long"
+    assert fields["send_id"] == ["null", "string"]
+
+
+def test_of_a_result_only_what_is_counted_is_read() -> None:
+    fields = {field["name"]: field["type"] for field in json.loads(OUTCOME.reader_schema())["fields"]}
+    assert [field["name"] for field in fields["results"]["items"]["fields"]] == ["status", "reason", "count"]

@@ -1,0 +1,331 @@
+"""Records of every writer to the rows that are counted."""
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import fastavro
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from masscomm import ids
+from masscomm.categories import resolve_channels
+from masscomm.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
+from masscomm.wire import own_schema
+from spark_metrics.transforms import requested, resolved_channels, rows_to_stage
+
+AT_MS = 1_700_000_000_000
+RECORD_ID = ids.chunk_id("a parent", 0)
+
+# What a producer that knows only these four fields registers.
+MINIMAL = {
+    "type": "record",
+    "name": "SendRequested",
+    "namespace": "masscomm",
+    "fields": [
+        f for f in own_schema("SendRequested")["fields"] if f["name"] in ("type", "club_id", "timestamp", "to_users")
+    ],
+}
+# A version to come: fields in another order, and one more.
+LATER = own_schema("SendRequested") | {
+    "fields": [
+        {"name": "campaign", "type": ["null", "string"], "default": None},
+        *reversed(own_schema("SendRequested")["fields"]),
+    ]
+}
+OWN_SEND, MINIMAL_SEND, LATER_SEND, OWN_DELIVERY, OWN_OUTCOME, STRANGE = 1, 2, 3, 4, 70_000, 6
+SCHEMAS: dict[int, Any] = {
+    OWN_SEND: own_schema("SendRequested"),
+    MINIMAL_SEND: MINIMAL,
+    LATER_SEND: LATER,
+    OWN_DELIVERY: own_schema("DeliveryRequested"),
+    OWN_OUTCOME: own_schema("NotificationOutcome"),
+    STRANGE: {"type": "record", "name": "Strange", "fields": [{"name": "x", "type": "long"}]},
+}
+WRITERS = {
+    "send": {i: json.dumps(SCHEMAS[i]) for i in (OWN_SEND, MINIMAL_SEND, LATER_SEND, STRANGE)},
+    "delivery": {OWN_DELIVERY: json.dumps(SCHEMAS[OWN_DELIVERY])},
+    "outcome": {OWN_OUTCOME: json.dumps(SCHEMAS[OWN_OUTCOME])},
+}
+
+type ToRows = Callable[[Sequence[dict[str, Any]], Mapping[str, Mapping[int, str]]], list[dict[str, Any]]]
+
+
+def avro(schema_id: int, value: Mapping[str, Any]) -> bytes:
+    """A value in the wire format, by the schema with that id."""
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(SCHEMAS[schema_id]), value)
+    return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
+
+
+def a_send(schema_id: int = OWN_SEND, **changes: Any) -> bytes:
+    return avro(schema_id, {"type": "news", "club_id": 7, "timestamp": AT_MS, "to_users": [1, 2, 3]} | changes)
+
+
+def a_delivery(**changes: Any) -> bytes:
+    value = {
+        "record_id": RECORD_ID,
+        "parent_id": "p",
+        "send_id": "s",
+        "chunk_index": 0,
+        "range_start": 0,
+        "range_end": 500,
+        "club_id": 7,
+        "type": "news",
+        "timestamp": AT_MS,
+        "built_at": AT_MS + 61_000,
+        "channel": "push",
+        "positions": [0, 2, 4],
+        "user_ids": [1, 2, 3],
+        "content": [{"field": "title", "values": ["t"], "index": []}],
+    }
+    return avro(OWN_DELIVERY, value | changes)
+
+
+def an_outcome(results: list[dict[str, Any]], **changes: Any) -> bytes:
+    value = {
+        "record_id": RECORD_ID,
+        "parent_id": "p",
+        "step": "preference",
+        "send_id": "s",
+        "chunk_index": 0,
+        "range_start": 0,
+        "range_end": 500,
+        "club_id": 7,
+        "type": "news",
+        "channel": "push",
+        "timestamp": AT_MS + 5,
+        "requested_at": AT_MS,
+        "positions": [0],
+        "user_ids": [1],
+        "results": results,
+        "result_index": [0],
+    }
+    return avro(OWN_OUTCOME, value | changes)
+
+
+def counts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(r["channel"], r["measure"], r["reason"], r["count_total"]) for r in rows]
+
+
+def test_a_producer_that_knows_four_fields_is_counted(staged: ToRows) -> None:
+    record = {"topic": "send.monolith", "partition": 3, "offset": 41, "timestamp_ms": AT_MS + 9}
+    (row,) = staged([record | {"value": a_send(MINIMAL_SEND)}], WRITERS)
+    send_id = ids.send_id_of_record("send.monolith", 3, 41, AT_MS + 9)
+    assert row == {
+        "topic": "send.monolith",
+        "partition": 3,
+        "kafka_offset": 41,
+        "ordinal": 0,
+        "source": "send",
+        "schema_id": MINIMAL_SEND,
+        "problem": None,
+        "record_id": ids.chunk_id(send_id, 0),
+        "send_id": send_id,
+        "club_id": 7,
+        "type": "news",
+        "at_ms": AT_MS,
+        "chunk_count": 1,
+        "channel": "push",
+        "measure": "requested",
+        "reason": None,
+        "count_total": 3,
+    }
+
+
+def test_several_writers_in_one_batch_are_read_each_by_its_own_schema(staged: ToRows) -> None:
+    rows = staged(
+        [
+            {"topic": "send.monolith", "value": a_send(MINIMAL_SEND)},
+            {"topic": "send.monolith", "value": a_send(OWN_SEND, send_id="x", chunk_index=2, chunk_count=5)},
+            {"topic": "send.api.critical", "value": a_send(LATER_SEND, send_id="y", chunk_index=1, campaign="c")},
+            {"topic": "outcome", "value": an_outcome([{"status": "sent", "count": 1}])},
+        ],
+        WRITERS,
+    )
+    assert all(row["problem"] is None for row in rows)
+    by_topic = {(row["topic"], row["kafka_offset"]): row for row in rows}
+    assert by_topic["send.monolith", 1]["record_id"] == ids.chunk_id("x", 2)
+    assert by_topic["send.monolith", 1]["chunk_count"] == 5
+    assert by_topic["send.api.critical", 2]["record_id"] == ids.chunk_id("y", 1)
+    assert by_topic["outcome", 3]["schema_id"] == OWN_OUTCOME
+
+
+def test_a_user_named_again_is_a_duplicate_beside_what_is_requested_on_each_channel(staged: ToRows) -> None:
+    rows = staged([{"topic": "send.api", "value": a_send(type="security_alert", to_users=[5, 1, 5, 5, 2])}], WRITERS)
+    assert counts(rows) == [
+        ("push", "requested", None, 3),
+        ("email", "requested", None, 3),
+        ("push", "duplicate", None, 2),
+        ("email", "duplicate", None, 2),
+    ]
+    assert [row["ordinal"] for row in rows] == [0, 1, 2, 3]
+
+
+def test_channels_are_resolved_as_the_first_step_does(spark: SparkSession) -> None:
+    asked: list[tuple[str, list[str]]] = [
+        (category, channels)
+        for category in ("news", "newsletter", "security_alert", "one_time_password", "never heard of", "default", "")
+        for channels in ([], ["email"], ["email", "push", "email"], ["sms"])
+    ]
+    frame = spark.createDataFrame(asked, "type string, asked array<string>")
+    resolved = frame.select("type", "asked", resolved_channels(F.col("type"), F.col("asked")).alias("channels"))
+    expected = spark.createDataFrame(
+        [(category, channels, resolve_channels(category, channels)) for category, channels in asked],
+        "type string, asked array<string>, channels array<string>",
+    )
+    assert_df_equality(resolved, expected, ignore_nullable=True)
+
+
+def test_requested_counts_distinct_users_a_channel(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(
+        [(["push"], [1, 1, 2]), (["push"], [])], "channels array<string>, users array<bigint>"
+    )
+    found = frame.select(F.explode(requested(F.col("channels"), F.col("users"))).alias("c")).select("c.*")
+    expected = spark.createDataFrame(
+        [("push", "requested", None, 2), ("push", "duplicate", None, 1), ("push", "requested", None, 0)],
+        "channel string, measure string, reason string, count_total bigint",
+    )
+    assert_df_equality(found, expected, ignore_nullable=True)
+
+
+def test_queued_stands_in_the_bucket_of_building_and_outcomes_in_that_of_deciding(staged: ToRows) -> None:
+    results = [
+        {"status": "suppressed", "reason": "opted_out", "count": 3, "rule": "a"},
+        {"status": "suppressed", "reason": "opted_out", "count": 4, "rule": "b"},
+        {"status": "sent", "count": 2},
+    ]
+    queued, *outcome = staged(
+        [
+            {"topic": "delivery.critical", "value": a_delivery()},
+            {"topic": "outcome", "value": an_outcome(results)},
+        ],
+        WRITERS,
+    )
+    assert counts([queued]) == [("push", "queued", None, 3)]
+    assert (queued["at_ms"], queued["record_id"], queued["send_id"]) == (AT_MS + 61_000, RECORD_ID, "s")
+    assert counts(outcome) == [
+        ("push", "suppressed", "opted_out", 3),
+        ("push", "suppressed", "opted_out", 4),
+        ("push", "sent", None, 2),
+    ]
+    assert {row["at_ms"] for row in outcome} == {AT_MS + 5}
+
+
+def test_a_record_that_counts_nobody_is_still_seen(staged: ToRows) -> None:
+    (row,) = staged([{"topic": "outcome", "value": an_outcome([])}], WRITERS)
+    assert (row["record_id"], row["problem"], row["measure"]) == (RECORD_ID, None, None)
+
+
+def test_a_replayed_record_has_the_send_id_of_the_place_it_first_stood_at(staged: ToRows) -> None:
+    headers = [
+        (SOURCE_TOPIC, b"never the first"),
+        (SOURCE_TOPIC, b"send.monolith"),
+        (SOURCE_PARTITION, b"2"),
+        (SOURCE_OFFSET, b"17"),
+        (SOURCE_TIMESTAMP, b"1699999999999"),
+    ]
+    good, bad = staged(
+        [
+            {"topic": "send.monolith", "value": a_send(MINIMAL_SEND), "headers": headers},
+            {"topic": "send.monolith", "value": a_send(MINIMAL_SEND), "headers": [*headers[:3], (SOURCE_OFFSET, b"x")]},
+        ],
+        WRITERS,
+    )
+    assert good["send_id"] == ids.send_id_of_record("send.monolith", 2, 17, 1_699_999_999_999)
+    assert bad["problem"] == "bad_position"
+
+
+def test_an_empty_send_id_is_none(staged: ToRows) -> None:
+    (row,) = staged([{"topic": "send.api", "offset": 5, "value": a_send(send_id="")}], WRITERS)
+    assert row["send_id"] == ids.send_id_of_record("send.api", 0, 5, AT_MS)
+
+
+def _claims_two_billion_users() -> bytes:
+    buffer = io.BytesIO()
+    for schema, value in (("string", "news"), ("long", 7), ("long", AT_MS), ("long", 2**31 - 16)):
+        fastavro.schemaless_writer(buffer, schema, value)
+    return b"\0" + MINIMAL_SEND.to_bytes(4, "big") + buffer.getvalue()
+
+
+def _header(schema_id: int) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big")
+
+
+BAD: list[tuple[str, str, bytes | None, str]] = [
+    ("no value", "send.api", None, "undecodable"),
+    ("an empty value", "send.api", b"", "undecodable"),
+    ("shorter than its header", "send.api", b"\0\0\0", "undecodable"),
+    ("JSON", "send.api", b'{"type": "news"}', "undecodable"),
+    ("only a header", "send.api", _header(OWN_SEND), "undecodable"),
+    ("cut off", "send.api", a_send()[:-6], "undecodable"),
+    ("an array of two billion", "send.api", _claims_two_billion_users(), "undecodable"),
+    ("a schema that lacks our fields", "send.api", avro(STRANGE, {"x": 1}), "undecodable"),
+    ("a schema never looked up", "send.api", _header(99) + b"abc", "not_learned"),
+    ("an id beyond 31 bits", "send.api", b"\0\xff\xff\xff\xffabc", "not_learned"),
+    ("another source's schema", "outcome", a_send(), "not_learned"),
+    ("a type that no key can hold", "send.api", a_send(type="x" * 201), "bad_text"),
+    ("no type", "send.api", a_send(type=""), "bad_text"),
+    ("a NUL", "send.api", a_send(type="a\0b"), "bad_text"),
+    ("a NUL in a channel", "send.api", a_send(channels=["a\0"]), "bad_text"),
+    ("a send id that no key can hold", "send.api", a_send(send_id="x" * 201), "bad_text"),
+    ("a time before 1970", "send.api", a_send(timestamp=-1), "bad_timestamp"),
+    ("a time far ahead", "send.api", a_send(timestamp=AT_MS + 86_400_001), "far_future"),
+    ("the last time there is", "send.api", a_send(timestamp=2**63 - 1), "far_future"),
+    ("a derived record without a UUID", "delivery", a_delivery(record_id="42"), "bad_id"),
+    ("less than nobody", "outcome", an_outcome([{"status": "sent", "count": -1}]), "bad_count"),
+    ("a NUL in a reason", "outcome", an_outcome([{"status": "sent", "reason": "\0", "count": 1}]), "bad_text"),
+]
+
+
+@pytest.fixture(scope="module")
+def bad_rows(staged: ToRows) -> dict[int, dict[str, Any]]:
+    """All bad records between two good ones, in one batch."""
+    good: dict[str, Any] = {"topic": "send.api", "value": a_send()}
+    records = [good, *({"topic": topic, "value": value} for _, topic, value, _ in BAD), good]
+    rows = staged(records, WRITERS)
+    assert len(rows) == len(records)
+    return {row["kafka_offset"]: row for row in rows}
+
+
+@pytest.mark.parametrize(("place", "problem"), [(i + 1, bad[3]) for i, bad in enumerate(BAD)], ids=[b[0] for b in BAD])
+def test_a_bad_record_says_why_and_counts_nothing(
+    bad_rows: dict[int, dict[str, Any]], place: int, problem: str
+) -> None:
+    row = bad_rows[place]
+    assert row["problem"] == problem
+    assert row["measure"] is row["record_id"] is row["count_total"] is None
+
+
+def test_a_bad_record_keeps_nobody_else_from_being_counted(bad_rows: dict[int, dict[str, Any]]) -> None:
+    assert [bad_rows[place]["count_total"] for place in (0, len(BAD) + 1)] == [3, 3]
+
+
+def test_a_timestamp_a_day_ahead_is_not_far(staged: ToRows) -> None:
+    (row,) = staged([{"topic": "send.api", "value": a_send(timestamp=AT_MS + 86_400_000)}], WRITERS)
+    assert row["problem"] is None
+
+
+def test_a_value_is_decoded_once(
+    spark: SparkSession, kafka_frame: Callable[[Any], DataFrame], request: pytest.FixtureRequest
+) -> None:
+    """An optimizer that copies the decoding to where it is used costs as many times as there are columns."""
+    for name in ("spark.sql.maxPlanStringLength", "spark.sql.debug.maxToStringFields"):
+        request.addfinalizer(partial(spark.conf.set, name, spark.conf.get(name)))
+        spark.conf.set(name, "1000000")
+    frame = rows_to_stage(kafka_frame([]), writers=WRITERS, far_future_ms=0)
+    plan = frame._jdf.queryExecution().optimizedPlan().toString()
+    writers = sum(len(schemas) for schemas in WRITERS.values())
+    assert plan.count("from_avro(") == writers
+
+
+def test_the_staged_columns_are_the_contract_with_the_sink(kafka_frame: Callable[[Any], DataFrame]) -> None:
+    frame = rows_to_stage(kafka_frame([]), writers={}, far_future_ms=0)
+    assert frame.columns == [
+        *("topic", "partition", "kafka_offset", "ordinal", "source", "schema_id", "problem", "record_id", "send_id"),
+        *("club_id", "type", "at_ms", "chunk_count", "channel", "measure", "reason", "count_total"),
+    ]

@@ -1,0 +1,44 @@
+"""The watermark moves only to what is consumed."""
+
+from spark_metrics.watermark import Ends, Watermark
+
+A, B = ("send.api", 0), ("outcome", 0)
+
+
+def ends(at_ms: int, a: int, b: int, *, first: int = 0) -> Ends:
+    return Ends(at_ms, {A: first, B: first}, {A: a, B: b})
+
+
+def test_an_idle_stream_is_counted_up_to_now() -> None:
+    watermark = Watermark()
+    assert watermark.look(ends(1000, 5, 7), {A: 5, B: 7}) == 0
+    assert watermark.ms == 1000
+
+
+def test_topics_that_never_held_anything_do_not_hold_it_back() -> None:
+    watermark = Watermark()
+    assert watermark.look(ends(1000, 0, 7), {B: 7}) == 0
+    assert watermark.ms == 1000
+
+
+def test_what_retention_deleted_is_not_awaited() -> None:
+    watermark = Watermark()
+    assert watermark.look(ends(1000, 90, 90, first=90), {A: 40}) == 0
+    assert watermark.ms == 1000
+
+
+def test_it_waits_for_the_ends_it_first_saw_while_more_keeps_coming() -> None:
+    watermark = Watermark()
+    assert watermark.look(ends(1000, 5, 7), {A: 5, B: 4}) == 3
+    assert watermark.ms is None
+    assert watermark.look(ends(2000, 9, 12), {A: 5, B: 6}) == 10
+    assert watermark.ms is None
+    assert watermark.look(ends(3000, 20, 20), {A: 5, B: 7}) == 28
+    assert watermark.ms == 1000
+
+
+def test_one_partition_behind_is_enough_to_wait() -> None:
+    watermark = Watermark()
+    watermark.look(ends(1000, 5, 7), {A: 500, B: 6})
+    watermark.look(ends(2000, 5, 8), {A: 500, B: 6})
+    assert watermark.ms is None
