@@ -1,0 +1,200 @@
+"""What tests of the chain share: events as Lambda gives them, and a batch driver over adapters in memory."""
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from masscomm import topics
+from masscomm.batch import BatchDriver, UseCase
+from masscomm.clock import FixedClock
+from masscomm.producer import InMemoryProducer
+from masscomm.records import (
+    AvroRecord,
+    BuildRequested,
+    ContentColumn,
+    DeliveryRequested,
+    NotificationOutcome,
+    RecheckRequested,
+    SendRequested,
+)
+from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+
+NOW = 1_700_000_000_000
+SEND_ID = "8a6e0804-2bd0-4672-b79d-d97027f9071a"
+
+
+@dataclass
+class Context:
+    """Lambda's context; the time is used up where the clock is at its deadline."""
+
+    clock: FixedClock = field(default_factory=lambda: FixedClock(NOW))
+    seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        self._until = self.clock.monotonic() + self.seconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return round((self._until - self.clock.monotonic()) * 1000)
+
+
+def entry(
+    value: bytes | None,
+    *,
+    topic: str = topics.SEND_MONOLITH,
+    partition: int = 0,
+    offset: int = 0,
+    timestamp: int = NOW,
+    key: bytes | None = b"key",
+    headers: Sequence[tuple[str, bytes]] = (),
+) -> dict[str, Any]:
+    """One record of an aws:kafka event; a tombstone's value is absent."""
+    document: dict[str, Any] = {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "timestamp": timestamp,
+        "timestampType": "CREATE_TIME",
+        "headers": [{name: [byte - 256 if byte > 127 else byte for byte in text]} for name, text in headers],
+    }
+    if key is not None:
+        document["key"] = base64.b64encode(key).decode()
+    if value is not None:
+        document["value"] = base64.b64encode(value).decode()
+    return document
+
+
+def event(*entries: Mapping[str, Any]) -> dict[str, Any]:
+    """An aws:kafka event of these records."""
+    records: dict[str, list[Mapping[str, Any]]] = {}
+    for one in entries:
+        records.setdefault(f"{one['topic']}-{one['partition']}", []).append(one)
+    return {"eventSource": "aws:kafka", "bootstrapServers": "broker:9092", "records": records}
+
+
+def failed_offsets(answer: Mapping[str, Any]) -> list[int]:
+    """The offsets of a partial batch response."""
+    return [failure["itemIdentifier"]["offset"] for failure in answer["batchItemFailures"]]
+
+
+def registry_with_all_schemas() -> InMemorySchemaRegistry:
+    """A registry to which schemas/ are deployed."""
+    registry = InMemorySchemaRegistry()
+    for topic in topics.chain_topics():
+        if topic.schema is not None:
+            registry.register(topic.subject, own_schema(topic.schema))
+    return registry
+
+
+class Chain:
+    """One function's surroundings in memory."""
+
+    def __init__(self) -> None:
+        self.clock = FixedClock(NOW)
+        self.registry = registry_with_all_schemas()
+        self.codec = Codec(self.registry)
+        self.producer = InMemoryProducer()
+        self.driver = BatchDriver(function="under_test", codec=self.codec, producer=self.producer)
+
+    def encoded(self, record: AvroRecord, topic: str, **place: Any) -> dict[str, Any]:
+        """The event entry of a record of ours."""
+        value = self.codec.encode(topic, type(record).__name__, record.to_avro())
+        return entry(value, topic=topic, **place)
+
+    def run[T](self, use_case: UseCase[T], *entries: Mapping[str, Any], seconds: float = 60.0) -> list[int]:
+        """Drive a batch; answers the offsets that come again."""
+        return failed_offsets(self.driver.run(event(*entries), Context(self.clock, seconds), use_case))
+
+    def values(self, topic: str) -> list[bytes]:
+        """What was produced to a topic."""
+        return [value or b"" for name, _, value, _ in self.producer.produced if name == topic]
+
+    def outcomes(self) -> list[NotificationOutcome]:
+        """The outcome records produced."""
+        return self._decoded(NotificationOutcome, topics.OUTCOME)
+
+    def builds(self, topic: str = topics.BUILD) -> list[BuildRequested]:
+        """The build records produced."""
+        return self._decoded(BuildRequested, topic)
+
+    def deliveries(self, topic: str = topics.DELIVERY) -> list[DeliveryRequested]:
+        """The delivery records produced."""
+        return self._decoded(DeliveryRequested, topic)
+
+    def rechecks(self, topic: str = topics.RECHECK) -> list[RecheckRequested]:
+        """The recheck records produced."""
+        return self._decoded(RecheckRequested, topic)
+
+    def dead_letters(self) -> list[dict[str, str]]:
+        """The headers of the dead letters."""
+        found = (headers for name, _, _, headers in self.producer.produced if name == topics.DEAD_LETTER)
+        return [{name: text.decode() for name, text in headers} for headers in found]
+
+    def forget(self) -> None:
+        """Empty the topics."""
+        self.producer.produced.clear()
+
+    def _decoded[R: AvroRecord](self, kind: type[R], topic: str) -> list[R]:
+        return [kind.from_avro(self.codec.decode(kind.__name__, value)) for value in self.values(topic)]
+
+
+def told(outcomes: Iterable[NotificationOutcome]) -> dict[tuple[int, str], tuple[str, str | None]]:
+    """(user, channel) → (status, reason) of outcome records. Fails where one says two things of a notification."""
+    found: dict[tuple[int, str], tuple[str, str | None]] = {}
+    for outcome in outcomes:
+        for user_id, place in zip(outcome.user_ids, outcome.result_index, strict=True):
+            assert (user_id, outcome.channel) not in found
+            found[user_id, outcome.channel] = (outcome.results[place].status, outcome.results[place].reason)
+    return found
+
+
+def send(to_users: Iterable[int], **values: Any) -> SendRequested:
+    """A send with an id."""
+    usual: dict[str, Any] = {"type": "news", "club_id": 7, "timestamp": NOW, "send_id": SEND_ID}
+    return SendRequested(**usual | {"to_users": list(to_users)} | values)
+
+
+def build(user_ids: Iterable[int], **values: Any) -> BuildRequested:
+    """A build record of the users at positions 0, 1, …"""
+    users = list(user_ids)
+    usual: dict[str, Any] = {
+        "record_id": "11111111-1111-5111-8111-111111111111",
+        "parent_id": "22222222-2222-5222-8222-222222222222",
+        "send_id": SEND_ID,
+        "chunk_index": 0,
+        "range_start": 0,
+        "range_end": 500,
+        "club_id": 7,
+        "type": "news",
+        "timestamp": NOW,
+        "channel": "push",
+        "positions": list(range(len(users))),
+        "user_ids": users,
+    }
+    return BuildRequested(**usual | values)
+
+
+def delivery(user_ids: Iterable[int], **values: Any) -> DeliveryRequested:
+    """A delivery record of the users at positions 0, 1, … whose push says Hello."""
+    users = list(user_ids)
+    usual: dict[str, Any] = {
+        "record_id": "33333333-3333-5333-8333-333333333333",
+        "parent_id": "11111111-1111-5111-8111-111111111111",
+        "send_id": SEND_ID,
+        "chunk_index": 0,
+        "range_start": 0,
+        "range_end": 500,
+        "club_id": 7,
+        "type": "news",
+        "timestamp": NOW,
+        "built_at": NOW,
+        "channel": "push",
+        "positions": list(range(len(users))),
+        "user_ids": users,
+        "addresses": [],
+        "content": [
+            ContentColumn(field="title", values=["Hello"], index=[]),
+            ContentColumn(field="body", values=["There is news."], index=[]),
+        ],
+    }
+    return DeliveryRequested(**usual | values)
