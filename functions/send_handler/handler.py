@@ -77,7 +77,7 @@ def misconfigured(error: Stop) -> Response[str]:
 def fault(_error: Exception) -> Response[str]:
     """A fault in the code: ours to read in the log, nobody else's."""
     logger.exception("a request failed in our own code")
-    return Problem(500, "the service failed; the send was not accepted").response()
+    return Problem(500, "the service failed").response()
 
 
 @app.not_found
