@@ -1,15 +1,16 @@
-"""The servers of the CDC tests, once for all of them."""
+"""The servers of the CDC tests. The directory's aliases are one for a cluster: one test at a time may move them."""
 
+import fcntl
 from collections.abc import Iterator
 
 import pytest
 
 from devstack.settings import StackSettings
-from devstack.stack import Stack
 
 
-@pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackSettings]:
-    settings = StackSettings.on_free_ports(tmp_path_factory.mktemp("stack"))
-    with Stack(settings, ["connect", "postgres", "opensearch"]):
-        yield settings
+@pytest.fixture
+def stack(connect: StackSettings, opensearch: StackSettings) -> Iterator[StackSettings]:
+    assert connect == opensearch, "one stack"
+    with (connect.state_dir / "directory.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield connect

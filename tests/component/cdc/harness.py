@@ -7,7 +7,7 @@ and commits only what succeeded.
 import base64
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -33,7 +33,7 @@ from masscomm.batch import BatchDriver
 from masscomm.cdc_progress import KafkaCdcProgress
 from masscomm.change_events import ChangeDecoder
 from masscomm.clock import SystemClock
-from masscomm.kafka_event import KafkaRecord, parse
+from masscomm.kafka_event import KafkaRecord
 from masscomm.opensearch import connect
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.producer import InMemoryProducer
@@ -50,24 +50,34 @@ class Context:
         return 60_000
 
 
-def kafka_event(messages: list[Message]) -> dict[str, Any]:
-    """What Lambda's event source mapping makes of messages."""
-    records: dict[str, list[dict[str, Any]]] = {}
-    for message in messages:
-        key, value = message.key(), message.value()
-        records.setdefault(f"{message.topic()}-{message.partition()}", []).append(
+def event_of(records: Sequence[KafkaRecord]) -> dict[str, Any]:
+    """What Lambda's event source mapping makes of records."""
+    partitions: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        partitions.setdefault(f"{record.topic}-{record.partition}", []).append(
             {
-                "topic": message.topic(),
-                "partition": message.partition(),
-                "offset": message.offset(),
-                "timestamp": message.timestamp()[1],
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "timestamp": record.timestamp_ms,
                 "timestampType": "CREATE_TIME",
-                "key": base64.b64encode(key).decode() if key is not None else None,
-                "value": base64.b64encode(value).decode() if value is not None else None,
+                "key": base64.b64encode(record.key).decode() if record.key is not None else None,
+                "value": base64.b64encode(record.value).decode() if record.value is not None else None,
                 "headers": [],
             }
         )
-    return {"eventSource": "aws:kafka", "bootstrapServers": "", "records": records}
+    return {"eventSource": "aws:kafka", "bootstrapServers": "", "records": partitions}
+
+
+def record_of(message: Message) -> KafkaRecord:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    key, value = message.key(), message.value()
+    return KafkaRecord(
+        topic=topic, partition=partition, offset=offset, timestamp_ms=message.timestamp()[1], key=key, value=value
+    )
 
 
 def driver(producer: InMemoryProducer | None = None) -> BatchDriver:
@@ -143,15 +153,15 @@ class Generated:
                 }
             )
             self._consumer.subscribe([topic.name for topic in cdc_topics(self.name)])
-        messages = [message for message in self._consumer.consume(1_000, 0.05) if message.error() is None]
-        if not messages:
+        records = [record_of(message) for message in self._consumer.consume(1_000, 0.05) if message.error() is None]
+        if not records:
             return
-        event = kafka_event(messages)
+        event = event_of(records)
         while self.driver.run(event, Context(), self.use_case)["batchItemFailures"]:
             pass
-        self.records += parse(event)
+        self.records += records
         ends: dict[tuple[str, int], int] = {}
-        for record in parse(event):
+        for record in records:
             place = record.topic, record.partition
             ends[place] = max(ends.get(place, 0), record.offset + 1)
         self._consumer.commit(

@@ -1,0 +1,49 @@
+"""Random histories, reordered and repeated, on the real OpenSearch: what the fake's property test shows holds there."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from devstack.provision import create_indices
+from devstack.settings import StackSettings
+from functions.cdc_consumer.apply_changes import ApplyChanges
+from functions.cdc_consumer.generation import Generation
+from masscomm.cdc_progress import InMemoryCdcProgress
+from masscomm.clock import SystemClock
+from masscomm.kafka_event import KafkaRecord
+from masscomm.opensearch import connect
+from tests.component.cdc.harness import Context, driver, event_of
+from tests.unit.cdc_consumer.debezium import GENERATION
+from tests.unit.cdc_consumer.histories import History, histories
+
+
+@pytest.fixture
+def consumer(stack: StackSettings) -> Any:
+    client = connect(stack.opensearch_url)
+    generation = Generation(client, name=GENERATION, progress=InMemoryCdcProgress(), clock=SystemClock())
+    yield stack.opensearch_url, client, ApplyChanges(client, generation)
+    client.close()
+
+
+@given(history=histories(), seed=st.integers())
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_any_order_repeated_in_any_batches_ends_as_the_table_says(consumer: Any, history: History, seed: int) -> None:
+    url, client, use_case = consumer
+    client.indices.delete(index="users-g1", ignore_unavailable=True)
+    create_indices(url, GENERATION)
+    for batch in history.deliveries(random.Random(seed)):  # noqa: S311
+        assert run(use_case, batch) == []
+    client.indices.refresh(index="users-g1")
+    hits = client.search(index="users-g1", body={"size": 100})["hits"]["hits"]
+    found = {hit["_id"]: hit["_source"]["first_name"] for hit in hits if not hit["_source"].get("deleted")}
+    assert found == history.table
+
+
+def run(use_case: ApplyChanges, batch: list[KafkaRecord]) -> list[Any]:
+    failures: list[Any] = driver().run(event_of(batch), Context(), use_case)["batchItemFailures"]
+    return failures

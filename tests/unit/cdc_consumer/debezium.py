@@ -1,0 +1,52 @@
+"""Records as Debezium writes them, spelled as it was seen to spell them."""
+
+import base64
+import json
+from itertools import count
+from typing import Any
+
+from masscomm.kafka_event import KafkaRecord
+from masscomm.topics import cdc_topic
+
+GENERATION = "g1"
+_offsets = count()
+
+
+def record(table: str, key: Any, value: Any) -> KafkaRecord:
+    return KafkaRecord(
+        topic=cdc_topic(table, GENERATION),
+        partition=0,
+        offset=next(_offsets),
+        timestamp_ms=1_700_000_000_000,
+        key=None if key is None else json.dumps(key).encode(),
+        value=None if value is None else json.dumps(value).encode(),
+    )
+
+
+def row(
+    table: str,
+    op: str,
+    lsn: int,
+    after: dict[str, Any] | None,
+    before: dict[str, Any] | None = None,
+    key: str = "id",
+) -> KafkaRecord:
+    """A row of the snapshot (op r) or the stream (c, u, d)."""
+    known = after or before or {}
+    source = {"lsn": lsn, "ts_ms": 1_700_000_000_123, "schema": "public", "table": table, "snapshot": "false"}
+    return record(table, {key: known[key]}, {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1})
+
+
+def truncate(table: str, lsn: int) -> KafkaRecord:
+    return record(table, None, {"before": None, "after": None, "source": {"lsn": lsn, "ts_ms": 1}, "op": "t"})
+
+
+def heartbeat(lsn: int, seconds: str, prefix: str = "masscomm.heartbeat") -> KafkaRecord:
+    content = base64.b64encode(seconds.encode()).decode()
+    message = {"prefix": prefix, "content": content}
+    return record("heartbeat", {"prefix": prefix}, {"op": "m", "source": {"lsn": lsn}, "message": message})
+
+
+def notification(kind: str, name: str = "a") -> KafkaRecord:
+    value = {"id": name, "type": kind, "aggregate_type": "Initial Snapshot", "timestamp": 1_700_000_000_000}
+    return record("notification", {"id": name}, value)

@@ -1,0 +1,96 @@
+"""As much of OpenSearch as cdc_consumer uses, in dictionaries: versioned documents, a state document, aliases.
+
+What it says of versions is shown on the real one: tests/component/cdc/test_convergence.py runs the same histories.
+"""
+
+import json
+from typing import Any
+
+from opensearchpy.exceptions import ConflictError, NotFoundError
+
+
+class FakeOpenSearch:
+    """refuse: (index, id) → status and reason that its writes are answered with; bulk_requests: how many there were."""
+
+    def __init__(self) -> None:
+        self.documents: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
+        self.aliases: dict[str, set[str]] = {}
+        self.alias_calls: list[list[dict[str, Any]]] = []
+        self.refuse: dict[tuple[str, str], tuple[int, str]] = {}
+        self.bulk_requests = 0
+        self.refreshed: list[str] = []
+        self.indices = _Indices(self)
+
+    def bulk(self, *, body: bytes) -> dict[str, Any]:
+        self.bulk_requests += 1
+        lines = [json.loads(line) for line in body.decode().splitlines()]
+        items = []
+        for action, source in zip(lines[::2], lines[1::2], strict=True):
+            index = action["index"]
+            place = index["_index"], index["_id"]
+            assert index["version_type"] == "external_gte"
+            status = self._write(place, index["version"], source)
+            items.append({"index": {"_id": place[1], "status": status, **self._error(place, status)}})
+        return {"errors": False, "items": items}
+
+    def _write(self, place: tuple[str, str], version: int, source: dict[str, Any]) -> int:
+        if place in self.refuse:
+            return self.refuse[place][0]
+        if place in self.documents and self.documents[place][0] > version:
+            return 409
+        self.documents[place] = version, source
+        return 200
+
+    def _error(self, place: tuple[str, str], status: int) -> dict[str, Any]:
+        return {"error": {"type": self.refuse.get(place, (0, "version_conflict"))[1]}} if status >= 400 else {}
+
+    def get(self, *, index: str, id: str) -> dict[str, Any]:
+        if (index, id) not in self.documents:
+            raise NotFoundError(404, "{}", {"found": False})
+        version, source = self.documents[index, id]
+        return {"_source": source, "_seq_no": version, "_primary_term": 1}
+
+    def index(self, *, index: str, id: str, body: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+        known = self.documents.get((index, id))
+        if (known is None) != (params.get("op_type") == "create") or (known and params["if_seq_no"] != known[0]):
+            raise ConflictError(409, "version_conflict", {})
+        number = 0 if known is None else known[0] + 1
+        self.documents[index, id] = number, body
+        return {"_seq_no": number, "_primary_term": 1}
+
+    def mget(self, *, body: dict[str, Any]) -> dict[str, Any]:
+        found = [self.documents.get((doc["_index"], doc["_id"])) for doc in body["docs"]]
+        return {"docs": [{"_source": known[1]} if known else {} for known in found]}
+
+    def rows(self, index: str) -> dict[str, dict[str, Any]]:
+        """id → document of those that are not deleted."""
+        return {
+            name: source
+            for (where, name), (_, source) in self.documents.items()
+            if where == index and not source.get("deleted")
+        }
+
+
+class _Indices:
+    def __init__(self, cluster: FakeOpenSearch) -> None:
+        self._cluster = cluster
+
+    def refresh(self, *, index: str) -> dict[str, Any]:
+        self._cluster.refreshed.append(index)
+        return {"_shards": {"failed": 0}}
+
+    def get_alias(self, *, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for alias in name.split(","):
+            for index in self._cluster.aliases.get(alias, ()):
+                found.setdefault(index, {"aliases": {}})["aliases"][alias] = {}
+        if not all(self._cluster.aliases.get(alias) for alias in name.split(",")):
+            raise NotFoundError(404, "alias missing", {"error": "alias missing", "status": 404, **found})
+        return found
+
+    def update_aliases(self, *, body: dict[str, Any]) -> None:
+        self._cluster.alias_calls.append(body["actions"])
+        for action in body["actions"]:
+            ((verb, what),) = action.items()
+            holders = self._cluster.aliases.setdefault(what["alias"], set())
+            (holders.add if verb == "add" else holders.discard)(what["index"])

@@ -1,0 +1,70 @@
+"""Histories of a table: what its transactions did, what Debezium makes of it, what the table says in the end."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from masscomm.kafka_event import KafkaRecord
+from tests.unit.cdc_consumer.debezium import row
+
+
+@dataclass(frozen=True)
+class History:
+    """records: in the order of the WAL; table: id → first_name at the end."""
+
+    records: list[KafkaRecord]
+    table: dict[str, str]
+
+    def deliveries(self, chance: random.Random) -> Iterator[list[KafkaRecord]]:
+        """Every record at least once, some again, in any order, in batches of any size."""
+        stream = self.records + [r for r in self.records if chance.random() < 0.3]
+        chance.shuffle(stream)
+        while stream:
+            size = chance.randint(1, 6)
+            yield stream[:size]
+            stream = stream[size:]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    """Up to 25 steps on four rows; the snapshot is taken somewhere between, and one transaction is open across it."""
+    steps = draw(st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["set", "delete"])), max_size=25))
+    snapshot_at = draw(st.integers(0, len(steps)))
+    # The row of the transaction that is open during the snapshot: its change has an LSN, it has no commit yet.
+    open_row = draw(st.one_of(st.none(), st.integers(1, 4)))
+    records: list[KafkaRecord] = []
+    table: dict[int, str] = {}
+    lsn = 1_000
+    open_change: tuple[int, str] | None = None
+
+    def change(number: int, what: str, at: int, *, streamed: bool) -> None:
+        before = {"id": number, "first_name": table[number]} if number in table else None
+        if what == "set":
+            table[number] = f"v{at}"
+            after: dict[str, Any] = {"id": number, "club_id": 1, "first_name": f"v{at}"}
+            if streamed:
+                records.append(row("users", "u" if before else "c", at, after, before))
+        elif before is not None:
+            del table[number]
+            if streamed:
+                records.append(row("users", "d", at, None, before))
+
+    for place, (number, what) in enumerate([*steps, (0, "end")]):
+        if place == snapshot_at:
+            if open_row is not None:
+                lsn += 1
+                open_change = lsn, "set"
+            lsn += 1
+            records += [
+                row("users", "r", lsn, {"id": n, "club_id": 1, "first_name": name}) for n, name in table.items()
+            ]
+            if open_change is not None and open_row is not None:
+                # It commits right after: until then its lock keeps everybody else from the row.
+                change(open_row, "set", open_change[0], streamed=True)
+        if what != "end":
+            lsn += 1
+            change(number, what, lsn, streamed=place >= snapshot_at)
+    return History(records, {str(number): name for number, name in table.items()})

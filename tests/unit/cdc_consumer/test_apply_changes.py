@@ -1,0 +1,248 @@
+"""Batches of change events on a fake OpenSearch: versions, fates by item, the generation's steps."""
+
+import base64
+import random
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opensearchpy import OpenSearch
+
+from functions.cdc_consumer.apply_changes import ApplyChanges
+from functions.cdc_consumer.generation import Generation
+from masscomm.batch import BatchDriver
+from masscomm.cdc_progress import InMemoryCdcProgress
+from masscomm.clock import FixedClock
+from masscomm.errors import Retry
+from masscomm.kafka_event import KafkaRecord
+from masscomm.producer import InMemoryProducer
+from masscomm.wire import Codec, InMemorySchemaRegistry
+from tests.unit.cdc_consumer.debezium import heartbeat, notification, record, row, truncate
+from tests.unit.cdc_consumer.fake_opensearch import FakeOpenSearch
+from tests.unit.cdc_consumer.histories import History, histories
+
+TABLES = ("users", "user_settings", "devices", "notification_templates")
+
+
+class Context:
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
+
+
+class Consumer:
+    """cdc_consumer over fakes."""
+
+    def __init__(self, cluster: FakeOpenSearch | None = None) -> None:
+        self.cluster = cluster or FakeOpenSearch()
+        self.progress = InMemoryCdcProgress()
+        self.producer = InMemoryProducer()
+        client = cast(OpenSearch, self.cluster)
+        generation = Generation(client, name="g1", progress=self.progress, clock=FixedClock())
+        self.use_case = ApplyChanges(client, generation)
+        codec = Codec(InMemorySchemaRegistry())
+        self.driver = BatchDriver(function="cdc_consumer", codec=codec, producer=self.producer)
+
+    def run(self, *records: KafkaRecord) -> list[int]:
+        """The offsets that come again."""
+        entries: list[dict[str, Any]] = [
+            {
+                "topic": r.topic,
+                "partition": r.partition,
+                "offset": r.offset,
+                "timestamp": r.timestamp_ms,
+                "key": None if r.key is None else base64.b64encode(r.key).decode(),
+                "value": None if r.value is None else base64.b64encode(r.value).decode(),
+                "headers": [],
+            }
+            for r in records
+        ]
+        answer = self.driver.run({"records": {"any-0": entries}}, Context(), self.use_case)
+        return [item["itemIdentifier"]["offset"] for item in answer["batchItemFailures"]]
+
+    def state(self) -> dict[str, Any]:
+        return self.cluster.documents.get(("directory_state", "generation-g1"), (0, {}))[1]
+
+
+def user(number: int, name: str = "a") -> dict[str, Any]:
+    return {"id": number, "club_id": 1, "first_name": name}
+
+
+def test_a_streamed_row_wins_over_the_snapshot_whatever_their_lsns() -> None:
+    consumer = Consumer()
+    consumer.run(row("users", "u", 50, user(1, "streamed")))
+    consumer.run(row("users", "r", 900, user(1, "snapshot")))
+    assert consumer.cluster.rows("users-g1")["1"]["first_name"] == "streamed"
+
+
+def test_one_write_for_a_row_that_changes_often_and_an_older_one_changes_nothing() -> None:
+    consumer = Consumer()
+    assert consumer.run(*(row("users", "u", lsn, user(1, str(lsn))) for lsn in (30, 10, 40, 20))) == []
+    assert consumer.cluster.bulk_requests == 1
+    assert consumer.cluster.rows("users-g1")["1"]["first_name"] == "40"
+    assert consumer.run(row("users", "u", 35, user(1, "old"))) == []
+    assert consumer.cluster.rows("users-g1")["1"]["first_name"] == "40"
+
+
+def test_a_delete_stays_deleted_when_older_changes_come_again() -> None:
+    consumer = Consumer()
+    consumer.run(row("users", "d", 40, None, user(1)), record("users", {"id": 1}, None))
+    consumer.run(row("users", "u", 30, user(1)))
+    assert consumer.cluster.rows("users-g1") == {}
+    assert consumer.cluster.documents["users-g1", "1"] == (40, {"deleted": True, "deleted_at_ms": 1_700_000_000_123})
+
+
+def test_what_the_index_refuses_is_dead_lettered_alone_and_leaves_the_version_before_it() -> None:
+    consumer = Consumer()
+    bad = row("users", "u", 20, user(1, "bad"))
+    cluster = consumer.cluster
+
+    class Refusing(FakeOpenSearch):
+        def _write(self, place: tuple[str, str], version: int, source: dict[str, Any]) -> int:
+            return 400 if source.get("first_name") == "bad" else super()._write(place, version, source)
+
+    cluster.__class__ = Refusing
+    assert consumer.run(row("users", "c", 10, user(1, "good")), bad, row("users", "c", 15, user(2, "other"))) == []
+    assert {n: d["first_name"] for n, d in cluster.rows("users-g1").items()} == {"1": "good", "2": "other"}
+    ((topic, key, value, headers),) = consumer.producer.produced
+    assert (topic, key, value) == ("dead-letter", bad.key, bad.value)
+    assert dict(headers)["masscomm.reason"] == b"unmappable"
+    assert dict(headers)["masscomm.source.offset"] == str(bad.offset).encode()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_what_opensearch_cannot_take_now_comes_again_alone(status: int) -> None:
+    consumer = Consumer()
+    consumer.cluster.refuse["users-g1", "1"] = status, "busy"
+    busy = row("users", "c", 10, user(1))
+    assert consumer.run(busy, row("users", "c", 11, user(2))) == [busy.offset]
+    assert not consumer.producer.produced
+    assert consumer.cluster.rows("users-g1").keys() == {"2"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"op": "x", "source": {}}',
+        b'{"op": "u", "source": {"lsn": null, "ts_ms": 1}, "after": {}}',
+    ],
+)
+def test_what_is_no_envelope_is_dead_lettered_and_blocks_nothing(value: bytes) -> None:
+    consumer = Consumer()
+    good = row("users", "c", 10, user(1))
+    bad = KafkaRecord(topic=good.topic, partition=0, offset=10**6, timestamp_ms=1, key=b'{"id": 1}', value=value)
+    assert consumer.run(bad, good) == []
+    assert [dict(p[3])["masscomm.reason"] for p in consumer.producer.produced] == [b"undecodable"]
+    assert consumer.cluster.rows("users-g1").keys() == {"1"}
+
+
+def test_jsonb_is_parsed_and_what_no_mapping_names_is_not_copied() -> None:
+    consumer = Consumer()
+    after = {"user_id": 1, "channels": '{"push": false}', "categories": "{}", "quiet_hours": None, "secret": "x"}
+    consumer.run(row("user_settings", "c", 10, after, key="user_id"))
+    assert consumer.cluster.rows("user_settings-g1")["1"] == {
+        "user_id": 1, "channels": {"push": False}, "categories": {}, "quiet_hours": None,
+    }  # fmt: skip
+
+
+def test_a_large_value_that_an_update_left_alone_is_taken_from_the_old_row() -> None:
+    consumer = Consumer()
+    after = {"id": 1, "type": "a", "body": "__debezium_unavailable_value"}
+    consumer.run(row("notification_templates", "u", 10, after, {**after, "body": "long"}))
+    assert consumer.cluster.rows("notification_templates-g1")["1"]["body"] == "long"
+    consumer.run(row("notification_templates", "u", 20, after))
+    assert consumer.cluster.rows("notification_templates-g1")["1"]["body"] == "long"
+    assert len(consumer.producer.produced) == 1
+
+
+def test_the_position_only_goes_forwards() -> None:
+    consumer = Consumer()
+    consumer.run(heartbeat(20, "1700000002.5"), heartbeat(10, "1700000001"), heartbeat(99, "x", prefix="another's"))
+    consumer.run(heartbeat(15, "1700000001.5"))
+    assert consumer.cluster.documents["directory_state", "position-g1"][1] == {"lsn": 20, "ts_ms": 1_700_000_002_500}
+
+
+def complete(consumer: Consumer) -> None:
+    consumer.progress.ends = consumer.progress.committed = {"cdc.g1.public.users": {0: 5}}
+    consumer.progress.lsn = 100
+    consumer.run(notification("STARTED"), notification("COMPLETED", "b"), heartbeat(1, "1"))
+
+
+def test_a_generation_is_served_once_its_snapshot_is_written_and_consumed() -> None:
+    consumer = Consumer()
+    consumer.progress.ends = {"cdc.g1.public.users": {0: 5, 1: 0}}
+    consumer.run(notification("STARTED"), heartbeat(1, "1"))
+    assert consumer.state().get("complete") is None
+    consumer.run(notification("COMPLETED", "b"))
+    assert "targets" not in consumer.state(), "rows may still be in Debezium's producer"
+    consumer.progress.ends = {"cdc.g1.public.users": {0: 9, 1: 0}}
+    consumer.progress.lsn = 100
+    consumer.run(heartbeat(2, "2"))
+    assert consumer.state()["targets"] == {"cdc.g1.public.users": {"0": 9, "1": 0}}
+    consumer.progress.committed = {"cdc.g1.public.users": {0: 8}}
+    consumer.run(heartbeat(3, "3"))
+    assert not consumer.state().get("complete")
+    assert consumer.cluster.aliases == {}
+    consumer.progress.committed = {"cdc.g1.public.users": {0: 9}}
+    consumer.run(heartbeat(4, "4"))
+    assert consumer.state()["complete"] is True
+    assert consumer.cluster.refreshed == ["users-g1,user_settings-g1,devices-g1,notification_templates-g1"]
+    assert consumer.cluster.aliases == {table: {f"{table}-g1"} for table in TABLES}
+    assert len(consumer.cluster.alias_calls) == 1, "look-ups must never see tables of two generations"
+
+
+def test_a_step_that_was_cut_off_is_taken_again() -> None:
+    consumer = Consumer()
+    complete(consumer)
+    consumer.cluster.aliases.clear()  # as if it had ended between the marker and the aliases
+    Consumer(consumer.cluster).run(heartbeat(5, "5"))
+    assert consumer.cluster.aliases == {table: {f"{table}-g1"} for table in TABLES}
+
+
+def test_an_old_generation_that_starts_again_takes_nothing_from_a_later_one() -> None:
+    consumer = Consumer()
+    complete(consumer)
+    later = {"complete": True, "snapshot_completed_at": 1_800_000_000_000}
+    consumer.cluster.documents["directory_state", "generation-g2"] = 0, later
+    consumer.cluster.aliases = {table: {f"{table}-g2"} for table in TABLES}
+    Consumer(consumer.cluster).run(heartbeat(5, "5"))
+    assert consumer.cluster.aliases == {table: {f"{table}-g2"} for table in TABLES}
+
+
+@pytest.mark.parametrize("why", [truncate("devices", 500), notification("STARTED", "another")])
+def test_what_no_event_can_repair_closes_the_directory_for_good(why: KafkaRecord) -> None:
+    consumer = Consumer()
+    complete(consumer)
+    assert consumer.run(why) == []
+    assert consumer.state()["complete"] is False
+    assert consumer.state()["rebuild_reason"]
+    assert not any(consumer.cluster.aliases.values())
+    again = Consumer(consumer.cluster)
+    again.progress = consumer.progress
+    again.run(notification("COMPLETED", "b"), heartbeat(9, "9"))
+    assert not any(consumer.cluster.aliases.values())
+
+
+def test_kafka_being_down_holds_no_row_back() -> None:
+    consumer = Consumer()
+    consumer.run(notification("COMPLETED"))
+
+    def down() -> int:
+        raise Retry("Kafka does not tell")
+
+    consumer.progress.acknowledged_lsn = down  # type: ignore[method-assign]
+    assert consumer.run(row("users", "c", 10, user(1))) == []
+    assert consumer.cluster.rows("users-g1")
+
+
+@given(history=histories(), seed=st.integers())
+@settings(max_examples=200, deadline=None)
+def test_any_order_repeated_in_any_batches_ends_as_the_table_says(history: History, seed: int) -> None:
+    consumer = Consumer()
+    for batch in history.deliveries(random.Random(seed)):  # noqa: S311
+        assert consumer.run(*batch) == []
+    found = {name: doc["first_name"] for name, doc in consumer.cluster.rows("users-g1").items()}
+    assert found == history.table
