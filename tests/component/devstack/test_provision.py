@@ -1,0 +1,191 @@
+"""Provisioning on the real servers: what it makes, that doing it again changes nothing, what Debezium then sends."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psycopg
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from psycopg import sql
+
+from devstack.provision import (
+    MONOLITH_MIGRATION,
+    SCHEMAS,
+    ProvisioningError,
+    apply_sql,
+    connector_name,
+    create_indices,
+    create_topics,
+    put_connector,
+    register_schemas,
+)
+from devstack.settings import StackSettings
+from masscomm.topics import CDC_TABLES, Topic, cdc_topic, cdc_topics, chain_topics
+
+
+@pytest.fixture
+def generation() -> str:
+    """A generation of the test's own: Debezium's slot is named after it, so small letters and digits only."""
+    return f"t{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def monolith(connect: StackSettings, generation: str) -> Iterator[str]:
+    """A monolith's database of the test's own, with its tables."""
+    name = f"monolith_{generation}"
+    with psycopg.connect(connect.database_url("postgres"), autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    url = connect.database_url(name)
+    apply_sql(url, [MONOLITH_MIGRATION])
+    yield url
+    httpx.delete(f"{connect.connect_url}/connectors/{connector_name(generation)}", timeout=30)
+
+
+def read_until(bootstrap: str, topic: str, enough: Callable[[list[Any]], bool], timeout_s: float = 60) -> list[Any]:
+    """The JSON values of a topic from its beginning, until `enough` of them are there."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": uuid4().hex, "enable.auto.commit": False})
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
+        values: list[Any] = []
+        deadline = time.monotonic() + timeout_s
+        while not enough(values):
+            assert time.monotonic() < deadline, f"{topic} held only {values[-3:]} after {timeout_s} s"
+            for message in consumer.consume(100, timeout=0.5):
+                assert message.error() is None
+                values.append(json.loads(message.value() or b"null"))
+        return values
+    finally:
+        consumer.close()
+
+
+def topic(name: str, **changes: Any) -> Topic:
+    """A topic of the test's own, like one of ours."""
+    values: dict[str, Any] = {
+        "name": name,
+        "description": "",
+        "owner": "",
+        "schema": "SendRequested",
+        "partitions": 3,
+        "retention_hours": 5,
+        "cleanup": "delete",
+        "max_message_bytes": 700_000,
+        "replication_factor": 1,
+        "producers": (),
+        "consumers": (),
+    }
+    return Topic(**(values | changes))
+
+
+def test_topics_have_the_settings_they_are_given_and_are_made_once(kafka: StackSettings) -> None:
+    wanted = topic(f"provision-{uuid4().hex}")
+    create_topics(kafka.kafka_bootstrap, [wanted])
+    create_topics(kafka.kafka_bootstrap, [wanted])
+    admin = AdminClient({"bootstrap.servers": kafka.kafka_bootstrap})
+    assert len(admin.list_topics(timeout=10).topics[wanted.name].partitions) == 3
+    resource = ConfigResource(ResourceType.TOPIC, wanted.name)
+    config = admin.describe_configs([resource])[resource].result(10)
+    assert config["retention.ms"].value == str(5 * 3_600_000)
+    assert config["max.message.bytes"].value == "700000"
+    assert config["cleanup.policy"].value == "delete"
+
+
+def test_a_topic_that_nobody_made_is_not_made_by_using_it(kafka: StackSettings) -> None:
+    name = f"misspelt-{uuid4().hex}"
+    admin = AdminClient({"bootstrap.servers": kafka.kafka_bootstrap, "allow.auto.create.topics": True})
+    admin.list_topics(name, timeout=10)
+    assert name not in admin.list_topics(timeout=10).topics
+
+
+def test_every_schema_is_registered_once_and_backward_compatibility_is_enforced(registry: StackSettings) -> None:
+    wanted = [topic(f"{uuid4().hex}.{each.name}", schema=each.schema) for each in chain_topics()]
+    first = register_schemas(registry.registry_url, wanted)
+    assert register_schemas(registry.registry_url, wanted) == first
+    assert set(first) == {each.subject for each in wanted if each.schema}
+    breaking = {"type": "record", "name": "Other", "fields": [{"name": "added", "type": "string"}]}
+    answer = httpx.post(
+        f"{registry.registry_url}/subjects/{next(iter(first))}/versions", json={"schema": json.dumps(breaking)}
+    )
+    assert answer.status_code == 409
+
+
+def test_a_registry_that_refuses_is_an_error(registry: StackSettings) -> None:
+    wanted = topic(uuid4().hex, schema="SendRequested")
+    other = {"type": "record", "name": "Other", "fields": [{"name": "added", "type": "string"}]}
+    base = registry.registry_url
+    httpx.post(f"{base}/subjects/{wanted.subject}/versions", json={"schema": json.dumps(other)}).raise_for_status()
+    httpx.put(f"{base}/config/{wanted.subject}", json={"compatibility": "BACKWARD"}).raise_for_status()
+    with pytest.raises(ProvisioningError, match=wanted.subject):
+        register_schemas(base, [wanted])
+
+
+def test_indices_are_made_once_a_generation_and_none_appears_by_itself(
+    opensearch: StackSettings, generation: str
+) -> None:
+    names = create_indices(opensearch.opensearch_url, generation)
+    assert {f"{table}-{generation}" for table in CDC_TABLES} < set(names)
+    assert {"device_state", "directory_state"} < set(names)
+    url = f"{opensearch.opensearch_url}/users-{generation}"
+    httpx.put(f"{url}/_doc/1", json={"club_id": 1}).raise_for_status()
+    assert create_indices(opensearch.opensearch_url, generation) == names
+    assert httpx.get(f"{url}/_doc/1").json()["found"]
+    assert httpx.head(f"{opensearch.opensearch_url}/users").status_code == 404, "the alias is cdc_consumer's to move"
+    assert httpx.put(f"{opensearch.opensearch_url}/nobodys-{generation}/_doc/1", json={}).status_code == 404
+
+
+def test_debezium_sends_rows_heartbeats_and_the_end_of_the_snapshot(
+    connect: StackSettings, monolith: str, generation: str
+) -> None:
+    create_topics(connect.kafka_bootstrap, cdc_topics(generation))
+    with psycopg.connect(monolith) as connection:
+        connection.execute("INSERT INTO clubs (id, name) VALUES (1, 'A')")
+        connection.execute("INSERT INTO users (id, club_id, first_name, last_name) VALUES (7, 1, 'Ada', 'Abel')")
+    put_connector(connect.connect_url, generation, monolith)
+    put_connector(connect.connect_url, generation, monolith)
+    bootstrap = connect.kafka_bootstrap
+
+    rows = read_until(bootstrap, cdc_topic("users", generation), lambda values: len(values) >= 1)
+    assert (rows[0]["op"], rows[0]["after"]["first_name"]) == ("r", "Ada")
+
+    def completed(values: list[Any]) -> bool:
+        return any(each["aggregate_type"] == "Initial Snapshot" and each["type"] == "COMPLETED" for each in values)
+
+    notifications = read_until(bootstrap, cdc_topic("notification", generation), completed)
+
+    # Nobody writes to any table now: heartbeats come all the same, and each is further along the WAL.
+    beats = read_until(bootstrap, cdc_topic("heartbeat", generation), lambda values: len(values) >= 3)
+    assert all(each["op"] == "m" and each["message"]["prefix"] == "masscomm.heartbeat" for each in beats)
+    positions = [each["source"]["lsn"] for each in beats]
+    assert positions == sorted(set(positions))
+
+    with psycopg.connect(monolith) as connection:
+        connection.execute("UPDATE users SET locale = 'de' WHERE id = 7")
+    with psycopg.connect(monolith) as connection:
+        connection.execute("DELETE FROM users WHERE id = 7")
+    rows = read_until(bootstrap, cdc_topic("users", generation), lambda values: len(values) >= 4)
+    assert [each["op"] if each else None for each in rows] == ["r", "u", "d", None]
+    assert rows[1]["before"]["locale"] == "en"
+    assert rows[2]["before"]["first_name"] == "Ada"
+    assert rows[1]["source"]["lsn"] > positions[0]
+
+    # What schemas/cdc_examples shows to those who read these topics is what Debezium really sends.
+    for name, sent in (("users", rows), ("message", beats), ("notification", notifications)):
+        assert shapes(sent) == shapes(json.loads((SCHEMAS / "cdc_examples" / f"{name}.json").read_text())), name
+
+
+def shapes(values: list[Any]) -> set[str]:
+    """The distinct sets of fields, nested ones included, of JSON values; what is nullable counts as it stands."""
+
+    def fields(value: Any, path: str = "") -> list[str]:
+        if isinstance(value, dict):
+            return [each for name, inner in value.items() for each in fields(inner, f"{path}.{name}")]
+        return [path]
+
+    return {" ".join(sorted(fields(value))) for value in values}
