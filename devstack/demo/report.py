@@ -122,15 +122,15 @@ class Report:
 
     def _sends_table(self) -> Table:
         table = Table(title="Sends: the metrics API, and the provider's own count", title_justify="left")
-        table.add_column("send")
+        table.add_column("send", min_width=28)
         table.add_column("by")
-        for name in ("requested", "suppressed", "sent", "failed", "in flight", "provider calls", "duplicates"):
+        for name in ("requested", "suppressed", "sent", "failed", "in flight", "at provider", "duplicates"):
             table.add_column(name, justify="right")
         for what, rows in self._grouped().items():
             suppressed: Counter[str] = Counter()
             for row in rows:
                 suppressed.update(row.status.suppressed)
-            reasons = "\n".join(f"{count:,} {reason}" for reason, count in suppressed.most_common())
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in suppressed.most_common())
             table.add_row(
                 what if len(rows) == 1 else f"{what} ({len(rows)} sends)",
                 rows[0].source,

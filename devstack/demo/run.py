@@ -31,6 +31,7 @@ PROBES = 30  # single pushes, and changes of a setting, whose latency is measure
 CHOSEN = 5 + PROBES  # users of the single sends, each registered with the provider
 UNKNOWN_USER = 99_999_999_999
 NEWS = "news"
+PLAIN_WIDTH = 140
 LOGS = ("lambda_host", "spark")
 
 # A row of the metrics over all minutes: (club_id, type, channel, measure).
@@ -60,6 +61,8 @@ def run_demo(
     It may be run again on the same stack. users: of the broadcast.
     """
     console = console or Console()
+    if not console.is_terminal:
+        console = Console(file=console.file, width=PLAIN_WIDTH)  # a log has no edge, and a table of 80 columns no room
     report, checks = Report(), Checks()
     try:
         with ExitStack() as resources:
@@ -299,7 +302,7 @@ class Demo:
             if person.club_id == BIG_CLUB and not person.active_devices and not (person.channels or person.categories)
         )
         self.by_rest(
-            "one of ours, another club's, nobody, no device, one twice",
+            "some who cannot be served",
             Ask(club_id=BIG_CLUB, type=NEWS, to_users=[registered, stranger, UNKNOWN_USER, deviceless, registered]),
         )
 
@@ -312,7 +315,7 @@ class Demo:
             if world.people[user].channels.get("push") is False and world.people[user].active_devices
         )
         ask = Ask(club_id=BIG_CLUB, type="one_time_password", to_users=[silent])
-        self.by_kafka("password, critical lane, in spite of an opt-out", ask, critical=True, data={"code": "271828"})
+        self.by_kafka("password, critical, opted out or not", ask, critical=True, data={"code": "271828"})
 
     def bad_input(self) -> None:
         """What is no send: it is put aside with its reason, or refused by field."""
@@ -350,7 +353,7 @@ class Demo:
         ask = Ask(club_id=BIG_CLUB + 1, type=NEWS, to_users=world.members(BIG_CLUB + 1))
         written = self.emitter.send_minimal(ask.type, ask.club_id, ask.to_users)
         send_id = send_id_of_record(written.topic, written.partition, written.offset, written.timestamp)
-        self._remember(Sent(send_id, "kafka", "a small club, by a producer of four fields", ask, expect(world, ask)))
+        self._remember(Sent(send_id, "kafka", "a small club, four fields", ask, expect(world, ask)))
 
     def broadcast(self) -> None:
         """Everybody in the big club, in chunks."""
@@ -374,9 +377,7 @@ class Demo:
         """
         took = []
         for user_id in users:
-            sent = self.by_kafka(
-                "single pushes, for their latency", Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user_id])
-            )
+            sent = self.by_kafka("single push, for its latency", Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user_id]))
             self.await_outcomes(sent, "a single push", quiet=True)
             record = self.outcomes.of(sent.send_id)[-1]
             took.append(float(record["timestamp"] - record["requested_at"]))
