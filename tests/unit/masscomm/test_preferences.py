@@ -1,0 +1,107 @@
+"""Who is notified: the narrower rule wins, and what cannot be read is an opt-out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from masscomm.directory import Settings, User
+from masscomm.preferences import decide
+from masscomm.statuses import Reason, Status
+
+ADA = User(user_id=1, club_id=7)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["push", "news", "email"]), inner),
+    max_leaves=6,
+)
+
+
+def _decide(categories: Any, channels: Any, type_: str = "news") -> tuple[Status | None, str | None]:
+    settings = Settings(user_id=1, categories=categories, channels=channels, version=4)
+    decision = decide(ADA, settings, club_id=7, type=type_, channel="push")
+    return decision.status, decision.rule
+
+
+@pytest.mark.parametrize(
+    ("categories", "channels", "wanted", "rule"),
+    [
+        ({}, {}, True, None),
+        ({}, {"push": True}, True, "channel:push"),
+        ({}, {"push": False}, False, "channel:push"),
+        ({}, {"email": False}, True, None),
+        ({"news": True}, {"push": False}, True, "category:news"),
+        ({"news": False}, {"push": True}, False, "category:news"),
+        ({"news": {"push": True}}, {"push": False}, True, "category:news channel:push"),
+        ({"news": {"push": False}}, {"push": True}, False, "category:news channel:push"),
+        ({"news": {"email": False}}, {"push": False}, False, "channel:push"),
+        ({"news": {"email": False}}, {}, True, None),
+        ({"match_reminder": False}, {}, True, None),
+        ({"news": None}, {"push": None}, True, None),
+        (None, None, True, None),
+    ],
+)
+def test_the_narrower_rule_wins(categories: Any, channels: Any, wanted: bool, rule: str | None) -> None:
+    assert _decide(categories, channels) == (None if wanted else Status.SUPPRESSED, rule)
+
+
+@pytest.mark.parametrize("malformed", ["true", 1, 0, "", [], ["push"], {"nested": True}])
+@pytest.mark.parametrize("where", ["category", "category and channel", "channel"])
+def test_what_is_no_plain_true_is_an_opt_out(malformed: Any, where: str) -> None:
+    categories: Mapping[str, Any] = {}
+    channels: Mapping[str, Any] = {}
+    match where:
+        case "category":
+            # A mapping says something of its channels; anything else is to be a plain true.
+            categories = {"news": malformed if not isinstance(malformed, dict) else [malformed]}
+        case "category and channel":
+            categories = {"news": {"push": malformed}}
+        case _:
+            channels = {"push": malformed}
+    assert _decide(categories, channels)[0] is Status.SUPPRESSED
+
+
+@pytest.mark.parametrize("malformed", ["{}", 1, True, [], ["news"]])
+def test_settings_that_are_no_object_are_an_opt_out_of_everything(malformed: Any) -> None:
+    assert _decide(malformed, {})[0] is Status.SUPPRESSED
+    assert _decide({}, malformed)[0] is Status.SUPPRESSED
+    assert _decide({"news": True}, malformed)[0] is Status.SUPPRESSED
+
+
+@given(JSON, JSON)
+def test_no_settings_of_whatever_shape_raise(categories: Any, channels: Any) -> None:
+    status, _ = _decide(categories, channels)
+    assert status in (None, Status.SUPPRESSED)
+
+
+def test_a_mandatory_category_passes_over_an_opt_out() -> None:
+    assert _decide({"one_time_password": False}, {"push": False}, "one_time_password") == (None, "mandatory")
+    assert _decide([], [], "one_time_password") == (None, "mandatory")
+
+
+def test_a_mandatory_category_does_not_reach_another_tenants_user() -> None:
+    decision = decide(ADA, None, club_id=8, type="one_time_password", channel="push")
+    assert (decision.status, decision.reason) == (Status.SUPPRESSED, Reason.OTHER_TENANT)
+
+
+def test_nobody_is_notified_who_is_unknown() -> None:
+    decision = decide(None, Settings(user_id=1), club_id=7, type="one_time_password", channel="push")
+    assert (decision.status, decision.reason) == (Status.SUPPRESSED, Reason.UNKNOWN_USER)
+
+
+def test_no_settings_are_no_opt_out() -> None:
+    decision = decide(ADA, None, club_id=7, type="news", channel="push")
+    assert (decision.status, decision.layer, decision.settings_version) == (None, "default", None)
+
+
+def test_a_channel_there_is_none_of_fails() -> None:
+    decision = decide(ADA, None, club_id=7, type="news", channel="pigeon")
+    assert (decision.status, decision.reason) == (Status.FAILED, Reason.UNKNOWN_CHANNEL)
+
+
+def test_a_decision_names_the_version_of_the_settings_it_read() -> None:
+    settings = Settings(user_id=1, channels={"push": False}, version=4)
+    decision = decide(ADA, settings, club_id=7, type="news", channel="push")
+    assert (decision.layer, decision.settings_version) == ("user", 4)

@@ -1,0 +1,203 @@
+"""Ids, statuses, outcomes, topics, categories, settings: what everything else counts on."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from masscomm import ids, settings, topics
+from masscomm.categories import CHANNELS, categories, category, resolve_channels
+from masscomm.directory import Position
+from masscomm.errors import Stop
+from masscomm.outcomes import DEAD_LETTERED, EXPIRED, Told, outcome
+from masscomm.preferences import Decision
+from masscomm.statuses import RANK, TERMINAL, Reason, Status, merge
+from masscomm.topics import Lane
+from tests.chain import NOW, SEND_ID, build
+
+STATUSES = st.sampled_from(Status)
+PUBLISHED = {Status.SENT, Status.DELIVERED, Status.BOUNCED}
+
+
+def test_ids_are_what_they_have_always_been() -> None:
+    """A changed id counts and sends everything twice that is under way while it is deployed."""
+    chunk = ids.chunk_id(SEND_ID, 3)
+    assert ids.send_id_of_record("send.monolith", 2, 41, NOW) == "292107ef-cd27-55ec-abb5-35a13f03e571"
+    assert chunk == "c10c5734-cfed-54ce-9d9f-f79d428503ec"
+    assert ids.derived_id(chunk, "build", "push", 0, 500) == "59a5405e-9296-5a80-ba0f-e3542f044e01"
+    assert ids.notification_id(SEND_ID, 12, "push") == "2621a0ab-d756-57c0-b930-b526c9bf4bef"
+
+
+def test_ids_differ_by_each_of_their_parts() -> None:
+    parts = [("p", "build", "push", 0, 500), ("q", "build", "push", 0, 500), ("p", "delivery", "push", 0, 500)]
+    parts += [("p", "build", "email", 0, 500), ("p", "build", "push", 500, 1000), ("p", "build", "push", 0, 250)]
+    assert len({ids.derived_id(*part) for part in parts}) == len(parts)
+
+
+def test_every_status_has_a_rank_of_its_own() -> None:
+    assert set(RANK) == set(Status)
+    assert len(set(RANK.values())) == len(Status)
+
+
+@given(STATUSES, STATUSES)
+def test_merging_does_not_depend_on_the_order(a: Status, b: Status) -> None:
+    assert merge(a, b) is merge(b, a)
+
+
+@given(STATUSES, STATUSES, STATUSES)
+def test_merging_does_not_depend_on_the_grouping(a: Status, b: Status, c: Status) -> None:
+    assert merge(merge(a, b), c) is merge(a, merge(b, c))
+
+
+@given(STATUSES)
+def test_merging_a_status_with_itself_changes_nothing(a: Status) -> None:
+    assert merge(a, a) is a
+
+
+@given(STATUSES, STATUSES)
+def test_merging_answers_one_of_the_two(a: Status, b: Status) -> None:
+    assert merge(a, b) in (a, b)
+
+
+@given(st.sampled_from(sorted(PUBLISHED)), st.sampled_from(sorted(set(Status) - PUBLISHED)))
+def test_proof_of_publishing_beats_every_status_that_is_not_sent(published: Status, other: Status) -> None:
+    assert merge(published, other) is published
+
+
+@given(st.sampled_from(sorted(TERMINAL)), st.sampled_from(sorted(set(Status) - TERMINAL)))
+def test_a_terminal_status_never_goes_back_to_one_that_is_under_way(terminal: Status, other: Status) -> None:
+    assert merge(terminal, other) is terminal
+
+
+DECISIONS = st.sampled_from(
+    [DEAD_LETTERED, EXPIRED, Decision(Status.SENT, None, "provider")]
+    + [Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "channel:push", version) for version in (1, 2)]
+)
+
+
+@given(st.lists(DECISIONS, min_size=1, max_size=40))
+def test_an_outcome_says_of_each_position_what_was_decided_and_counts_it(decisions: list[Decision]) -> None:
+    everybody = [Told(place, 100 + place, decision) for place, decision in enumerate(decisions)]
+    record = outcome(
+        build([]), everybody, channel="push", step="delivery", start=0, end=500, now_ms=NOW, directory=None
+    )
+    read = [(record.results[place].status, record.results[place].settings_version) for place in record.result_index]
+    assert read == [(decision.status, decision.settings_version) for decision in decisions]
+    assert [result.count for result in record.results] == list(Counter(record.result_index).values())
+    assert sum(result.count for result in record.results) == len(decisions)
+    assert record.user_ids == [100 + place for place in record.positions]
+
+
+def test_an_outcome_tells_how_stale_the_directory_was() -> None:
+    position = Position(lsn=99, ts_ms=NOW - 40)
+    record = outcome(
+        build([]),
+        [Told(0, 1, EXPIRED)],
+        channel="push",
+        step="preference",
+        start=0,
+        end=500,
+        now_ms=NOW,
+        directory=position,
+    )
+    assert (record.results[0].cdc_position, record.results[0].staleness_ms) == (99, 40)
+
+
+def test_an_outcome_without_message_ids_carries_no_column_for_them() -> None:
+    told = [Told(0, 1, EXPIRED), Told(1, 2, EXPIRED)]
+    record = outcome(build([]), told, channel="push", step="x", start=0, end=500, now_ms=NOW, directory=None)
+    assert record.provider_message_ids == []
+
+
+def test_an_outcome_of_somebody_who_goes_on_is_refused() -> None:
+    with pytest.raises(ValueError, match="goes on"):
+        outcome(
+            build([]),
+            [Told(0, 1, Decision(None))],
+            channel="push",
+            step="x",
+            start=0,
+            end=500,
+            now_ms=NOW,
+            directory=None,
+        )
+
+
+def test_a_dead_letters_outcome_is_not_taken_for_the_one_told_before() -> None:
+    before, after = (
+        outcome(
+            build([]), [Told(0, 1, why)], channel="push", step="build", start=0, end=500, now_ms=NOW, directory=None
+        )
+        for why in (EXPIRED, DEAD_LETTERED)
+    )
+    assert before.record_id != after.record_id
+
+
+def test_the_critical_lane_is_another_topic_where_there_is_one() -> None:
+    assert topics.in_lane(topics.BUILD, Lane.CRITICAL) == "build.critical"
+    assert topics.in_lane(topics.BUILD, Lane.BULK) == "build"
+    assert topics.in_lane(topics.OUTCOME, Lane.CRITICAL) == "outcome"
+
+
+def test_every_topic_of_the_code_is_in_the_file_once_a_lane() -> None:
+    names = [topic.name for topic in topics.chain_topics()]
+    assert len(names) == len(set(names))
+    constants = {topics.SEND_MONOLITH, topics.SEND_API, topics.BUILD, topics.DELIVERY, topics.OUTCOME}
+    constants |= {topics.RECHECK, topics.DEAD_LETTER, topics.ON_FAILURE}
+    assert {name.removesuffix(".critical") for name in names} == constants
+
+
+def test_the_dead_letter_topic_takes_what_every_other_topic_took() -> None:
+    sizes = {topic.name: topic.max_message_bytes for topic in topics.chain_topics()}
+    dead_letter = sizes.pop(topics.DEAD_LETTER)
+    assert all(size < dead_letter for size in sizes.values())
+
+
+def test_a_cdc_topic_carries_its_generation() -> None:
+    assert topics.resolve("cdc.users", lane=Lane.BULK, generation="g2") == "cdc.g2.public.users"
+    assert topics.resolve("build", lane=Lane.CRITICAL, generation="g2") == "build.critical"
+    assert {topic.name for topic in topics.cdc_topics("g2")} >= {"cdc.g2.public.devices", "cdc.g2.notification"}
+    assert all(topic.name.startswith(topics.cdc_prefix("g2")) for topic in topics.cdc_topics("g2"))
+
+
+def test_a_category_nobody_listed_gets_the_default() -> None:
+    assert category("never heard of") == categories()["default"]
+    assert resolve_channels("never heard of", []) == ["push"]
+
+
+def test_the_channels_asked_for_stand_once_and_in_their_order() -> None:
+    assert resolve_channels("newsletter", ["push", "email", "push"]) == ["push", "email"]
+    assert resolve_channels("security_alert", []) == ["push", "email"]
+
+
+def test_every_category_names_known_channels() -> None:
+    assert all(set(entry.channels) <= set(CHANNELS) and entry.channels for entry in categories().values())
+
+
+def test_a_missing_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SOME_URL", raising=False)
+    with pytest.raises(Stop, match="SOME_URL"):
+        settings.required("SOME_URL")
+
+
+@pytest.mark.parametrize("text", ["seven", "nan", "inf", "1e999"])
+def test_a_variable_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("SOME_LIMIT", text)
+    with pytest.raises(Stop, match="SOME_LIMIT"):
+        settings.number("SOME_LIMIT", 1)
+
+
+def test_a_numeric_variable_is_read_and_its_default_taken_where_it_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_LIMIT", "2.5")
+    assert settings.number("SOME_LIMIT", 1) == 2.5
+    monkeypatch.setenv("SOME_LIMIT", "")
+    assert settings.number("SOME_LIMIT", 1) == 1
+
+
+def test_a_lane_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASSCOMM_LANE", "express")
+    with pytest.raises(Stop, match="MASSCOMM_LANE"):
+        settings.lane()
+    monkeypatch.delenv("MASSCOMM_LANE")
+    assert settings.lane() is Lane.BULK
