@@ -1,0 +1,123 @@
+"""What every directory promises: the same tests for the one in memory and the one in OpenSearch."""
+
+from abc import ABC, abstractmethod
+
+import pytest
+
+from masscomm.directory import Device, Directory, Settings, Template, User
+from masscomm.errors import Retry
+
+type Row = User | Settings | Device | Template
+
+
+class Tables(ABC):
+    """The monolith's tables behind a directory, and what may be wrong with them."""
+
+    directory: Directory
+
+    @abstractmethod
+    def put(self, *rows: Row) -> None: ...
+
+    @abstractmethod
+    def remove(self, *rows: Row) -> None: ...
+
+    @abstractmethod
+    def not_ready(self) -> None:
+        """The snapshot is not complete, though rows are there."""
+
+    @abstractmethod
+    def caught_up_to(self, ts_ms: int) -> None:
+        """Everything committed until then is there."""
+
+
+USER = User(user_id=1, club_id=7, first_name="Ada", email="ada@club.example", locale="de", time_zone="Europe/Berlin")
+SETTINGS = Settings(user_id=1, channels={"push": False}, categories={"news": {"push": True}})
+DEVICE = Device(device_id=11, user_id=1, platform="gcm", token="t11", endpoint_arn="arn:11")
+TEMPLATE = Template(template_id=5, club_id=7, type="news", channel="push", locale="en", title="t", body="b", version=3)
+
+
+class DirectoryContract:
+    """To be inherited beside a fixture `tables`."""
+
+    def test_what_is_there_is_found_and_what_is_not_is_absent(self, tables: Tables) -> None:
+        tables.put(USER, SETTINGS)
+        assert tables.directory.users([1, 2, 1]) == {1: USER}
+        found = tables.directory.settings([2, 1])
+        assert found.keys() == {1}
+        assert (found[1].channels, found[1].categories) == (SETTINGS.channels, SETTINGS.categories)
+        users, settings = tables.directory.users_and_settings([1, 2])
+        assert (users, settings) == ({1: USER}, found)
+        assert tables.directory.users([]) == {}
+
+    def test_what_was_deleted_is_absent(self, tables: Tables) -> None:
+        tables.put(USER, SETTINGS, DEVICE, TEMPLATE)
+        tables.remove(USER, SETTINGS, DEVICE, TEMPLATE)
+        assert tables.directory.users_and_settings([1]) == ({}, {})
+        assert tables.directory.devices([1]) == {1: []}
+        assert tables.directory.templates([(7, "news", "push")]) == {(7, "news", "push"): []}
+
+    def test_more_than_one_slice(self, tables: Tables) -> None:
+        rows = [User(user_id=number, club_id=number % 3) for number in range(2_500)]
+        tables.put(*rows)
+        wanted = list(range(0, 5_000, 2))
+        assert tables.directory.users(wanted) == {row.user_id: row for row in rows if row.user_id % 2 == 0}
+
+    def test_every_device_of_a_user_in_the_order_of_their_ids(self, tables: Tables) -> None:
+        devices = [
+            Device(
+                device_id=number, user_id=number % 2, platform="apns", token=f"t{number}", endpoint_arn=f"arn:{number}"
+            )
+            for number in (40, 3, 21, 22, 5)
+        ]
+        tables.put(*devices)
+        found = tables.directory.devices([0, 1, 2])
+        assert {user: [d.device_id for d in own] for user, own in found.items()} == {0: [22, 40], 1: [3, 5, 21], 2: []}
+        assert found[0][0] == devices[3]
+
+    def test_a_device_without_an_endpoint_and_one_that_is_disabled(self, tables: Tables) -> None:
+        new = Device(device_id=1, user_id=1, platform="gcm", token="new")
+        disabled = Device(device_id=2, user_id=1, platform="gcm", token="gone", endpoint_arn="arn:2", enabled=False)
+        tables.put(new, disabled)
+        assert tables.directory.devices([1]) == {1: [new, disabled]}
+
+    def test_templates_of_the_club_and_of_every_club(self, tables: Tables) -> None:
+        every = Template(template_id=6, club_id=None, type="news", channel="push", locale="de", title="t", body="b")
+        tables.put(
+            TEMPLATE,
+            every,
+            Template(template_id=7, club_id=8, type="news", channel="push", locale="en", title="t", body="b"),
+            Template(template_id=8, club_id=7, type="news", channel="email", locale="en", title="t", body="b"),
+        )
+        mine, others, none = (7, "news", "push"), (9, "news", "push"), (7, "else", "push")
+        found = tables.directory.templates([mine, others, none])
+        assert found == {mine: [TEMPLATE, every], others: [every], none: []}
+
+    def test_nothing_is_said_before_the_snapshot_is_complete(self, tables: Tables) -> None:
+        tables.put(USER, SETTINGS, DEVICE, TEMPLATE)
+        tables.not_ready()
+        with pytest.raises(Retry, match="not ready"):
+            tables.directory.users([1])
+        with pytest.raises(Retry, match="not ready"):
+            tables.directory.settings([1])
+        with pytest.raises(Retry, match="not ready"):
+            tables.directory.users_and_settings([1])
+        with pytest.raises(Retry, match="not ready"):
+            tables.directory.devices([1])
+        with pytest.raises(Retry, match="not ready"):
+            tables.directory.templates([(7, "news", "push")])
+        with pytest.raises(Retry):
+            tables.directory.confirm(1)
+
+    def test_confirm_believes_only_what_was_passed_and_remembers_it(self, tables: Tables) -> None:
+        assert tables.directory.position() is None
+        tables.caught_up_to(1_000_000)
+        with pytest.raises(Retry):
+            tables.directory.confirm(1_000_001)
+        assert tables.directory.position() is None
+        position = tables.directory.confirm(999_000)
+        assert position.ts_ms >= 999_000
+        assert tables.directory.position() == position
+        tables.caught_up_to(0)  # what it knows it does not ask again
+        assert tables.directory.confirm(998_000) == position
+        with pytest.raises(Retry):
+            tables.directory.confirm(1_000_001)

@@ -1,0 +1,30 @@
+"""The directory in memory keeps what every directory promises."""
+
+import pytest
+
+from masscomm.directory import Position
+from masscomm.in_memory_directory import InMemoryDirectory
+from tests.component.directory.contract import DirectoryContract, Row, Tables
+
+
+class InMemoryTables(Tables):
+    def __init__(self) -> None:
+        self.directory: InMemoryDirectory = InMemoryDirectory()
+
+    def put(self, *rows: Row) -> None:
+        self.directory.put(*rows)
+
+    def remove(self, *rows: Row) -> None:
+        self.directory.remove(*rows)
+
+    def not_ready(self) -> None:
+        self.directory.ready = False
+
+    def caught_up_to(self, ts_ms: int) -> None:
+        self.directory.caught_up = Position(lsn=1, ts_ms=ts_ms)
+
+
+class TestInMemoryDirectory(DirectoryContract):
+    @pytest.fixture
+    def tables(self) -> Tables:
+        return InMemoryTables()

@@ -1,0 +1,167 @@
+"""Answers of OpenSearch that are not what was asked for: whatever is not whole is a Retry, never "there is none"."""
+
+from typing import Any, cast
+
+import pytest
+from opensearchpy import OpenSearch
+from opensearchpy.exceptions import (
+    AuthorizationException,
+    ConnectionError,
+    ConnectionTimeout,
+    NotFoundError,
+    SerializationError,
+    TransportError,
+)
+
+from masscomm.cdc_progress import InMemoryCdcProgress, lsn_of_source_offset, reached
+from masscomm.clock import FixedClock
+from masscomm.errors import DeadLetter, Retry, Stop
+from masscomm.opensearch import VersionedDocument, write
+from masscomm.opensearch_directory import OpenSearchDirectory
+
+
+class Answering:
+    """A client that gives one answer, or raises it."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def mget(self, **_: Any) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    search = bulk = mget
+
+
+def directory(answer: Any) -> OpenSearchDirectory:
+    return OpenSearchDirectory(
+        cast(OpenSearch, Answering(answer)), generation="g1", progress=InMemoryCdcProgress(), clock=FixedClock()
+    )
+
+
+def found(name: str, **changes: Any) -> dict[str, Any]:
+    return {"_index": "users-g1", "_id": name, "_version": 5, "found": True, "_source": {"club_id": 1}, **changes}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        [],
+        {},
+        {"docs": None},
+        {"docs": []},
+        {"docs": [found("1")]},
+        {"docs": [found("2"), found("1")]},
+        {"docs": [found("1"), None]},
+        {"docs": [found("1"), {"_id": "2"}]},
+        {"docs": [found("1"), found("2", _source=None)]},
+        {"docs": [found("1"), found("2", _version=None)]},
+        {"docs": [found("1"), {"_id": "2", "error": {"type": "index_not_found_exception"}}]},
+        {"docs": [found("1"), {"_id": "2", "found": False, "error": {"type": "no_shard_available_action_exception"}}]},
+        {"docs": [found("1"), {"_id": "2", "error": None}]},
+    ],
+)
+def test_a_look_up_by_id_that_is_not_whole(answer: Any) -> None:
+    with pytest.raises(Retry):
+        directory(answer).users([1, 2])
+
+
+def searched(**changes: Any) -> dict[str, Any]:
+    return {"timed_out": False, "_shards": {"failed": 0}, "hits": {"hits": []}, **changes}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        {},
+        searched(timed_out=True),
+        searched(_shards={"failed": 1}),
+        searched(_shards={}),
+        searched(hits=None),
+        searched(hits={"hits": None}),
+    ],
+)
+def test_a_search_that_is_not_whole(answer: Any) -> None:
+    with pytest.raises(Retry):
+        directory(answer).devices([1])
+    with pytest.raises(Retry):
+        directory(answer).templates([(1, "news", "push")])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionError("N/A", "refused", OSError()),
+        ConnectionTimeout("TIMEOUT", "slow", OSError()),
+        SerializationError("half an answer"),
+        NotFoundError(404, "index_not_found_exception", {}),
+        TransportError(429, "busy"),
+        TransportError(500, "broken"),
+        TransportError(503, "starting"),
+    ],
+)
+def test_errors_that_pass(error: Exception) -> None:
+    with pytest.raises(Retry):
+        directory(error).users([1])
+    with pytest.raises(Retry):
+        directory(error).devices([1])
+    document = VersionedDocument(index="i", id="1", version=1, source={})
+    assert [type(fate) for fate in write(cast(OpenSearch, Answering(error)), [document])] == [Retry]
+
+
+def test_being_refused_stops() -> None:
+    with pytest.raises(Stop):
+        directory(AuthorizationException(403, "no")).users([1])
+
+
+def test_each_item_of_a_bulk_request_has_its_own_fate() -> None:
+    statuses = [200, 201, 409, 400, 429, 503, None]
+    answer = {"errors": True, "items": [{"index": {"status": status, "error": {}}} for status in statuses]}
+    documents = [VersionedDocument(index="i", id=str(n), version=1, source={}) for n in range(len(statuses))]
+    fates = write(cast(OpenSearch, Answering(answer)), documents)
+    assert [None if fate is None else type(fate) for fate in fates] == [None] * 3 + [DeadLetter] + [Retry] * 3
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"items": []}, {"items": [{}, {}]}])
+def test_a_bulk_answer_that_lies_is_no_success(answer: Any) -> None:
+    document = VersionedDocument(index="i", id="1", version=1, source={})
+    assert [type(fate) for fate in write(cast(OpenSearch, Answering(answer)), [document])] == [Retry]
+
+
+def test_bulk_requests_are_bounded_in_bytes() -> None:
+    sizes = []
+
+    class Counting(Answering):
+        def bulk(self, **request: Any) -> Any:
+            body = request["body"]
+            sizes.append(len(body))
+            return {"items": [{"index": {"status": 200}}] * (body.count(b"\n") // 2)}
+
+    documents = [VersionedDocument(index="i", id=str(n), version=1, source={"a": "x" * 400_000}) for n in range(40)]
+    assert write(cast(OpenSearch, Counting(None)), documents) == [None] * 40
+    assert len(sizes) == 4
+    assert max(sizes) < 5_000_000
+
+
+def test_the_consumer_has_come_to_its_targets_only_with_every_partition() -> None:
+    assert reached({}, {"a": {0: 0}})
+    assert not reached({}, {"a": {0: 1}})
+    assert reached({"a": {0: 5, 1: 9}}, {"a": {0: 5}})
+    assert not reached({"a": {0: 5, 1: 8}}, {"a": {0: 5, 1: 9}})
+
+
+@pytest.mark.parametrize(
+    ("offset", "lsn"),
+    [
+        ({}, None),
+        (None, None),
+        ({"snapshot": "INITIAL", "snapshot_completed": False, "lsn": 5}, None),
+        ({"lsn": 5, "txId": 1, "ts_usec": 1}, 5),
+        ({"lsn": 7, "lsn_proc": 7, "lsn_commit": 7, "messageType": "MESSAGE"}, 7),
+    ],
+)
+def test_a_source_offset_of_the_snapshot_says_nothing_is_written(offset: Any, lsn: int | None) -> None:
+    assert lsn_of_source_offset(offset) == lsn
