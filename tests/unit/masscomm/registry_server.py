@@ -1,0 +1,85 @@
+"""A schema registry over HTTP that answers as it is told to."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+# (status, headers, body) of (method, path, body)
+type Answer = Callable[[str, str, Any], tuple[int, dict[str, str], bytes]]
+
+
+class RegistryServer:
+    """url: where it listens; answer: may be replaced; requests: what it was asked, `METHOD path`."""
+
+    def __init__(self, url: str, answer: Answer) -> None:
+        self.url = url
+        self.answer = answer
+        self.requests: list[str] = []
+
+
+@contextmanager
+def serving(answer: Answer) -> Iterator[RegistryServer]:
+    """A server on a free port of the loopback, for the length of the block."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._respond(None)
+
+        def do_POST(self) -> None:
+            self._respond(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def _respond(self, body: Any) -> None:
+            registry.requests.append(f"{self.command} {self.path}")
+            status, headers, text = registry.answer(self.command, self.path, body)
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(text)), "Connection": "close"}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Keep quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    registry = RegistryServer(f"http://127.0.0.1:{server.server_port}", answer)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield registry
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class ConfluentRegistry:
+    """What a Confluent-compatible registry answers."""
+
+    def __init__(self) -> None:
+        self.schemas: dict[int, str] = {}
+        self.subjects: dict[str, int] = {}
+
+    def register(self, subject: str, schema: Any) -> int:
+        """Put a schema under a subject."""
+        schema_id = len(self.schemas) + 1
+        self.schemas[schema_id] = json.dumps(schema)
+        self.subjects[subject] = schema_id
+        return schema_id
+
+    def __call__(self, method: str, path: str, body: Any) -> tuple[int, dict[str, str], bytes]:
+        *_, kind, name = path.partition("?")[0].split("/")
+        if method == "GET" and kind == "ids":
+            known = self.schemas.get(int(name))
+            if known is None:
+                return 404, {}, b'{"error_code": 40403, "message": "Schema not found"}'
+            return 200, {}, json.dumps({"schema": known}).encode()
+        schema_id = self.subjects.get(name)
+        if schema_id is None:
+            return 404, {}, b'{"error_code": 40401, "message": "Subject not found"}'
+        if json.loads(self.schemas[schema_id]) != json.loads(body["schema"]):
+            return 404, {}, b'{"error_code": 40403, "message": "Schema not found"}'
+        answer = {"subject": name, "id": schema_id, "version": 1, "schema": self.schemas[schema_id]}
+        return 200, {}, json.dumps(answer).encode()

@@ -1,0 +1,204 @@
+"""The wire format: whatever stands in a topic is read, is a dead letter, or waits for the registry."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from masscomm.errors import DeadLetter, Retry, Stop
+from masscomm.wire import Codec, HttpSchemaRegistry, InMemorySchemaRegistry, own_schema
+from tests.chain import send
+from tests.registry_contract import Registered, SchemaRegistryContract
+from tests.unit.masscomm.registry_server import ConfluentRegistry, RegistryServer, serving
+
+TOPIC, SUBJECT = "send.monolith", "send.monolith-value"
+
+
+def _registry() -> InMemorySchemaRegistry:
+    registry = InMemorySchemaRegistry()
+    registry.register(SUBJECT, own_schema("SendRequested"))
+    registry.register("delivery-value", own_schema("DeliveryRequested"))
+    return registry
+
+
+def _encoded() -> bytes:
+    return Codec(_registry()).encode(TOPIC, "SendRequested", send([1, 2]).to_avro())
+
+
+class TestInMemorySchemaRegistry(SchemaRegistryContract):
+    @pytest.fixture
+    def registered(self) -> Registered:
+        registry = InMemorySchemaRegistry()
+        schema_id = registry.register(SUBJECT, own_schema("SendRequested"))
+        return Registered(registry, SUBJECT, schema_id, absent_id=999)
+
+
+class TestHttpSchemaRegistry(SchemaRegistryContract):
+    @pytest.fixture
+    def registered(self) -> Iterator[Registered]:
+        confluent = ConfluentRegistry()
+        schema_id = confluent.register(SUBJECT, own_schema("SendRequested"))
+        with serving(confluent) as server:
+            yield Registered(HttpSchemaRegistry(server.url), SUBJECT, schema_id, absent_id=999)
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    assert Codec(_registry()).decode("SendRequested", _encoded()) == send([1, 2]).to_avro()
+
+
+@pytest.mark.parametrize("data", [None, b"", b"\0", b"\0\0\0\0", b"\x01\0\0\0\x01", b'{"type": "news"}'])
+def test_what_does_not_begin_with_a_schema_id_is_a_dead_letter(data: bytes | None) -> None:
+    with pytest.raises(DeadLetter) as caught:
+        Codec(_registry()).decode("SendRequested", data)
+    assert caught.value.reason == "undecodable"
+
+
+@pytest.mark.parametrize("length", range(5, len(_encoded())))
+def test_a_truncated_value_is_a_dead_letter(length: int) -> None:
+    with pytest.raises(DeadLetter) as caught:
+        Codec(_registry()).decode("SendRequested", _encoded()[:length])
+    assert caught.value.reason == "undecodable"
+
+
+def test_bytes_left_over_are_a_dead_letter() -> None:
+    with pytest.raises(DeadLetter, match="1 bytes are left over"):
+        Codec(_registry()).decode("SendRequested", _encoded() + b"\0")
+
+
+def test_an_unknown_schema_id_is_a_dead_letter() -> None:
+    with pytest.raises(DeadLetter) as caught:
+        Codec(_registry()).decode("SendRequested", b"\0\0\0\x03\xe7" + _encoded()[5:])
+    assert caught.value.reason == "unknown_schema"
+
+
+def test_a_record_of_another_kind_is_a_dead_letter() -> None:
+    other = Codec(_registry()).encode(TOPIC, "SendRequested", send([1]).to_avro())
+    with pytest.raises(DeadLetter):
+        Codec(_registry()).decode("DeliveryRequested", other)
+
+
+@pytest.mark.parametrize("schema", [{"type": "int"}, {"type": "no such"}, {"type": "record"}])
+def test_a_schema_that_is_no_record_of_ours_is_a_dead_letter(schema: dict[str, Any]) -> None:
+    registry = _registry()
+    schema_id = registry.register("other-value", schema)
+    with pytest.raises(DeadLetter):
+        Codec(registry).decode("SendRequested", b"\0" + schema_id.to_bytes(4, "big") + b"\x02")
+
+
+@given(st.binary(max_size=200))
+@example(b"\xff" * 20)
+@example(b"\x02a" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" * 3)
+def test_random_bytes_are_read_or_are_a_dead_letter(data: bytes) -> None:
+    codec = Codec(_registry())
+    for prefix in (b"", b"\0\0\0\0\x01", b"\0\0\0\0\x02"):
+        for schema in ("SendRequested", "DeliveryRequested"):
+            with contextlib.suppress(DeadLetter):
+                assert isinstance(codec.decode(schema, prefix + data), dict)
+
+
+def test_a_value_that_is_not_of_the_schema_is_refused_and_not_written() -> None:
+    with pytest.raises((ValueError, TypeError)):
+        Codec(_registry()).encode(TOPIC, "SendRequested", send([1]).to_avro() | {"to_users": ["one"]})
+
+
+def test_a_subject_without_our_schema_stops_the_function() -> None:
+    with pytest.raises(Stop, match=r"send\.api-value"):
+        Codec(_registry()).encode("send.api", "SendRequested", send([1]).to_avro())
+
+
+@contextlib.contextmanager
+def _answering(status: int, body: bytes, headers: dict[str, str] | None = None) -> Iterator[RegistryServer]:
+    with serving(lambda _method, _path, _body: (status, headers or {}, body)) as server:
+        yield server
+
+
+LIES = [
+    (500, b""),
+    (503, b"starting"),
+    (429, b""),
+    (301, b""),
+    (200, b"<html>welcome to the hotel's network</html>"),
+    (200, b"[]"),
+    (200, b"{}"),
+    (200, b'{"schema": 5}'),
+    (200, b'{"schema": "{"}'),
+    (200, b"\xff\xfe"),
+    (404, b"no such page"),
+    (404, b'{"message": "no Route matched with those values"}'),
+    (404, b"[]"),
+    (404, b"\xff"),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), LIES)
+def test_a_registry_that_answers_nonsense_is_asked_again_later(status: int, body: bytes) -> None:
+    with _answering(status, body) as server, pytest.raises(Retry):
+        Codec(HttpSchemaRegistry(server.url)).decode("SendRequested", _encoded())
+
+
+@pytest.mark.parametrize(("status", "body"), [lie for lie in LIES if lie[0] != 404] + [(200, b'{"id": "7"}')])
+def test_a_registry_that_does_not_tell_our_id_is_asked_again_later(status: int, body: bytes) -> None:
+    with _answering(status, body) as server, pytest.raises(Retry):
+        HttpSchemaRegistry(server.url).id_of(SUBJECT, own_schema("SendRequested"))
+
+
+def test_a_registry_that_asks_for_an_hour_is_not_waited_for() -> None:
+    with _answering(503, b"", {"Retry-After": "3600"}) as server, pytest.raises(Retry):
+        HttpSchemaRegistry(server.url).schema_by_id(1)
+    assert server.requests == ["GET /schemas/ids/1"]
+
+
+def test_a_registry_that_is_down_is_asked_again_later() -> None:
+    with _answering(200, b"{}") as server:
+        url = server.url
+    with pytest.raises(Retry):
+        HttpSchemaRegistry(url).schema_by_id(1)
+
+
+@pytest.mark.parametrize(
+    "answer", [{"schema": "{}", "schemaType": "PROTOBUF"}, {"schema": '"string"'}, {"schema": "[]"}]
+)
+def test_a_schema_that_is_no_avro_record_is_a_dead_letter(answer: dict[str, str]) -> None:
+    with _answering(200, json.dumps(answer).encode()) as server, pytest.raises(DeadLetter) as caught:
+        HttpSchemaRegistry(server.url).schema_by_id(1)
+    assert caught.value.reason == "unknown_schema"
+
+
+def test_a_registry_that_gives_no_schema_type_means_avro() -> None:
+    answer = {"schema": json.dumps(own_schema("SendRequested")), "schemaType": None}
+    with _answering(200, json.dumps(answer).encode()) as server:
+        assert HttpSchemaRegistry(server.url).schema_by_id(1) == own_schema("SendRequested")
+
+
+def test_in_steady_state_the_registry_is_asked_nothing() -> None:
+    confluent = ConfluentRegistry()
+    confluent.register(SUBJECT, own_schema("SendRequested"))
+    with serving(confluent) as server:
+        codec = Codec(HttpSchemaRegistry(server.url))
+        for _ in range(3):
+            codec.decode("SendRequested", codec.encode(TOPIC, "SendRequested", send([1]).to_avro()))
+    assert [request.partition("?")[0] for request in server.requests] == [
+        f"POST /subjects/{SUBJECT}",
+        "GET /schemas/ids/1",
+    ]
+
+
+def test_an_answer_that_was_no_good_is_not_kept() -> None:
+    confluent = ConfluentRegistry()
+    confluent.register(SUBJECT, own_schema("SendRequested"))
+    with _answering(500, b"") as server:
+        registry = HttpSchemaRegistry(server.url)
+        with pytest.raises(Retry):
+            registry.schema_by_id(1)
+        server.answer = confluent
+        assert registry.schema_by_id(1) == own_schema("SendRequested")
+
+
+def test_timestamps_stay_the_integers_they_are_on_the_wire() -> None:
+    decoded = Codec(_registry()).decode("SendRequested", _encoded())
+    assert decoded["timestamp"] == send([]).timestamp
+    assert type(decoded["timestamp"]) is int
