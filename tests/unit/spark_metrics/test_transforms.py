@@ -315,7 +315,7 @@ def test_a_value_is_decoded_once(
 ) -> None:
     """An optimizer that copies the decoding to where it is used costs as many times as there are columns."""
     for name in ("spark.sql.maxPlanStringLength", "spark.sql.debug.maxToStringFields"):
-        request.addfinalizer(partial(spark.conf.set, name, spark.conf.get(name)))
+        request.addfinalizer(partial(spark.conf.set, name, spark.conf.get(name) or ""))
         spark.conf.set(name, "1000000")
     frame = rows_to_stage(kafka_frame([]), writers=WRITERS, far_future_ms=0)
     plan = frame._jdf.queryExecution().optimizedPlan().toString()

@@ -1,0 +1,15 @@
+"""A metrics database for each test."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from devstack.settings import StackSettings
+from tests.metrics_database import metrics_database
+
+
+@pytest.fixture
+def database(postgres: StackSettings) -> Iterator[str]:
+    """The URL of an empty metrics database."""
+    with metrics_database(postgres) as url:
+        yield url
