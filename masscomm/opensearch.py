@@ -56,11 +56,9 @@ def answering(what: str) -> Iterator[None]:
     except (ConnectionError, SerializationError) as error:
         raise Retry(f"OpenSearch did not answer {what}: {error}") from error
     except TransportError as error:
-        if (
-            isinstance(error.status_code, int)
-            and _BAD_REQUEST <= error.status_code < 500
-            and error.status_code != _TOO_MANY
-        ):
+        status = error.status_code
+        ours = isinstance(status, int) and _BAD_REQUEST <= status < 500 and status != _TOO_MANY
+        if ours and error.error != "index_closed_exception":
             raise
         raise Retry(f"OpenSearch answered {what} with {error.status_code}") from error
     except urllib3.exceptions.HTTPError as error:
