@@ -23,7 +23,6 @@ import httpx
 from confluent_kafka import KafkaError, Message, Producer
 
 TOPIC = "send.monolith"
-CRITICAL_TOPIC = "send.monolith.critical"
 CHUNK_SIZE = 2_500
 SCHEMA_FILE = Path(__file__).parents[2] / "schemas" / "SendRequested.avsc"
 
@@ -61,8 +60,9 @@ class Emitter:
     ValueError (the values do not fit the schema).
     """
 
-    def __init__(self, kafka: str, registry: str, *, timeout_s: float = 30.0) -> None:
-        """kafka: bootstrap servers; registry: the base address of its Confluent API."""
+    def __init__(self, kafka: str, registry: str, *, topic: str = TOPIC, timeout_s: float = 30.0) -> None:
+        """kafka: bootstrap servers; registry: the base address of its Confluent API; topic: the bulk lane's."""
+        self._topic = topic
         self._registry = registry.rstrip("/")
         self._timeout_s = timeout_s
         self._ids: dict[tuple[str, str], int] = {}
@@ -100,7 +100,7 @@ class Emitter:
         options: any other field of SendRequested (channels, template, data, locale, expires_at, collapse_key, …).
         """
         send_id = send_id or str(uuid4())
-        topic = CRITICAL_TOPIC if critical else TOPIC
+        topic = self._in_lane(critical)
         chunks = [to_users[start : start + chunk_size] for start in range(0, len(to_users), chunk_size)] or [to_users]
         common = {"priority": "critical" if critical else None} | options
         common |= {"type": type, "club_id": club_id, "timestamp": time.time_ns() // 1_000_000, "send_id": send_id}
@@ -122,11 +122,14 @@ class Emitter:
             "timestamp": time.time_ns() // 1_000_000,
             "to_users": list(to_users),
         }
-        return self._write(TOPIC, json.dumps(MINIMAL_SCHEMA), [value])[0]
+        return self._write(self._topic, json.dumps(MINIMAL_SCHEMA), [value])[0]
 
     def send_bytes(self, value: bytes, *, critical: bool = False) -> Written:
         """Put bytes on the topic as they are: what a broken producer would do."""
-        return self._produce(CRITICAL_TOPIC if critical else TOPIC, [value])[0]
+        return self._produce(self._in_lane(critical), [value])[0]
+
+    def _in_lane(self, critical: bool) -> str:
+        return f"{self._topic}.critical" if critical else self._topic
 
     def _write(self, topic: str, schema: str, values: Sequence[Mapping[str, Any]]) -> list[Written]:
         schema_id = self._schema_id(f"{topic}-value", schema)

@@ -1,0 +1,117 @@
+"""The monolith's emitter against a real broker and registry; what it writes is read as the functions read it."""
+
+from collections.abc import Iterator
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from devstack.provision import create_topics, register_schemas
+from devstack.settings import StackSettings
+from examples.monolith.emit import Emitter
+from masscomm.topics import Topic
+from masscomm.wire import Codec, HttpSchemaRegistry
+
+
+class Sends:
+    """A topic of sends in both lanes, as deployed, with an emitter that writes to it."""
+
+    def __init__(self, settings: StackSettings) -> None:
+        self.settings = settings
+        self.name = f"send.{uuid4()}"
+        self.topics = [_topic(self.name), _topic(f"{self.name}.critical")]
+        create_topics(settings.kafka_bootstrap, self.topics)
+        self.ids = register_schemas(settings.registry_url, self.topics)
+        self.emitter = Emitter(settings.kafka_bootstrap, settings.registry_url, topic=self.name)
+        self._codec = Codec(HttpSchemaRegistry(settings.registry_url))
+
+    def messages(self, count: int, *, critical: bool = False) -> list[Message]:
+        """The first records of a lane, in their order."""
+        consumer = Consumer({"bootstrap.servers": self.settings.kafka_bootstrap, "group.id": self.name})
+        try:
+            consumer.assign([TopicPartition(self.topics[critical].name, 0, 0)])
+            return list(consumer.consume(count, 10))
+        finally:
+            consumer.close()
+
+    def records(self, count: int, *, critical: bool = False) -> list[dict[str, object]]:
+        """The same, decoded."""
+        return [
+            self._codec.decode("SendRequested", message.value()) for message in self.messages(count, critical=critical)
+        ]
+
+
+def _topic(name: str) -> Topic:
+    return Topic(
+        name=name,
+        description="",
+        owner="monolith",
+        schema="SendRequested",
+        partitions=1,
+        retention_hours=1,
+        cleanup="delete",
+        max_message_bytes=1_048_576,
+        replication_factor=1,
+        producers=(),
+        consumers=(),
+    )
+
+
+@pytest.fixture
+def sends(kafka: StackSettings, registry: StackSettings) -> Iterator[Sends]:
+    each = Sends(kafka)
+    with each.emitter:
+        yield each
+
+
+def test_a_send_is_one_record_that_the_functions_read(sends: Sends) -> None:
+    send_id = sends.emitter.send("news", 7, [1, 2, 2], channels=["push"], data={"headline": "We won"})
+
+    [record] = sends.records(1)
+    assert UUID(send_id)
+    assert record["send_id"] == send_id
+    assert (record["type"], record["club_id"], record["to_users"]) == ("news", 7, [1, 2, 2])
+    assert (record["channels"], record["data"]) == (["push"], {"headline": "We won"})
+    assert (record["chunk_index"], record["chunk_count"], record["priority"]) == (0, 1, None)
+
+
+def test_a_long_send_is_cut_into_chunks_of_one_id(sends: Sends) -> None:
+    send_id = sends.emitter.send("news", 7, range(1, 11), chunk_size=4)
+
+    records = sends.records(3)
+    assert [record["to_users"] for record in records] == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+    assert [(record["chunk_index"], record["chunk_count"]) for record in records] == [(0, 3), (1, 3), (2, 3)]
+    assert {record["send_id"] for record in records} == {send_id}
+
+
+def test_a_critical_send_goes_to_its_own_lane(sends: Sends) -> None:
+    send_id = sends.emitter.send("one_time_password", 7, [1], critical=True)
+
+    [record] = sends.records(1, critical=True)
+    assert (record["send_id"], record["priority"]) == (send_id, "critical")
+
+
+def test_a_producer_of_four_fields_is_understood(sends: Sends) -> None:
+    written = sends.emitter.send_minimal("news", 7, [1, 2])
+
+    [record] = sends.records(1)
+    assert (record["type"], record["club_id"], record["to_users"]) == ("news", 7, [1, 2])
+    assert (record["send_id"], record["channels"], record["chunk_count"]) == (None, [], 1)
+    [message] = sends.messages(1)
+    assert (written.topic, written.partition, written.offset) == (sends.name, 0, 0)
+    assert written.timestamp == message.timestamp()[1]
+
+
+def test_the_schema_that_stands_there_is_used_and_none_is_added(sends: Sends) -> None:
+    sends.emitter.send("news", 7, [1])
+
+    [message] = sends.messages(1)
+    assert int.from_bytes((message.value() or b"")[1:5], "big") == sends.ids[f"{sends.name}-value"]
+    versions = httpx.get(f"{sends.settings.registry_url}/subjects/{sends.name}-value/versions").json()
+    assert versions == [1]
+
+
+def test_a_field_that_the_schema_does_not_have_is_refused(sends: Sends) -> None:
+    with pytest.raises(ValueError, match="colour"):
+        sends.emitter.send("news", 7, [1], colour="red")
