@@ -48,7 +48,8 @@ def service(settings: StackSettings) -> Service:
     def prepare(run: RunOnce) -> None:
         if not (data / "meta.properties").exists():
             cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            run([*jvm, "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(properties)])
+            # One argument: one id in 64 begins with a dash.
+            run([*jvm, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(properties)])
 
     def ready() -> bool:
         if not listens(settings.ports.kafka):
