@@ -156,7 +156,8 @@ class BatchDriver:
             _fail_all(batch, error)
         self._flush(context)
         told = self._put_items_aside(batch, use_case, failed)
-        self._flush(context)
+        if told:
+            self._flush(context)
         failed += _errors(item for item in items if not isinstance(item.error, DeadLetter))
         failed += _errors(told)
         self._log(failed)

@@ -1,0 +1,293 @@
+"""The batch driver: each record's fate follows from its own delivery reports."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from masscomm import topics
+from masscomm.batch import Batch, Item
+from masscomm.directory import Position
+from masscomm.errors import DeadLetter, Retry, Stop
+from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.kafka_event import KafkaRecord
+from masscomm.records import SendRequested
+from masscomm.wire import Codec
+from tests.chain import NOW, Chain, entry, send
+
+type Work = Callable[[Batch[SendRequested], Item[SendRequested]], None]
+
+
+def relay(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
+    """One derived record a user, keyed by the user."""
+    for user_id in item.value.to_users:
+        batch.produce(item, topics.SEND_API, str(user_id), send([user_id]))
+
+
+@dataclass
+class Relay:
+    """A use case whose work a test can replace; told: the items whose dead letters' outcomes were asked for."""
+
+    work: Work = relay
+    look_up: Callable[[], None] = lambda: None
+    decode_error: Exception | None = None
+    told: list[int] = field(default_factory=list)
+    tell: Work = lambda batch, item: batch.produce(item, topics.SEND_API, "outcome", send([9]))
+
+    def decode(self, record: KafkaRecord, codec: Codec) -> SendRequested:
+        if self.decode_error is not None and record.offset == 0:
+            raise self.decode_error
+        return SendRequested.from_avro(codec.decode("SendRequested", record.value))
+
+    def handle(self, batch: Batch[SendRequested]) -> None:
+        self.look_up()
+        for item in batch.active():
+            batch.attempt(item, partial(self.work, batch, item))
+
+    def dead_lettered(self, batch: Batch[SendRequested], item: Item[SendRequested], why: DeadLetter) -> None:
+        self.told.append(item.record.offset)
+        self.tell(batch, item)
+
+
+def _sends(chain: Chain, count: int, users: int = 2) -> list[dict[str, Any]]:
+    return [
+        chain.encoded(send(range(place * 100, place * 100 + users)), topics.SEND_MONOLITH, offset=place)
+        for place in range(count)
+    ]
+
+
+def _keys(chain: Chain) -> list[bytes | None]:
+    return [key for topic, key, _, _ in chain.producer.produced if topic == topics.SEND_API]
+
+
+def _failing_at(offset: int, error: Exception) -> Work:
+    def work(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
+        if item.record.offset == offset:
+            raise error
+        relay(batch, item)
+
+    return work
+
+
+def test_a_batch_is_flushed_once_and_nothing_comes_again() -> None:
+    chain = Chain()
+    assert chain.run(Relay(), *_sends(chain, 3)) == []
+    assert len(_keys(chain)) == 6
+    assert chain.producer.flushes == 1
+
+
+def test_a_record_that_does_not_decode_goes_aside_and_the_others_go_on() -> None:
+    chain = Chain()
+    first, second = _sends(chain, 2)
+    bad = entry(b"\0\0", offset=5, headers=[("trace", b"1")])
+    assert chain.run(Relay(), first, bad, second) == []
+    assert len(_keys(chain)) == 4
+    (headers,) = chain.dead_letters()
+    assert headers["masscomm.reason"] == "undecodable"
+    assert headers["masscomm.source.offset"] == "5"
+    assert headers["trace"] == "1"
+    assert chain.values(topics.DEAD_LETTER) == [b"\0\0"]
+
+
+def test_a_tombstone_goes_aside() -> None:
+    chain = Chain()
+    assert chain.run(Relay(), entry(None, key=None)) == []
+    assert [(key, value) for _, key, value, _ in chain.producer.produced] == [(None, None)]
+
+
+def test_a_dead_letter_that_is_not_acknowledged_comes_again() -> None:
+    chain = Chain()
+    chain.producer.fail = lambda topic, _value: Retry("down") if topic == topics.DEAD_LETTER else None
+    assert chain.run(Relay(), *_sends(chain, 1), entry(b"", offset=5)) == [5]
+
+
+def test_a_report_that_fails_for_one_of_several_derived_records_fails_their_item_alone() -> None:
+    chain = Chain()
+    unlucky = chain.codec.encode(topics.SEND_API, "SendRequested", send([101]).to_avro())
+    chain.producer.fail = lambda _topic, value: Retry("no leader") if value == unlucky else None
+    assert chain.run(Relay(), *_sends(chain, 3)) == [1]
+    assert b"100" in _keys(chain)
+
+
+def test_a_derived_record_that_is_too_large_puts_its_item_aside_with_its_outcomes() -> None:
+    chain = Chain()
+    unlucky = chain.codec.encode(topics.SEND_API, "SendRequested", send([101]).to_avro())
+    chain.producer.fail = lambda _topic, value: DeadLetter("too_large", "too large") if value == unlucky else None
+    use_case = Relay()
+    assert chain.run(use_case, *_sends(chain, 3)) == []
+    assert use_case.told == [1]
+    assert [headers["masscomm.reason"] for headers in chain.dead_letters()] == ["too_large"]
+    assert b"outcome" in _keys(chain)
+    assert chain.producer.flushes == 2
+
+
+def test_a_dead_letters_outcome_that_is_not_acknowledged_brings_the_record_again() -> None:
+    chain = Chain()
+    outcome = chain.codec.encode(topics.SEND_API, "SendRequested", send([9]).to_avro())
+    chain.producer.fail = lambda _topic, value: Retry("down") if value == outcome else None
+    use_case = Relay(work=_failing_at(1, DeadLetter("invalid", "bad")))
+    assert chain.run(use_case, *_sends(chain, 3)) == [1]
+
+
+def test_a_fault_in_telling_a_dead_letters_outcomes_brings_that_record_again_alone() -> None:
+    def tell(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
+        raise KeyError("a fault")
+
+    chain = Chain()
+    use_case = Relay(work=_failing_at(1, DeadLetter("invalid", "bad")), tell=tell)
+    assert chain.run(use_case, *_sends(chain, 3)) == [1]
+
+
+def test_a_look_up_that_fails_brings_every_record_again_and_produces_nothing() -> None:
+    def look_up() -> None:
+        raise Retry("OpenSearch is down")
+
+    chain = Chain()
+    assert chain.run(Relay(look_up=look_up), *_sends(chain, 3)) == [0, 1, 2]
+    assert chain.producer.produced == []
+
+
+def test_a_look_up_never_makes_a_dead_letter_of_good_records() -> None:
+    def look_up() -> None:
+        raise DeadLetter("undecodable", "the directory's answer")
+
+    chain = Chain()
+    assert chain.run(Relay(look_up=look_up), *_sends(chain, 2)) == [0, 1]
+    assert chain.dead_letters() == []
+
+
+def test_a_fault_in_one_item_does_not_touch_the_others() -> None:
+    chain = Chain()
+    assert chain.run(Relay(work=_failing_at(1, ZeroDivisionError())), *_sends(chain, 3)) == [1]
+    assert len(_keys(chain)) == 4
+    assert chain.dead_letters() == []
+
+
+@pytest.mark.parametrize("error", [Retry("the registry is down"), ZeroDivisionError()])
+def test_an_error_in_decoding_one_record_does_not_touch_the_others(error: Exception) -> None:
+    chain = Chain()
+    assert chain.run(Relay(decode_error=error), *_sends(chain, 3)) == [0]
+    assert len(_keys(chain)) == 4
+    assert chain.dead_letters() == []
+
+
+def test_what_was_not_begun_when_time_ran_out_comes_again() -> None:
+    chain = Chain()
+
+    def slow(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
+        relay(batch, item)
+        chain.clock.advance(30)
+
+    assert chain.run(Relay(work=slow), *_sends(chain, 4)) == [2, 3]
+    assert len(_keys(chain)) == 4
+
+
+def test_a_registry_that_eats_the_time_leaves_enough_of_it_to_answer() -> None:
+    chain = Chain()
+
+    class Slow(Relay):
+        def decode(self, record: KafkaRecord, codec: Codec) -> SendRequested:
+            chain.clock.advance(25)
+            raise Retry("the schema registry does not answer")
+
+    assert chain.run(Slow(), *_sends(chain, 10)) == list(range(10))
+    assert chain.clock.now_ms() - NOW < 80_000
+
+
+def test_time_is_kept_back_for_the_flush() -> None:
+    chain = Chain()
+    assert chain.run(Relay(), *_sends(chain, 1), seconds=2.0) == [0]
+    assert chain.run(Relay(), *_sends(chain, 1), seconds=2.1) == []
+
+
+@pytest.mark.parametrize("where", ["decode", "handle", "work", "tell"])
+def test_a_wrong_installation_stops_the_whole_batch(where: str) -> None:
+    def stop(*_: Any) -> None:
+        raise Stop("refused")
+
+    use_case = {
+        "decode": Relay(decode_error=Stop("refused")),
+        "handle": Relay(look_up=stop),
+        "work": Relay(work=stop),
+        "tell": Relay(work=_failing_at(0, DeadLetter("invalid", "bad")), tell=stop),
+    }[where]
+    chain = Chain()
+    with pytest.raises(Stop):
+        chain.run(use_case, *_sends(chain, 2))
+
+
+def test_an_item_with_an_error_is_left_aside() -> None:
+    chain = Chain()
+    seen: list[int] = []
+
+    class Twice(Relay):
+        def handle(self, batch: Batch[SendRequested]) -> None:
+            batch.items[0].error = Retry("waits")
+            for item in batch.items:
+                batch.attempt(item, lambda item=item: seen.append(item.record.offset))  # type: ignore[misc]
+            assert [item.record.offset for item in batch.active()] == [1]
+
+    assert chain.run(Twice(), *_sends(chain, 2)) == [0]
+    assert seen == [1]
+
+
+def test_records_that_come_again_stand_once_and_in_the_events_order() -> None:
+    chain = Chain()
+    chain.producer.fail = lambda _topic, _value: Retry("down")
+    bad = entry(b"", offset=7)
+    good = _sends(chain, 3)
+    assert chain.run(Relay(), good[2], bad, good[0], good[1]) == [2, 7, 0, 1]
+
+
+@given(st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)))
+def test_every_record_is_passed_on_put_aside_or_comes_again(
+    undecodable: set[int], retried: set[int], lost: set[int]
+) -> None:
+    chain = Chain()
+    entries = _sends(chain, 6)
+    for offset in undecodable:
+        entries[offset] = entry(b"\x05", offset=offset)
+    doomed = {
+        chain.codec.encode(topics.SEND_API, "SendRequested", send([offset * 100]).to_avro()): offset for offset in lost
+    }
+    chain.producer.fail = lambda _topic, value: Retry("lost") if value in doomed else None
+
+    def work(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
+        if item.record.offset in retried:
+            raise Retry("waits")
+        relay(batch, item)
+
+    assert chain.run(Relay(work=work), *entries) == sorted((retried | lost) - undecodable)
+    assert sorted(int(headers["masscomm.source.offset"]) for headers in chain.dead_letters()) == sorted(undecodable)
+    passed_on = {int(key or b"") // 100 for key in _keys(chain) if int(key or b"") % 100 == 1}
+    assert passed_on == set(range(6)) - undecodable - retried
+
+
+def _batch(remaining_s: float = 60) -> Batch[SendRequested]:
+    chain = Chain()
+    return Batch(items=[], codec=chain.codec, producer=chain.producer, remaining_s=lambda: remaining_s)
+
+
+def test_a_directory_that_was_waited_for_in_vain_is_not_waited_for_again() -> None:
+    directory = InMemoryDirectory(caught_up=Position(lsn=1, ts_ms=NOW - 1))
+    batch = _batch()
+    for ts_ms in (NOW, NOW + 5, NOW):
+        with pytest.raises(Retry):
+            batch.confirm(directory, ts_ms)
+    assert directory.calls["confirm"] == 1
+    batch.confirm(directory, NOW - 1)
+    assert directory.position() == Position(lsn=1, ts_ms=NOW - 1)
+
+
+def test_a_directory_is_not_waited_for_without_the_time_to() -> None:
+    directory = InMemoryDirectory()
+    with pytest.raises(Retry, match="time"):
+        _batch(remaining_s=4.9).confirm(directory, NOW)
+    assert directory.calls["confirm"] == 0
+    directory.confirm(NOW)
+    _batch(remaining_s=0.1).confirm(directory, NOW)
+    assert directory.calls["confirm"] == 1
