@@ -1,0 +1,67 @@
+"""What every producer does, whatever stands behind it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from masscomm.errors import DeadLetter, Retry
+from masscomm.producer import Producer
+
+TOO_LARGE = b"x" * 2_000_000
+
+
+@dataclass
+class Reports:
+    """What was reported of each record, in the order of the reports."""
+
+    of: dict[str, list[Exception | None]] = field(default_factory=dict)
+
+    def to(self, name: str) -> Callable[[Exception | None], None]:
+        """The report of one record."""
+        return lambda error: self.of.setdefault(name, []).append(error)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A producer with a topic that takes up to 1 MB; values: what the topic holds, in no order."""
+
+    producer: Producer
+    topic: str
+    values: Callable[[], list[bytes | None]]
+
+
+class ProducerContract:
+    """Subclasses give the fixtures `target` and `unreachable`, a producer whose broker does not answer."""
+
+    def test_a_record_is_reported_once_and_is_on_its_topic_then(self, target: Target) -> None:
+        reports = Reports()
+        for name in ("a", "b", "c"):
+            target.producer.produce(target.topic, name.encode(), name.encode(), [], reports.to(name))
+        target.producer.flush(20)
+        target.producer.flush(20)
+        assert reports.of == {"a": [None], "b": [None], "c": [None]}
+        assert sorted(target.values(), key=repr) == [b"a", b"b", b"c"]
+
+    def test_a_tombstone_and_headers_are_taken(self, target: Target) -> None:
+        reports = Reports()
+        target.producer.produce(target.topic, None, None, [("a", b"\xff"), ("a", b"")], reports.to("tombstone"))
+        target.producer.flush(20)
+        assert reports.of == {"tombstone": [None]}
+        assert target.values() == [None]
+
+    def test_a_record_that_is_too_large_is_a_dead_letter_and_the_others_are_not(self, target: Target) -> None:
+        reports = Reports()
+        for name, value in (("before", b"1"), ("large", TOO_LARGE), ("after", b"2")):
+            target.producer.produce(target.topic, name.encode(), value, [], reports.to(name))
+        target.producer.flush(20)
+        (error,) = reports.of.pop("large")
+        assert isinstance(error, DeadLetter)
+        assert error.reason == "too_large"
+        assert reports.of == {"before": [None], "after": [None]}
+
+    def test_a_broker_that_does_not_answer_is_reported_once_as_retry(self, unreachable: Producer) -> None:
+        reports = Reports()
+        unreachable.produce("topic", b"key", b"value", [], reports.to("a"))
+        unreachable.produce("topic", b"key", b"value", [], reports.to("b"))
+        unreachable.flush(2)
+        unreachable.flush(0.1)
+        assert [[type(error) for error in errors] for errors in reports.of.values()] == [[Retry], [Retry]]

@@ -1,0 +1,233 @@
+"""How a message is shaped for each channel, and what a provider's refusal means."""
+
+import email
+import email.policy
+import json
+from email.message import EmailMessage
+
+import pytest
+from botocore.exceptions import ClientError, ConnectTimeoutError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from masscomm.channels.aws import as_provider_error
+from masscomm.channels.email import email_message
+from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.push import push_attributes, push_message
+
+NOTIFICATION = "5f0c2a52-7b2e-5f7e-9a52-1f6f7a0d8a11"
+LONG_URL = "https://unsubscribe.a-long-tenant-name.masscomm.example/v1/notifications/unsubscribe"
+
+
+def _push(platform: str, body: str = "There is news.", collapse_key: str | None = None) -> dict[str, str]:
+    text = push_message(
+        platform, title="Hello", body=body, notification_id=NOTIFICATION, send_id="s", collapse_key=collapse_key
+    )
+    message: dict[str, str] = json.loads(text)
+    return message
+
+
+def test_a_push_to_android_is_what_firebase_takes() -> None:
+    message = _push("gcm", collapse_key="match")
+    assert sorted(message) == ["GCM", "default"]
+    assert json.loads(message["GCM"]) == {
+        "fcmV1Message": {
+            "message": {
+                "notification": {"title": "Hello", "body": "There is news."},
+                "data": {"notification_id": NOTIFICATION, "send_id": "s"},
+                "android": {"collapse_key": "match"},
+            }
+        }
+    }
+
+
+def test_a_push_to_an_iphone_is_what_apple_takes() -> None:
+    message = _push("apns", body="Grüezi & <b>")
+    assert sorted(message) == ["APNS", "default"]
+    assert json.loads(message["APNS"]) == {
+        "aps": {"alert": {"title": "Hello", "body": "Grüezi & <b>"}},
+        "masscomm": {"notification_id": NOTIFICATION, "send_id": "s"},
+    }
+
+
+@pytest.mark.parametrize("platform", ["gcm", "apns"])
+def test_a_push_of_exactly_what_the_platform_takes_is_taken_and_one_byte_more_is_not(platform: str) -> None:
+    key = platform.upper()
+    room = 4096 - len(_push(platform, body="")[key].encode())
+    assert len(_push(platform, body="x" * room)[key]) == 4096
+    with pytest.raises(Rejected) as caught:
+        _push(platform, body="x" * (room - 1) + "ü")
+    assert caught.value.too_large
+
+
+def test_a_platform_there_is_none_of_is_rejected() -> None:
+    with pytest.raises(Rejected) as caught:
+        _push("pager")
+    assert not caught.value.too_large
+
+
+def test_attributes_are_named_as_sns_names_them() -> None:
+    assert push_attributes("gcm", collapse_key="k", ttl_s=60) == {"AWS.SNS.MOBILE.FCM.TTL": "60"}
+    assert push_attributes("apns", collapse_key="k", ttl_s=60) == {
+        "AWS.SNS.MOBILE.APNS.PUSH_TYPE": "alert",
+        "AWS.SNS.MOBILE.APNS.COLLAPSE_ID": "k",
+        "AWS.SNS.MOBILE.APNS.TTL": "60",
+    }
+    assert push_attributes("gcm", collapse_key=None, ttl_s=None) == {}
+
+
+def test_a_life_longer_than_the_provider_allows_is_cut_to_it() -> None:
+    assert push_attributes("gcm", collapse_key=None, ttl_s=10**9)["AWS.SNS.MOBILE.FCM.TTL"] == "2419200"
+
+
+def test_a_collapse_key_longer_than_apple_takes_is_left_out() -> None:
+    assert "AWS.SNS.MOBILE.APNS.COLLAPSE_ID" in push_attributes("apns", collapse_key="ü" * 32, ttl_s=None)
+    assert "AWS.SNS.MOBILE.APNS.COLLAPSE_ID" not in push_attributes("apns", collapse_key="ü" * 33, ttl_s=None)
+
+
+def _bytes(
+    recipient: str = "ada@example.com",
+    subject: str = "News",
+    text: str = "Hello",
+    html: str | None = None,
+    url: str | None = LONG_URL,
+    sender: str = "no-reply@masscomm.example",
+) -> bytes:
+    return email_message(
+        sender=sender,
+        recipient=recipient,
+        subject=subject,
+        text=text,
+        html=html,
+        notification_id=NOTIFICATION,
+        unsubscribe_url=url,
+    )
+
+
+def _parsed(data: bytes) -> EmailMessage:
+    return email.message_from_bytes(data, policy=email.policy.default)
+
+
+def test_an_e_mail_carries_what_was_written() -> None:
+    message = _parsed(_bytes(subject="Grüße aus dem Verein " * 10, text="Grüezi\r\nAda", html="<p>Grüezi</p>"))
+    assert message["To"] == "ada@example.com"
+    assert message["Subject"].split() == ["Grüße", "aus", "dem", "Verein"] * 10
+    body, html = message.get_body(("plain",)), message.get_body(("html",))
+    assert body is not None
+    assert html is not None
+    assert body.get_content().splitlines() == ["Grüezi", "Ada"]
+    assert html.get_content().splitlines() == ["<p>Grüezi</p>"]
+
+
+def test_an_e_mail_is_left_with_one_click() -> None:
+    data = _bytes()
+    message = _parsed(data)
+    assert message["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+    assert message["List-Unsubscribe"] == (
+        f"<{LONG_URL}?notification={NOTIFICATION}>, "
+        f"<mailto:no-reply@masscomm.example?subject=unsubscribe%20{NOTIFICATION}>"
+    )
+    # Mail programs read the header as it stands: an encoded word in it is no address.
+    assert f"List-Unsubscribe: <{LONG_URL}?notification={NOTIFICATION}>".encode() in data
+
+
+def test_one_click_is_offered_only_where_there_is_a_page_for_it() -> None:
+    message = _parsed(_bytes(url=None))
+    assert message["List-Unsubscribe-Post"] is None
+    assert message["List-Unsubscribe"].startswith("<mailto:")
+
+
+def test_an_unsubscribe_page_may_have_parameters_of_its_own() -> None:
+    assert _parsed(_bytes(url="https://x.example/u?a=1"))["List-Unsubscribe"].startswith(
+        f"<https://x.example/u?a=1&notification={NOTIFICATION}>"
+    )
+
+
+def test_a_sender_may_have_a_name() -> None:
+    message = _parsed(_bytes(sender="Riverside Club <club@masscomm.example>"))
+    assert message["From"] == "Riverside Club <club@masscomm.example>"
+    assert message["Message-ID"] == f"<{NOTIFICATION}@masscomm.example>"
+    assert "<mailto:club@masscomm.example?" in message["List-Unsubscribe"]
+
+
+def test_every_byte_of_an_e_mail_passes_a_relay_of_seven_bits() -> None:
+    data = _bytes(subject="Grüße", text="Grüezi", html="<p>ü</p>")
+    assert data.isascii()
+    assert max(map(len, data.split(b"\r\n"))) <= 998
+
+
+def test_a_domain_of_other_letters_is_addressed_as_servers_know_it() -> None:
+    assert b"To: a@xn--bcher-kva.example\r\n" in _bytes(recipient="a@bücher.example")
+
+
+@pytest.mark.parametrize("subject", ["News\r\nBcc: eve@example.com", "News\nX: y", "News\r\rX: y"])
+def test_a_subject_cannot_begin_another_header(subject: str) -> None:
+    with pytest.raises(Rejected):
+        _bytes(subject=subject)
+
+
+@pytest.mark.parametrize(
+    "recipient",
+    [
+        *("", "ada", "@", "ada@", "<a@b>", "(x)", "a@b, c@d", "a@b\r\nBcc: c@d", "Ada <a@b.example>", "ä@b.example"),
+        *("a@b c", "a@" + "ü" * 80 + ".example", "\x00@b.example", "a@b.example\n"),
+    ],
+)
+def test_what_is_no_address_is_rejected(recipient: str) -> None:
+    with pytest.raises(Rejected):
+        _bytes(recipient=recipient)
+
+
+@given(st.text(max_size=40) | st.emails().map(str))
+def test_whatever_stands_in_an_address_is_a_message_to_it_alone_or_rejected(recipient: str) -> None:
+    try:
+        message = _parsed(_bytes(recipient=recipient))
+    except Rejected:
+        return
+    assert len(message["To"].addresses) == 1
+    assert sorted(set(message.keys())) == sorted(message.keys())
+    assert message["Bcc"] is None
+
+
+@given(st.text(max_size=60))
+def test_whatever_stands_in_a_subject_is_that_subject_or_rejected(subject: str) -> None:
+    try:
+        message = _parsed(_bytes(subject=subject))
+    except Rejected:
+        return
+    assert set(message.keys()) == set(_parsed(_bytes()).keys())
+
+
+def _error(code: str, message: str = "") -> ProviderError:
+    return as_provider_error(ClientError({"Error": {"Code": code, "Message": message}}, "Publish"))
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind"),
+    [
+        ("EndpointDisabled", "Endpoint is disabled", TargetGone),
+        ("NotFound", "Endpoint does not exist", TargetGone),
+        ("InvalidParameter", "Invalid parameter: TargetArn Reason: No endpoint found", TargetGone),
+        ("InvalidParameter", "Invalid parameter: Message too long", Rejected),
+        ("MessageRejected", "Address blacklisted", Rejected),
+        ("InternalError", "", Transient),
+        ("ServiceUnavailable", "", Transient),
+        ("NobodyListedThis", "", Transient),
+        ("", "", Transient),
+    ],
+)
+def test_a_code_means_one_thing(code: str, message: str, kind: type[ProviderError]) -> None:
+    assert type(_error(code, message)) is kind
+
+
+@pytest.mark.parametrize(("code", "throttled"), [("Throttling", True), ("Throttled", True), ("InternalError", False)])
+def test_a_throttle_is_told_from_a_failure(code: str, throttled: bool) -> None:
+    error = _error(code)
+    assert isinstance(error, Transient)
+    assert error.throttled is throttled
+
+
+def test_a_connection_that_is_cut_is_worth_another_try() -> None:
+    error = as_provider_error(ConnectTimeoutError(endpoint_url="http://x"))
+    assert isinstance(error, Transient)
+    assert not error.throttled

@@ -1,0 +1,95 @@
+"""The producer in memory keeps the contract; the one over Kafka gets over a client that is lost for good."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from masscomm import producer as module
+from masscomm.errors import Retry
+from masscomm.producer import InMemoryProducer, KafkaProducer, Producer
+from tests.producer_contract import ProducerContract, Reports, Target
+
+
+class TestInMemoryProducer(ProducerContract):
+    @pytest.fixture
+    def target(self) -> Target:
+        producer = InMemoryProducer()
+        return Target(producer, "topic", lambda: [value for _, _, value, _ in producer.produced])
+
+    @pytest.fixture
+    def unreachable(self) -> Producer:
+        producer = InMemoryProducer()
+        producer.fail = lambda _topic, _value: Retry("down")
+        return producer
+
+
+class Client:
+    """confluent_kafka's producer as far as ours uses it; made: all of them, in order."""
+
+    made: list["Client"]
+
+    def __init__(self, _settings: dict[str, Any]) -> None:
+        self.made.append(self)
+        self.errors: list[Exception] = []
+        self.waiting: list[Any] = []
+
+    def produce(self, _topic: str, *, value: Any, key: Any, headers: Any, on_delivery: Any) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.waiting.append(on_delivery)
+
+    def poll(self, _timeout: float) -> int:
+        return 0
+
+    def flush(self, _timeout: float = -1) -> int:
+        while self.waiting:
+            self.waiting.pop(0)(None, None)
+        return 0
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
+    Client.made = []
+    monkeypatch.setattr(module, "ConfluentProducer", Client)
+    return Client.made
+
+
+def test_a_client_that_is_lost_for_good_is_replaced(clients: list[Client]) -> None:
+    producer, reports = KafkaProducer("nowhere:1"), Reports()
+    fatal = KafkaError(KafkaError._FATAL, "lost its place", fatal=True)
+    clients[0].errors.append(KafkaException(fatal))
+    producer.produce("topic", None, b"1", [], reports.to("lost"))
+    producer.produce("topic", None, b"2", [], reports.to("next"))
+    producer.flush(1)
+    assert [type(error) for error in reports.of["lost"]] == [Retry]
+    assert reports.of["next"] == [None]
+    assert len(clients) == 2
+
+
+def test_a_passing_error_does_not_cost_the_client(clients: list[Client]) -> None:
+    producer, reports = KafkaProducer("nowhere:1"), Reports()
+    clients[0].errors.append(KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, "down")))
+    producer.produce("topic", None, b"1", [], reports.to("lost"))
+    producer.produce("topic", None, b"2", [], reports.to("next"))
+    producer.flush(1)
+    assert [type(error) for error in reports.of["lost"]] == [Retry]
+    assert reports.of["next"] == [None]
+    assert len(clients) == 1
+
+
+def test_a_full_queue_is_emptied_first(clients: list[Client]) -> None:
+    producer, reports = KafkaProducer("nowhere:1"), Reports()
+    clients[0].errors += [BufferError("full"), BufferError("full")]
+    producer.produce("topic", None, b"1", [], reports.to("a"))
+    producer.flush(1)
+    assert reports.of == {"a": [None]}
+
+
+def test_a_report_that_comes_after_its_flush_gave_up_tells_nobody_anything(clients: list[Client]) -> None:
+    producer, reports = KafkaProducer("nowhere:1"), Reports()
+    producer.produce("topic", None, b"1", [], reports.to("late"))
+    late = clients[0].waiting.pop()
+    producer.flush(1)
+    late(None, None)
+    assert [type(error) for error in reports.of["late"]] == [Retry]
