@@ -6,10 +6,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from devstack.settings import StackSettings
 from masscomm.change_events import RowChanged
 from masscomm.errors import Retry
+from masscomm.topics import cdc_topic
 from tests.component.cdc.harness import Generated, same_rows
 
 TABLES = ("users", "user_settings", "devices", "notification_templates")
@@ -212,3 +214,36 @@ def test_confirm_waits_until_the_database_has_passed_and_all_is_consumed(stack: 
         assert directory.users([7]).keys() == {7}
         assert confirmed[-1].ts_ms >= now
         assert directory.position() == confirmed[-1]
+
+
+def test_the_notification_overtakes_rows_and_is_not_believed_alone(stack: StackSettings) -> None:
+    """Small batches do at Debezium's producer what a slow broker does: its queue is long when the snapshot ends."""
+    with Generated.made(stack, **{"producer.override.batch.size": "1000"}) as made, made.sql() as sql:
+        sql.execute(
+            "INSERT INTO users (id, club_id, first_name, last_name)"
+            " SELECT g, 1, 'f' || g, 'x' FROM generate_series(1, 20000) g"
+        )
+        notifications = Consumer(
+            {
+                "bootstrap.servers": stack.kafka_bootstrap,
+                "broker.address.family": "v4",
+                "group.id": f"{made.name}.notifications",
+                "fetch.wait.max.ms": 1,
+            }
+        )
+        notifications.assign([TopicPartition(cdc_topic("notification", made.name), 0, 0)])
+        made.start_connector()
+        kinds: list[str] = []
+        while "COMPLETED" not in kinds:
+            message = notifications.poll(30)
+            assert message is not None
+            kinds.append(json.loads(message.value() or b"")["type"])
+        notifications.close()
+        at_the_notification = sum(made.progress().end_offsets()[cdc_topic("users", made.name)].values())
+
+        made.generation.snapshot_completed(1)
+        while "targets" not in made.state():
+            made.generation.advance()
+        assert sum(made.state()["targets"][cdc_topic("users", made.name)].values()) == 20_000
+        if at_the_notification == 20_000:
+            pytest.skip("the producer was faster than the notification: nothing was tested")

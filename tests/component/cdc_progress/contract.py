@@ -1,0 +1,70 @@
+"""What every CdcProgress promises: the same tests for the one in memory and the one that asks Kafka."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from masscomm.cdc_progress import CdcProgress, reached
+from masscomm.topics import CDC_TABLES, cdc_topic
+
+STREAMING = {"lsn_proc": 77, "messageType": "MESSAGE", "lsn_commit": 77, "lsn": 77, "ts_usec": 1}
+SNAPSHOT = {"last_snapshot_record": False, "lsn": 99, "txId": 1, "snapshot": "INITIAL", "snapshot_completed": False}
+
+
+class Capture(ABC):
+    """Change data capture of one generation, and what it has done so far."""
+
+    generation: str
+    progress: CdcProgress
+
+    @abstractmethod
+    def write(self, topic: str, partition: int, count: int) -> None:
+        """Debezium writes records."""
+
+    @abstractmethod
+    def commit(self, topic: str, partition: int, offset: int) -> None:
+        """cdc_consumer commits."""
+
+    @abstractmethod
+    def store(self, generation: str, offset: dict[str, Any]) -> None:
+        """Connect stores the source offset of a generation's connector."""
+
+    @property
+    def users(self) -> str:
+        return cdc_topic("users", self.generation)
+
+
+class CdcProgressContract:
+    """To be inherited beside a fixture `capture`."""
+
+    def test_before_anything_every_partition_is_at_its_beginning(self, capture: Capture) -> None:
+        tables = {cdc_topic(table, capture.generation) for table in CDC_TABLES}
+        assert capture.progress.end_offsets().keys() == tables
+        assert all(offset == 0 for ends in capture.progress.end_offsets().values() for offset in ends.values())
+        assert reached(capture.progress.committed_offsets(), capture.progress.end_offsets())
+        assert capture.progress.acknowledged_lsn() is None
+
+    def test_what_is_written_has_to_be_committed(self, capture: Capture) -> None:
+        capture.write(capture.users, 1, 5)
+        ends = capture.progress.end_offsets()
+        assert ends[capture.users][1] == 5
+        assert not reached(capture.progress.committed_offsets(), ends)
+        capture.commit(capture.users, 1, 4)
+        assert not reached(capture.progress.committed_offsets(), ends)
+        capture.commit(capture.users, 1, 5)
+        assert reached(capture.progress.committed_offsets(), ends)
+        capture.write(capture.users, 2, 1)
+        assert reached(capture.progress.committed_offsets(), ends), "what was written later does not matter"
+        assert not reached(capture.progress.committed_offsets(), capture.progress.end_offsets())
+
+    def test_what_is_acknowledged_is_what_connect_has_stored_of_this_connector(self, capture: Capture) -> None:
+        capture.store(capture.generation, SNAPSHOT)
+        assert capture.progress.acknowledged_lsn() is None
+        capture.store("another", STREAMING)
+        assert capture.progress.acknowledged_lsn() is None
+        capture.store(capture.generation, STREAMING)
+        assert capture.progress.acknowledged_lsn() == 77
+        capture.store(capture.generation, {})  # a notification's
+        assert capture.progress.acknowledged_lsn() == 77
+        capture.store(capture.generation, STREAMING | {"lsn": 80})
+        assert capture.progress.acknowledged_lsn() == 80
+        assert capture.progress.acknowledged_lsn() == 80

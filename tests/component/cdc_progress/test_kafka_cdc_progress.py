@@ -1,0 +1,81 @@
+"""The progress that asks Kafka keeps what every CdcProgress promises."""
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from devstack.provision import create_topics
+from devstack.settings import StackSettings
+from masscomm.cdc_progress import KafkaCdcProgress
+from masscomm.errors import Retry
+from masscomm.topics import cdc_topics
+from tests.component.cdc_progress.contract import STREAMING, Capture, CdcProgressContract
+
+
+class KafkaCapture(Capture):
+    def __init__(self, bootstrap: str) -> None:
+        self.generation = f"t{uuid4().hex[:8]}"
+        self.bootstrap = {"bootstrap.servers": bootstrap, "broker.address.family": "v4"}
+        self.offsets_topic = f"offsets.{self.generation}"
+        self.group = f"group.{self.generation}"
+        create_topics(bootstrap, cdc_topics(self.generation))
+        admin = AdminClient(dict(self.bootstrap))
+        admin.create_topics([NewTopic(self.offsets_topic, 2, 1)])[self.offsets_topic].result()
+        self.progress: KafkaCdcProgress = KafkaCdcProgress(
+            bootstrap, generation=self.generation, group=self.group, offsets_topic=self.offsets_topic
+        )
+
+    def write(self, topic: str, partition: int, count: int) -> None:
+        producer = Producer(dict(self.bootstrap))
+        for _ in range(count):
+            producer.produce(topic, b"{}", partition=partition)
+        assert producer.flush(10) == 0
+
+    def commit(self, topic: str, partition: int, offset: int) -> None:
+        consumer = Consumer(self.bootstrap | {"group.id": self.group})
+        consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+        consumer.close()
+
+    def store(self, generation: str, offset: dict[str, Any], **settings: Any) -> None:
+        producer = Producer(self.bootstrap | settings)
+        if settings:
+            producer.init_transactions(10)
+            producer.begin_transaction()
+        key = json.dumps([f"monolith-{generation}", {"server": f"cdc.{generation}"}])
+        producer.produce(self.offsets_topic, json.dumps(offset).encode(), key=key.encode())
+        if settings:
+            producer.commit_transaction(10)
+        assert producer.flush(10) == 0
+
+
+class TestKafkaCdcProgress(CdcProgressContract):
+    """The contract, and what only this one can get wrong."""
+
+    @pytest.fixture
+    def capture(self, kafka: StackSettings) -> KafkaCapture:
+        return KafkaCapture(kafka.kafka_bootstrap)
+
+    def test_a_transaction_s_marker_at_the_end_is_not_waited_for(self, capture: KafkaCapture) -> None:
+        capture.store(capture.generation, STREAMING, **{"transactional.id": capture.generation})
+        assert capture.progress.acknowledged_lsn() == 77
+        assert capture.progress.acknowledged_lsn() == 77
+
+    def test_a_table_without_its_topic_is_not_ready(self, kafka: StackSettings) -> None:
+        progress = KafkaCdcProgress(
+            kafka.kafka_bootstrap, generation="never-made", group="nobody", offsets_topic="connect.offsets"
+        )
+        with pytest.raises(Retry, match="there is no topic"):
+            progress.end_offsets()
+        with pytest.raises(Retry, match="there is no topic"):
+            progress.committed_offsets()
+
+    def test_a_broker_that_is_gone(self) -> None:
+        progress = KafkaCdcProgress("127.0.0.1:9", generation="g", group="g", offsets_topic="o", timeout_s=0.5)
+        for ask in (progress.acknowledged_lsn, progress.end_offsets, progress.committed_offsets):
+            with pytest.raises(Retry, match="Kafka does not tell"):
+                ask()

@@ -1,0 +1,79 @@
+"""What every adapter of the device registrar promises: the same tests for those in memory and the real ones."""
+
+from collections.abc import Callable
+
+import pytest
+
+from functions.device_registrar.device_states import DeviceState, DeviceStates
+from functions.device_registrar.endpoints import Endpoints, InvalidToken
+
+type Enabled = Callable[[str], bool | None]
+
+
+class EndpointsContract:
+    """To be inherited beside the fixtures `endpoints`, `token` (a new one) and `enabled` (ARN → is it; None: gone)."""
+
+    @pytest.mark.parametrize("platform", ["gcm", "apns"])
+    def test_registering_again_finds_the_same(
+        self, endpoints: Endpoints, token: str, enabled: Enabled, platform: str
+    ) -> None:
+        arn = endpoints.register(platform, token)
+        assert enabled(arn) is True
+        assert endpoints.register(platform, token) == arn
+
+    def test_a_disabled_endpoint_is_enabled_by_registering(
+        self, endpoints: Endpoints, token: str, enabled: Enabled
+    ) -> None:
+        arn = endpoints.register("gcm", token)
+        endpoints.disable(arn)
+        endpoints.disable(arn)
+        assert enabled(arn) is False
+        assert endpoints.register("gcm", token) == arn
+        assert enabled(arn) is True
+
+    def test_what_was_deleted_is_gone_and_may_be_deleted_again(
+        self, endpoints: Endpoints, token: str, enabled: Enabled
+    ) -> None:
+        arn = endpoints.register("gcm", token)
+        endpoints.delete(arn)
+        endpoints.delete(arn)
+        endpoints.disable(arn)
+        assert enabled(arn) is None
+
+    def test_a_platform_that_does_not_exist(self, endpoints: Endpoints, token: str) -> None:
+        with pytest.raises(InvalidToken):
+            endpoints.register("fax", token)
+
+
+def state(arn: str | None, version: int, *, enabled: bool = True) -> DeviceState:
+    return DeviceState(
+        token="t",
+        endpoint_arn=arn,
+        enabled=enabled,
+        reason=None if enabled else "inactive",
+        version=version,
+        updated_at=1,
+    )
+
+
+class DeviceStatesContract:
+    """To be inherited beside a fixture `states`, empty."""
+
+    def test_what_was_written_is_read_at_once(self, states: DeviceStates) -> None:
+        assert states.read(["1"]) == {}
+        assert states.read([]) == {}
+        assert states.write({"1": state("a", 5), "2": state(None, 6, enabled=False)}) == {"1": None, "2": None}
+        assert states.read(["2", "1", "3"]) == {"1": state("a", 5), "2": state(None, 6, enabled=False)}
+
+    def test_an_older_state_is_no_error_and_changes_nothing(self, states: DeviceStates) -> None:
+        states.write({"1": state("new", 5)})
+        assert states.write({"1": state("old", 4)}) == {"1": None}
+        assert states.read(["1"])["1"].endpoint_arn == "new"
+        states.write({"1": state("again", 5)})
+        assert states.read(["1"])["1"].endpoint_arn == "again"
+
+    def test_endpoints_in_use_are_those_of_other_enabled_devices(self, states: DeviceStates) -> None:
+        states.write({"1": state("a", 5), "2": state("a", 5), "3": state("b", 5), "4": state("c", 5, enabled=False)})
+        assert states.in_use({"a", "b", "c", "d"}, {"1"}) == {"a", "b"}
+        assert states.in_use({"a", "b"}, {"1", "2"}) == {"b"}
+        assert states.in_use(set(), {"1"}) == set()

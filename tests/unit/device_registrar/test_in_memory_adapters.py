@@ -1,0 +1,27 @@
+"""The registrar's fakes keep what every adapter promises."""
+
+import pytest
+
+from functions.device_registrar.device_states import InMemoryDeviceStates
+from functions.device_registrar.endpoints import InMemoryEndpoints
+from tests.component.device_registrar.contract import DeviceStatesContract, Enabled, EndpointsContract
+
+
+class TestInMemoryEndpoints(EndpointsContract):
+    @pytest.fixture
+    def endpoints(self) -> InMemoryEndpoints:
+        return InMemoryEndpoints()
+
+    @pytest.fixture
+    def token(self) -> str:
+        return "t"
+
+    @pytest.fixture
+    def enabled(self, endpoints: InMemoryEndpoints) -> Enabled:
+        return endpoints.enabled.get
+
+
+class TestInMemoryDeviceStates(DeviceStatesContract):
+    @pytest.fixture
+    def states(self) -> InMemoryDeviceStates:
+        return InMemoryDeviceStates()

@@ -1,0 +1,204 @@
+"""Device rows on fakes: what the provider is asked, what is kept, what comes again."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from functions.device_registrar.device_states import InMemoryDeviceStates
+from functions.device_registrar.endpoints import InMemoryEndpoints
+from functions.device_registrar.register_devices import RegisterDevices
+from masscomm.batch import BatchDriver
+from masscomm.clock import FixedClock
+from masscomm.errors import Retry, Stop
+from masscomm.kafka_event import KafkaRecord
+from masscomm.producer import InMemoryProducer
+from masscomm.wire import Codec, InMemorySchemaRegistry
+from tests.unit.cdc_consumer.debezium import record, row
+
+
+class Context:
+    def __init__(self) -> None:
+        self.remaining_ms = 60_000
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self.remaining_ms
+
+
+class Registrar:
+    def __init__(self) -> None:
+        self.states = InMemoryDeviceStates()
+        self.endpoints = InMemoryEndpoints()
+        self.producer = InMemoryProducer()
+        self.context = Context()
+        self.use_case = RegisterDevices(
+            generation="g1", states=self.states, endpoints=self.endpoints, clock=FixedClock(5), workers=4
+        )
+        codec = Codec(InMemorySchemaRegistry())
+        self.driver = BatchDriver(function="device_registrar", codec=codec, producer=self.producer)
+
+    def run(self, *records: KafkaRecord) -> list[int]:
+        """The offsets that come again."""
+        entries = [
+            {
+                "topic": r.topic,
+                "partition": r.partition,
+                "offset": r.offset,
+                "timestamp": r.timestamp_ms,
+                "key": base64.b64encode(r.key or b"").decode(),
+                "value": None if r.value is None else base64.b64encode(r.value).decode(),
+            }
+            for r in records
+        ]
+        answer = self.driver.run({"records": {"any-0": entries}}, self.context, self.use_case)
+        return [item["itemIdentifier"]["offset"] for item in answer["batchItemFailures"]]
+
+    def asked(self) -> list[tuple[str, str]]:
+        calls, self.endpoints.calls = self.endpoints.calls, []
+        return calls
+
+
+def device(number: int, token: str, *, active: bool = True, platform: str = "gcm") -> dict[str, Any]:
+    return {"id": number, "user_id": 1, "platform": platform, "token": token, "active": active}
+
+
+def test_a_row_of_the_snapshot_and_one_of_the_stream_are_registered_alike() -> None:
+    registrar = Registrar()
+    assert registrar.run(row("devices", "r", 9, device(1, "a")), row("devices", "c", 50, device(2, "b"))) == []
+    assert {n: (s.token, s.endpoint_arn, s.enabled, s.version) for n, s in registrar.states.states.items()} == {
+        "1": ("a", "arn:gcm:a", True, 1),
+        "2": ("b", "arn:gcm:b", True, 50),
+    }
+
+
+def test_a_row_that_comes_again_asks_the_provider_nothing() -> None:
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 50, device(1, "a")))
+    registrar.asked()
+    assert registrar.run(row("devices", "c", 50, device(1, "a")), row("devices", "u", 60, device(1, "a"))) == []
+    assert registrar.asked() == []
+    assert registrar.states.states["1"].version == 60
+
+
+def test_an_older_row_undoes_nothing() -> None:
+    registrar = Registrar()
+    registrar.run(row("devices", "u", 60, device(1, "new")))
+    registrar.asked()
+    assert registrar.run(row("devices", "c", 50, device(1, "old")), row("devices", "d", 55, None, device(1, "x"))) == []
+    assert registrar.asked() == []
+    assert registrar.states.states["1"].token == "new"
+
+
+def test_a_token_seen_before_does_not_pass_for_news_after_a_newer_row() -> None:
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 10, device(1, "a")))
+    registrar.run(row("devices", "u", 30, device(1, "a")))  # 20 said b, and comes late
+    registrar.run(row("devices", "u", 20, device(1, "b")))
+    assert registrar.states.states["1"].token == "a"
+
+
+def test_a_new_token_is_a_new_endpoint_and_the_old_one_goes() -> None:
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 10, device(1, "a")))
+    registrar.run(row("devices", "u", 20, device(1, "b")))
+    assert registrar.states.states["1"].endpoint_arn == "arn:gcm:b"
+    assert registrar.endpoints.enabled == {"arn:gcm:b": True}
+
+
+def test_several_changes_of_a_device_in_a_batch_are_one_call() -> None:
+    registrar = Registrar()
+    rows = [row("devices", "u", lsn, device(1, token)) for lsn, token in ((10, "a"), (30, "c"), (20, "b"))]
+    assert registrar.run(*rows) == []
+    assert registrar.asked() == [("register", "c")]
+
+
+def test_an_inactive_device_is_disabled_and_enabled_again() -> None:
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 10, device(1, "a")))
+    registrar.run(row("devices", "u", 20, device(1, "a", active=False)))
+    assert registrar.endpoints.enabled == {"arn:gcm:a": False}
+    assert (registrar.states.states["1"].enabled, registrar.states.states["1"].reason) == (False, "inactive")
+    registrar.run(row("devices", "u", 30, device(1, "a")))
+    assert registrar.endpoints.enabled == {"arn:gcm:a": True}
+    assert registrar.states.states["1"].enabled
+
+
+def test_a_deleted_device_s_endpoint_goes_and_its_state_stays_against_older_rows() -> None:
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 10, device(1, "a")))
+    registrar.run(row("devices", "d", 20, None, device(1, "a")), record("devices", {"id": 1}, None))
+    assert registrar.endpoints.enabled == {}
+    registrar.run(row("devices", "c", 10, device(1, "a")))
+    assert registrar.endpoints.enabled == {}
+    assert registrar.states.states["1"].reason == "deleted"
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_an_endpoint_that_another_device_has_stays(together: bool) -> None:
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 10, device(1, "shared")))
+    rows = row("devices", "c", 20, device(2, "shared")), row("devices", "d", 21, None, device(1, "shared"))
+    if together:
+        registrar.run(*rows)
+    else:
+        for each in rows:
+            registrar.run(each)
+    assert registrar.endpoints.enabled == {"arn:gcm:shared": True}
+    assert registrar.states.states["2"].endpoint_arn == "arn:gcm:shared"
+
+
+def test_an_invalid_token_is_kept_as_such_and_blocks_nothing() -> None:
+    registrar = Registrar()
+    registrar.endpoints.invalid = {"bad"}
+    rows = [device(1, "bad"), device(2, "good"), device(3, "t", platform="fax")]
+    assert registrar.run(*(row("devices", "c", 10 + n, columns) for n, columns in enumerate(rows))) == []
+    assert {n: (s.enabled, s.reason) for n, s in registrar.states.states.items()} == {
+        "1": (False, "invalid_token"),
+        "2": (True, None),
+        "3": (False, "invalid_token"),
+    }
+    assert registrar.states.states["1"].token == "bad"
+
+
+def test_while_the_provider_is_down_its_records_come_again_and_the_others_do_not() -> None:
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 10, device(1, "a")))
+    registrar.endpoints.failing = Retry("throttled")
+    new, again = row("devices", "c", 20, device(2, "b")), row("devices", "u", 30, device(1, "a"))
+    assert registrar.run(new, again) == [new.offset]
+    assert "2" not in registrar.states.states
+    registrar.endpoints.failing = None
+    assert registrar.run(new) == []
+    assert registrar.states.states["2"].enabled
+
+
+def test_without_the_states_everything_comes_again() -> None:
+    registrar = Registrar()
+    registrar.states.failing = Retry("OpenSearch is down")
+    rows = [row("devices", "c", 10, device(1, "a")), row("devices", "c", 11, device(2, "b"))]
+    assert registrar.run(*rows) == [r.offset for r in rows]
+    assert registrar.asked() == []
+
+
+def test_a_provider_that_refuses_us_stops() -> None:
+    registrar = Registrar()
+    registrar.endpoints.failing = Stop("no such application")
+    with pytest.raises(Stop):
+        registrar.run(row("devices", "c", 10, device(1, "a")))
+
+
+def test_no_call_begins_that_the_invocation_would_not_outlive() -> None:
+    registrar = Registrar()
+    registrar.context.remaining_ms = 10_000
+    late = row("devices", "c", 10, device(1, "a"))
+    assert registrar.run(late) == [late.offset]
+    assert registrar.asked() == []
+
+
+@pytest.mark.parametrize("change", [{"token": None}, {"token": ""}, {"platform": 7}])
+def test_a_device_without_token_or_platform_is_dead_lettered(change: dict[str, Any]) -> None:
+    registrar = Registrar()
+    bad, good = row("devices", "c", 10, device(1, "a") | change), row("devices", "c", 11, device(2, "b"))
+    assert registrar.run(bad, good) == []
+    assert [dict(p[3])["masscomm.reason"] for p in registrar.producer.produced] == [b"invalid"]
+    assert registrar.states.states.keys() == {"2"}
