@@ -5,13 +5,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from devstack.demo import run_demo
 from devstack.stack import Stack
-
-pytestmark = pytest.mark.xdist_group("e2e")
 
 USERS = 1_500
 FIELDS = {"requested", "suppressed", "sent", "failed", "in_flight", "send_id", "source"}

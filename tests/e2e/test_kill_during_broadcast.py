@@ -19,8 +19,6 @@ from devstack.stack import Stack
 from examples.monolith.seed import BIG_CLUB, user_ids
 from masscomm.ids import notification_id
 
-pytestmark = pytest.mark.xdist_group("e2e")
-
 USERS = 1_500
 CHUNK_SIZE = 100
 UNTOLD = 10  # messages
