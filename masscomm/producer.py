@@ -6,7 +6,11 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as ConfluentProducer
 
+from masscomm import topics
 from masscomm.errors import DeadLetter, Retry
+
+# What Kafka takes unless a topic says otherwise.
+_USUAL_BYTES = 1_048_576
 
 Report = Callable[[Exception | None], None]
 Headers = list[tuple[str, bytes]]
@@ -101,18 +105,26 @@ def _as_ours(error: KafkaError) -> Exception:
 
 
 class InMemoryProducer:
-    """The producer's contract in a list, for unit tests; `fail` makes the next reports tell of an error."""
+    """The producer's contract in a list, for unit tests.
 
-    def __init__(self, *, max_bytes: int = 1_000_000) -> None:
+    fail: makes the next reports tell of an error; max_bytes: what each topic but dead-letter takes, for a test that
+    wants less than schemas/topics.yaml says.
+    """
+
+    def __init__(self, *, max_bytes: int | None = None) -> None:
         self.produced: list[tuple[str, bytes | None, bytes | None, Headers]] = []
         self.fail: Callable[[str, bytes | None], Exception | None] = lambda _topic, _value: None
         self.flushes = 0
         self._max_bytes = max_bytes
+        self._limits = {topic.name: topic.max_message_bytes for topic in topics.chain_topics()}
         self._waiting: list[Callable[[], None]] = []
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
-        if value is not None and len(value) > self._max_bytes:
-            report(DeadLetter("too_large", f"{len(value)} bytes are more than {self._max_bytes}"))
+        limit = self._limits.get(topic, _USUAL_BYTES)
+        if self._max_bytes is not None and topic != topics.DEAD_LETTER:
+            limit = self._max_bytes
+        if value is not None and len(value) > limit:
+            report(DeadLetter("too_large", f"{len(value)} bytes are more than {limit}"))
             return
 
         def settle() -> None:

@@ -130,6 +130,11 @@ class Chain:
         found = (headers for name, _, _, headers in self.producer.produced if name == topics.DEAD_LETTER)
         return [{name: text.decode() for name, text in headers} for headers in found]
 
+    def limit(self, max_bytes: int) -> None:
+        """From now on topics take no larger records."""
+        self.producer = InMemoryProducer(max_bytes=max_bytes)
+        self.driver = BatchDriver(function="under_test", codec=self.codec, producer=self.producer)
+
     def forget(self) -> None:
         """Empty the topics."""
         self.producer.produced.clear()
