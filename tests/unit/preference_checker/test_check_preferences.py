@@ -1,0 +1,436 @@
+"""Checking preferences: everybody who was asked for is passed on or told of, once on each channel."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from functions.preference_checker.check_preferences import MAX_DATA_BYTES, SPLIT_ABOVE, CheckPreferences
+from masscomm import topics
+from masscomm.directory import Position, Settings, User
+from masscomm.errors import Retry
+from masscomm.ids import chunk_id, derived_id, send_id_of_record
+from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.records import AvroRecord, BuildRequested, NotificationOutcome, RecheckRequested
+from masscomm.topics import Lane
+from tests.chain import NOW, SEND_ID, Chain, send, told
+
+FAILED = ("failed", "dead_letter")
+BEHIND = Position(lsn=1, ts_ms=NOW - 1)
+
+
+class Checker(Chain):
+    """The use case with a directory in which users 1 to 3 of club 7 want everything."""
+
+    def __init__(self, lane: Lane = Lane.BULK) -> None:
+        super().__init__()
+        self.directory = InMemoryDirectory()
+        self.use_case = CheckPreferences(directory=self.directory, clock=self.clock, lane=lane)
+        self.put_users(range(1, 4))
+
+    def put_users(self, user_ids: Iterable[int], **columns: Any) -> None:
+        """Users of club 7 with settings that say nothing."""
+        for user_id in user_ids:
+            self.directory.put(User(**{"user_id": user_id, "club_id": 7} | columns), Settings(user_id=user_id))
+
+    def check(self, *records: AvroRecord, topic: str = topics.SEND_MONOLITH, **place: Any) -> list[int]:
+        """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
+        entries = [self.encoded(record, topic, **({"offset": offset} | place)) for offset, record in enumerate(records)]
+        return self.run(self.use_case, *entries)
+
+
+def _passed_on(builds: Sequence[BuildRequested]) -> list[tuple[int, str]]:
+    return [(user_id, record.channel) for record in builds for user_id in record.user_ids]
+
+
+def test_who_wants_it_is_passed_on_and_who_does_not_is_told_of() -> None:
+    checker = Checker()
+    checker.directory.put(Settings(user_id=2, channels={"push": False}, version=5))
+    assert checker.check(send([1, 2, 3], data={"headline": "Win"})) == []
+    (build,) = checker.builds()
+    assert (build.positions, build.user_ids, build.channel) == ([0, 2], [1, 3], "push")
+    assert (build.data, build.send_id, build.timestamp) == ({"headline": "Win"}, SEND_ID, NOW)
+    (outcome,) = checker.outcomes()
+    assert told([outcome]) == {(2, "push"): ("suppressed", "opted_out")}
+    assert (outcome.step, outcome.positions) == ("preference", [1])
+    assert (outcome.results[0].rule, outcome.results[0].settings_version) == ("channel:push", 5)
+
+
+def test_a_record_is_keyed_by_its_id() -> None:
+    checker = Checker()
+    checker.directory.put(Settings(user_id=2, channels={"push": False}))
+    checker.check(send([1, 2]))
+    keys = {topic: key for topic, key, _, _ in checker.producer.produced}
+    assert keys[topics.BUILD] == checker.builds()[0].record_id.encode()
+    assert keys[topics.OUTCOME] == checker.outcomes()[0].record_id.encode()
+
+
+def test_a_record_that_comes_again_derives_the_same_records() -> None:
+    checker = Checker()
+    checker.directory.put(Settings(user_id=2, channels={"push": False}))
+    checker.check(send([1, 2]))
+    first = list(checker.producer.produced)
+    checker.forget()
+    checker.check(send([1, 2]))
+    assert checker.producer.produced == first
+
+
+def test_a_send_without_an_id_gets_one_from_its_place_and_keeps_it_through_a_replay() -> None:
+    checker = Checker()
+    checker.check(send([1], send_id=None), partition=3, offset=41)
+    first = checker.builds()
+    assert first[0].send_id == send_id_of_record("send.monolith", 3, 41, NOW)
+    checker.forget()
+    original = [("topic", b"send.monolith"), ("partition", b"3"), ("offset", b"41"), ("timestamp", str(NOW).encode())]
+    headers = [(f"masscomm.source.{name}", value) for name, value in original]
+    checker.check(send([1], send_id=None), partition=0, offset=900, timestamp=NOW + 77, headers=headers)
+    assert checker.builds() == first
+
+
+def test_ranges_lie_at_fixed_positions_whatever_is_decided_inside() -> None:
+    everybody = range(1, 1201)
+    ids: list[list[str]] = []
+    for opted_out in (range(0), range(1, 700)):
+        checker = Checker()
+        checker.put_users(everybody)
+        for user_id in opted_out:
+            checker.directory.put(Settings(user_id=user_id, channels={"push": False}))
+        checker.check(send(everybody))
+        ranges = [(build.range_start, build.range_end) for build in checker.builds()]
+        assert ranges == ([(0, 500), (500, 1000), (1000, 1200)] if not opted_out else [(500, 1000), (1000, 1200)])
+        ids.append([build.record_id for build in checker.builds()])
+    assert ids[1] == ids[0][1:]
+    assert ids[0][1] == derived_id(chunk_id(SEND_ID, 0), "build", "push", 500, 1000)
+
+
+USERS = st.integers(1, 12)
+WISHES = st.sampled_from([None, {}, {"push": False}, {"email": False}, {"push": False, "email": False}])
+
+
+@given(
+    to_users=st.lists(USERS, max_size=30),
+    channels=st.lists(st.sampled_from(["push", "email", "pigeon"]), max_size=4),
+    known=st.sets(USERS),
+    foreign=st.sets(USERS),
+    wishes=st.lists(WISHES, min_size=12, max_size=12),
+    expires_at=st.none() | st.sampled_from([NOW, NOW + 1]),
+    send_at=st.none() | st.sampled_from([NOW, NOW + 1]),
+    type_=st.sampled_from(["news", "security_alert", "no name"]),
+)
+def test_every_distinct_recipient_on_every_channel_is_passed_on_or_told_of_exactly_once(
+    to_users: list[int],
+    channels: list[str],
+    known: set[int],
+    foreign: set[int],
+    wishes: list[dict[str, bool] | None],
+    expires_at: int | None,
+    send_at: int | None,
+    type_: str,
+) -> None:
+    checker = Checker()
+    checker.directory.remove(*(User(user_id=user_id, club_id=7) for user_id in range(1, 4)))
+    for user_id in known:
+        checker.directory.put(User(user_id=user_id, club_id=8 if user_id in foreign else 7))
+    for user_id, wish in enumerate(wishes, start=1):
+        if wish is not None:
+            checker.directory.put(Settings(user_id=user_id, channels=wish))
+    record = send(to_users, channels=channels, expires_at=expires_at, send_at=send_at, type=type_)
+    assert checker.check(record) == []
+    outcomes, builds = checker.outcomes(), checker.builds()
+    resolved = list(dict.fromkeys(channels)) or (["push", "email"] if type_ == "security_alert" else ["push"])
+    everybody = [*told(outcomes), *_passed_on(builds)]
+    assert sorted(everybody) == sorted((user_id, channel) for user_id in set(to_users) for channel in resolved)
+    parts: list[NotificationOutcome | BuildRequested] = [*outcomes, *builds]
+    for part in parts:
+        assert part.positions == sorted(part.positions)
+        assert all(part.range_start <= position < part.range_end for position in part.positions)
+        assert [to_users.index(user_id) for user_id in part.user_ids] == part.positions
+    assert all(known - foreign >= set(build.user_ids) for build in builds)
+
+
+def test_somebody_named_again_stands_once_at_the_first_position() -> None:
+    checker = Checker()
+    checker.check(send([2, 1, 2, 2, 3, 1]))
+    (build,) = checker.builds()
+    assert (build.positions, build.user_ids, build.range_end) == ([0, 1, 4], [2, 1, 3], 6)
+
+
+def test_a_send_to_nobody_is_done() -> None:
+    checker = Checker()
+    assert checker.check(send([])) == []
+    assert checker.producer.produced == []
+    assert not checker.directory.calls
+
+
+def test_an_unknown_user_waits_until_the_directory_is_past_the_send() -> None:
+    checker = Checker()
+    checker.directory.caught_up = BEHIND
+    assert checker.check(send([1, 99]), send([1, 2])) == [0]
+    assert _passed_on(checker.builds()) == [(1, "push"), (2, "push")]
+    assert checker.outcomes() == []
+    checker.forget()
+    checker.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+    assert checker.check(send([1, 99])) == []
+    assert told(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
+    assert _passed_on(checker.builds()) == [(1, "push")]
+
+
+def test_a_user_who_was_created_and_notified_at_once_gets_the_message() -> None:
+    checker = Checker()
+
+    class Late(InMemoryDirectory):
+        """The row arrives while we wait for the directory."""
+
+        def confirm(self, ts_ms: int) -> Position:
+            self.put(User(user_id=99, club_id=7))
+            return super().confirm(ts_ms)
+
+    use_case = CheckPreferences(directory=Late(), clock=checker.clock, lane=Lane.BULK)
+    assert checker.run(use_case, checker.encoded(send([99]), topics.SEND_MONOLITH)) == []
+    assert _passed_on(checker.builds()) == [(99, "push")]
+
+
+def test_that_somebody_has_no_settings_is_believed_only_once_the_directory_is_past_the_send() -> None:
+    checker = Checker()
+    checker.directory.remove(Settings(user_id=2))
+    checker.directory.caught_up = BEHIND
+    assert checker.check(send([1, 2])) == [0]
+    assert checker.producer.produced == []
+
+    class Late(InMemoryDirectory):
+        """The opt-out arrives while we wait for the directory."""
+
+        def confirm(self, ts_ms: int) -> Position:
+            self.put(Settings(user_id=99, channels={"push": False}))
+            return super().confirm(ts_ms)
+
+    directory = Late()
+    directory.put(User(user_id=99, club_id=7))
+    use_case = CheckPreferences(directory=directory, clock=checker.clock, lane=Lane.BULK)
+    assert checker.run(use_case, checker.encoded(send([99]), topics.SEND_MONOLITH)) == []
+    assert told(checker.outcomes()) == {(99, "push"): ("suppressed", "opted_out")}
+
+
+def test_a_producers_clock_that_is_ahead_does_not_make_us_wait_for_the_future() -> None:
+    checker = Checker()
+    checker.directory.caught_up = Position(lsn=1, ts_ms=NOW)
+    assert checker.check(send([99], timestamp=NOW + 10**9)) == []
+    assert told(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
+
+
+@pytest.mark.parametrize("error", [Retry("OpenSearch is down"), ZeroDivisionError()])
+def test_a_look_up_that_fails_produces_nothing_and_brings_all_again(error: Exception) -> None:
+    checker = Checker()
+    checker.directory.failing = error
+    assert checker.check(send([1]), send([99])) == [0, 1]
+    assert checker.producer.produced == []
+
+
+def test_a_directory_that_is_not_ready_tells_of_nobody() -> None:
+    checker = Checker()
+    checker.directory.ready = False
+    assert checker.check(send([1]), send([99])) == [0, 1]
+    assert checker.producer.produced == []
+
+
+def test_another_clubs_user_is_never_notified_even_of_what_is_mandatory() -> None:
+    checker = Checker()
+    checker.put_users([2], club_id=8)
+    checker.check(send([1, 2], type="one_time_password"))
+    assert _passed_on(checker.builds()) == [(1, "push")]
+    assert told(checker.outcomes()) == {(2, "push"): ("suppressed", "other_tenant")}
+
+
+def test_what_is_mandatory_reaches_who_opted_out() -> None:
+    checker = Checker()
+    checker.directory.put(Settings(user_id=2, channels={"push": False, "email": False}))
+    checker.check(send([2], type="security_alert"))
+    assert _passed_on(checker.builds()) == [(2, "push"), (2, "email")]
+
+
+def test_malformed_settings_of_one_do_not_hold_up_the_others() -> None:
+    checker = Checker()
+    checker.directory.put(Settings(user_id=2, channels="push"))  # type: ignore[arg-type]
+    assert checker.check(send([1, 2, 3])) == []
+    assert _passed_on(checker.builds()) == [(1, "push"), (3, "push")]
+    assert told(checker.outcomes()) == {(2, "push"): ("suppressed", "opted_out")}
+
+
+def test_what_has_expired_is_told_without_asking_anybody() -> None:
+    checker = Checker()
+    checker.directory.failing = Retry("down")
+    assert checker.check(send([1, 99], expires_at=NOW)) == []
+    assert set(told(checker.outcomes()).values()) == {("expired", "expired")}
+    assert checker.builds() == []
+
+
+BAD_SENDS = [
+    ({"data": {"text": "x" * (MAX_DATA_BYTES + 1)}}, "too_large"),
+    ({"reference": "x" * (MAX_DATA_BYTES + 1)}, "too_large"),
+    ({"template": "x" * MAX_DATA_BYTES, "collapse_key": "y"}, "too_large"),
+    ({"type": "two words"}, "invalid"),
+    ({"send_id": "no/id"}, "invalid"),
+    ({"chunk_index": 2, "chunk_count": 2}, "invalid"),
+    ({"chunk_index": -1}, "invalid"),
+    ({"send_at": NOW + 1}, "unsupported"),
+]
+
+
+@pytest.mark.parametrize(("values", "reason"), BAD_SENDS)
+def test_a_bad_send_goes_aside_and_its_recipients_have_failed(values: dict[str, Any], reason: str) -> None:
+    checker = Checker()
+    assert checker.check(send([1, 2, 1], **values), send([3])) == []
+    assert [headers["masscomm.reason"] for headers in checker.dead_letters()] == [reason]
+    assert told(checker.outcomes()) == {(1, "push"): FAILED, (2, "push"): FAILED}
+    assert _passed_on(checker.builds()) == [(3, "push")]
+
+
+def test_a_send_that_is_larger_than_we_take_goes_aside_and_its_recipients_have_failed() -> None:
+    checker = Checker()
+    everybody = range(10**18, 10**18 + 120_000)
+    assert checker.check(send(everybody)) == []
+    assert [headers["masscomm.reason"] for headers in checker.dead_letters()] == ["too_large"]
+    assert set(told(checker.outcomes())) == {(user_id, "push") for user_id in everybody}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"channels": [f"channel{place}" for place in range(17)]},
+        {"channels": ["x" * 201]},
+        {"channels": [""]},
+        {"type": "x" * 1_000_000},
+        {"type": "nul\0"},
+        {"send_id": "x" * 201},
+    ],
+)
+def test_a_send_whose_outcomes_could_not_be_counted_goes_aside_and_blocks_nothing(values: dict[str, Any]) -> None:
+    checker = Checker()
+    assert checker.check(send([1, 2], **values), send([3])) == []
+    assert [headers["masscomm.reason"] for headers in checker.dead_letters()] in (["invalid"], ["too_large"])
+    assert checker.outcomes() == []
+    assert _passed_on(checker.builds()) == [(3, "push")]
+
+
+def test_a_build_record_that_kafka_refuses_fails_whoever_was_in_it_under_an_id_not_used_before() -> None:
+    checker = Checker()
+    checker.directory.put(Settings(user_id=2, channels={"push": False}))
+    checker.limit(400)
+    assert checker.check(send([1, 2], data={"text": "x" * 400})) == []
+    assert checker.builds() == []
+    first, second = checker.outcomes()
+    assert told([first]) == {(2, "push"): ("suppressed", "opted_out")}
+    assert told([second]) == {(1, "push"): FAILED, (2, "push"): FAILED}
+    assert first.record_id != second.record_id
+
+
+def test_a_long_chunk_is_split_by_position_and_its_parts_cover_the_same_people() -> None:
+    checker = Checker()
+    everybody = [*range(1, SPLIT_ABOVE + 2), 5]
+    checker.put_users(range(1, SPLIT_ABOVE + 2))
+    assert checker.check(send(everybody)) == []
+    parts = checker.rechecks()
+    assert [(part.range_start, part.range_end) for part in parts] == [(0, 5000), (5000, 10_000), (10_000, 10_002)]
+    assert {part.why for part in parts} == {"split"}
+    assert not checker.builds()
+    assert not checker.outcomes()
+    assert not checker.directory.calls
+    checker.forget()
+    assert checker.check(*parts, topic=topics.RECHECK) == []
+    builds = checker.builds()
+    assert _passed_on(builds) == [(user_id, "push") for user_id in range(1, SPLIT_ABOVE + 2)]
+    assert len({build.record_id for build in builds}) == len(builds) == 21
+    assert all(build.range_end - build.range_start <= 500 for build in builds)
+
+
+def test_a_chunk_of_exactly_the_limit_is_not_split() -> None:
+    checker = Checker()
+    checker.put_users(range(1, SPLIT_ABOVE + 1))
+    assert checker.check(send(range(1, SPLIT_ABOVE + 1))) == []
+    assert checker.rechecks() == []
+    assert len(_passed_on(checker.builds())) == SPLIT_ABOVE
+
+
+def test_splitting_is_the_same_when_it_comes_again() -> None:
+    produced = []
+    for _ in range(2):
+        checker = Checker()
+        checker.check(send(range(SPLIT_ABOVE + 1)))
+        produced.append(checker.producer.produced)
+    assert produced[0] == produced[1]
+
+
+def _recheck(**values: Any) -> RecheckRequested:
+    usual: dict[str, Any] = {"record_id": "r", "parent_id": "p", "why": "split", "send_id": SEND_ID, "chunk_index": 0}
+    usual |= {"range_start": 500, "range_end": 503, "club_id": 7, "type": "news", "timestamp": NOW}
+    return RecheckRequested(**usual | {"channels": ["push"], "positions": [500, 502], "user_ids": [1, 3]} | values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"positions": [500]},
+        {"positions": [502, 500]},
+        {"positions": [500, 500]},
+        {"positions": [499, 500]},
+        {"positions": [500, 503]},
+        {"positions": [-1, 500], "range_start": -1},
+    ],
+)
+def test_a_recheck_record_that_contradicts_itself_goes_aside(values: dict[str, Any]) -> None:
+    checker = Checker()
+    assert checker.check(_recheck(**values), _recheck(), topic=topics.RECHECK) == []
+    assert [headers["masscomm.reason"] for headers in checker.dead_letters()] == ["invalid"]
+    assert _passed_on(checker.builds()) == [(1, "push"), (3, "push")]
+
+
+def test_the_critical_lane_is_never_left() -> None:
+    checker = Checker(Lane.CRITICAL)
+    checker.put_users(range(1, SPLIT_ABOVE + 2))
+    checker.check(send([1, 99_999]), send(range(1, SPLIT_ABOVE + 2)), topic="send.monolith.critical")
+    assert {topic for topic, *_ in checker.producer.produced} == {"build.critical", "recheck.critical", "outcome"}
+    part = checker.rechecks("recheck.critical")[0]
+    checker.forget()
+    assert checker.check(part, topic="recheck.critical") == []
+    assert len(_passed_on(checker.builds("build.critical"))) == 5000
+
+
+@pytest.mark.parametrize("size", [1, 100, 1000])
+@pytest.mark.parametrize("absent", [False, True])
+def test_the_directory_is_asked_as_often_for_many_recipients_as_for_one(size: int, absent: bool) -> None:
+    checker = Checker()
+    everybody = range(1, 10 * size + 1)
+    if not absent:
+        checker.put_users(everybody)
+    else:
+        checker.directory.remove(*(User(user_id=user_id, club_id=7) for user_id in range(1, 4)))
+    chunks = [
+        send(everybody[place * size : (place + 1) * size], chunk_index=place, chunk_count=10) for place in range(10)
+    ]
+    assert checker.check(*chunks) == []
+    assert checker.directory.calls["users_and_settings"] == (2 if absent else 1)
+    assert checker.directory.calls["confirm"] == (1 if absent else 0)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=10))
+def test_a_batch_is_looked_up_in_bounded_groups(sizes: list[int]) -> None:
+    checker = Checker()
+    asked: list[int] = []
+
+    class Counting(InMemoryDirectory):
+        def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, Settings]]:
+            asked.append(len(user_ids))
+            return super().users_and_settings(user_ids)
+
+    use_case = CheckPreferences(directory=Counting(), clock=checker.clock, lane=Lane.BULK)
+    starts = [sum(sizes[:place]) for place in range(len(sizes))]
+    entries = [
+        checker.encoded(send(range(start, start + size)), topics.SEND_MONOLITH, offset=place)
+        for place, (start, size) in enumerate(zip(starts, sizes, strict=True))
+    ]
+    assert checker.run(use_case, *entries) == []
+    assert all(count <= SPLIT_ABOVE for count in asked)
+    assert sum(len(outcome.user_ids) for outcome in checker.outcomes()) == sum(sizes)
