@@ -1,0 +1,78 @@
+"""Debezium's own records, as kept in schemas/cdc_examples, are understood."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from masscomm.change_events import (
+    ChangeDecoder,
+    Heartbeat,
+    Irrelevant,
+    RowChanged,
+    SnapshotCompleted,
+    SnapshotStarted,
+    TableTruncated,
+    columns_of,
+)
+from masscomm.errors import DeadLetter
+from masscomm.kafka_event import KafkaRecord
+from masscomm.topics import cdc_topic
+from tests.unit.cdc_consumer.debezium import heartbeat, notification, record, row, truncate
+
+FOLDER = Path(__file__).parents[3] / "schemas" / "cdc_examples"
+EXAMPLES = [
+    pytest.param(path.stem, example, id=f"{path.stem}-{number}")
+    for path in sorted(FOLDER.glob("*.json"))
+    for number, example in enumerate(json.loads(path.read_text()))
+]
+decoder = ChangeDecoder("g1")
+
+
+@pytest.mark.parametrize(("what", "example"), EXAMPLES)
+def test_an_example_is_understood(what: str, example: dict[str, Any] | None) -> None:
+    change = decoder.decode(record({"message": "heartbeat"}.get(what, what), {"id": 1}, example))
+    value = example or {}
+    if value.get("op") in ("r", "c", "u"):
+        assert isinstance(change, RowChanged)
+        assert change.columns is not None
+        assert change.columns.keys() == columns_of(change.table).keys(), "every column that is mapped comes"
+        assert change.version == (1 if value["op"] == "r" else value["source"]["lsn"])
+    elif value.get("op") == "d":
+        assert isinstance(change, RowChanged)
+        assert change.columns is None
+    elif value.get("op") == "m":
+        assert isinstance(change, Heartbeat)
+        assert change.ts_ms > 1_700_000_000_000
+    else:
+        assert isinstance(change, SnapshotStarted | SnapshotCompleted | Irrelevant)
+
+
+def test_what_is_not_of_a_row() -> None:
+    assert decoder.decode(truncate("devices", 5)) == TableTruncated(table="devices", lsn=5)
+    assert decoder.decode(heartbeat(5, "1700000000.123999")) == Heartbeat(lsn=5, ts_ms=1_700_000_000_123)
+    assert decoder.decode(heartbeat(5, "not ours", prefix="else")) == Irrelevant()
+    assert decoder.decode(notification("STARTED", "x")) == SnapshotStarted(snapshot_id="x")
+    assert isinstance(decoder.decode(notification("COMPLETED")), SnapshotCompleted)
+    assert decoder.decode(notification("IN_PROGRESS")) == Irrelevant()
+    assert decoder.decode(record("users", {"id": 1}, None)) == Irrelevant()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        record("users", None, {"op": "u", "source": {"lsn": 1, "ts_ms": 1}, "after": {"id": 1}}),
+        record("users", {"a": 1, "b": 2}, {"op": "u", "source": {"lsn": 1, "ts_ms": 1}, "after": {"id": 1}}),
+        record("users", {"id": None}, {"op": "u", "source": {"lsn": 1, "ts_ms": 1}, "after": {"id": 1}}),
+        record("users", {"id": 1}, {"op": "u", "source": {"lsn": 1, "ts_ms": 1}, "after": None}),
+        row("user_settings", "c", 5, {"user_id": 1, "channels": "{no json"}, key="user_id"),
+        heartbeat(5, "half past ten"),
+        record("notification", {"id": 1}, {"type": "COMPLETED"}),
+        KafkaRecord(topic=cdc_topic("users", "another"), partition=0, offset=0, timestamp_ms=0, key=b"{}", value=b"{}"),
+    ],
+)
+def test_what_is_not_debezium_s_is_a_dead_letter(bad: KafkaRecord) -> None:
+    with pytest.raises(DeadLetter) as caught:
+        decoder.decode(bad)
+    assert caught.value.reason == "undecodable"
