@@ -3,8 +3,8 @@
 Runs as `python -I -S child.py PARENT SIGNAL OWNED -- COMMAND…` between the stack and each service, because what it does
 must happen in the child itself, and doing it between fork and exec of a process that has threads is not safe.
 
-PARENT  pid of the stack; SIGNAL  what the service gets when the stack dies; OWNED  "" to keep the user, or the folder
-that the service, run as somebody other than root, must be able to write.
+PARENT  pid of the stack; SIGNAL  what the service gets when the stack dies; OWNED  "" to keep the user, or the files and
+folders (with a : between them) that the service, run as somebody other than root, must have for its own.
 """
 
 import ctypes
@@ -26,9 +26,11 @@ def leave_root(owned: str) -> None:
     try:
         os.unshare(os.CLONE_NEWUSER)
     except OSError:
-        for folder, _, files in os.walk(owned):
-            for path in (folder, *(os.path.join(folder, name) for name in files)):
-                os.chown(path, UNPRIVILEGED, UNPRIVILEGED, follow_symlinks=False)
+        for path in owned.split(os.pathsep):
+            _give(path)
+            for folder, folders, files in os.walk(path):
+                for name in (*folders, *files):
+                    _give(os.path.join(folder, name))
         os.setgroups([])
         os.setgid(UNPRIVILEGED)
         os.setuid(UNPRIVILEGED)
@@ -38,8 +40,13 @@ def leave_root(owned: str) -> None:
             file.write(text)
 
 
+def _give(path: str) -> None:
+    os.chown(path, UNPRIVILEGED, UNPRIVILEGED, follow_symlinks=False)
+
+
 def main() -> None:
     parent, signal, owned, _, *command = sys.argv[1:]
+    os.umask(0o077)  # what services store holds passwords and people's addresses
     if owned:
         leave_root(owned)
     # After leave_root: a change of credentials clears it.

@@ -110,8 +110,8 @@ def up(
         _stay(stack)
     except Interrupted as reason:
         console.print(f"\n{reason}: stopping …")
-        # Stopped by hand after it was up is how this command ends.
-        raise typer.Exit(0 if stack.start_s else 130) from None
+        # Stopped by hand after it was up is how this command ends well.
+        raise typer.Exit(1 if stack.crashes else 0 if stack.start_s else 130) from None
     finally:
         with progress:
             stack.stop()
@@ -121,22 +121,27 @@ def up(
 def _stay(stack: Stack) -> None:
     """Wait for a crash, and report it; a signal ends the wait by an exception."""
     stack.crashed.wait()
-    for crash in stack.crashes:
-        errors.print(str(crash), style="red", markup=False, highlight=False)
+    _report_crashes(stack)
     raise typer.Exit(1)
 
 
 def _run_demo(stack: Stack | RunningStack) -> bool:
-    """Run the demo against a stack; a service that crashes meanwhile is reported at once."""
+    """Run the demo against a stack; a service of ours that crashes meanwhile is reported at once and ends it."""
     from devstack.demo import run_demo
 
     if isinstance(stack, Stack):
-        threading.Thread(target=_report_crashes, args=(stack,), daemon=True).start()
+        threading.Thread(target=_end_at_crash, args=(stack,), daemon=True).start()
     return bool(run_demo(stack))
 
 
-def _report_crashes(stack: Stack) -> None:
+def _end_at_crash(stack: Stack) -> None:
+    """Report the first crash and interrupt the main thread, which would wait for what cannot come any more."""
     stack.crashed.wait()
+    _report_crashes(stack)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _report_crashes(stack: Stack) -> None:
     for crash in stack.crashes:
         errors.print(str(crash), style="red", markup=False, highlight=False)
 
@@ -197,7 +202,7 @@ def status(
     state = "up" if stack.ready else "starting"
     title = f"{state} · pid {stack.holder_pid} · since {stack.since} · {stack.memory_mb():.0f} MB"
     table = Table(title=title, title_justify="left")
-    for heading in ("service", "state", "pid", "port", "MB", "uptime", "listens at"):
+    for heading in ("service", "state", "pid", "port", "MB", "uptime"):
         table.add_column(
             heading, justify="right" if heading in ("pid", "MB", "uptime", "port") else "left", overflow="fold"
         )
@@ -211,7 +216,6 @@ def status(
             ", ".join(str(port) for port in started.ports),
             f"{stack.service_memory_mb(name):.0f}",
             f"{age // 60}:{age % 60:02}",
-            started.address,
         )
     console.print(table)
 

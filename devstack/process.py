@@ -29,9 +29,17 @@ def start_ticks(pid: int) -> int | None:
     return None if after_name[0] in "ZX" else int(after_name[19])
 
 
-def child_command(command: Sequence[str], *, death_signal: signal.Signals, owned: Path | None) -> list[str]:
-    """`command` wrapped so that it dies with this process and, with `owned`, does not run as root."""
-    wrapper = [sys.executable, "-I", "-S", str(CHILD), str(os.getpid()), str(int(death_signal)), str(owned or "")]
+def child_command(command: Sequence[str], *, death_signal: signal.Signals, owned: Sequence[Path]) -> list[str]:
+    """`command` wrapped so that it dies with this process and, with `owned`, runs as somebody else than root, who has those files."""
+    wrapper = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(CHILD),
+        str(os.getpid()),
+        str(int(death_signal)),
+        os.pathsep.join(map(str, owned)),
+    ]
     return [*wrapper, "--", *command]
 
 
@@ -42,7 +50,7 @@ def spawn(
     log: Path,
     state_dir: Path,
     death_signal: signal.Signals = signal.SIGTERM,
-    owned: Path | None = None,
+    owned: Sequence[Path] = (),
 ) -> subprocess.Popen[bytes]:
     """Start `command` in a session of its own, its output appended to `log`.
 

@@ -38,7 +38,7 @@ class Service:
                  command as the service would be run
     after_ready  what completes the start, once it serves (create a database)
     class_archive  of a JVM, see `class_archive`
-    drop_root    the folder it writes to, where it refuses to run as root
+    drop_root    the files and folders that must be its own, where it refuses to run as root
     """
 
     name: str
@@ -53,7 +53,7 @@ class Service:
     class_archive: Path | None = None
     prepare: Callable[[RunOnce], None] = nothing
     after_ready: Callable[[], None] = lambda: None
-    drop_root: Path | None = None
+    drop_root: tuple[Path, ...] = ()
     stop_signal: signal.Signals = signal.SIGTERM
     start_timeout_s: float = 90
     stop_timeout_s: float = 15

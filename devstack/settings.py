@@ -58,7 +58,13 @@ class Ports:
         for name, number in ports.items():
             if not 1 <= number <= 65535:
                 raise SettingsError(f"Port {number} for {name} is not between 1 and 65535.")
-        return cls(**ports)
+        made = cls(**ports)
+        taken: dict[int, str] = {}
+        for name, number in asdict(made).items():
+            if number in taken:
+                raise SettingsError(f"Port {number} is given to both {taken[number]} and {name}.")
+            taken[number] = name
+        return made
 
 
 def is_free(port: int) -> bool:

@@ -55,7 +55,7 @@ def find_python() -> str:
         if lines[0] == PYTHON:
             return lines[1]
         if lines[0]:
-            seen = f" ({name} is {lines[0]})"
+            seen = seen or f" ({name} is {lines[0]})"
     raise SetupError(f"Python {PYTHON} is needed and not found{seen}: install it, or let pyenv choose it.")
 
 

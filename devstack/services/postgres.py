@@ -78,7 +78,7 @@ def service(settings: StackSettings) -> Service:
         prepare=prepare,
         ready=ready,
         after_ready=create_databases,
-        drop_root=data,
+        drop_root=(data, conf, settings.run_dir / "postgres-password"),
         # Fast shutdown: SIGTERM would wait until every client has gone.
         stop_signal=signal.SIGINT,
     )

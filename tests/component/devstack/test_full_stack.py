@@ -1,0 +1,159 @@
+"""Everything at once, as `masscomm up` starts it: what listens where, what it weighs, what survives, what is left."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import boto3
+import httpx
+import psutil
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from devstack import process
+from devstack.handle import RunningStack
+from devstack.loopback import exposed
+from devstack.service import AWS_CREDENTIALS
+from devstack.services import all_services
+from devstack.settings import REGION, ROOT, StackSettings
+from devstack.state import RunState
+
+MEMORY_LIMIT_MB = 4096
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> StackSettings:
+    return StackSettings.on_free_ports(tmp_path_factory.mktemp("full"))
+
+
+@pytest.fixture(scope="module")
+def stack(settings: StackSettings) -> Iterator[RunningStack]:
+    masscomm(settings, "up", "--detach")
+    yield RunningStack.of(settings)
+    if RunState(settings).holder():
+        masscomm(settings, "down")
+
+
+def masscomm(settings: StackSettings, *arguments: str, status: int = 0) -> str:
+    """Run the command on that state folder and those ports; what it printed."""
+    ports = {f"MASSCOMM_PORT_{name.upper()}": str(port) for name, port in asdict(settings.ports).items()}
+    done = subprocess.run(
+        [sys.executable, "-m", "devstack.cli", *arguments],
+        cwd=ROOT,
+        env={**process_environment(), "MASSCOMM_STATE": str(settings.state_dir), **ports},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def process_environment() -> dict[str, str]:
+    return psutil.Process().environ()
+
+
+def processes(stack: RunningStack) -> list[psutil.Process]:
+    return [each for started in stack.services.values() for each in process.family(started.pid)]
+
+
+def test_everything_runs_and_says_so(stack: RunningStack, settings: StackSettings) -> None:
+    assert set(stack.services) == set(all_services(settings))
+    assert all(started.alive() for started in stack.services.values())
+    assert httpx.get(f"{settings.gateway_url}/-/ready").status_code == 200
+    said = masscomm(settings, "status")
+    for name in stack.services:
+        assert re.search(rf"{name} +│ +ready", said)
+    assert str(stack.holder_pid) in masscomm(settings, "up", "--detach", status=1)
+    assert "already runs" in masscomm(settings, "clean-state", status=1)
+
+
+def test_nothing_listens_beyond_this_machine(stack: RunningStack, settings: StackSettings) -> None:
+    listening = {
+        connection.laddr.port
+        for each in processes(stack)
+        for connection in each.net_connections(kind="tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert set(asdict(settings.ports).values()) <= listening, "the check must see every server"
+    assert exposed(processes(stack)) == []
+
+
+def test_the_whole_stack_is_small(stack: RunningStack) -> None:
+    assert 500 < stack.memory_mb() < MEMORY_LIMIT_MB
+
+
+def test_dynamodb_and_the_providers_answer(stack: RunningStack) -> None:
+    session = boto3.Session(
+        aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        region_name=REGION,
+    )
+    url = stack.environment["AWS_ENDPOINT_URL"]
+    dynamodb = session.client("dynamodb", endpoint_url=url)
+    dynamodb.create_table(
+        TableName="probe",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    dynamodb.put_item(TableName="probe", Item={"id": {"S": "1"}}, ConditionExpression="attribute_not_exists(id)")
+    with pytest.raises(dynamodb.exceptions.ConditionalCheckFailedException):
+        dynamodb.put_item(TableName="probe", Item={"id": {"S": "1"}}, ConditionExpression="attribute_not_exists(id)")
+    applications = session.client("sns", endpoint_url=url).list_platform_applications()["PlatformApplications"]
+    assert {each["PlatformApplicationArn"] for each in applications} == {
+        stack.environment["PLATFORM_APPLICATION_ARN_GCM"],
+        stack.environment["PLATFORM_APPLICATION_ARN_APNS"],
+    }
+    identities = session.client("ses", endpoint_url=url).list_identities()["Identities"]
+    assert stack.environment["SES_SENDER"] in identities
+
+
+def test_secrets_are_for_their_owner_alone(stack: RunningStack, settings: StackSettings) -> None:
+    password = settings.password
+    readable = [
+        str(path)
+        for path in settings.state_dir.rglob("*")
+        if path.is_file() and path.stat().st_mode & 0o077 and contains(path, password)
+    ]
+    assert stack.ready
+    assert readable == []
+
+
+def contains(path: Path, text: str) -> bool:
+    return text.encode() in path.read_bytes()
+
+
+def test_a_kill_of_everything_is_recovered_and_what_was_stored_is_there(
+    stack: RunningStack, settings: StackSettings
+) -> None:
+    """Last in this file: it ends the stack that the others use."""
+    topics = set(AdminClient({"bootstrap.servers": settings.kafka_bootstrap}).list_topics(timeout=10).topics)
+    url = f"{settings.opensearch_url}/device_state/_doc/7"
+    httpx.put(url, params={"refresh": "true"}, json={"endpoint_arn": "arn:of:a:run:before"}).raise_for_status()
+    httpx.put(f"{settings.opensearch_url}/users-g1/_doc/7", json={"club_id": 1}).raise_for_status()
+    before = processes(stack)
+    psutil.Process(stack.holder_pid).send_signal(signal.SIGKILL)
+    for each in before:
+        if each.is_running():
+            each.send_signal(signal.SIGKILL)
+    psutil.wait_procs(before, timeout=20)
+    assert "No stack runs" in masscomm(settings, "status", status=3)
+
+    masscomm(settings, "up", "--detach")
+    again = RunningStack.of(settings)
+    assert topics <= set(AdminClient({"bootstrap.servers": settings.kafka_bootstrap}).list_topics(timeout=10).topics)
+    assert httpx.get(f"{settings.opensearch_url}/users-g1/_doc/7").json()["found"]
+    # LocalStack has forgotten its endpoints, so the directory must not name them any more.
+    assert httpx.get(url).status_code == 404
+
+    family = processes(again)
+    masscomm(settings, "down")
+    assert not [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+    assert process.marked(settings.state_dir) == []
+    masscomm(settings, "clean-state")
+    assert [path for path in settings.state_dir.rglob("*") if path.is_file()] == [settings.run_dir / "lock"]

@@ -1,0 +1,78 @@
+"""What a child does before it becomes the service."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devstack import child, process
+
+
+def run(tmp_path: Path, script: str, owned: tuple[Path, ...] = ()) -> str:
+    done = process.spawn(
+        [sys.executable, "-c", script],
+        environment=dict(os.environ),
+        log=tmp_path / "log",
+        state_dir=tmp_path,
+        owned=owned,
+    )
+    assert done.wait(20) == 0, (tmp_path / "log").read_text()
+    return (tmp_path / "log").read_text().strip()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has something to drop")
+def test_a_service_that_refuses_root_is_not_root_and_still_has_its_files(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir(mode=0o700)
+    script = f"import os; open({str(own / 'file')!r}, 'w').write('x'); print(os.geteuid())"
+    assert run(tmp_path, script, (own,)) != "0"
+    assert (own / "file").read_text() == "x"
+
+
+def test_what_a_service_stores_is_for_its_owner_alone(tmp_path: Path) -> None:
+    run(tmp_path, f"open({str(tmp_path / 'file')!r}, 'w').close()")
+    assert (tmp_path / "file").stat().st_mode & 0o077 == 0
+
+
+def test_without_user_namespaces_root_becomes_nobody_who_is_given_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data" / "deep").mkdir(parents=True)
+    (tmp_path / "data" / "deep" / "file").touch()
+    (tmp_path / "conf").touch()
+    given: list[str] = []
+    became: dict[str, object] = {}
+
+    def refuse(_: int) -> None:
+        raise OSError("user namespaces are off")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "unshare", refuse)
+    monkeypatch.setattr(os, "chown", lambda path, *_, **__: given.append(path))
+    for name in ("setgroups", "setgid", "setuid"):
+        monkeypatch.setattr(os, name, lambda value, name=name: became.update({name: value}))
+    child.leave_root(f"{tmp_path / 'data'}{os.pathsep}{tmp_path / 'conf'}")
+    assert set(given) == {str(tmp_path / each) for each in ("data", "data/deep", "data/deep/file", "conf")}
+    assert became == {"setgroups": [], "setgid": child.UNPRIVILEGED, "setuid": child.UNPRIVILEGED}
+
+
+def test_a_child_whose_stack_is_gone_already_does_not_begin() -> None:
+    # pid 1 stands for whoever adopted it
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(process.CHILD),
+        "1",
+        "15",
+        "",
+        "--",
+        sys.executable,
+        "-c",
+        "print('began')",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stdout == ""

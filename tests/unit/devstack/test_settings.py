@@ -1,0 +1,55 @@
+"""Ports and state folder: who decides, and what is refused."""
+
+import socket
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from devstack.settings import ROOT, Ports, SettingsError, StackSettings, is_free
+
+
+def test_what_is_said_comes_before_the_environment_and_that_before_the_default(tmp_path: Path) -> None:
+    environment = {"MASSCOMM_STATE": str(tmp_path), "MASSCOMM_PORT_KAFKA": "19092", "MASSCOMM_PORT_CONNECT": "18083"}
+    settings = StackSettings.from_environment(environment, {"kafka": 29092})
+    assert (settings.ports.kafka, settings.ports.connect, settings.ports.gateway) == (29092, 18083, Ports().gateway)
+    assert settings.state_dir == tmp_path
+    assert StackSettings.from_environment({}).state_dir == ROOT / ".state"
+
+
+@pytest.mark.parametrize(
+    ("environment", "ports", "named"),
+    [
+        ({"MASSCOMM_PORT_KAFKA": "many"}, {}, "MASSCOMM_PORT_KAFKA=many"),
+        ({}, {"kafka": 70000}, "70000"),
+        ({}, {"kavka": 9092}, "no port named kavka"),
+        ({}, {"kafka": 18083, "connect": 18083}, "18083 is given to both kafka and connect"),
+    ],
+)
+def test_a_port_that_cannot_be_used_is_named(environment: dict[str, str], ports: dict[str, int], named: str) -> None:
+    with pytest.raises(SettingsError, match=named):
+        StackSettings.from_environment(environment, ports)
+
+
+def test_free_ports_are_free_distinct_and_outside_the_range_of_outgoing_connections(tmp_path: Path) -> None:
+    ports = list(asdict(StackSettings.on_free_ports(tmp_path).ports).values())
+    assert len(set(ports)) == len(ports)
+    assert all(is_free(port) and port < 32768 for port in ports)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 - that somebody binds everything is the case
+def test_a_port_is_taken_whoever_listens_on_it(address: str) -> None:
+    with socket.create_server((address, 0)) as server:
+        assert not is_free(server.getsockname()[1])
+
+
+def test_settings_survive_the_way_through_json(tmp_path: Path) -> None:
+    settings = StackSettings.on_free_ports(tmp_path)
+    assert StackSettings.from_dict(settings.as_dict()) == settings
+
+
+def test_the_password_is_generated_once_a_state_folder(tmp_path: Path) -> None:
+    one, other = StackSettings(tmp_path / "one"), StackSettings(tmp_path / "other")
+    assert one.password == StackSettings(tmp_path / "one").password
+    assert one.password != other.password
+    assert len(one.password) >= 20

@@ -1,0 +1,128 @@
+"""Prerequisites: what is missing or wrong is one line, before anything is downloaded."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from devstack import setup
+from devstack.settings import ROOT
+
+Tools = Callable[..., Path]
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Tools:
+    """Makes a PATH folder with programs that answer as given, and nothing else."""
+
+    def make(python: str = "3.13", java: str | None = "17.0.15", javac: bool = True, maven: bool = True) -> Path:
+        # As a JDK is laid out: its home is the folder above that of java.
+        folder = tmp_path / "jdk" / "bin"
+        folder.mkdir(parents=True)
+
+        def program(name: str, script: str) -> None:
+            (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+            (folder / name).chmod(0o755)
+
+        program("python3", f"echo {python}; echo {folder}/python3")
+        program("make", "exit 0")
+        if java:
+            program("java", f"echo 'openjdk version \"{java}\" 2025-04-15' >&2")
+        if javac:
+            program("javac", "exit 0")
+        if maven:
+            program("mvn", "exit 0")
+        return folder
+
+    return make
+
+
+def check(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """setup.py itself, with that PATH and nothing of this process's environment."""
+    script = f"import runpy, sys; sys.executable = {str(path / 'python3')!r}; sys.argv = ['setup.py', '--check'];" + (
+        f"runpy.run_path({str(ROOT / 'devstack' / 'setup.py')!r}, run_name='__main__')"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PATH": str(path), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_everything_there_is_silent(tools: Tools) -> None:
+    done = check(tools())
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [
+        ({"java": "21.0.2"}, "JDK 17 is needed and the java of PATH is 21:"),
+        ({"java": "1.8.0_402"}, "JDK 17 is needed and the java of PATH is 8:"),
+        ({"java": None}, "JDK 17 is needed and no java is on PATH"),
+        ({"javac": False}, "has no javac"),
+        ({"maven": False}, "Maven is needed and mvn is not on PATH"),
+        ({"python": "3.12"}, "Python 3.13 is needed and not found (python3 is 3.12)"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_one_line(tools: Tools, missing: dict[str, object], named: str) -> None:
+    done = check(tools(**missing))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert named in done.stderr
+
+
+def test_java_home_comes_before_path(tools: Tools, tmp_path: Path) -> None:
+    path = tools()
+    other = tmp_path / "jdk21"
+    shutil.copytree(path.parent, other)
+    (other / "bin" / "java").write_text("#!/bin/sh\necho 'openjdk version \"21.0.2\"' >&2\n")
+    done = check(path, JAVA_HOME=str(other))
+    assert done.returncode == 1
+    assert f"JAVA_HOME={other} is 21" in done.stderr
+
+
+def test_several_problems_are_a_line_each(tools: Tools) -> None:
+    done = check(tools(java="11.0.1", maven=False))
+    assert [line.split()[0] for line in done.stderr.splitlines()] == ["JDK", "Maven"]
+
+
+def test_what_was_made_from_the_same_files_is_left_alone(tmp_path: Path) -> None:
+    lock = tmp_path / "lock.txt"
+    lock.write_text("one")
+    stamp = setup.digest(str(lock), "3.13")
+    assert not setup.fresh(str(tmp_path), stamp)
+    setup.write_stamp(str(tmp_path), stamp)
+    assert setup.fresh(str(tmp_path), setup.digest(str(lock), "3.13"))
+    lock.write_text("two")
+    assert not setup.fresh(str(tmp_path), setup.digest(str(lock), "3.13"))
+
+
+def test_a_mirror_given_to_pip_is_given_to_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pip = tmp_path / "pip"
+    pip.write_text(
+        "#!/bin/sh\necho \"global.index-url='http://mirror.internal/simple'\"\necho \":env:.cert='/etc/ca.pem'\"\n"
+    )
+    pip.chmod(0o755)
+    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
+    monkeypatch.setenv("SSL_CERT_FILE", "/already/chosen.pem")
+    assert setup.package_index(str(pip)) == {"UV_DEFAULT_INDEX": "http://mirror.internal/simple"}
+
+
+def test_no_file_names_a_registry_host() -> None:
+    words = ("no.such.host",)
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    named = [
+        name
+        for name in listed
+        if (ROOT / name).is_file() and any(word in (ROOT / name).read_text(errors="replace") for word in words)
+    ]
+    assert named == []
+    assert os.path.exists(ROOT / "requirements" / "main.txt")
