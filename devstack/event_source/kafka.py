@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.02  # also how long a commit may have to wait for its turn
 ENDS_S = 0.5
+CLOSE_S = 5.0
 MOST_AT_ONCE = 500
 PREFETCH_KBYTES = 4096
 TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "CREATE_TIME", TIMESTAMP_LOG_APPEND_TIME: "LOG_APPEND_TIME"}
@@ -78,6 +79,8 @@ class KafkaSource:
             "fetch.queue.backoff.ms": 5,
             "fetch.message.max.bytes": 1024 * 1024,
             "fetch.wait.max.ms": 500,
+            # A broker that is down is asked, and complained of, twice a second.
+            "reconnect.backoff.ms": 500,
             "reconnect.backoff.max.ms": 1000,
         }
         if instance is not None:
@@ -127,7 +130,10 @@ class KafkaSource:
         """See RecordSource."""
         self._stop.set()
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._thread.join, CLOSE_S)
+            if self._thread.is_alive():
+                # Leaving needs the broker; without it the group finds out by itself when the session ends.
+                log.warning("%s: left without saying goodbye", self._topics)
 
     # In the thread
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from devstack.lambda_host.environment import ExecutionEnvironment, InitFailedError, describe
+from devstack.lambda_host.errors import HostClosedError
 from devstack.lambda_host.invocation import InvocationResult
 from devstack.lambda_host.spec import FunctionSpec
 from devstack.lambda_host.statistics import FunctionStatistics
@@ -46,6 +47,7 @@ class EnvironmentPool:
         self._environments: set[ExecutionEnvironment] = set()
         self._init_failures = 0
         self._init_not_before = 0.0
+        self._closed = False
         self._warmed = spec.warm == 0
         self._warming: asyncio.Task[None] | None = None
 
@@ -68,6 +70,8 @@ class EnvironmentPool:
             self.statistics.queued -= 1
         self.statistics.in_flight += 1
         try:
+            if self._closed:
+                raise HostClosedError("the function host is shutting down")
             result = await self._invoke(payload)
         finally:
             self.statistics.in_flight -= 1
@@ -83,7 +87,8 @@ class EnvironmentPool:
             self._warming = asyncio.create_task(self._warm_up(), name=f"warm {self.spec.name}")
 
     async def close(self) -> None:
-        """Kill every process and wait until they are gone."""
+        """Kill every process and wait until they are gone; who still waits for one is refused."""
+        self._closed = True
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.gather(self._warming, return_exceptions=True)
@@ -128,6 +133,10 @@ class EnvironmentPool:
         except BaseException:
             self._environments.discard(environment)
             raise
+        if self._closed:
+            # It had no process yet when the others were killed.
+            await environment.stop()
+            raise HostClosedError("the function host is shutting down")
         self.statistics.count_init((self._clock() - started) * 1000)
         self.init_error = None
         self._init_failures = 0

@@ -35,6 +35,7 @@ class RuntimeApi:
         self._on_init_error = on_init_error
         self._queue: asyncio.Queue[Invocation] = asyncio.Queue()
         self._current: Invocation | None = None
+        self._asking: asyncio.Task[None] | None = None
         self._runner: web.ServerRunner | None = None
         self.address = ""
 
@@ -43,7 +44,7 @@ class RuntimeApi:
 
         Raises OSError where the port is taken.
         """
-        self._runner = web.ServerRunner(web.Server(self._serve, access_log=None))
+        self._runner = web.ServerRunner(web.Server(self._serve, access_log=None), shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
         await site.start()
@@ -52,6 +53,9 @@ class RuntimeApi:
 
     async def close(self) -> None:
         """Stop listening and drop the process's connection."""
+        if self._asking is not None:
+            # The server would wait for this answer, which nobody will ever get.
+            self._asking.cancel()
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
@@ -84,7 +88,11 @@ class RuntimeApi:
 
     async def _next(self) -> web.Response:
         self._on_ready()
-        invocation = self._current = await self._queue.get()
+        self._asking = asyncio.current_task()
+        try:
+            invocation = self._current = await self._queue.get()
+        finally:
+            self._asking = None
         return web.Response(
             body=invocation.payload,
             content_type="application/json",
