@@ -3,8 +3,8 @@
 Runs as `python -I -S child.py PARENT SIGNAL OWNED -- COMMAND…` between the stack and each service, because what it does
 must happen in the child itself, and doing it between fork and exec of a process that has threads is not safe.
 
-PARENT  pid of the stack; SIGNAL  what the service gets when the stack dies; OWNED  "" to keep the user, or the files and
-folders (with a : between them) that the service, run as somebody other than root, must have for its own.
+PARENT  pid of the stack; SIGNAL  what the service gets when the stack dies; OWNED  "" to keep the user, or the files
+and folders (with a : between them) that the service, run as somebody other than root, must have for its own.
 """
 
 import ctypes

@@ -30,16 +30,9 @@ def start_ticks(pid: int) -> int | None:
 
 
 def child_command(command: Sequence[str], *, death_signal: signal.Signals, owned: Sequence[Path]) -> list[str]:
-    """`command` wrapped so that it dies with this process and, with `owned`, runs as somebody else than root, who has those files."""
-    wrapper = [
-        sys.executable,
-        "-I",
-        "-S",
-        str(CHILD),
-        str(os.getpid()),
-        str(int(death_signal)),
-        os.pathsep.join(map(str, owned)),
-    ]
+    """`command` wrapped so that it dies with this process; with `owned`, not as root, and those files are its own."""
+    files = os.pathsep.join(map(str, owned))
+    wrapper = [sys.executable, "-I", "-S", str(CHILD), str(os.getpid()), str(int(death_signal)), files]
     return [*wrapper, "--", *command]
 
 
