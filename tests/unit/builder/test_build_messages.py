@@ -1,0 +1,432 @@
+"""Building messages: equal texts once, personal ones as columns, and one recipient's trouble stays that recipient's."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from functions.builder import build_messages
+from functions.builder.build_messages import MAX_CONTENT_BYTES, BuildMessages
+from functions.builder.templates import TemplateCache, fields_of
+from masscomm import topics
+from masscomm.directory import Position, Template, User
+from masscomm.errors import Retry
+from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.records import AvroRecord, BuildRequested, DeliveryRequested
+from masscomm.topics import Lane
+from tests.chain import NOW, Chain, build, told
+
+TEMPLATE_ERROR = ("failed", "template_error")
+BEHIND = Position(lsn=1, ts_ms=NOW - 1)
+
+
+class Builder(Chain):
+    """The use case with a directory in which users 1 to 3 of club 7 have names and addresses."""
+
+    def __init__(self, lane: Lane = Lane.BULK) -> None:
+        super().__init__()
+        self.directory = InMemoryDirectory()
+        self.use_case = BuildMessages(
+            directory=self.directory,
+            templates=TemplateCache(self.directory, self.clock),
+            clock=self.clock,
+            lane=lane,
+        )
+        for user_id, name in enumerate(("Ada", "Bob", "Eve"), start=1):
+            self.put_user(user_id, first_name=name)
+
+    def put_user(self, user_id: int, **columns: Any) -> None:
+        """A user of club 7."""
+        usual: dict[str, Any] = {"user_id": user_id, "club_id": 7, "email": f"user{user_id}@example.com"}
+        self.directory.put(User(**usual | columns))
+
+    def put_template(self, title: str, body: str, **columns: Any) -> None:
+        """A template for every club."""
+        usual: dict[str, Any] = {"template_id": 1, "club_id": None, "type": "news", "channel": "push", "locale": "en"}
+        self.directory.put(Template(**usual | {"title": title, "body": body} | columns))
+
+    def build(self, *records: AvroRecord) -> list[int]:
+        """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
+        entries = [self.encoded(record, topics.BUILD, offset=offset) for offset, record in enumerate(records)]
+        return self.run(self.use_case, *entries)
+
+
+def _texts(deliveries: Iterable[DeliveryRequested]) -> dict[int, dict[str, str]]:
+    """user → field → text."""
+    return {
+        user_id: {column.field: column.value_at(row) for column in record.content}
+        for record in deliveries
+        for row, user_id in enumerate(record.user_ids)
+    }
+
+
+def test_a_text_everybody_shares_travels_once() -> None:
+    builder = Builder()
+    builder.put_template("{{ data.headline }}", "There is news.")
+    assert builder.build(build([1, 2, 3], data={"headline": "Win"})) == []
+    (record,) = builder.deliveries()
+    assert [(column.field, column.values, column.index) for column in record.content] == [
+        ("title", ["Win"], []),
+        ("body", ["There is news."], []),
+    ]
+    assert (record.positions, record.user_ids, record.addresses) == ([0, 1, 2], [1, 2, 3], [])
+    assert (record.built_at, record.parent_id) == (NOW, build([]).record_id)
+
+
+def test_personal_texts_are_a_column_of_distinct_values() -> None:
+    builder = Builder()
+    builder.put_user(4, first_name="Ada")
+    builder.put_template("News", "Hello {{ user.first_name }}")
+    builder.build(build([1, 2, 4]))
+    (record,) = builder.deliveries()
+    assert record.content[1].values == ["Hello Ada", "Hello Bob"]
+    assert record.content[1].index == [0, 1, 0]
+
+
+def test_what_nobody_shares_is_written_as_often_as_there_are_locales() -> None:
+    builder = Builder()
+    builder.put_template("{{ data.headline | default('x') }}", "b")
+    builder.put_user(2, locale="de")
+    assert builder.build(build([1, 2, 3])) == []
+    assert _texts(builder.deliveries()) == {user_id: {"title": "x", "body": "b"} for user_id in (1, 2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("locale", "asked", "title"),
+    [
+        ("de-CH", None, "de-CH"),
+        ("de_CH", None, "de-CH"),
+        ("de-ch", None, "de-CH"),
+        ("de-AT", None, "de of the club"),
+        ("de", None, "de of the club"),
+        ("fr", None, "en"),
+        ("", None, "en"),
+        ("de-CH", "fr-FR", "en"),
+        ("en", "de-CH", "de-CH"),
+    ],
+)
+def test_the_nearest_locale_is_written_in_and_a_clubs_own_before_every_clubs(
+    locale: str, asked: str | None, title: str
+) -> None:
+    builder = Builder()
+    builder.put_template("en", "b", template_id=1)
+    builder.put_template("de", "b", template_id=2, locale="de")
+    builder.put_template("de of the club", "b", template_id=3, locale="de", club_id=7)
+    builder.put_template("de-CH", "b", template_id=4, locale="de-CH")
+    builder.put_template("de-CH of another club", "b", template_id=5, locale="de-CH", club_id=8)
+    builder.put_user(1, locale=locale)
+    builder.build(build([1], locale=asked))
+    assert _texts(builder.deliveries())[1]["title"] == title
+
+
+def test_a_send_may_name_another_template_than_its_category() -> None:
+    builder = Builder()
+    builder.put_template("of the category", "b", template_id=1)
+    builder.put_template("of its own", "b", template_id=2, type="final")
+    builder.build(build([1], template="final"))
+    assert _texts(builder.deliveries())[1]["title"] == "of its own"
+
+
+def test_a_variable_somebody_lacks_fails_that_recipient_alone() -> None:
+    builder = Builder()
+    builder.put_template("News", "{% if user.first_name == 'Bob' %}{{ data.missing }}{% endif %}Hello")
+    assert builder.build(build([1, 2, 3])) == []
+    assert sorted(_texts(builder.deliveries())) == [1, 3]
+    assert told(builder.outcomes()) == {(2, "push"): TEMPLATE_ERROR}
+    assert "missing" in (builder.outcomes()[0].results[0].rule or "")
+
+
+SANDBOX_ESCAPES = [
+    "{{ ().__class__ }}",
+    "{{ ().__class__.__bases__[0].__subclasses__() }}",
+    "{{ user.__class__ }}",
+    "{{ data['__class__'] }}",
+    "{{ data.__init__.__globals__ }}",
+    "{{ ''.format.__globals__ }}",
+    "{{ '{0.__class__}'.format(user) }}",
+    "{{ user | attr('__class__') }}",
+    "{{ self._TemplateReference__context }}",
+    "{{ cycler.__init__.__globals__.os }}",
+    "{{ lipsum() }}",
+    "{% include 'x' %}",
+    "{% import 'x' as y %}",
+    "{% extends 'x' %}",
+]
+PROGRAMS = [
+    "{{ 'x' * 1000000000 }}",
+    "{{ 10 ** 10 ** 8 }}",
+    "{{ '%1000000000d' % 1 }}",
+    "{{ 'x'.ljust(1000000000) }}",
+    "{{ 'x' | center(1000000000) }}",
+    "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}",
+    "{% set a = 'xxxxxxxxxx' %}" + "{% set a = a ~ a %}" * 40 + "{{ a }}",
+    "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    "{{ data.x | safe }}",
+    "{% autoescape false %}{{ data.x }}{% endautoescape %}",
+]
+BROKEN = [
+    "{{",
+    "{% if %}",
+    "{{ data.x | no_such_filter }}",
+    "{{ " + "1" * 5_000 + " }}",
+    "{{ " + "[" * 300 + "]" * 300 + " }}",
+    "{{ data.x" + " | upper" * 30 + " }}",
+    "{{ '\\ud800' }}",
+    "{{ 1 / 0 }}",
+    "x" * 200_001,
+    "{{ data.x }}" * 100,
+]
+
+
+@pytest.mark.parametrize("source", SANDBOX_ESCAPES + PROGRAMS + BROKEN, ids=lambda source: source[:40])
+@pytest.mark.parametrize("where", ["title", "body", "html"])
+def test_a_template_that_is_no_honest_text_fails_its_recipients_and_nothing_else(source: str, where: str) -> None:
+    builder = Builder()
+    texts = {"title": "News", "body": "Hello", "html": "<p>Hello</p>"} | {where: source}
+    builder.put_template(**texts, channel="email")
+    builder.put_template("Hello", "Hello", template_id=2, type="other", channel="email")
+    data = {"x": "y" * 10_000}
+    good = build([3], type="other", channel="email", record_id="g")
+    assert builder.build(build([1, 2], channel="email", data=data), good) == []
+    assert told(builder.outcomes()) == {(1, "email"): TEMPLATE_ERROR, (2, "email"): TEMPLATE_ERROR}
+    assert sorted(_texts(builder.deliveries())) == [3]
+
+
+def test_a_template_that_does_not_render_is_tried_once_and_not_once_a_recipient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = []
+
+    def counted(template: Template) -> Any:
+        tried.append(template)
+        return fields_of(template)
+
+    monkeypatch.setattr(build_messages, "fields_of", counted)
+    builder = Builder()
+    builder.put_template("{{", "b")
+    builder.build(build([1, 2, 3]))
+    assert len(tried) == 1
+    assert set(told(builder.outcomes()).values()) == {TEMPLATE_ERROR}
+
+
+def test_html_is_escaped_where_it_is_html_and_nowhere_else() -> None:
+    builder = Builder()
+    builder.put_user(1, first_name="<b>Ada</b> & co")
+    text = "{{ user.first_name }} {{ data.x }}"
+    builder.put_template(text, text, html=f"<p>{text}</p>", channel="email")
+    builder.put_template(text, text, template_id=2, html="<p>never</p>")
+    builder.build(build([1], channel="email", data={"x": "<i>"}))
+    builder.build(build([1], data={"x": "<i>"}))
+    email, push = builder.deliveries()
+    raw = "<b>Ada</b> & co <i>"
+    assert _texts([email])[1] == {
+        "subject": raw,
+        "text": raw,
+        "html": "<p>&lt;b&gt;Ada&lt;/b&gt; &amp; co &lt;i&gt;</p>",
+    }
+    assert _texts([push])[1] == {"title": raw, "body": raw}
+    assert email.addresses == ["user1@example.com"]
+
+
+@pytest.mark.parametrize("injected", ["\r\nBcc: eve@example.com", "\nX: y", "\x0b", "\x85x", "\u2028y"])
+def test_a_subject_is_one_line_whatever_is_filled_in(injected: str) -> None:
+    builder = Builder()
+    builder.put_user(1, first_name=f"Ada{injected}")
+    builder.put_template("{{ user.first_name }} {{ data.x }}", "b", channel="email")
+    builder.build(build([1], channel="email", data={"x": f"News{injected}"}))
+    builder.build(build([1], type="bare", channel="email", data={"title": f"News{injected}", "body": "b"}))
+    for record in builder.deliveries():
+        subject = _texts([record])[1]["subject"]
+        assert len(subject.splitlines()) == 1
+        assert "News" in subject
+
+
+def test_a_send_may_bring_its_own_text_where_there_is_no_template() -> None:
+    builder = Builder()
+    builder.build(build([1, 2], data={"title": "Hi {{ user.first_name }}", "body": "a\nb"}))
+    (record,) = builder.deliveries()
+    # Taken as it stands: a send's data is no template.
+    assert _texts([record])[2] == {"title": "Hi {{ user.first_name }}", "body": "a\nb"}
+    assert [column.index for column in record.content] == [[], []]
+
+
+def test_a_send_without_template_or_text_fails_its_recipients() -> None:
+    builder = Builder()
+    assert builder.build(build([1, 2], data={"title": "alone"})) == []
+    assert set(told(builder.outcomes()).values()) == {("failed", "no_template")}
+    assert builder.deliveries() == []
+
+
+def test_who_has_no_address_is_told_of_by_e_mail_and_not_by_push() -> None:
+    builder = Builder()
+    builder.put_user(2, email=None)
+    builder.put_user(3, email="")
+    builder.put_template("News", "b", channel="email")
+    builder.put_template("News", "b", template_id=2)
+    builder.build(build([1, 2, 3], channel="email"))
+    assert told(builder.outcomes()) == {
+        (2, "email"): ("suppressed", "no_address"),
+        (3, "email"): ("suppressed", "no_address"),
+    }
+    builder.forget()
+    builder.build(build([1, 2, 3]))
+    assert sorted(_texts(builder.deliveries())) == [1, 2, 3]
+
+
+def test_another_clubs_user_gets_nothing() -> None:
+    builder = Builder()
+    builder.put_user(2, club_id=8)
+    builder.put_template("News", "b")
+    builder.build(build([1, 2]))
+    assert told(builder.outcomes()) == {(2, "push"): ("suppressed", "other_tenant")}
+    assert sorted(_texts(builder.deliveries())) == [1]
+
+
+def test_an_unknown_user_and_a_missing_template_wait_until_the_directory_is_past_the_send() -> None:
+    builder = Builder()
+    builder.put_template("News", "b")
+    builder.directory.caught_up = BEHIND
+    assert builder.build(build([1, 99]), build([1], type="newer"), build([2])) == [0, 1]
+    assert sorted(_texts(builder.deliveries())) == [2]
+    assert builder.outcomes() == []
+    builder.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+    builder.forget()
+    assert builder.build(build([1, 99]), build([1], type="newer")) == []
+    assert [told([outcome]) for outcome in builder.outcomes()] == [
+        {(99, "push"): ("suppressed", "unknown_user")},
+        {(1, "push"): ("failed", "no_template")},
+    ]
+
+
+def test_a_look_up_that_fails_brings_all_again() -> None:
+    builder = Builder()
+    builder.directory.failing = Retry("down")
+    assert builder.build(build([1]), build([2])) == [0, 1]
+    assert builder.producer.produced == []
+
+
+def test_a_template_that_was_changed_is_used_after_some_seconds_at_most() -> None:
+    builder = Builder()
+    builder.put_template("old", "b")
+    builder.build(build([1]))
+    builder.put_template("new", "b")
+    builder.build(build([1]))
+    builder.clock.advance(5)
+    builder.build(build([1]))
+    assert [_texts([record])[1]["title"] for record in builder.deliveries()] == ["old", "old", "new"]
+    assert builder.directory.calls["templates"] == 2
+
+
+def test_the_directory_is_asked_as_often_for_twenty_records_as_for_one() -> None:
+    builder = Builder()
+    builder.put_template("News", "b")
+    assert builder.build(*(build([1, 2, 3], record_id=str(place)) for place in range(20))) == []
+    assert builder.directory.calls == {"users": 1, "templates": 1}
+
+
+def _size(record: DeliveryRequested) -> int:
+    return sum(len(value.encode()) for column in record.content for value in column.values)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(1, 190_000), min_size=1, max_size=14), st.booleans())
+def test_messages_that_do_not_fit_in_a_record_are_split_by_position_and_nobody_is_lost(
+    lengths: Sequence[int], html: bool
+) -> None:
+    builder = Builder()
+    users = range(1, len(lengths) + 1)
+    for user_id, length in zip(users, lengths, strict=True):
+        builder.put_user(user_id, first_name=f"{user_id:x<{length}}")
+    builder.put_template(
+        "News", "{{ user.first_name }}", channel="email", html="{{ user.first_name }}" if html else None
+    )
+    assert builder.build(build(users, channel="email")) == []
+    records = builder.deliveries()
+    assert sorted(_texts(records)) == list(users)
+    assert all(_size(record) <= MAX_CONTENT_BYTES for record in records)
+    edges = [(record.range_start, record.range_end) for record in records]
+    assert all(end <= start for (_, end), (start, _) in pairwise(edges))
+    assert len({record.record_id for record in records}) == len(records)
+
+
+def test_a_part_keeps_its_id_whatever_was_decided_of_another() -> None:
+    found = []
+    for missing in (None, "user1@example.com"):
+        builder = Builder()
+        for user_id in range(1, 9):
+            builder.put_user(user_id, first_name=f"{user_id:x<180000}")
+        if missing:
+            builder.put_user(1, email=None)
+        builder.put_template("News", "{{ user.first_name }}", channel="email")
+        builder.build(build(range(1, 9), channel="email", range_end=8))
+        found.append({record.range_start: record.record_id for record in builder.deliveries()})
+    assert sorted(found[0]) == [0, 2, 4, 6]
+    assert {start: name for start, name in found[1].items() if start >= 4} == {
+        start: name for start, name in found[0].items() if start >= 4
+    }
+
+
+def test_a_message_that_alone_is_too_large_fails_that_recipient() -> None:
+    builder = Builder()
+    data = {"title": "News", "body": "x" * (MAX_CONTENT_BYTES + 1)}
+    assert builder.build(build([1], data=data)) == []
+    assert told(builder.outcomes()) == {(1, "push"): ("failed", "too_large")}
+    assert builder.deliveries() == []
+
+
+def test_a_delivery_record_that_kafka_refuses_fails_everybody_in_it_under_an_id_not_used_before() -> None:
+    builder = Builder()
+    builder.put_user(2, club_id=8)
+    builder.put_template("News", "{{ data.x }}")
+    builder.limit(700)
+    assert builder.build(build([1, 2], data={"x": "y" * 700})) == []
+    first, second = builder.outcomes()
+    assert told([first]) == {(2, "push"): ("suppressed", "other_tenant")}
+    assert told([second]) == {(1, "push"): ("failed", "dead_letter"), (2, "push"): ("failed", "dead_letter")}
+    assert first.record_id != second.record_id
+
+
+@pytest.mark.parametrize("values", [{"channel": "pigeon"}, {"positions": [0]}])
+def test_a_record_that_contradicts_itself_goes_aside(values: dict[str, Any]) -> None:
+    builder = Builder()
+    builder.put_template("News", "b")
+    assert builder.build(build([1, 2], **values), build([3])) == []
+    assert [headers["masscomm.reason"] for headers in builder.dead_letters()] == ["invalid"]
+    assert sorted(_texts(builder.deliveries())) == [3]
+
+
+def test_the_critical_lane_is_never_left() -> None:
+    builder = Builder(Lane.CRITICAL)
+    builder.put_template("News", "b")
+    builder.run(builder.use_case, builder.encoded(build([1, 99]), "build.critical"))
+    assert {topic for topic, *_ in builder.producer.produced} == {"delivery.critical", "outcome"}
+
+
+def test_a_record_that_comes_again_derives_the_same_records() -> None:
+    builder = Builder()
+    builder.put_template("News", "Hello {{ user.first_name }}")
+    builder.build(build([1, 2, 99]))
+    first = list(builder.producer.produced)
+    builder.forget()
+    builder.build(build([1, 2, 99]))
+    assert builder.producer.produced == first
+
+
+@given(
+    st.lists(st.sampled_from([1, 2, 3, 4, 5, 99]), unique=True, max_size=6),
+    st.sampled_from(["push", "email"]),
+    st.sampled_from(["Hello", "{{ user.first_name }}", "{{ data.missing }}", None]),
+)
+def test_everybody_in_a_record_is_written_to_or_told_of_once(users: list[int], channel: str, body: str | None) -> None:
+    builder = Builder()
+    builder.put_user(4, club_id=8)
+    builder.put_user(5, email=None)
+    if body is not None:
+        builder.put_template("News", body, channel=channel)
+    record: BuildRequested = build(users, channel=channel)
+    assert builder.build(record) == []
+    written = [user_id for delivery in builder.deliveries() for user_id in delivery.user_ids]
+    assert sorted([*written, *(user_id for user_id, _ in told(builder.outcomes()))]) == sorted(users)
