@@ -1,0 +1,387 @@
+"""The job as a process on a real broker, registry and database: its numbers are a plain count, whatever happens to it."""
+
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import fastavro
+import httpx
+import psycopg
+import pytest
+from confluent_kafka import Producer
+
+from devstack.provision import create_topics, register_schemas
+from devstack.service import base_environment, function_environment
+from devstack.services.spark import spark_environment
+from devstack.settings import ROOT, StackSettings
+from devstack.stack import Stack
+from masscomm import ids
+from masscomm.categories import resolve_channels
+from masscomm.topics import chain_topics
+from masscomm.wire import own_schema
+from tests.metrics_database import metrics_database
+
+WAIT_S = 90
+MINIMAL = ("type", "club_id", "timestamp", "to_users")
+
+
+def wait_until[T](what: str, look: Callable[[], T | None], job: "Job | None" = None) -> T:
+    """What `look` gives once it gives something. Fails with the job's log after WAIT_S, or when the job has ended."""
+    deadline = time.monotonic() + WAIT_S
+    while not (found := look()):
+        log = job.log.read_text()[-3000:] if job else ""
+        if job and job.process.poll() is not None:
+            pytest.fail(f"the job ended with status {job.process.returncode} before {what}:\n{log}")
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {WAIT_S} s for {what}:\n{log}")
+        time.sleep(0.1)
+    return found
+
+
+@dataclass
+class World:
+    """What is in the topics, and what a plain count of it gives."""
+
+    settings: StackSettings
+    schema_ids: dict[str, int]
+    rng: random.Random = field(default_factory=lambda: random.Random(20261121))  # noqa: S311
+    counts: Counter[tuple[int, int, str, str, str]] = field(default_factory=Counter)
+    by_send: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
+    quarantined: set[tuple[str, int, int]] = field(default_factory=set)
+    _waiting: dict[int, Callable[[str, int, int, int], None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap, "linger.ms": 1})
+
+    def put(self, topic: str, value: bytes | None, then: Callable[[str, int, int, int], None] | None = None) -> None:
+        """Produce; `then` is told the topic, partition, offset and timestamp."""
+
+        def delivered(error: Any, message: Any) -> None:
+            assert error is None
+            if then is not None:
+                then(message.topic(), message.partition(), message.offset(), message.timestamp()[1])
+
+        self.producer.produce(topic, value, key=uuid4().bytes, on_delivery=delivered)
+
+    def flush(self) -> float:
+        """Everything is in the topics; the time after that, in seconds since the epoch."""
+        assert self.producer.flush(30) == 0
+        return time.time()
+
+    def encoded(self, topic: str, schema: Mapping[str, Any], schema_id: int, value: Mapping[str, Any]) -> bytes:
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, fastavro.parse_schema(dict(schema)), value)
+        return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
+
+    def own(self, topic: str, schema: str, value: Mapping[str, Any]) -> bytes:
+        return self.encoded(topic, own_schema(schema), self.schema_ids[f"{topic}-value"], value)
+
+    def count(self, at_ms: int, club_id: int, category: str, channel: str, measure: str, n: int) -> None:
+        if n:
+            self.counts[at_ms, club_id, category, channel, measure] += n
+
+    def a_send(self, *, times: int = 1) -> None:
+        """A send of a chunk or two with what became of it, each record produced `times` times."""
+        rng, now = self.rng, int(time.time() * 1000)
+        send_id, club_id = str(uuid4()), rng.randrange(3)
+        category = rng.choice(["news", "newsletter", "security_alert", "unheard of"])
+        lane = rng.choice(["", ".critical"])
+        chunks = rng.randrange(1, 3)
+        for index in range(chunks):
+            users = [rng.randrange(40) for _ in range(rng.randrange(60))]
+            at_ms = now - rng.randrange(90_000_000)
+            topic = rng.choice(["send.monolith", "send.api"]) + lane
+            shared = {"send_id": send_id, "club_id": club_id, "type": category}
+            chunk = {"chunk_index": index, "chunk_count": chunks, "timestamp": at_ms, "to_users": users}
+            value = self.own(topic, "SendRequested", shared | chunk)
+            channels = resolve_channels(category, [])
+            for channel in channels:
+                self.count(at_ms, club_id, category, channel, "requested", len(set(users)))
+                self.count(at_ms, club_id, category, channel, "duplicate", len(users) - len(set(users)))
+                self.by_send[send_id, channel, "requested", ""] += len(set(users))
+            records = [(topic, value)]
+            for channel in channels:
+                records += self._steps(shared, ids.chunk_id(send_id, index), lane, channel, sorted(set(users)), now)
+            for _ in range(times):
+                rng.shuffle(records)
+                for where, bytes_ in records:
+                    self.put(where, bytes_)
+
+    def _steps(
+        self, shared: dict[str, Any], chunk: str, lane: str, channel: str, users: list[int], now: int
+    ) -> Iterator[tuple[str, bytes]]:
+        common = shared | {
+            "parent_id": chunk,
+            "chunk_index": 0,
+            "range_start": 0,
+            "range_end": 500,
+            "channel": channel,
+            "positions": list(range(len(users))),
+            "user_ids": users,
+        }
+        topic = f"delivery{lane}"
+        built = {"record_id": ids.derived_id(chunk, "delivery", channel, 0, 500), "timestamp": now, "built_at": now}
+        yield topic, self.own(topic, "DeliveryRequested", common | built | {"content": []})
+        self.count(now, shared["club_id"], shared["type"], channel, "queued", len(users))
+        results = []
+        for status, reason in (("sent", None), ("suppressed", "opted_out"), ("suppressed", "no_device")):
+            n = self.rng.randrange(5)
+            results.append({"status": status, "reason": reason, "count": n})
+            self.count(now, shared["club_id"], shared["type"], channel, status, n)
+            if n:
+                self.by_send[shared["send_id"], channel, status, reason or ""] += n
+        told = {
+            "record_id": ids.derived_id(chunk, "outcome.delivery", channel, 0, 500),
+            "step": "delivery",
+            "timestamp": now,
+            "requested_at": now,
+            "results": results,
+            "result_index": [0] * len(users),
+        }
+        yield "outcome", self.own("outcome", "NotificationOutcome", common | told)
+
+    def a_send_of_the_minimal_producer(self, schema: Mapping[str, Any], schema_id: int) -> None:
+        at_ms, users = int(time.time() * 1000), [1, 2, 2]
+        value = {"type": "newsletter", "club_id": 9, "timestamp": at_ms, "to_users": users}
+
+        def then(topic: str, partition: int, offset: int, timestamp_ms: int) -> None:
+            send_id = ids.send_id_of_record(topic, partition, offset, timestamp_ms)
+            self.by_send[send_id, "email", "requested", ""] += 2
+
+        self.put("send.monolith", self.encoded("send.monolith", schema, schema_id, value), then)
+        self.count(at_ms, 9, "newsletter", "email", "requested", 2)
+        self.count(at_ms, 9, "newsletter", "email", "duplicate", 1)
+
+    def poison(self) -> None:
+        """Records that cannot be counted."""
+
+        def then(topic: str, partition: int, offset: int, _timestamp_ms: int) -> None:
+            self.quarantined.add((topic, partition, offset))
+
+        for topic in ("send.api", "outcome", "delivery"):
+            for value in (None, b"", b"not Avro", b"\0\x7f\xff\xff\xff any", b"\0" + (2**31 - 2).to_bytes(4, "big")):
+                self.put(topic, value, then)
+        good = self.schema_ids["send.api-value"].to_bytes(4, "big")
+        self.put("send.api", b"\0" + good + b"\x02", then)
+
+    def expected(self, step_ms: int) -> dict[tuple[Any, ...], int]:
+        found: Counter[tuple[Any, ...]] = Counter()
+        for (at_ms, *rest), n in self.counts.items():
+            found[at_ms // step_ms * step_ms, *rest] += n
+        return dict(found)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Servers of this file's own: the job reads topics by their real names, and a test kills the database."""
+    settings = StackSettings.on_free_ports(tmp_path_factory.mktemp("spark-metrics"))
+    with Stack(settings, ["kafka", "registry", "postgres"]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def world(stack: Stack) -> World:
+    create_topics(stack.settings.kafka_bootstrap, chain_topics())
+    return World(stack.settings, register_schemas(stack.settings.registry_url, chain_topics()))
+
+
+@dataclass
+class Job:
+    """The job's process and what it writes."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    database: str
+
+    def kill(self) -> None:
+        """SIGKILL, the JVM too."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+type StartJob = Callable[..., Job]
+
+
+@pytest.fixture
+def database(stack: Stack) -> Iterator[str]:
+    with metrics_database(stack.settings) as url:
+        yield url
+
+
+@pytest.fixture
+def start_job(stack: Stack, database: str, tmp_path: Path) -> Iterator[StartJob]:
+    """Starts the job on the test's database and checkpoint; what still runs at the end is killed."""
+    jobs: list[Job] = []
+
+    def start(**environment: str) -> Job:
+        log = tmp_path / f"job-{len(jobs)}.log"
+        chosen = {
+            **base_environment(),
+            **function_environment(stack.settings),
+            **spark_environment(stack.settings),
+            "METRICS_DATABASE_URL": database,
+            "SPARK_CHECKPOINT_DIR": str(tmp_path / "checkpoint"),
+            "SPARK_READY_FILE": str(tmp_path / f"ready-{len(jobs)}"),
+            "SPARK_LOCAL_DIRS": str(tmp_path),
+            "SPARK_TRIGGER_MS": "200",
+            **environment,
+        }
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "spark_metrics.job"],
+                cwd=ROOT,
+                env=chosen,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        jobs.append(Job(process, log, database))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        if job.process.poll() is None:
+            job.kill()
+
+
+def one(database: str, query: str) -> Any:
+    with psycopg.connect(database) as connection:
+        row = connection.execute(query.encode()).fetchone()
+    return row[0] if row else None
+
+
+def counted_up_to(job: Job, moment: float) -> None:
+    """Wait until the watermark has passed a time: everything that was in the topics then is counted."""
+
+    def passed() -> bool:
+        try:
+            return bool((one(job.database, "select extract(epoch from watermark) from stream_watermark") or 0) > moment)
+        except psycopg.OperationalError:
+            return False
+
+    wait_until("the watermark", passed, job)
+
+
+def batches(job: Job, more_than: int) -> int:
+    """Wait until so many batches are merged and one more; how many are."""
+    query = f"select batch_id + 1 from stream_status where batch_id + 1 > {more_than}"  # noqa: S608
+    return int(wait_until("a batch", lambda: one(job.database, query), job))
+
+
+def assert_is_a_plain_count(database: str, world: World) -> None:
+    with psycopg.connect(database) as connection:
+        for table, step_ms in (("counts_minute", 60_000), ("counts_hour", 3_600_000), ("counts_day", 86_400_000)):
+            rows = connection.execute(
+                "select extract(epoch from bucket)::bigint * 1000, club_id, type, channel, measure, count_total"
+                f" from {table}"  # noqa: S608
+            )
+            assert {row[:5]: row[5] for row in rows} == world.expected(step_ms), table
+        rows = connection.execute(
+            "select send_id, channel, status, reason, count_total from send_totals"
+            " union all select send_id, channel, 'requested', '', requested from send_channels"
+        )
+        assert Counter({row[:4]: row[4] for row in rows}) == world.by_send
+        places = set(connection.execute("select topic, partition, kafka_offset from quarantine"))
+        assert places == world.quarantined
+
+
+def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
+    start_job: StartJob, world: World, stack: Stack
+) -> None:
+    job = start_job()
+    wait_until("the ready file", lambda: one(job.database, "select state from stream_status") == "running", job)
+    for _ in range(20):
+        world.a_send(times=world.rng.choice([1, 1, 3]))
+    world.poison()
+    counted_up_to(job, world.flush())
+    assert_is_a_plain_count(job.database, world)
+
+    # A writer that registers while the stream runs, and knows four fields.
+    schema = own_schema("SendRequested")
+    schema = schema | {"fields": [f for f in schema["fields"] if f["name"] in MINIMAL]}
+    answer = httpx.post(
+        f"{stack.settings.registry_url}/subjects/send.monolith-value/versions", json={"schema": json.dumps(schema)}
+    )
+    for _ in range(3):
+        world.a_send_of_the_minimal_producer(schema, answer.raise_for_status().json()["id"])
+        world.a_send(times=2)
+    counted_up_to(job, world.flush())
+    assert_is_a_plain_count(job.database, world)
+
+    job.process.send_signal(signal.SIGTERM)
+    assert job.process.wait(WAIT_S) == 0
+    assert one(job.database, "select state from stream_status") == "stopped"
+
+
+def test_a_killed_job_goes_on_where_it_was(start_job: StartJob, world: World, tmp_path: Path) -> None:
+    job = start_job(SPARK_MAX_OFFSETS_PER_TRIGGER="100")
+    for _ in range(3):
+        begun = batches(job, 0)
+        for _ in range(20):
+            world.a_send(times=2)
+        world.flush()
+        batches(job, begun)
+        job.kill()
+        job = start_job(SPARK_MAX_OFFSETS_PER_TRIGGER="100")
+    counted_up_to(job, world.flush())
+    assert_is_a_plain_count(job.database, world)
+
+    job.kill()
+    (tmp_path / "checkpoint").rename(tmp_path / "a checkpoint that was lost")
+    job = start_job()
+    world.a_send()
+    counted_up_to(job, world.flush())
+    assert_is_a_plain_count(job.database, world)
+
+
+def test_a_database_that_crashes_is_waited_for(start_job: StartJob, world: World, stack: Stack) -> None:
+    job = start_job(SPARK_MAX_OFFSETS_PER_TRIGGER="100")
+    batches(job, 0)
+    for _ in range(20):
+        world.a_send()
+    stack.kill("postgres")
+    for _ in range(20):
+        world.a_send()
+    moment = world.flush()
+    wait_until("the job to notice", lambda: "waiting for Postgres" in job.log.read_text(), job)
+    stack.restart("postgres")
+    counted_up_to(job, moment)
+    assert_is_a_plain_count(job.database, world)
+
+
+def test_it_waits_for_its_tables_and_says_so(start_job: StartJob, database: str, world: World) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("alter table counts_day rename to not_yet")
+    job = start_job()
+    wait_until("the log", lambda: "tables are missing: counts_day" in job.log.read_text(), job)
+    with psycopg.connect(database) as connection:
+        connection.execute("alter table not_yet rename to counts_day")
+    counted_up_to(job, world.flush())
+    assert_is_a_plain_count(database, world)
+
+
+def test_topics_that_are_not_those_that_were_counted_are_refused(
+    start_job: StartJob, database: str, world: World
+) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("insert into stream_offsets values ('outcome', 0, 1000000)")
+    job = start_job()
+    assert job.process.wait(WAIT_S) == 1
+    assert "these are not the topics that were counted" in job.log.read_text()
+
+
+def test_what_stays_away_ends_the_job(start_job: StartJob, world: World) -> None:
+    job = start_job(SPARK_WAIT_S="1", KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
+    assert job.process.wait(WAIT_S) == 1
+    assert "Kafka and its topics stayed away for 1 s" in job.log.read_text()
