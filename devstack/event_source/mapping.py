@@ -55,6 +55,7 @@ class _PartitionState:
     busy: bool = False
     paused: bool = False
     leaving: bool = False  # no further invocations
+    abandoned: bool = False  # records were left, so that no later one may be committed
     revoked: bool = False  # no further commits
     next_offset: int | None = None  # to be committed
     committed: int | None = None
@@ -260,7 +261,9 @@ class EventSourceMapping:
 
     def _seconds_to_batch(self) -> float | None:
         """0 where a batch can be formed now, else seconds until the batching window closes; None: nothing waits."""
-        free = [state for state in self._partitions.values() if state.waiting and not state.busy]
+        free = [
+            state for state in self._partitions.values() if state.waiting and not state.busy and not state.abandoned
+        ]
         if not free:
             return None
         if self.spec.window_s <= 0:
@@ -274,7 +277,11 @@ class EventSourceMapping:
 
     def _take(self) -> list[SourceRecord]:
         """Records for one batch from partitions without one, beginning with another partition each time."""
-        partitions = [entry for entry in self._partitions.items() if entry[1].waiting and not entry[1].busy]
+        partitions = [
+            (partition, state)
+            for partition, state in self._partitions.items()
+            if state.waiting and not state.busy and not state.abandoned
+        ]
         if not partitions:
             return []
         self._turn += 1
@@ -317,7 +324,10 @@ class EventSourceMapping:
                 if unit.failures:
                     slot.give_back()
                     await self._back_off(unit.failures)
-                kept = [record for record in unit.records if not self._is_leaving(states[record.partition])]
+                for partition in progress.partitions:
+                    if self._is_leaving(states[partition]):
+                        self._abandon(partition, progress, states)
+                kept = [record for record in unit.records if not states[record.partition].abandoned]
                 unit = replace(unit, records=await self._without_hopeless(kept, unit, progress, states))
                 if not unit.records:
                     continue
@@ -335,9 +345,8 @@ class EventSourceMapping:
                 work.extendleft(reversed(outcome.again))
         finally:
             slot.give_back()
-            self.statistics.abandoned += progress.unsettled
             for partition in progress.partitions:
-                self._release(partition, states[partition])
+                self._abandon(partition, progress, states)
 
     def _is_leaving(self, state: _PartitionState) -> bool:
         return state.leaving or self._stopping.is_set()
@@ -504,6 +513,14 @@ class EventSourceMapping:
             if progress.is_done(partition):
                 self._release(partition, state)
 
+    def _abandon(
+        self, partition: Partition, progress: "_Progress", states: Mapping[Partition, _PartitionState]
+    ) -> None:
+        """Leave what is not settled of a partition to whoever reads it next."""
+        self.statistics.abandoned += progress.abandon(partition)
+        states[partition].abandoned = True
+        self._release(partition, states[partition])
+
     def _release(self, partition: Partition, state: _PartitionState) -> None:
         state.busy = False
         self._commit_end(partition, state)
@@ -511,7 +528,7 @@ class EventSourceMapping:
         self._wake.set()
 
     def _advance(self, partition: Partition, state: _PartitionState, offset: int) -> None:
-        if state.next_offset is not None and offset <= state.next_offset:
+        if state.abandoned or (state.next_offset is not None and offset <= state.next_offset):
             return
         state.next_offset = offset
         self._dirty[partition] = state
@@ -590,9 +607,10 @@ class _Progress:
         """Those with records that are not settled."""
         return [partition for partition, offsets in self._open.items() if offsets]
 
-    @property
-    def unsettled(self) -> int:
-        return sum(len(offsets) for offsets in self._open.values())
+    def abandon(self, partition: Partition) -> int:
+        """Forget the records of a partition that are not settled, and say how many."""
+        offsets, self._open[partition] = self._open[partition], set()
+        return len(offsets)
 
     def settle(self, records: Iterable[SourceRecord]) -> set[Partition]:
         """Returns the partitions that came on."""

@@ -1,0 +1,160 @@
+"""A mapping on a broker in memory, and a function that fails as a test wants."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from devstack.event_source import EventSourceMapping, MappingSpec, Partition
+from devstack.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
+from devstack.event_source.record import EventEnvelope
+
+PATIENCE_S = 20.0
+ENVELOPE = EventEnvelope(event_source_arn="arn:aws:kafka:us-east-1:0:cluster/c/1", bootstrap_servers="b:9092")
+ARN = "arn:aws:lambda:us-east-1:000000000000:function:f"
+Position = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What the function answered."""
+
+    payload: bytes = b"null"
+    function_error: str | None = None
+    request_id: str = "request"
+    status_code: int = 200
+    executed_version: str = "$LATEST"
+
+
+BROKEN = Answered(b'{"errorType": "E", "errorMessage": "m"}', "Unhandled")
+
+
+def failing(positions: Iterable[Position]) -> Answered:
+    """A partial batch response that names these (topic-partition, offset)."""
+    items = [{"itemIdentifier": {"partition": name, "offset": offset}} for name, offset in positions]
+    return Answered(json.dumps({"batchItemFailures": items}).encode())
+
+
+def positions(event: Mapping[str, Any]) -> list[Position]:
+    """The (topic-partition, offset) of an event's records, in its order."""
+    return [(name, record["offset"]) for name, records in event["records"].items() for record in records]
+
+
+@dataclass
+class Function:
+    """Remembers its events, and answers what `behave` says of their positions; `gate` holds every invocation back."""
+
+    behave: Callable[[list[Position]], Answered] = lambda _positions: Answered()
+    gate: asyncio.Event | None = None
+    payloads: list[bytes] = field(default_factory=list)
+    batches: list[list[Position]] = field(default_factory=list)
+    running: list[list[Position]] = field(default_factory=list)
+
+    async def __call__(self, payload: bytes) -> Answered:
+        batch = positions(json.loads(payload))
+        self.payloads.append(payload)
+        self.batches.append(batch)
+        self.running.append(batch)
+        await asyncio.sleep(0)
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+            return self.behave(batch)
+        finally:
+            self.running.remove(batch)
+
+    def invocations_with(self, position: Position) -> int:
+        return sum(position in batch for batch in self.batches)
+
+
+def spec(**changes: Any) -> MappingSpec:
+    values: dict[str, Any] = {
+        "name": "f",
+        "group": "masscomm.f",
+        "topics": ("in",),
+        "function_arn": ARN,
+        "batch_size": 10,
+        "first_backoff_s": 0.001,
+        "last_backoff_s": 0.004,
+        "drain_s": PATIENCE_S,
+    }
+    return MappingSpec(**(values | changes))
+
+
+@dataclass
+class Bench:
+    """A running mapping and all it touches."""
+
+    broker: MemoryBroker
+    source: MemorySource
+    function: Function
+    mapping: EventSourceMapping
+
+    def produce(self, count: int = 1, *, topic: str = "in", partition: int = 0, **more: Any) -> None:
+        for _ in range(count):
+            self.broker.produce(topic, more.get("value", b"v"), partition=partition, **_without(more, "value"))
+
+    def committed(self, partition: int = 0, topic: str = "in") -> int:
+        return self.broker.committed["masscomm.f"].get(Partition(topic, partition), 0)
+
+    async def until_committed(self, offset: int, partition: int = 0, topic: str = "in") -> None:
+        await until(lambda: self.committed(partition, topic) >= offset)
+        assert self.committed(partition, topic) == offset
+
+    def on_failure(self) -> list[dict[str, Any]]:
+        return [json.loads(record.value or b"") for record in self.broker.logs[Partition("on-failure", 0)]]
+
+    def given_up(self) -> list[Position]:
+        return [position for record in self.on_failure() for position in positions(record["payload"])]
+
+
+def broker(partitions: int = 4) -> MemoryBroker:
+    made = MemoryBroker()
+    made.create_topic("in", partitions)
+    made.create_topic("other", 1)
+    made.create_topic("on-failure", 1)
+    return made
+
+
+@contextlib.asynccontextmanager
+async def running(
+    function: Function | None = None,
+    made: MemoryBroker | None = None,
+    *,
+    wall_clock: Callable[[], float] | None = None,
+    destination: Any = None,
+    **changes: Any,
+) -> AsyncIterator[Bench]:
+    """A mapping on `made`, to which records may have been produced before, so that they make one batch."""
+    made = made or broker()
+    function = function or Function()
+    settings = spec(**changes)
+    source = MemorySource(made, group=settings.group, topics=settings.topics)
+    mapping = EventSourceMapping(
+        spec=settings,
+        source=source,
+        destination=destination or MemoryDestination(made),
+        envelope=ENVELOPE,
+        invoke=function,
+        **({} if wall_clock is None else {"wall_clock": wall_clock}),
+    )
+    await mapping.start()
+    try:
+        yield Bench(made, source, function, mapping)
+    finally:
+        if function.gate is not None:
+            function.gate.set()
+        await mapping.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds; fails the test where it does not within PATIENCE_S."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def _without(values: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != name}

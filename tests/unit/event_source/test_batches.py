@@ -1,0 +1,215 @@
+"""What a function is invoked with, and when."""
+
+import asyncio
+import json
+
+import pytest
+
+from devstack.event_source import Partition, SourceRecord
+from devstack.event_source.record import EventEnvelope
+from tests.unit.event_source.bench import ENVELOPE, Function, broker, running, spec, until
+
+
+async def test_a_batch_has_at_most_batch_size_records() -> None:
+    made = broker()
+    for _ in range(25):
+        made.produce("in", b"v")
+    async with running(made=made, batch_size=10) as bench:
+        await bench.until_committed(25)
+    assert [len(batch) for batch in bench.function.batches] == [10, 10, 5]
+
+
+async def test_a_batch_spans_partitions_and_topics_and_keeps_each_in_order() -> None:
+    made = broker()
+    for number in (0, 1, 2, 0, 1, 0):
+        made.produce("in", b"v", partition=number)
+    made.produce("other", b"v")
+    async with running(made=made, topics=("in", "other")) as bench:
+        await bench.until_committed(3)
+    assert len(bench.function.batches) == 1
+    event = json.loads(bench.function.payloads[0])
+    offsets = {name: [record["offset"] for record in records] for name, records in event["records"].items()}
+    assert offsets == {"in-0": [0, 1, 2], "in-1": [0, 1], "in-2": [0], "other-0": [0]}
+
+
+async def test_a_batch_has_at_most_the_payload_in_encoded_bytes() -> None:
+    made = broker()
+    for number in range(30):
+        made.produce("in", b"v" * 1000, partition=number % 4, key=b"key", headers=[("h", b"\xff")])
+    async with running(made=made, batch_size=100, max_payload_bytes=6_000) as bench:
+        await until(lambda: sum(bench.committed(number) for number in range(4)) == 30)
+    sizes = [len(payload) for payload in bench.function.payloads]
+    assert max(sizes) <= 6_000
+    # and no smaller than it must be: a record more would not have fitted
+    assert all(size > 6_000 - 1_700 for size in sizes[:-4])
+
+
+async def test_what_comes_while_the_function_is_busy_makes_the_next_batch_larger() -> None:
+    function = Function(gate=asyncio.Event())
+    async with running(function) as bench:
+        bench.produce()
+        await until(lambda: len(function.running) == 1)
+        for number in range(4):
+            bench.produce(2, partition=number)
+        function.gate.set()  # type: ignore[union-attr]
+        await until(lambda: bench.mapping.statistics.succeeded == 9)
+    assert len(function.batches) <= 4
+
+
+async def test_one_batch_a_partition_is_in_flight_however_many_may_run() -> None:
+    function = Function(gate=asyncio.Event())
+    async with running(function, broker(2), concurrency=8, batch_size=1) as bench:
+        bench.produce(3, partition=0)
+        bench.produce(3, partition=1)
+        await until(lambda: len(function.running) == 2)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert sorted(function.running) == [[("in-0", 0)], [("in-1", 0)]]
+
+
+async def test_as_many_batches_as_the_functions_concurrency_run_over_disjoint_partitions() -> None:
+    function = Function(gate=asyncio.Event())
+    made = broker()
+    for number in range(4):
+        made.produce("in", b"v", partition=number)
+    async with running(function, made, concurrency=3, batch_size=1):
+        await until(lambda: len(function.running) == 3)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(function.running) == 3
+        assert len({name for batch in function.running for name, _offset in batch}) == 3
+
+
+async def test_every_partition_gets_its_turn() -> None:
+    made = broker()
+    for number in range(4):
+        for _ in range(5):
+            made.produce("in", b"v", partition=number)
+    async with running(made=made, batch_size=1) as bench:
+        await until(lambda: bench.mapping.statistics.succeeded == 20)
+    first = {batch[0][0] for batch in bench.function.batches[:4]}
+    assert first == {"in-0", "in-1", "in-2", "in-3"}
+
+
+async def test_a_window_of_0_invokes_with_what_there_is() -> None:
+    async with running(window_s=0, batch_size=1000) as bench:
+        bench.produce()
+        await bench.until_committed(1)
+
+
+async def test_a_window_is_waited_for_until_the_batch_is_full() -> None:
+    async with running(window_s=3600, batch_size=3) as bench:
+        bench.produce(2)
+        await until(lambda: bench.mapping.statistics.records == 2)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert bench.function.batches == []
+        bench.produce()
+        await bench.until_committed(3)
+    assert [len(batch) for batch in bench.function.batches] == [3]
+
+
+async def test_a_window_is_waited_for_until_the_payload_is_full() -> None:
+    async with running(window_s=3600, batch_size=100, max_payload_bytes=5_000) as bench:
+        bench.produce(4, value=b"v" * 1000)
+        await until(lambda: bench.mapping.statistics.succeeded == 3)
+
+
+async def test_a_window_ends_with_whatever_came_in_it() -> None:
+    async with running(window_s=0.05, batch_size=100) as bench:
+        bench.produce(2)
+        await bench.until_committed(2)
+    assert [len(batch) for batch in bench.function.batches] == [2]
+
+
+async def test_what_waits_in_memory_is_bounded_and_the_rest_stays_in_kafka() -> None:
+    function = Function(gate=asyncio.Event())
+    async with running(function, broker(1), batch_size=2, buffer_records=5) as bench:
+        bench.produce(1000)
+        await until(lambda: len(function.running) == 1)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert bench.mapping.statistics.records <= 2 + 5 + 1
+        function.gate.set()  # type: ignore[union-attr]
+        await bench.until_committed(1000)
+
+
+async def test_what_waits_in_memory_is_bounded_in_bytes_too() -> None:
+    function = Function(gate=asyncio.Event())
+    async with running(function, broker(1), batch_size=2, buffer_bytes=10_000) as bench:
+        bench.produce(100, value=b"v" * 2_000)
+        await until(lambda: len(function.running) == 1)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert bench.mapping.statistics.records <= 8
+        function.gate.set()  # type: ignore[union-attr]
+        await bench.until_committed(100)
+
+
+def test_an_event_is_lambdas_for_msk() -> None:
+    record = SourceRecord(
+        partition=Partition("my-topic", 3),
+        offset=15,
+        timestamp_ms=1545084650987,
+        key=b"key",
+        value=b"\x00value",
+        headers=(("traceparent", b"00-ab"), ("bytes", b"\x00\x7f\x80\xff"), ("empty", None)),
+    )
+    assert json.loads(ENVELOPE.encode([record])) == {
+        "eventSource": "aws:kafka",
+        "eventSourceArn": "arn:aws:kafka:us-east-1:0:cluster/c/1",
+        "bootstrapServers": "b:9092",
+        "records": {
+            "my-topic-3": [
+                {
+                    "topic": "my-topic",
+                    "partition": 3,
+                    "offset": 15,
+                    "timestamp": 1545084650987,
+                    "timestampType": "CREATE_TIME",
+                    "key": "a2V5",
+                    "value": "AHZhbHVl",
+                    "headers": [
+                        {"traceparent": [48, 48, 45, 97, 98]},
+                        {"bytes": [0, 127, -128, -1]},
+                        {"empty": []},
+                    ],
+                }
+            ]
+        },
+    }
+
+
+def test_a_tombstone_has_no_value_and_a_record_without_key_no_key() -> None:
+    record = SourceRecord(partition=Partition("t", 0), offset=0, timestamp_ms=1)
+    (entry,) = json.loads(ENVELOPE.encode([record]))["records"]["t-0"]
+    assert "value" not in entry
+    assert "key" not in entry
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+def test_the_size_reckoned_is_never_below_the_events(count: int) -> None:
+    records = [
+        SourceRecord(partition=Partition("tä", number), offset=offset, timestamp_ms=1, value=b"x" * offset)
+        for number in range(2)
+        for offset in range(count)
+    ]
+    envelope = EventEnvelope(event_source_arn="arn", bootstrap_servers="a:1,b:2")
+    size = envelope.overhead + sum(envelope.added(record, first_of_partition=record.offset == 0) for record in records)
+    assert size - 8 <= len(envelope.encode(records)) <= size
+
+
+def test_the_default_is_what_lambda_has() -> None:
+    settings = spec(batch_size=100)
+    assert settings.window_s == 0
+    assert settings.retries == -1
+    assert settings.max_age_s == -1
+    assert not settings.bisect
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"batch_size": 0}, {"batch_size": 10_001}, {"max_retries": -2}, {"on_failure": "in"}]
+)
+def test_what_lambda_would_refuse_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="mapping f"):
+        spec(**wrong)
