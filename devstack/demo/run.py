@@ -381,6 +381,8 @@ class Demo:
 
         LocalStack keeps no time with a push; the delivery function stamps the outcome once the provider has answered.
         """
+        for sent in self.sends:  # a push must not stand behind another send, whose recipients may have to be waited for
+            self.await_outcomes(sent, f"the end of “{sent.what}”", quiet=True)
         took = []
         for user_id in users:
             sent = self.by_kafka("single push, for its latency", Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user_id]))
