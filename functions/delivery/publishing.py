@@ -55,7 +55,7 @@ class Publisher:
                 return Published(message_id=call())
             except Transient as error:
                 # Decorrelated jitter: pauses grow, and no two callers stay in step.
-                pause = min(_LONGEST_PAUSE_S, self._random.uniform(_FIRST_PAUSE_S, pause * 3))
+                pause = self._random.uniform(_FIRST_PAUSE_S, min(_LONGEST_PAUSE_S, pause * 3))
                 if remaining_s() < pause + self.call_s:
                     return Published(error=error)
                 self.clock.sleep(pause)
