@@ -1,0 +1,500 @@
+"""Delivery: whoever can be reached is, once; everybody else is told of, waits, or comes again."""
+
+import email
+import email.policy
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from functions.delivery.deliver import Deliver
+from functions.delivery.publishing import Published, Publisher
+from masscomm import topics
+from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
+from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
+from masscomm.clock import FixedClock
+from masscomm.directory import Device, Position, Settings
+from masscomm.errors import DeadLetter, Retry
+from masscomm.ids import notification_id
+from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.records import AvroRecord, ContentColumn
+from tests.chain import NOW, SEND_ID, Chain, delivery, told
+
+SENT = ("sent", None)
+
+
+class Delivery(Chain):
+    """The use case with a directory in which users 1 to 3 have a device each."""
+
+    def __init__(self, unsubscribe_url: str | None = "https://unsubscribe.example/u") -> None:
+        super().__init__()
+        self.directory = InMemoryDirectory()
+        self.push = InMemoryPush()
+        self.email = InMemoryEmail()
+        self.use_case = Deliver(
+            directory=self.directory,
+            push=self.push,
+            email=self.email,
+            publisher=Publisher(clock=self.clock, workers=4),
+            clock=self.clock,
+            sender="no-reply@masscomm.example",
+            unsubscribe_url=unsubscribe_url,
+        )
+        for user_id in (1, 2, 3):
+            self.put_device(user_id, user_id)
+
+    def put_device(self, device_id: int, user_id: int, **columns: Any) -> None:
+        """A device that takes messages."""
+        arn = self.push.put(f"arn-{device_id}")
+        usual: dict[str, Any] = {"device_id": device_id, "user_id": user_id, "platform": "gcm", "token": "t"}
+        self.directory.put(Device(**usual | {"endpoint_arn": arn} | columns))
+
+    def deliver(self, *records: AvroRecord, seconds: float = 60.0) -> list[int]:
+        """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
+        entries = [self.encoded(record, topics.DELIVERY, offset=offset) for offset, record in enumerate(records)]
+        return self.run(self.use_case, *entries, seconds=seconds)
+
+    def reached(self) -> list[str]:
+        """The endpoints that took a message."""
+        return sorted(push.endpoint_arn for push in self.push.published)
+
+
+def _by_email(user_ids: Iterable[int], **values: Any) -> Any:
+    users = list(user_ids)
+    content = [
+        ContentColumn(field="subject", values=["News"], index=[]),
+        ContentColumn(field="text", values=["Hello"], index=[]),
+        ContentColumn(field="html", values=["<p>Hello</p>"], index=[]),
+    ]
+    addresses = [f"user{user_id}@example.com" for user_id in users]
+    usual: dict[str, Any] = {"channel": "email", "addresses": addresses, "content": content}
+    return delivery(users, **usual | values)
+
+
+def _once(error: ProviderError) -> Callable[[str], ProviderError | None]:
+    """Fails each target's first call."""
+    seen: set[str] = set()
+
+    def fail(target: str) -> ProviderError | None:
+        first = target not in seen
+        seen.add(target)
+        return error if first else None
+
+    return fail
+
+
+def test_everybody_with_a_device_is_sent_to_and_told_of() -> None:
+    chain = Delivery()
+    assert chain.deliver(delivery([1, 2, 3])) == []
+    assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
+    (outcome,) = chain.outcomes()
+    assert told([outcome]) == dict.fromkeys([(1, "push"), (2, "push"), (3, "push")], SENT)
+    assert [len(ids) for ids in outcome.provider_message_ids] == [1, 1, 1]
+    assert (outcome.step, outcome.parent_id) == ("delivery", delivery([]).record_id)
+
+
+def test_each_recipient_gets_their_own_text_on_each_platform() -> None:
+    chain = Delivery()
+    chain.put_device(2, 2, platform="apns")
+    content = [
+        ContentColumn(field="title", values=["News"], index=[]),
+        ContentColumn(field="body", values=["Hello Ada", "Hello Bob"], index=[0, 1]),
+    ]
+    chain.deliver(delivery([1, 2], content=content, collapse_key="k", expires_at=NOW + 90_000))
+    by_arn = {push.endpoint_arn: push for push in chain.push.published}
+    android = json.loads(json.loads(by_arn["arn-1"].message)["GCM"])["fcmV1Message"]["message"]
+    iphone = json.loads(json.loads(by_arn["arn-2"].message)["APNS"])
+    assert android["notification"] == {"title": "News", "body": "Hello Ada"}
+    assert android["data"]["notification_id"] == notification_id(SEND_ID, 1, "push")
+    assert iphone["aps"]["alert"] == {"title": "News", "body": "Hello Bob"}
+    assert iphone["masscomm"]["notification_id"] == notification_id(SEND_ID, 2, "push")
+    assert by_arn["arn-1"].attributes == {"AWS.SNS.MOBILE.FCM.TTL": "90"}
+    assert by_arn["arn-2"].attributes["AWS.SNS.MOBILE.APNS.COLLAPSE_ID"] == "k"
+
+
+def test_of_several_devices_one_that_takes_it_is_enough() -> None:
+    chain = Delivery()
+    chain.put_device(11, 1)
+    chain.put_device(12, 1, enabled=False)
+    chain.push.put("arn-1", enabled=False)
+    chain.deliver(delivery([1]))
+    (outcome,) = chain.outcomes()
+    assert told([outcome]) == {(1, "push"): SENT}
+    assert chain.reached() == ["arn-11"]
+    assert "arn-12" not in chain.push.calls
+
+
+def test_every_device_of_a_user_gets_the_message() -> None:
+    chain = Delivery()
+    chain.put_device(11, 1)
+    chain.deliver(delivery([1]))
+    assert chain.reached() == ["arn-1", "arn-11"]
+    assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [2]
+
+
+@pytest.mark.parametrize("how", ["known to be disabled", "disabled as we find out"])
+def test_who_has_only_disabled_devices_is_suppressed(how: str) -> None:
+    chain = Delivery()
+    if how == "known to be disabled":
+        chain.put_device(1, 1, enabled=False, endpoint_arn=None)
+    else:
+        chain.push.put("arn-1", enabled=False)
+    assert chain.deliver(delivery([1, 2])) == []
+    assert told(chain.outcomes()) == {(1, "push"): ("suppressed", "device_inactive"), (2, "push"): SENT}
+
+
+def test_who_has_no_device_is_suppressed_once_the_directory_is_past_the_send() -> None:
+    chain = Delivery()
+    chain.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
+    assert chain.deliver(delivery([1, 99])) == [0]
+    # The one who can be reached is not kept waiting.
+    assert chain.reached() == ["arn-1"]
+    chain.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+    assert chain.deliver(delivery([1, 99])) == []
+    assert chain.reached() == ["arn-1"]
+    assert told(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): ("suppressed", "no_device")}
+
+
+class Registrar(InMemoryDirectory):
+    """A directory in which a device gets its endpoint some seconds from now."""
+
+    def __init__(self, clock: FixedClock, after_s: float) -> None:
+        super().__init__()
+        self._clock, self._ready = clock, clock.monotonic() + after_s
+
+    def devices(self, user_ids: Any) -> dict[int, list[Device]]:
+        if self._clock.monotonic() >= self._ready:
+            self.put(Device(device_id=9, user_id=9, platform="gcm", token="t", endpoint_arn="arn-9"))
+        return super().devices(user_ids)
+
+
+@pytest.mark.parametrize(("after_s", "comes_again"), [(3.0, []), (60.0, [0])])
+def test_a_device_that_is_not_registered_yet_is_waited_for_and_keeps_nobody_else_waiting(
+    after_s: float, comes_again: list[int]
+) -> None:
+    chain = Delivery()
+    directory = Registrar(chain.clock, after_s)
+    directory.put(Device(device_id=9, user_id=9, platform="gcm", token="t"))
+    directory.put(Device(device_id=1, user_id=1, platform="gcm", token="t", endpoint_arn="arn-1"))
+    chain.push.put("arn-9")
+    order: list[float] = []
+    chain.push.fail = lambda _arn: order.append(chain.clock.monotonic())
+    use_case = Deliver(
+        directory=directory,
+        push=chain.push,
+        email=chain.email,
+        publisher=Publisher(clock=chain.clock, workers=4),
+        clock=chain.clock,
+        sender="no-reply@masscomm.example",
+    )
+    assert chain.run(use_case, chain.encoded(delivery([9, 1]), topics.DELIVERY)) == comes_again
+    assert order[0] == NOW / 1000
+    assert chain.reached() == (["arn-1"] if comes_again else ["arn-1", "arn-9"])
+    assert chain.clock.monotonic() - NOW / 1000 <= 11
+    assert len(chain.outcomes()) == (0 if comes_again else 1)
+
+
+@pytest.mark.parametrize("error", [Transient("InternalError"), Transient("Throttled", throttled=True)])
+def test_what_passes_is_tried_again_and_sent(error: Transient) -> None:
+    chain = Delivery()
+    chain.push.fail = _once(error)
+    assert chain.deliver(delivery([1, 2, 3])) == []
+    assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
+    assert chain.clock.now_ms() > NOW
+    assert set(told(chain.outcomes()).values()) == {SENT}
+
+
+@pytest.mark.parametrize("error", [Transient("InternalError"), Transient("Throttled", throttled=True)])
+def test_what_does_not_pass_comes_again_and_only_for_those_it_concerns(error: Transient) -> None:
+    chain = Delivery()
+    chain.push.fail = lambda arn: error if arn == "arn-2" else None
+    assert chain.deliver(delivery([1, 2, 3])) == [0]
+    assert chain.outcomes() == []
+    assert chain.clock.now_ms() - NOW <= 60_000
+    chain.push.fail = lambda _arn: None
+    assert chain.deliver(delivery([1, 2, 3])) == []
+    assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
+    assert told(chain.outcomes()) == dict.fromkeys([(1, "push"), (2, "push"), (3, "push")], SENT)
+
+
+def test_what_was_published_is_not_published_again_where_its_outcome_was_lost() -> None:
+    chain = Delivery()
+    chain.producer.fail = lambda _topic, _value: Retry("no leader")
+    assert chain.deliver(delivery([1, 2])) == [0]
+    chain.producer.fail = lambda _topic, _value: None
+    chain.clock.advance(30)
+    assert chain.deliver(delivery([1, 2])) == []
+    assert chain.reached() == ["arn-1", "arn-2"]
+    assert set(told(chain.outcomes()).values()) == {SENT}
+
+
+def test_a_fault_over_one_recipient_does_not_make_the_others_get_it_twice() -> None:
+    chain = Delivery()
+
+    def fault(arn: str) -> None:
+        if arn == "arn-2":
+            raise KeyError("a fault in the code")
+
+    chain.push.fail = fault
+    assert chain.deliver(delivery([1, 2, 3])) == [0]
+    assert chain.deliver(delivery([1, 2, 3])) == [0]
+    assert chain.reached() == ["arn-1", "arn-3"]
+
+
+def test_one_record_that_comes_again_does_not_hold_up_the_others() -> None:
+    chain = Delivery()
+    chain.push.fail = lambda arn: Transient("down") if arn == "arn-1" else None
+    assert chain.deliver(delivery([2], record_id="b"), delivery([1], record_id="a")) == [1]
+    assert chain.reached() == ["arn-2"]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(Rejected("InvalidParameter: no"), "provider_rejected"), (Rejected("too large", too_large=True), "too_large")],
+)
+def test_what_the_provider_will_never_take_has_failed(error: ProviderError, reason: str) -> None:
+    chain = Delivery()
+    chain.push.fail = lambda arn: error if arn == "arn-1" else None
+    assert chain.deliver(delivery([1, 2])) == []
+    assert told(chain.outcomes()) == {(1, "push"): ("failed", reason), (2, "push"): SENT}
+    assert str(error) in (chain.outcomes()[0].results[0].rule or "")
+
+
+def test_a_payload_larger_than_the_platform_takes_has_failed_and_was_not_published() -> None:
+    chain = Delivery()
+    content = [ContentColumn(field=name, values=["x" * 4096], index=[]) for name in ("title", "body")]
+    chain.deliver(delivery([1], content=content))
+    assert told(chain.outcomes()) == {(1, "push"): ("failed", "too_large")}
+    assert chain.push.calls == []
+
+
+def test_an_opt_out_that_is_newer_than_the_decision_is_honoured() -> None:
+    chain = Delivery()
+    chain.directory.put(Settings(user_id=2, channels={"push": False}))
+    chain.deliver(delivery([1, 2]))
+    assert chain.reached() == ["arn-1"]
+    assert told(chain.outcomes())[2, "push"] == ("suppressed", "opted_out")
+
+
+def test_what_is_mandatory_is_delivered_to_who_opted_out() -> None:
+    chain = Delivery()
+    chain.directory.put(Settings(user_id=2, channels={"push": False}))
+    chain.deliver(delivery([2], type="one_time_password"))
+    assert chain.reached() == ["arn-2"]
+
+
+def test_what_has_expired_is_published_to_nobody() -> None:
+    chain = Delivery()
+    assert chain.deliver(delivery([1, 2], expires_at=NOW)) == []
+    assert chain.push.calls == []
+    assert set(told(chain.outcomes()).values()) == {("expired", "expired")}
+
+
+@pytest.mark.parametrize("channel", ["push", "email"])
+def test_what_expires_while_we_try_is_published_to_nobody(channel: str) -> None:
+    chain = Delivery()
+    chain.push.fail = chain.email.fail = lambda _target: Transient("down")
+    record = delivery([1], expires_at=NOW + 1000) if channel == "push" else _by_email([1], expires_at=NOW + 1000)
+    assert chain.deliver(record) == []
+    assert told(chain.outcomes()) == {(1, channel): ("expired", "expired")}
+
+
+def test_no_call_begins_that_could_outlive_the_invocation() -> None:
+    chain = Delivery()
+    began: list[float] = []
+
+    def slow(_arn: str) -> None:
+        began.append(chain.clock.monotonic() - NOW / 1000)
+        chain.clock.advance(9)
+
+    chain.push.fail = slow
+    for user_id in range(10, 40):
+        chain.put_device(user_id, user_id)
+    assert chain.deliver(delivery(range(10, 40))) == [0]
+    # Ten seconds for the call and two for the flush stay free.
+    assert began
+    assert max(began) <= 48
+    published = chain.reached()
+    chain.push.fail = lambda _arn: None
+    assert chain.deliver(delivery(range(10, 40))) == []
+    assert len(published) < 30
+    assert chain.reached() == sorted(f"arn-{user_id}" for user_id in range(10, 40))
+
+
+@pytest.mark.parametrize("failing", [Retry("OpenSearch is down"), ZeroDivisionError()])
+def test_a_look_up_that_fails_brings_all_again_and_publishes_nothing(failing: Exception) -> None:
+    chain = Delivery()
+    chain.directory.failing = failing
+    assert chain.deliver(delivery([1]), delivery([2])) == [0, 1]
+    assert chain.push.calls == []
+
+
+def test_an_e_mail_goes_to_its_address_with_the_headers_to_leave() -> None:
+    chain = Delivery()
+    assert chain.deliver(_by_email([1])) == []
+    (sent,) = chain.email.sent
+    message = email.message_from_bytes(sent.message, policy=email.policy.default)
+    assert sent.recipient == message["To"] == "user1@example.com"
+    assert message["Subject"] == "News"
+    assert message["From"] == "no-reply@masscomm.example"
+    notification = notification_id(SEND_ID, 1, "email")
+    assert message["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+    assert f"<https://unsubscribe.example/u?notification={notification}>" in message["List-Unsubscribe"]
+    assert told(chain.outcomes()) == {(1, "email"): SENT}
+
+
+def test_a_message_without_html_has_no_html() -> None:
+    chain = Delivery()
+    content = _by_email([]).content
+    chain.deliver(_by_email([1], content=[*content[:2], ContentColumn(field="html", values=[""], index=[])]))
+    message = email.message_from_bytes(chain.email.sent[0].message, policy=email.policy.default)
+    assert message.get_content_type() == "text/plain"
+
+
+@pytest.mark.parametrize("address", ["", "@", "no address", "a@b\r\nBcc: eve@example.com"])
+def test_an_address_that_is_none_fails_that_recipient_and_the_others_get_it_once(address: str) -> None:
+    chain = Delivery()
+    record = _by_email([1, 2, 3], addresses=["user1@example.com", address, "user3@example.com"])
+    assert chain.deliver(record) == []
+    assert chain.email.calls == ["user1@example.com", "user3@example.com"]
+    assert told(chain.outcomes()) == {
+        (1, "email"): SENT,
+        (2, "email"): ("failed", "provider_rejected"),
+        (3, "email"): SENT,
+    }
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"channel": "pigeon"},
+        {"positions": [0]},
+        {"channel": "email"},
+        {"content": []},
+        {"content": [ContentColumn(field="title", values=["x"], index=[])]},
+        {"content": [ContentColumn(field=name, values=[], index=[]) for name in ("title", "body")]},
+        {"content": [ContentColumn(field=name, values=["x"], index=[0]) for name in ("title", "body")]},
+        {"content": [ContentColumn(field=name, values=["x"], index=[0, 1]) for name in ("title", "body")]},
+        {"content": [ContentColumn(field=name, values=["x"], index=[0, -1]) for name in ("title", "body")]},
+    ],
+)
+def test_a_record_that_contradicts_itself_goes_aside(values: dict[str, Any]) -> None:
+    chain = Delivery()
+    assert chain.deliver(delivery([1, 2], **values), delivery([3])) == []
+    assert [headers["masscomm.reason"] for headers in chain.dead_letters()] == ["invalid"]
+    assert chain.reached() == ["arn-3"]
+
+
+def test_a_dead_letters_outcome_keeps_who_was_sent_to() -> None:
+    chain = Delivery()
+    refusals: list[Exception | None] = [DeadLetter("too_large", "the outcome is too large")]
+    chain.producer.fail = lambda _topic, _value: refusals.pop() if refusals else None
+    assert chain.deliver(delivery([1, 99])) == []
+    assert [headers["masscomm.reason"] for headers in chain.dead_letters()] == ["too_large"]
+    assert told(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): ("suppressed", "no_device")}
+
+
+def test_what_is_remembered_of_records_is_bounded() -> None:
+    chain = Delivery()
+    for place in range(80):
+        chain.deliver(delivery([1], record_id=f"record-{place}"))
+    assert len(chain.use_case.finished) <= 50
+    assert "record-79" in chain.use_case.finished
+
+
+@pytest.mark.parametrize("size", [1, 50])
+def test_the_directory_is_asked_as_often_for_many_recipients_as_for_one(size: int) -> None:
+    chain = Delivery()
+    users = range(100, 100 + 4 * size)
+    for user_id in users:
+        chain.put_device(user_id, user_id)
+    parts = [delivery(users[place * size : (place + 1) * size], record_id=str(place)) for place in range(4)]
+    assert chain.deliver(*parts) == []
+    assert chain.directory.calls == {"settings": 1, "devices": 1}
+
+
+FATES = st.sampled_from(
+    ["sent", "no device", "disabled", "gone", "rejected", "opted out", "busy", "two devices", "one of two gone"]
+)
+
+
+@given(st.lists(FATES, max_size=12), st.booleans())
+def test_everybody_is_told_of_exactly_once_and_nobody_gets_it_twice(fates: list[str], outage: bool) -> None:
+    chain = Delivery()
+    users = range(10, 10 + len(fates))
+    errors: dict[str, ProviderError] = {}
+    for user_id, fate in zip(users, fates, strict=True):
+        arn = f"arn-{user_id}"
+        if fate != "no device":
+            chain.put_device(user_id, user_id, enabled=fate != "disabled")
+        match fate:
+            case "gone":
+                errors[arn] = TargetGone("EndpointDisabled")
+            case "rejected":
+                errors[arn] = Rejected("InvalidParameter")
+            case "opted out":
+                chain.directory.put(Settings(user_id=user_id, categories={"news": False}))
+            case "busy":
+                errors[arn] = Transient("Throttled", throttled=True)
+            case "two devices" | "one of two gone":
+                chain.put_device(1000 + user_id, user_id)
+                if fate == "one of two gone":
+                    errors[arn] = TargetGone("EndpointDisabled")
+    busy = {arn for arn, error in errors.items() if isinstance(error, Transient)}
+    chain.push.fail = errors.get
+    record = delivery(users)
+    again = chain.deliver(record)
+    assert again == ([0] if busy else [])
+    for arn in busy:
+        del errors[arn]
+    if outage:
+        chain.producer.fail = lambda _topic, _value: Retry("down")
+        assert chain.deliver(record) == ([0] if fates else [])
+        chain.producer.fail = lambda _topic, _value: None
+    chain.forget()
+    assert chain.deliver(record) == []
+    outcomes = told(chain.outcomes())
+    assert sorted(user_id for user_id, _ in outcomes) == list(users)
+    took = chain.reached()
+    assert len(took) == len(set(took))
+    sent = {"sent", "busy", "two devices", "one of two gone"}
+    assert [outcomes[user_id, "push"] == SENT for user_id in users] == [fate in sent for fate in fates]
+
+
+def _calls(*answers: Callable[[], str]) -> list[Published]:
+    clock = FixedClock(NOW)
+    publisher = Publisher(clock=clock, workers=2)
+    return publisher.publish_all(answers, lambda: 60 - (clock.monotonic() - NOW / 1000))
+
+
+def test_answers_stand_in_the_calls_order() -> None:
+    def reject() -> str:
+        raise Rejected("no")
+
+    answers = _calls(lambda: "a", reject, lambda: "c")
+    assert [answer.message_id for answer in answers] == ["a", None, "c"]
+    assert isinstance(answers[1].error, Rejected)
+
+
+def test_pauses_grow_with_jitter_and_stay_bounded() -> None:
+    clock = FixedClock(NOW)
+    pauses: list[float] = []
+
+    class Sleeping(FixedClock):
+        def sleep(self, seconds: float) -> None:
+            pauses.append(seconds)
+            clock.advance(seconds)
+
+    def busy() -> str:
+        raise Transient("Throttled", throttled=True)
+
+    publisher = Publisher(clock=Sleeping(NOW), workers=1)
+    (answer,) = publisher.publish_all([busy], lambda: 60 - (clock.monotonic() - NOW / 1000))
+    assert isinstance(answer.error, Transient)
+    assert answer.error.throttled
+    assert all(0.1 <= pause <= 5 for pause in pauses)
+    assert len(set(pauses)) == len(pauses) > 5
+    assert sum(pauses) <= 50
