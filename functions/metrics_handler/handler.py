@@ -80,6 +80,13 @@ def misconfigured(error: Stop) -> Response[str]:
     return Problem(500, "the service is misconfigured").response()
 
 
+@app.exception_handler(Exception)
+def fault(_error: Exception) -> Response[str]:
+    """A fault in the code: ours to read in the log, nobody else's."""
+    logger.exception("a request failed in our own code")
+    return Problem(500, "the service failed").response()
+
+
 @app.not_found
 def not_found(_error: NotFoundError) -> Response[str]:
     """No such resource here."""

@@ -26,6 +26,7 @@ _TABLES = {
     Granularity.DAY: sql.Identifier("counts_day"),
 }
 _CONNECT_TIMEOUT_S = 3
+_RECONNECT_S = 1
 _STATEMENT_TIMEOUT_MS = 10_000
 
 type _Connection = psycopg.Connection[tuple[Any, ...]]
@@ -42,6 +43,9 @@ def connection_pool(database_url: str) -> ConnectionPool[_Connection]:
         min_size=0,
         max_size=1,
         timeout=_CONNECT_TIMEOUT_S,
+        # Retries in the background back off, for minutes by default, while the environment is asleep or the database is
+        # long back; instead each request tries anew.
+        reconnect_timeout=_RECONNECT_S,
         check=ConnectionPool.check_connection,
         configure=_configure,
         kwargs={
@@ -64,6 +68,10 @@ class PostgresMetricsStore:
 
     def __init__(self, pool: ConnectionPool[_Connection]) -> None:
         self._pool = pool
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._pool.close()
 
     def counts(self, query: MetricsQuery) -> Counts:
         with self._connection() as connection:

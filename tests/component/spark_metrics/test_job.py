@@ -1,4 +1,4 @@
-"""The job as a process on a real broker, registry and database: its numbers are a plain count, whatever happens to it."""
+"""The job as a process on a real broker, registry and database: its numbers are a plain count, whatever happens."""
 
 import io
 import json
@@ -283,8 +283,8 @@ def assert_is_a_plain_count(database: str, world: World) -> None:
     with psycopg.connect(database) as connection:
         for table, step_ms in (("counts_minute", 60_000), ("counts_hour", 3_600_000), ("counts_day", 86_400_000)):
             rows = connection.execute(
-                "select extract(epoch from bucket)::bigint * 1000, club_id, type, channel, measure, count_total"
-                f" from {table}"  # noqa: S608
+                "select extract(epoch from bucket)::bigint * 1000, club_id, type, channel, measure, count_total"  # noqa: S608
+                f" from {table}"
             )
             assert {row[:5]: row[5] for row in rows} == world.expected(step_ms), table
         rows = connection.execute(

@@ -1,0 +1,33 @@
+"""Events as API Gateway's REST APIs (v1) give them to a function."""
+
+from types import SimpleNamespace
+from typing import Any
+
+
+def get(path: str, **parameters: list[str]) -> dict[str, Any]:
+    """A proxy event of a GET."""
+    return {
+        "resource": path,
+        "path": path,
+        "httpMethod": "GET",
+        "headers": {"Accept": "application/json"},
+        "multiValueHeaders": {"Accept": ["application/json"]},
+        "queryStringParameters": {name: values[-1] for name, values in parameters.items()} or None,
+        "multiValueQueryStringParameters": parameters or None,
+        "pathParameters": None,
+        "stageVariables": None,
+        "requestContext": {"stage": "local", "requestId": "r", "httpMethod": "GET", "path": path},
+        "body": None,
+        "isBase64Encoded": False,
+    }
+
+
+def lambda_context() -> Any:
+    """What Powertools asks of Lambda's context."""
+    return SimpleNamespace(
+        aws_request_id="r",
+        function_name="f",
+        memory_limit_in_mb=512,
+        invoked_function_arn="arn",
+        get_remaining_time_in_millis=lambda: 29_000,
+    )

@@ -1,0 +1,97 @@
+"""The function over a real Postgres: nothing connects early, and a database that goes away comes back."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from devstack.settings import ROOT, StackSettings
+from devstack.stack import Stack
+from functions.metrics_handler import handler as module
+from functions.metrics_handler.postgres_store import PostgresMetricsStore
+from tests.api_gateway import get, lambda_context
+from tests.metrics_database import metrics_database
+
+ASKED = {"granularity": ["minute"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T12:05:00Z"]}
+
+
+@pytest.fixture
+def handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """The handler's module as at a cold start; its pool is closed at the end."""
+    module.bootstrap.cache_clear()
+    yield monkeypatch
+    if module.bootstrap.cache_info().currsize:
+        store = module.bootstrap().tell_send.store
+        assert isinstance(store, PostgresMetricsStore)
+        store.close()
+    module.bootstrap.cache_clear()
+
+
+def ask(event: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    found = module.handler(event, lambda_context())
+    return found["statusCode"], json.loads(found["body"])
+
+
+def test_importing_connects_to_nothing() -> None:
+    code = (
+        "import socket\n"
+        "def refuse(*_): raise SystemExit('connected')\n"
+        "socket.socket.connect = refuse\n"
+        "import functions.metrics_handler.handler\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_rows_sends_and_watermark_come_from_the_tables(handler: pytest.MonkeyPatch, postgres: StackSettings) -> None:
+    with metrics_database(postgres) as url:
+        with psycopg.connect(url) as connection:
+            connection.execute("insert into counts_minute values ('2026-11-21T12:01Z', 7, 'news', 'push', 'sent', 3)")
+            connection.execute("insert into sends values ('s', 7, 'news', '2026-11-21T12:01Z', 1, 1)")
+            connection.execute("insert into send_channels values ('s', 'push', 3, 0, 3)")
+            connection.execute("insert into send_totals values ('s', 'push', 'sent', '', 3)")
+            connection.execute("insert into stream_watermark values ('metrics', '2026-11-21T12:05:05Z', now())")
+        handler.setenv("METRICS_DATABASE_URL", url)
+        status, body = ask(get("/v1/metrics", **ASKED))
+        assert status == 200
+        assert body["rows"] == [
+            {
+                "bucket": "2026-11-21T12:01:00Z",
+                "club_id": 7,
+                "type": "news",
+                "channel": "push",
+                "measure": "sent",
+                "count_total": 3,
+            }
+        ]
+        assert (body["watermark"], body["complete"]) == ("2026-11-21T12:05:05Z", True)
+        status, body = ask(get("/v1/sends/s"))
+        assert (status, body["complete"], body["conservation"]["ok"]) == (200, True, True)
+        assert body["channels"]["push"]["sent"] == 3
+        assert ask(get("/v1/sends/other"))[0] == 404
+
+
+def test_a_database_without_tables_is_503(handler: pytest.MonkeyPatch, postgres: StackSettings) -> None:
+    handler.setenv("METRICS_DATABASE_URL", postgres.database_url("postgres"))
+    assert ask(get("/v1/metrics", **ASKED))[0] == 503
+
+
+def test_a_database_that_goes_away_is_503_and_is_found_again(handler: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Guards: the pool tries anew with each request, and looks at a connection before it gives it out."""
+    with Stack(StackSettings.on_free_ports(tmp_path), ["postgres"]) as stack, metrics_database(stack.settings) as url:
+        handler.setenv("METRICS_DATABASE_URL", url)
+        assert ask(get("/v1/metrics", **ASKED))[0] == 200
+        stack.kill("postgres")
+        status, body = ask(get("/v1/metrics", **ASKED))
+        assert (status, body["title"]) == (503, "Service Unavailable")
+        stack.restart("postgres")
+        assert ask(get("/v1/metrics", **ASKED))[0] == 200
+        # While the environment slept, the connection that it holds has died.
+        stack.kill("postgres")
+        stack.restart("postgres")
+        assert ask(get("/v1/metrics", **ASKED))[0] == 200

@@ -1,0 +1,150 @@
+"""Postgres and the store in memory give the same answers."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+from devstack.settings import StackSettings
+from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
+from functions.metrics_handler.metrics_store import (
+    ChannelTotals,
+    Count,
+    Dimension,
+    Granularity,
+    MetricsQuery,
+    MetricsStore,
+    SendTotals,
+)
+from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
+from tests.metrics_database import metrics_database
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+WATERMARK = NOON + timedelta(seconds=90, milliseconds=250)
+STORED = [
+    StoredCount(
+        granularity=granularity,
+        bucket=bucket,
+        club_id=club_id,
+        type=category,
+        channel=channel,
+        measure=measure,
+        count_total=count,
+    )
+    for granularity, bucket, club_id, category, channel, measure, count in [
+        (Granularity.MINUTE, NOON, 1, "news", "push", "sent", 3),
+        (Granularity.MINUTE, NOON, 1, "news", "email", "sent", 4),
+        (Granularity.MINUTE, NOON, 2, "O'Brien; --", "push", "sent", 5),
+        (Granularity.MINUTE, NOON, -(2**63), "news", "push", "requested", 2**40),
+        (Granularity.MINUTE, NOON + timedelta(minutes=1), 1, "News", "push", "failed", 6),
+        (Granularity.MINUTE, NOON + timedelta(minutes=2), 1, "news", "push", "sent", 7),
+        (Granularity.HOUR, NOON, 1, "news", "push", "sent", 10),
+        (Granularity.DAY, NOON.replace(hour=0), 1, "news", "push", "sent", 10),
+    ]
+]
+SEND = SendTotals(
+    send_id="s",
+    club_id=7,
+    type="news",
+    requested_at=NOON,
+    chunk_count=2,
+    chunks=1,
+    channels={
+        "email": ChannelTotals(requested=5),
+        "push": ChannelTotals(10, 1, 6, {"sent": {"": 4}, "suppressed": {"no_device": 1, "opted_out": 2}}),
+    },
+    watermark=WATERMARK,
+)
+
+
+def fill(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        for row in STORED:
+            connection.execute(
+                f"insert into counts_{row.granularity} values (%s, %s, %s, %s, %s, %s)".encode(),  # noqa: S608
+                [row.bucket, row.club_id, row.type, row.channel, row.measure, row.count_total],
+            )
+        connection.execute("insert into sends values ('s', 7, 'news', %s, 2, 1)", [NOON])
+        for channel, totals in SEND.channels.items():
+            values = [channel, totals.requested, totals.duplicates, totals.queued]
+            connection.execute("insert into send_channels values ('s', %s, %s, %s, %s)", values)
+            for status, reasons in totals.by_status.items():
+                for reason, count in reasons.items():
+                    connection.execute(
+                        "insert into send_totals values ('s', %s, %s, %s, %s)", [channel, status, reason, count]
+                    )
+        connection.execute("insert into stream_watermark values ('metrics', %s, now())", [WATERMARK])
+
+
+@pytest.fixture(scope="module")
+def in_postgres(postgres: StackSettings) -> Iterator[MetricsStore]:
+    with metrics_database(postgres) as url:
+        fill(url)
+        pool = connection_pool(url)
+        yield PostgresMetricsStore(pool)
+        pool.close()
+
+
+@pytest.fixture(params=["postgres", "memory"])
+def store(request: pytest.FixtureRequest) -> MetricsStore:
+    if request.param == "memory":
+        return InMemoryMetricsStore(STORED, {"s": SEND}, WATERMARK)
+    found: MetricsStore = request.getfixturevalue("in_postgres")
+    return found
+
+
+type Changed = Callable[..., MetricsQuery]
+
+
+def a_query(**changes: object) -> MetricsQuery:
+    values: dict[str, object] = {
+        "granularity": Granularity.MINUTE,
+        "start": NOON,
+        "end": NOON + timedelta(minutes=2),
+    }
+    return MetricsQuery(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_the_range_is_half_open_and_rows_are_in_order(store: MetricsStore) -> None:
+    found = store.counts(a_query())
+    assert [(row.bucket, row.values, row.count_total) for row in found.rows] == [
+        (NOON, (-(2**63), "news", "push", "requested"), 2**40),
+        (NOON, (1, "news", "email", "sent"), 4),
+        (NOON, (1, "news", "push", "sent"), 3),
+        (NOON, (2, "O'Brien; --", "push", "sent"), 5),
+        (NOON + timedelta(minutes=1), (1, "News", "push", "failed"), 6),
+    ]
+    assert (found.more, found.watermark) == (False, WATERMARK)
+
+
+def test_each_granularity_has_its_own_rows(store: MetricsStore) -> None:
+    for granularity in (Granularity.HOUR, Granularity.DAY):
+        found = store.counts(a_query(granularity=granularity, start=NOON.replace(hour=0)))
+        assert [row.count_total for row in found.rows] == [10]
+
+
+def test_what_is_no_dimension_is_summed_over(store: MetricsStore) -> None:
+    found = store.counts(a_query(dimensions=(Dimension.MEASURE,), measure=("sent", "failed")))
+    assert found.rows == [Count(NOON, ("sent",), 12), Count(NOON + timedelta(minutes=1), ("failed",), 6)]
+
+
+def test_values_are_never_read_as_sql(store: MetricsStore) -> None:
+    found = store.counts(a_query(type=("O'Brien; --",), club_id=(2, 3), channel=("push",)))
+    assert [row.count_total for row in found.rows] == [5]
+    assert store.counts(a_query(type=("x' or 'a'='a",))).rows == []
+
+
+def test_a_limit_tells_of_more(store: MetricsStore) -> None:
+    found = store.counts(a_query(limit=4))
+    assert (len(found.rows), found.more) == (4, True)
+    assert not store.counts(a_query(limit=5)).more
+
+
+def test_a_send_is_found_by_its_id(store: MetricsStore) -> None:
+    assert store.send("s") == SEND
+
+
+@pytest.mark.parametrize("send_id", ["S", "", "s\0", "' or ''='", "x" * 10_000])
+def test_other_sends_are_not(store: MetricsStore, send_id: str) -> None:
+    assert store.send(send_id) is None

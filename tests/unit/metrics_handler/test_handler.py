@@ -1,0 +1,83 @@
+"""The routes and what errors become, without a server."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from functions.metrics_handler import handler as module
+from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
+from functions.metrics_handler.query_metrics import QueryMetrics
+from functions.metrics_handler.tell_send import TellSend
+from masscomm.clock import FixedClock
+from masscomm.errors import Retry
+from tests.api_gateway import get, lambda_context
+
+ASKED = {"granularity": ["day"], "start": ["2026-11-21T00:00:00Z"], "end": ["2026-11-22T00:00:00Z"]}
+
+
+class AwayStore(InMemoryMetricsStore):
+    """A store that is away."""
+
+    def send(self, send_id: str) -> Any:
+        raise Retry("the metrics database does not answer")
+
+
+class BrokenStore(InMemoryMetricsStore):
+    """A store with a fault."""
+
+    def send(self, send_id: str) -> Any:
+        raise ZeroDivisionError("secret detail")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_kept() -> Iterator[None]:
+    module.bootstrap.cache_clear()
+    yield
+    module.bootstrap.cache_clear()
+
+
+def answer(
+    monkeypatch: pytest.MonkeyPatch, store: InMemoryMetricsStore, event: dict[str, Any]
+) -> tuple[int, dict[str, list[str]], dict[str, Any]]:
+    cases = module.UseCases(QueryMetrics(store, FixedClock(), timedelta()), TellSend(store, FixedClock()))
+    monkeypatch.setattr(module, "bootstrap", lambda: cases)
+    found = module.handler(event, lambda_context())
+    return found["statusCode"], found["multiValueHeaders"], json.loads(found["body"])
+
+
+def test_counts_are_answered_as_json_that_nobody_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    status, headers, body = answer(monkeypatch, InMemoryMetricsStore(), get("/v1/metrics", **ASKED))
+    assert (status, headers["Content-Type"], headers["Cache-Control"]) == (200, ["application/json"], ["no-store"])
+    assert {"watermark", "complete", "generated_at", "rows", "truncated"} <= body.keys()
+
+
+def test_a_wrong_parameter_is_problem_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    status, headers, body = answer(monkeypatch, InMemoryMetricsStore(), get("/v1/metrics", **ASKED, colour=["red"]))
+    assert (status, headers["Content-Type"]) == (400, ["application/problem+json"])
+    assert body["errors"][0]["field"] == "colour"
+
+
+@pytest.mark.parametrize("path", ["/v1/sends/unknown", "/v1/nothing"])
+def test_what_is_not_there_is_problem_json(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    status, headers, body = answer(monkeypatch, InMemoryMetricsStore(), get(path))
+    assert (status, headers["Content-Type"], body["status"]) == (404, ["application/problem+json"], 404)
+
+
+def test_a_database_that_is_away_is_503_with_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    status, headers, body = answer(monkeypatch, AwayStore(), get("/v1/sends/s"))
+    assert (status, headers["Retry-After"], body["title"]) == (503, ["2"], "Service Unavailable")
+
+
+def test_a_fault_of_ours_says_nothing_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    status, headers, body = answer(monkeypatch, BrokenStore(), get("/v1/sends/s"))
+    assert (status, headers["Content-Type"]) == (500, ["application/problem+json"])
+    assert "secret" not in json.dumps(body)
+
+
+def test_a_missing_setting_is_500(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("METRICS_DATABASE_URL", raising=False)
+    found = module.handler(get("/v1/sends/s"), lambda_context())
+    assert found["statusCode"] == 500

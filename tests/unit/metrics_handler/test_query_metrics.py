@@ -1,0 +1,144 @@
+"""GET /v1/metrics over a store in memory."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
+from functions.metrics_handler.metrics_store import Dimension, Granularity
+from functions.metrics_handler.query_metrics import QueryMetrics, parse_query
+from masscomm.clock import FixedClock
+from masscomm.problem import Problem
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+ASKED = {"granularity": ["minute"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T12:02:00Z"]}
+
+
+def a_count(minute: int, club_id: int, measure: str, count_total: int, channel: str = "push") -> StoredCount:
+    return StoredCount(
+        granularity=Granularity.MINUTE,
+        bucket=NOON + timedelta(minutes=minute),
+        club_id=club_id,
+        type="news",
+        channel=channel,
+        measure=measure,
+        count_total=count_total,
+    )
+
+
+@pytest.fixture
+def query() -> QueryMetrics:
+    stored = [
+        a_count(0, 1, "sent", 3),
+        a_count(0, 2, "sent", 4),
+        a_count(0, 2, "sent", 5, channel="email"),
+        a_count(1, 1, "requested", 9),
+        a_count(2, 1, "sent", 100),
+    ]
+    store = InMemoryMetricsStore(stored, watermark=NOON + timedelta(minutes=2, seconds=5))
+    return QueryMetrics(store, FixedClock(), grace=timedelta(seconds=5))
+
+
+def rows(answer: dict[str, Any]) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in answer["rows"]]
+
+
+def test_without_filters_everything_in_the_range_is_told_apart_by_everything(query: QueryMetrics) -> None:
+    answer = query.answer(ASKED)
+    assert answer["dimensions"] == ["club_id", "type", "channel", "measure"]
+    assert rows(answer) == [
+        ("2026-11-21T12:00:00Z", 1, "news", "push", "sent", 3),
+        ("2026-11-21T12:00:00Z", 2, "news", "email", "sent", 5),
+        ("2026-11-21T12:00:00Z", 2, "news", "push", "sent", 4),
+        ("2026-11-21T12:01:00Z", 1, "news", "push", "requested", 9),
+    ]
+    assert list(answer["rows"][0]) == ["bucket", "club_id", "type", "channel", "measure", "count_total"]
+
+
+def test_what_is_no_dimension_is_summed_over(query: QueryMetrics) -> None:
+    answer = query.answer(ASKED | {"dimensions": ["channel"], "measure": ["sent"]})
+    assert answer["dimensions"] == ["channel", "measure"]
+    assert rows(answer) == [("2026-11-21T12:00:00Z", "email", "sent", 5), ("2026-11-21T12:00:00Z", "push", "sent", 7)]
+
+
+def test_filters_repeat_and_meet(query: QueryMetrics) -> None:
+    answer = query.answer(ASKED | {"club_id": ["1", "2"], "channel": ["push"], "dimensions": ["measure"]})
+    assert rows(answer) == [("2026-11-21T12:00:00Z", "sent", 7), ("2026-11-21T12:01:00Z", "requested", 9)]
+
+
+def test_a_limit_says_that_there_is_more(query: QueryMetrics) -> None:
+    answer = query.answer(ASKED | {"limit": ["3"]})
+    assert (len(answer["rows"]), answer["truncated"]) == (3, True)
+    assert not query.answer(ASKED | {"limit": ["4"]})["truncated"]
+
+
+@pytest.mark.parametrize(
+    ("end", "complete"),
+    [
+        ("2026-11-21T12:02:00Z", True),  # the watermark is its end and the grace
+        ("2026-11-21T12:02:00.001Z", False),  # the bucket that begins at 12:02 is in it, and lasts until 12:03
+        ("2026-11-21T12:01:30Z", True),
+    ],
+)
+def test_complete_is_when_the_watermark_has_passed_the_last_bucket(
+    query: QueryMetrics, end: str, complete: bool
+) -> None:
+    assert query.answer(ASKED | {"end": [end]})["complete"] is complete
+
+
+def test_nothing_ever_counted_is_not_complete() -> None:
+    answer = QueryMetrics(InMemoryMetricsStore(), FixedClock(), timedelta()).answer(ASKED)
+    assert (answer["rows"], answer["watermark"], answer["complete"]) == ([], None, False)
+    assert answer["generated_at"] == "2023-11-14T22:13:20Z"
+
+
+def test_times_may_come_in_any_zone() -> None:
+    parsed = parse_query(ASKED | {"start": ["2026-11-21t13:00:00.250+01:00"]})
+    assert parsed.start == NOON + timedelta(milliseconds=250)
+    assert parsed.dimensions == tuple(Dimension)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fields"),
+    [
+        ({"granularity": []}, ["granularity"]),
+        ({"granularity": ["second"]}, ["granularity"]),
+        ({"granularity": ["minute", "hour"]}, ["granularity"]),
+        ({"start": ["2026-11-21T12:00:00"]}, ["start"]),
+        ({"start": ["2026-11-21"]}, ["start"]),
+        ({"start": ["20261121T120000Z"]}, ["start"]),
+        ({"start": ["2026-11-21T12:00:00 01:00"]}, ["start"]),  # a + that was not escaped
+        ({"start": ["2026-02-30T12:00:00Z"]}, ["start"]),
+        ({"start": ["0001-01-01T00:00:00+23:59"]}, ["start"]),
+        ({"end": ["2026-11-21T12:00:00Z"]}, ["end"]),
+        ({"end": ["2026-11-21T11:00:00Z"]}, ["end"]),
+        ({"limit": ["0"]}, ["limit"]),
+        ({"limit": ["10001"]}, ["limit"]),
+        ({"limit": ["\u0663"]}, ["limit"]),
+        ({"club_id": ["1", "one"]}, ["club_id"]),
+        ({"club_id": [str(2**63)]}, ["club_id"]),
+        ({"type": [""]}, ["type"]),
+        ({"channel": ["a\0"]}, ["channel"]),
+        ({"measure": ["opened"]}, ["measure"]),
+        ({"dimensions": ["channel,bucket"]}, ["dimensions"]),
+        ({"type": ["x"] * 101}, ["type"]),
+        ({"colour": ["red"], "limit": ["x"], "end": []}, ["colour", "end", "limit"]),
+    ],
+)
+def test_every_wrong_parameter_is_named(wrong: dict[str, list[str]], fields: list[str]) -> None:
+    with pytest.raises(Problem) as raised:
+        parse_query(ASKED | wrong)
+    assert raised.value.status == 400
+    assert [error.field for error in raised.value.errors] == fields
+    for field in fields:
+        assert field in raised.value.detail
+
+
+def test_an_error_says_what_is_allowed() -> None:
+    with pytest.raises(Problem) as raised:
+        parse_query(ASKED | {"measure": ["opened"], "granularity": ["week"], "colour": ["red"]})
+    messages = {error.field: error.message for error in raised.value.errors}
+    assert "requested, duplicate" in messages["measure"]
+    assert "minute, hour, day" in messages["granularity"]
+    assert "club_id" in messages["colour"]

@@ -1,0 +1,83 @@
+"""GET /v1/sends/{send_id} over a store in memory."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
+from functions.metrics_handler.metrics_store import ChannelTotals, SendTotals
+from functions.metrics_handler.tell_send import TellSend
+from masscomm.clock import FixedClock
+from masscomm.problem import Problem
+
+WATERMARK = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
+
+
+def told(chunks: int = 2, chunk_count: int | None = 2, **channels: ChannelTotals) -> dict[str, Any]:
+    send = SendTotals(
+        send_id="s",
+        club_id=7,
+        type="news",
+        requested_at=WATERMARK,
+        chunk_count=chunk_count,
+        chunks=chunks,
+        channels=channels,
+        watermark=None,
+    )
+    return TellSend(InMemoryMetricsStore(sends={"s": send}, watermark=WATERMARK), FixedClock()).answer("s", {})
+
+
+def test_everybody_is_somewhere() -> None:
+    answer = told(
+        push=ChannelTotals(
+            requested=100,
+            duplicates=4,
+            queued=60,
+            by_status={
+                "suppressed": {"opted_out": 20, "no_device": 10},
+                "failed": {"no_template": 3},
+                "expired": {"expired": 2},
+                "held": {"": 6},
+                "sent": {"": 50},
+            },
+        ),
+        email=ChannelTotals(requested=100, by_status={"sent": {"": 100}, "delivered": {"": 90}}),
+    )
+    push = answer["channels"]["push"]
+    assert push["suppressed"] == {"opted_out": 20, "no_device": 10}
+    assert push["failed"] == {"no_template": 3}
+    assert (push["sent"], push["expired"], push["held"], push["queued"], push["duplicates"]) == (50, 2, 6, 60, 4)
+    assert push["in_flight"] == 15
+    assert answer["channels"]["email"]["in_flight"] == 0
+    assert answer["requested"] == 200
+    assert answer["totals"]["sent"] == 150
+    assert answer["conservation"] == {"terminal": 185, "in_flight": 15, "ok": True}
+    assert not answer["complete"]
+    assert answer["watermark"] == "2026-11-21T12:00:00.250Z"
+
+
+def test_complete_is_when_all_chunks_are_counted_and_nothing_is_in_flight() -> None:
+    done = ChannelTotals(requested=1, by_status={"sent": {"": 1}})
+    assert told(push=done)["complete"]
+    assert not told(chunks=1, push=done)["complete"]
+    assert not told(chunks=0, chunk_count=None, push=done)["complete"]
+    assert not told(push=ChannelTotals(requested=1))["complete"]
+
+
+def test_more_ends_than_beginnings_is_not_ok_even_where_another_channel_makes_up_for_it() -> None:
+    answer = told(push=ChannelTotals(requested=1, by_status={"sent": {"": 2}}), email=ChannelTotals(requested=1))
+    assert not answer["conservation"]["ok"]
+    assert answer["channels"]["push"]["in_flight"] == 0
+
+
+def test_a_send_nobody_counted_is_not_found() -> None:
+    with pytest.raises(Problem) as raised:
+        TellSend(InMemoryMetricsStore(), FixedClock()).answer("s", {})
+    assert raised.value.status == 404
+
+
+def test_parameters_are_refused_by_name() -> None:
+    with pytest.raises(Problem) as raised:
+        TellSend(InMemoryMetricsStore(), FixedClock()).answer("s", {"verbose": ["1"]})
+    assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, ["verbose"])
