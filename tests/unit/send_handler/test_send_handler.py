@@ -1,0 +1,266 @@
+"""POST /v1/sends: refused by field, or on its topic before it is accepted."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from functions.send_handler import handler as module
+from functions.send_handler.request_send import CHUNK_SIZE, MAX_RECIPIENTS, RequestSend
+from masscomm import topics
+from masscomm.errors import DeadLetter, Retry, Stop
+from masscomm.ids import chunk_id
+from masscomm.records import SendRequested
+from tests.chain import NOW, Chain, Context
+
+VALID: dict[str, Any] = {"type": "news", "club_id": 7, "to_users": [1, 2, 3]}
+
+
+class Api(Chain):
+    """The function behind its gateway."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.use_case = RequestSend(codec=self.codec, producer=self.producer, clock=self.clock)
+        monkeypatch.setattr(module, "bootstrap", lambda: self.use_case)
+
+    def call(
+        self, body: str | None, *, method: str = "POST", path: str = "/v1/sends", is_base64: bool = False
+    ) -> tuple[int, dict[str, Any], dict[str, Any]]:
+        """(status, body, headers) of a request."""
+        event = {
+            "resource": path,
+            "path": path,
+            "httpMethod": method,
+            "headers": {"Content-Type": "application/json"},
+            "multiValueHeaders": {"Content-Type": ["application/json"]},
+            "queryStringParameters": None,
+            "multiValueQueryStringParameters": None,
+            "pathParameters": None,
+            "stageVariables": None,
+            "requestContext": {"requestId": "r", "path": path, "httpMethod": method, "stage": "v1"},
+            "body": body,
+            "isBase64Encoded": is_base64,
+        }
+        answer = module.handler(event, Context(self.clock))  # type: ignore[arg-type]
+        headers = {name: values[0] for name, values in answer["multiValueHeaders"].items()}
+        return answer["statusCode"], json.loads(answer["body"]), headers
+
+    def post(self, **values: Any) -> tuple[int, dict[str, Any], dict[str, Any]]:
+        """A valid request but for these fields."""
+        return self.call(json.dumps(VALID | values))
+
+    def sends(self, topic: str = topics.SEND_API) -> list[SendRequested]:
+        """The records on the topic."""
+        return self._decoded(SendRequested, topic)
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    return Api(monkeypatch)
+
+
+def test_a_send_is_on_its_topic_when_it_is_accepted(api: Api) -> None:
+    status, body, headers = api.post(
+        data={"headline": "Win"}, locale="de-CH", reference="r", collapse_key="k", template="final"
+    )
+    assert status == 202
+    (record,) = api.sends()
+    assert record == SendRequested(
+        type="news",
+        club_id=7,
+        timestamp=NOW,
+        to_users=[1, 2, 3],
+        send_id=body["send_id"],
+        template="final",
+        data={"headline": "Win"},
+        locale="de-CH",
+        priority="bulk",
+        collapse_key="k",
+        reference="r",
+    )
+    assert body == {
+        "send_id": record.send_id,
+        "status": "accepted",
+        "requested": 3,
+        "duplicates": 0,
+        "links": {"self": f"/v1/sends/{record.send_id}"},
+    }
+    assert headers["Location"] == body["links"]["self"]
+    assert headers["Content-Type"] == "application/json"
+    assert [key for _, key, _, _ in api.producer.produced] == [chunk_id(body["send_id"], 0).encode()]
+
+
+def test_users_named_again_are_reported_and_requested_counts_each_channel(api: Api) -> None:
+    _, body, _ = api.post(to_users=[1, 2, 1, 1], channels=["push", "email"])
+    assert (body["requested"], body["duplicates"]) == (4, 2)
+    assert api.sends()[0].to_users == [1, 2]
+    assert api.sends()[0].channels == ["push", "email"]
+
+
+def test_a_category_says_how_many_channels_are_requested(api: Api) -> None:
+    assert api.post(type="security_alert")[1]["requested"] == 6
+
+
+def test_a_long_send_travels_in_chunks(api: Api) -> None:
+    status, body, _ = api.post(to_users=list(range(1, 2 * CHUNK_SIZE + 2)))
+    assert (status, body["requested"]) == (202, 2 * CHUNK_SIZE + 1)
+    records = api.sends()
+    assert [(record.chunk_index, record.chunk_count, len(record.to_users)) for record in records] == [
+        (0, 3, CHUNK_SIZE),
+        (1, 3, CHUNK_SIZE),
+        (2, 3, 1),
+    ]
+    assert [user_id for record in records for user_id in record.to_users] == list(range(1, 2 * CHUNK_SIZE + 2))
+    assert {record.send_id for record in records} == {body["send_id"]}
+    assert api.producer.flushes == 1
+
+
+@pytest.mark.parametrize(("priority", "topic"), [("bulk", "send.api"), ("critical", "send.api.critical")])
+def test_the_priority_is_the_lane(api: Api, priority: str, topic: str) -> None:
+    api.post(priority=priority)
+    assert [name for name, *_ in api.producer.produced] == [topic]
+
+
+def test_every_send_has_an_id_of_its_own(api: Api) -> None:
+    assert api.post()[1]["send_id"] != api.post()[1]["send_id"]
+
+
+def test_a_body_in_base64_is_read(api: Api) -> None:
+    text = json.dumps(VALID | {"data": {"headline": "Züri"}}, ensure_ascii=False)
+    assert api.call(base64.b64encode(text.encode()).decode(), is_base64=True)[0] == 202
+    assert api.sends()[0].data == {"headline": "Züri"}
+
+
+INVALID: list[tuple[dict[str, Any], str]] = [
+    ({"type": ""}, "type"),
+    ({"type": "two words"}, "type"),
+    ({"type": "news\n"}, "type"),
+    ({"type": "x" * 129}, "type"),
+    ({"type": None}, "type"),
+    ({"club_id": 0}, "club_id"),
+    ({"club_id": "7"}, "club_id"),
+    ({"club_id": True}, "club_id"),
+    ({"club_id": 2**63}, "club_id"),
+    ({"to_users": []}, "to_users"),
+    ({"to_users": None}, "to_users"),
+    ({"to_users": {"1": 1}}, "to_users"),
+    ({"to_users": [1, "2"]}, "to_users[1]"),
+    ({"to_users": [1, -2]}, "to_users[1]"),
+    ({"to_users": [1.5]}, "to_users[0]"),
+    ({"to_users": [1] * (MAX_RECIPIENTS + 1)}, "to_users"),
+    ({"channels": ["pigeon"]}, "channels[0]"),
+    ({"channels": ["push"] * 3}, "channels"),
+    ({"template": "no name"}, "template"),
+    ({"data": {"x": 1}}, "data.x"),
+    ({"data": {"x": "y" * 100_001}}, "data"),
+    ({"data": {str(place): "" for place in range(201)}}, "data"),
+    ({"data": {"x": "\ud800"}}, "data"),
+    ({"reference": "\ud800"}, "reference"),
+    ({"locale": "not a locale"}, "locale"),
+    ({"priority": "express"}, "priority"),
+    ({"expires_at": "tomorrow"}, "expires_at"),
+    ({"expires_at": "2099-01-01T00:00:00"}, "expires_at"),
+    ({"expires_at": "2099-01-01"}, "expires_at"),
+    ({"expires_at": 4_000_000_000}, "expires_at"),
+    ({"expires_at": "4000000000"}, "expires_at"),
+    ({"expires_at": "2001-01-01T00:00:00Z"}, "expires_at"),
+    ({"collapse_key": ""}, "collapse_key"),
+    ({"collapse_key": "x" * 65}, "collapse_key"),
+    ({"reference": "x" * 256}, "reference"),
+    ({"surprise": 1}, "surprise"),
+]
+
+
+@pytest.mark.parametrize(("values", "field"), INVALID, ids=lambda value: str(value)[:40])
+def test_an_invalid_field_is_named_and_nothing_is_sent(api: Api, values: dict[str, Any], field: str) -> None:
+    status, body, headers = api.post(**values)
+    assert status == 400
+    assert headers["Content-Type"] == "application/problem+json"
+    assert (body["type"], body["title"], body["status"]) == ("about:blank", "Bad Request", 400)
+    assert field in [error["field"] for error in body["errors"]]
+    assert all(error["message"] for error in body["errors"])
+    assert api.producer.produced == []
+
+
+@pytest.mark.parametrize("field", ["type", "club_id", "to_users"])
+def test_a_missing_field_is_named(api: Api, field: str) -> None:
+    status, body, _ = api.call(json.dumps({name: value for name, value in VALID.items() if name != field}))
+    assert (status, [error["field"] for error in body["errors"]]) == (400, [field])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "{", "[]", "null", '"text"', '{"club_id": NaN}', "[" * 100_000, '{"club_id": ' + "9" * 5000 + "}"],
+)
+def test_a_body_that_is_no_json_object_is_refused(api: Api, text: str | None) -> None:
+    status, body, headers = api.call(text)
+    assert (status, headers["Content-Type"]) == (400, "application/problem+json")
+    assert body["errors"]
+    assert api.producer.produced == []
+
+
+@pytest.mark.parametrize("text", ["not base64!", base64.b64encode(b"\xff\xfe").decode()])
+def test_a_body_that_is_no_text_is_refused(api: Api, text: str) -> None:
+    assert api.call(text, is_base64=True)[0] == 400
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner), max_leaves=5))
+def test_whatever_is_sent_as_a_field_is_taken_or_refused(value: Any) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        api = Api(monkeypatch)
+        for field in ("type", "club_id", "to_users", "channels", "data", "expires_at", value):
+            if isinstance(field, str):
+                assert api.call(json.dumps(VALID | {field: value}))[0] in (202, 400)
+
+
+def test_an_answer_does_not_grow_with_the_callers_names(api: Api) -> None:
+    _, body, _ = api.post(**{"x" * 100_000: 1, "to_users": ["a"] * 1000})
+    assert len(json.dumps(body)) < 10_000
+
+
+def test_a_send_that_is_not_whole_on_kafka_is_not_accepted(api: Api) -> None:
+    refusals = iter([None, Retry("no leader")])
+    api.producer.fail = lambda _topic, _value: next(refusals)
+    status, body, headers = api.post(to_users=list(range(1, CHUNK_SIZE + 2)))
+    assert (status, headers["Retry-After"]) == (503, "5")
+    assert headers["Content-Type"] == "application/problem+json"
+    assert "no leader" in body["detail"]
+
+
+def test_a_send_that_is_larger_than_kafka_takes_is_refused_for_good(api: Api) -> None:
+    api.producer.fail = lambda _topic, _value: DeadLetter("too_large", "too large")
+    status, _, headers = api.post()
+    assert status == 413
+    assert "Retry-After" not in headers
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retry_after"),
+    [(Retry("the schema registry answered 500"), 503, "5"), (Stop("not deployed"), 500, None), (KeyError(), 500, None)],
+)
+def test_a_registry_that_is_no_help_accepts_nothing(
+    api: Api, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, retry_after: str | None
+) -> None:
+    def id_of(_subject: str, _schema: Any) -> int:
+        raise error
+
+    monkeypatch.setattr(api.registry, "id_of", id_of)
+    answered, body, headers = api.post()
+    assert (answered, headers.get("Retry-After")) == (status, retry_after)
+    assert headers["Content-Type"] == "application/problem+json"
+    assert "not deployed" not in body["detail"]
+    assert api.producer.produced == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/v1/sends"), ("POST", "/v1/sends/1"), ("POST", "/v2/sends"), ("DELETE", "/")]
+)
+def test_a_route_there_is_none_of_is_a_problem_too(api: Api, method: str, path: str) -> None:
+    status, body, headers = api.call(json.dumps(VALID), method=method, path=path)
+    assert (status, body["status"]) == (404, 404)
+    assert headers["Content-Type"] == "application/problem+json"
+    assert api.producer.produced == []

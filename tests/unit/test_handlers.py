@@ -1,0 +1,69 @@
+"""Every handler: importing it does nothing, and building it names what is missing."""
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import functions
+from masscomm.errors import Stop
+
+ROOT = Path(next(iter(functions.__path__))).parent
+HANDLERS = sorted(f"functions.{path.parent.name}.handler" for path in (ROOT / "functions").glob("*/handler.py"))
+OF_THIS_CHAIN = ["preference_checker", "builder", "delivery", "send_handler"]
+
+IMPORT_WITHOUT_A_NETWORK = """
+import socket, sys, threading
+
+def refused(*_args, **_kwargs):
+    raise SystemExit("a connection at import")
+
+socket.socket.connect = socket.socket.connect_ex = socket.create_connection = socket.getaddrinfo = refused
+__import__(sys.argv[1])
+if threading.active_count() != 1:
+    raise SystemExit(f"a thread at import: {threading.enumerate()}")
+"""
+
+
+def test_every_function_has_its_handler() -> None:
+    assert {f"functions.{name}.handler" for name in OF_THIS_CHAIN} <= set(HANDLERS)
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_importing_a_handler_needs_no_environment_and_connects_to_nothing(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", IMPORT_WITHOUT_A_NETWORK, name],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", OF_THIS_CHAIN)
+def test_a_function_names_every_variable_it_misses(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for variable in list(os.environ):
+        if variable.isupper() and variable not in ("PATH", "HOME"):
+            monkeypatch.delenv(variable)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    module = importlib.import_module(f"functions.{name}.handler")
+    missing = []
+    while True:
+        try:
+            module.bootstrap.__wrapped__()
+        except Stop as error:
+            variable = next(word for word in str(error).split() if word.isupper())
+            assert variable not in missing
+            missing.append(variable)
+            monkeypatch.setenv(variable, "127.0.0.1:1")
+        else:
+            break
+    assert {"KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL"} <= set(missing)
+    assert ("OPENSEARCH_URL" in missing) is (name != "send_handler")
+    assert ("SES_SENDER" in missing) is (name == "delivery")
