@@ -262,17 +262,38 @@ def demo() -> None:
 
 @app.command()
 def send(
-    to: Annotated[str, typer.Option("--to", help="User ids, comma-separated, or a range as 1-100.")],
+    to: Annotated[
+        str, typer.Option("--to", "--user", help="User ids and ranges with commas between them, as 1,2,10-99.")
+    ],
     club: Annotated[int, typer.Option("--club", help="The tenant the users belong to.")] = 1,
     kind: Annotated[str, typer.Option("--type", help="The category, as news or one_time_password.")] = "news",
     via: Annotated[
         str, typer.Option("--via", help="rest: as a person or program does; kafka: as the monolith does.")
     ] = "rest",
+    data: Annotated[
+        list[str] | None, typer.Option("--data", metavar="KEY=VALUE", help="For the template. May be repeated.")
+    ] = None,
+    channel: Annotated[
+        list[str] | None,
+        typer.Option("--channel", help="push or email; without it the category's own. May be repeated."),
+    ] = None,
+    critical: Annotated[bool, typer.Option("--critical", help="In the lane that no bulk send delays.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Follow it until every notification has ended.")] = False,
 ) -> None:
     """Send something to users, and print where to follow it."""
     from devstack.send import send as run_send
 
-    run_send(RunningStack.of(_settings()), to=to, club_id=club, type=kind, via=via)
+    run_send(
+        RunningStack.of(_settings()),
+        to=to,
+        club_id=club,
+        type=kind,
+        via=via,
+        data=data or [],
+        channels=channel or [],
+        critical=critical,
+        wait=wait,
+    )
 
 
 @dead_letters_app.command("list")
