@@ -33,9 +33,10 @@ class Context:
 class Consumer:
     """cdc_consumer over fakes."""
 
-    def __init__(self, cluster: FakeOpenSearch | None = None) -> None:
-        self.cluster = cluster or FakeOpenSearch()
-        self.progress = InMemoryCdcProgress()
+    def __init__(self, before: "Consumer | None" = None) -> None:
+        """before: the one whose cluster and broker it goes on with, in a new execution environment."""
+        self.cluster: FakeOpenSearch = before.cluster if before else FakeOpenSearch()
+        self.progress: InMemoryCdcProgress = before.progress if before else InMemoryCdcProgress()
         self.producer = InMemoryProducer()
         client = cast(OpenSearch, self.cluster)
         generation = Generation(client, name="g1", progress=self.progress, clock=FixedClock())
@@ -198,7 +199,7 @@ def test_a_step_that_was_cut_off_is_taken_again() -> None:
     consumer = Consumer()
     complete(consumer)
     consumer.cluster.aliases.clear()  # as if it had ended between the marker and the aliases
-    Consumer(consumer.cluster).run(heartbeat(5, "5"))
+    Consumer(consumer).run(heartbeat(5, "5"))
     assert consumer.cluster.aliases == {table: {f"{table}-g1"} for table in TABLES}
 
 
@@ -208,7 +209,7 @@ def test_an_old_generation_that_starts_again_takes_nothing_from_a_later_one() ->
     later = {"complete": True, "snapshot_completed_at": 1_800_000_000_000}
     consumer.cluster.documents["directory_state", "generation-g2"] = 0, later
     consumer.cluster.aliases = {table: {f"{table}-g2"} for table in TABLES}
-    Consumer(consumer.cluster).run(heartbeat(5, "5"))
+    Consumer(consumer).run(heartbeat(5, "5"))
     assert consumer.cluster.aliases == {table: {f"{table}-g2"} for table in TABLES}
 
 
@@ -220,8 +221,7 @@ def test_what_no_event_can_repair_closes_the_directory_for_good(why: KafkaRecord
     assert consumer.state()["complete"] is False
     assert consumer.state()["rebuild_reason"]
     assert not any(consumer.cluster.aliases.values())
-    again = Consumer(consumer.cluster)
-    again.progress = consumer.progress
+    again = Consumer(consumer)
     again.run(notification("COMPLETED", "b"), heartbeat(9, "9"))
     assert not any(consumer.cluster.aliases.values())
 
