@@ -282,7 +282,7 @@ def proxy_response(payload: bytes) -> web.Response:
         raise MalformedAnswerError(f"unknown members {sorted(unknown)}")
     status = _status(answer.get("statusCode"))
     headers: CIMultiDict[str] = CIMultiDict()
-    single, multiple = answer.get("headers") or {}, answer.get("multiValueHeaders") or {}
+    single, multiple = ({} if answer.get(each) is None else answer[each] for each in ("headers", "multiValueHeaders"))
     if not isinstance(single, dict) or not isinstance(multiple, dict):
         raise MalformedAnswerError("headers are not an object")
     # Where both name a header API Gateway takes the one with several values.

@@ -1,0 +1,269 @@
+"""What API Gateway does with a request and with a function's answer, over HTTP."""
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from devstack.gateway import Gateway, Route
+from devstack.lambda_host import RequestTooLargeError
+
+ROUTES = ["POST /v1/sends", "GET /v1/sends/{send_id}", "GET /v1/sends/latest", "GET /files/{path+}", "ANY /any"]
+MISSING_TOKEN = {"message": "Missing Authentication Token"}
+
+
+@dataclass(frozen=True)
+class Answered:
+    payload: bytes
+    function_error: str | None = None
+
+
+class Function:
+    """Remembers its events and answers as told."""
+
+    def __init__(self, answer: object = None, *, error: bool = False) -> None:
+        self.answer: object = {"statusCode": 200} if answer is None else answer
+        self.error = error
+        self.events: list[dict[str, Any]] = []
+        self.names: list[str] = []
+        self.gate: asyncio.Event | None = None
+        self.raises: Exception | None = None
+        self.ended = 0
+
+    async def __call__(self, name: str, payload: bytes) -> Answered:
+        self.names.append(name)
+        self.events.append(json.loads(payload))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.raises is not None:
+            raise self.raises
+        self.ended += 1
+        body = self.answer if isinstance(self.answer, bytes) else json.dumps(self.answer).encode()
+        return Answered(body, "Unhandled" if self.error else None)
+
+
+@contextlib.asynccontextmanager
+async def serving(function: Function, **changes: Any) -> AsyncIterator[httpx.AsyncClient]:
+    settings: dict[str, Any] = {"ready": lambda: {"ready": True}, "status": lambda: {"functions": {}}}
+    gateway = Gateway([Route.parse(text, text) for text in ROUTES], invoke=function, **(settings | changes))
+    await gateway.start(0)
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.port}", trust_env=False) as client:
+            yield client
+    finally:
+        await gateway.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def test_the_event_is_a_rest_proxy_event() -> None:
+    function = Function()
+    async with serving(function) as client:
+        await client.post(
+            "/v1/sends?a=1&a=2&b=%C3%BC&empty=",
+            content='{"x": "ü"}',
+            headers=[("X-Twice", "1"), ("X-Twice", "2"), ("Content-Type", "application/json"), ("x-api-key", "k")],
+        )
+    (event,) = function.events
+    assert event["resource"] == "/v1/sends"
+    assert event["path"] == "/v1/sends"
+    assert event["httpMethod"] == "POST"
+    assert event["queryStringParameters"] == {"a": "2", "b": "ü", "empty": ""}
+    assert event["multiValueQueryStringParameters"] == {"a": ["1", "2"], "b": ["ü"], "empty": [""]}
+    assert event["pathParameters"] is None
+    assert event["stageVariables"] is None
+    assert event["headers"]["X-Twice"] == "2"
+    assert event["multiValueHeaders"]["X-Twice"] == ["1", "2"]
+    assert event["body"] == '{"x": "ü"}'
+    assert event["isBase64Encoded"] is False
+    context = event["requestContext"]
+    assert context["requestId"]
+    assert context["stage"] == "local"
+    assert context["path"] == "/local/v1/sends"
+    assert context["resourcePath"] == "/v1/sends"
+    assert context["httpMethod"] == "POST"
+    assert context["identity"]["sourceIp"] == "127.0.0.1"
+    assert context["identity"]["apiKey"] == "k"
+    assert isinstance(context["requestTimeEpoch"], int)
+
+
+async def test_what_is_missing_is_null() -> None:
+    function = Function()
+    async with serving(function) as client:
+        await client.get("/v1/sends/1")
+    (event,) = function.events
+    assert event["body"] is None
+    assert event["queryStringParameters"] is None
+    assert event["multiValueQueryStringParameters"] is None
+
+
+@pytest.mark.parametrize(
+    ("path", "route", "parameters"),
+    [
+        ("/v1/sends/ab-1", "GET /v1/sends/{send_id}", {"send_id": "ab-1"}),
+        ("/v1/sends/a%2Fb", "GET /v1/sends/{send_id}", {"send_id": "a/b"}),
+        ("/v1/sends/latest", "GET /v1/sends/latest", None),
+        ("/files/a/b", "GET /files/{path+}", {"path": "a/b"}),
+        ("/any", "ANY /any", None),
+    ],
+)
+async def test_a_path_reaches_its_function_with_its_parameters(
+    path: str, route: str, parameters: dict[str, str] | None
+) -> None:
+    function = Function()
+    async with serving(function) as client:
+        assert (await client.get(path)).status_code == 200
+    assert function.names == [route]
+    assert function.events[0]["pathParameters"] == parameters
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/nowhere"),
+        ("DELETE", "/v1/sends"),
+        ("GET", "/v1/sends"),
+        ("GET", "/v1/sends/"),
+        ("GET", "/files"),
+        ("GET", "/"),
+    ],
+)
+async def test_an_unknown_route_is_403(method: str, path: str) -> None:
+    function = Function()
+    async with serving(function) as client:
+        response = await client.request(method, path)
+    assert (response.status_code, response.json()) == (403, MISSING_TOKEN)
+    assert response.headers["x-amzn-ErrorType"] == "MissingAuthenticationTokenException"
+    assert function.events == []
+
+
+async def test_an_answer_is_returned_as_it_is() -> None:
+    answer = {
+        "statusCode": 202,
+        "headers": {"Content-Type": "application/problem+json", "X-One": "1", "X-Number": 7, "X-True": True},
+        "multiValueHeaders": {"X-Many": ["a", "b"], "X-ONE": ["2"]},
+        "body": '{"ü": 1}',
+    }
+    async with serving(Function(answer)) as client:
+        response = await client.get("/any")
+    assert response.status_code == 202
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.headers.get_list("x-many") == ["a", "b"]
+    assert response.headers.get_list("x-one") == ["2"]
+    assert (response.headers["x-number"], response.headers["x-true"]) == ("7", "true")
+    assert response.json() == {"ü": 1}
+
+
+async def test_a_base64_body_is_decoded() -> None:
+    answer = {"statusCode": 200, "isBase64Encoded": True, "body": base64.b64encode(b"\x00\xff").decode()}
+    async with serving(Function(answer)) as client:
+        assert (await client.get("/any")).content == b"\x00\xff"
+
+
+async def test_without_content_type_it_is_json() -> None:
+    async with serving(Function({"statusCode": 200, "body": "{}"})) as client:
+        assert (await client.get("/any")).headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"not json",
+        [],
+        "text",
+        {},
+        {"body": "no status"},
+        {"statusCode": "abc"},
+        {"statusCode": 99},
+        {"statusCode": True},
+        {"statusCode": 200, "body": {"not": "a string"}},
+        {"statusCode": 200, "headers": []},
+        {"statusCode": 200, "headers": {"X": {}}},
+        {"statusCode": 200, "multiValueHeaders": {"X": "not a list"}},
+        {"statusCode": 200, "isBase64Encoded": True, "body": "!"},
+        {"statusCode": 200, "unknown": 1},
+    ],
+)
+async def test_a_malformed_answer_is_502(answer: object) -> None:
+    async with serving(Function(answer)) as client:
+        response = await client.get("/any")
+    assert (response.status_code, response.json()) == (502, {"message": "Internal server error"})
+
+
+async def test_a_function_error_is_502_and_says_nothing_of_it() -> None:
+    async with serving(Function({"errorMessage": "secret"}, error=True)) as client:
+        response = await client.get("/any")
+    assert (response.status_code, response.json()) == (502, {"message": "Internal server error"})
+
+
+async def test_a_function_over_the_gateways_time_is_504_while_its_invocation_goes_on() -> None:
+    function = Function()
+    function.gate = asyncio.Event()
+    async with serving(function, timeout_s=0.05) as client:
+        response = await client.get("/any")
+        assert (response.status_code, response.json()) == (504, {"message": "Endpoint request timed out"})
+        assert function.ended == 0
+        function.gate.set()
+        await until(lambda: function.ended == 1)
+
+
+async def test_a_body_over_10_mb_is_413_and_never_invoked_with() -> None:
+    function = Function()
+    async with serving(function) as client:
+        response = await client.post("/v1/sends", content=b"x" * (10 * 1024 * 1024 + 1))
+    assert (response.status_code, response.json()) == (413, {"message": "Request Too Long"})
+    assert function.events == []
+
+
+async def test_an_event_lambda_does_not_take_is_413() -> None:
+    function = Function()
+    function.raises = RequestTooLargeError("too large")
+    async with serving(function) as client:
+        assert (await client.post("/v1/sends", content=b"{}")).status_code == 413
+
+
+async def test_too_many_requests_at_a_time_are_429() -> None:
+    function = Function()
+    function.gate = asyncio.Event()
+    async with serving(function, max_in_flight=1) as client:
+        first = asyncio.create_task(client.get("/any"))
+        await until(lambda: len(function.events) == 1)
+        response = await client.get("/any")
+        assert (response.status_code, response.json()) == (429, {"message": "Too Many Requests"})
+        function.gate.set()
+        assert (await first).status_code == 200
+        assert (await client.get("/any")).status_code == 200
+
+
+async def test_ready_is_200_only_when_everything_is() -> None:
+    report = {"ready": False, "starting": ["f"]}
+    async with serving(Function(), ready=lambda: report) as client:
+        response = await client.get("/-/ready")
+        assert (response.status_code, response.json()) == (503, report)
+        report["ready"] = True
+        assert (await client.get("/-/ready")).status_code == 200
+
+
+async def test_status_is_json() -> None:
+    async with serving(Function()) as client:
+        assert (await client.get("/-/status")).json() == {"functions": {}}
+
+
+async def test_a_taken_port_is_an_error() -> None:
+    gateway = Gateway([], invoke=Function(), ready=dict, status=dict)
+    await gateway.start(0)
+    try:
+        with pytest.raises(OSError, match="in use"):
+            await Gateway([], invoke=Function(), ready=dict, status=dict).start(gateway.port)
+    finally:
+        await gateway.close()
