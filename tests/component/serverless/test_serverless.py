@@ -1,0 +1,213 @@
+"""The host, its pollers and its gateway as one program, started and stopped as the stack does, over a real broker."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+import yaml
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from devstack.settings import StackSettings
+
+HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[3]
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Program:
+    process: subprocess.Popen[str]
+    url: str
+    notes: Path
+    topic: str
+    producer: Producer
+
+    def status(self) -> dict[str, dict[str, dict[str, object]]]:
+        return dict(httpx.get(f"{self.url}/-/status", trust_env=False).json())
+
+    def seen(self) -> list[str]:
+        path = self.notes / "seen"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def lag(self) -> object:
+        partitions = self.status()["mappings"][f"consume-{self.topic}"]["partitions"]
+        assert isinstance(partitions, dict)
+        return [entry["lag"] for entry in partitions.values()]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.02)
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/-/ready", trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@contextlib.contextmanager
+def program(folder: Path, kafka: StackSettings, topic: str, functions: dict[str, object]) -> Iterator[Program]:
+    notes = folder / "notes"
+    notes.mkdir(exist_ok=True)
+    (folder / "functions.yaml").write_text(yaml.safe_dump({"defaults": DEFAULTS, "functions": functions}))
+    ports = StackSettings.on_free_ports(folder / "state").ports
+    config = {
+        "functions_file": str(folder / "functions.yaml"),
+        "topics_file": str(ROOT / "schemas" / "topics.yaml"),
+        "generation": topic,
+        "runtime_api_port": ports.runtime_api,
+        "gateway_port": ports.gateway,
+        "environment": {"KAFKA_BOOTSTRAP_SERVERS": kafka.kafka_bootstrap, "NOTES": str(notes)},
+        "log_dir": str(folder / "logs"),
+        "task_root": str(HERE),
+        "mappings": {"first_backoff_s": 0.01, "last_backoff_s": 0.05},
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    command = [sys.executable, "-m", "devstack.lambda_host", "--config", str(folder / "config.json")]
+    with (folder / "host.log").open("a") as log:
+        process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=log, stderr=log)
+    url = f"http://127.0.0.1:{ports.gateway}"
+    producer = Producer({"bootstrap.servers": kafka.kafka_bootstrap})
+    try:
+        until(lambda: process.poll() is not None or is_ready(url))
+        assert process.poll() is None, (folder / "host.log").read_text()
+        yield Program(process, url, notes, topic, producer)
+    finally:
+        process.kill()
+        process.wait()
+
+
+DEFAULTS = {"timeout_s": 60, "memory_mb": 128, "concurrency": 1}
+
+
+@pytest.fixture
+def topic(kafka: StackSettings) -> str:
+    """A generation of its own makes topics and groups of its own."""
+    generation = f"g{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": kafka.kafka_bootstrap})
+    names = [f"cdc.{generation}.public.users"]
+    for made in admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
+        made.result()
+    return generation
+
+
+def functions(topic: str) -> dict[str, object]:
+    return {
+        f"consume-{topic}": {
+            "handler": "functions_under_test.steps.consume",
+            "event_source": {"topics": ["cdc.users"], "batch_size": 10, "attempts": -1, "bisect": True},
+        },
+        "respond": {"handler": "functions_under_test.steps.respond", "routes": ["GET /things/{id}"]},
+    }
+
+
+@pytest.fixture
+def running(tmp_path: Path, kafka: StackSettings, topic: str) -> Iterator[Program]:
+    with program(tmp_path, kafka, topic, functions(topic)) as made:
+        yield made
+
+
+def send(program: Program, *values: str) -> None:
+    for value in values:
+        program.producer.produce(f"cdc.{program.topic}.public.users", value)
+    assert program.producer.flush(PATIENCE_S) == 0
+
+
+def test_records_reach_their_function_and_are_committed(running: Program) -> None:
+    send(running, *(f"v{number}" for number in range(50)))
+    until(lambda: len(running.seen()) == 50)
+    assert {line.split()[0] for line in running.seen()} == {"bulk"}
+    until(lambda: running.lag() == [0, 0])
+
+
+def test_requests_reach_their_function(running: Program) -> None:
+    response = httpx.get(f"{running.url}/things/1", trust_env=False)
+    assert response.json() == {"path": "/things/1", "name": "respond"}
+    assert httpx.get(f"{running.url}/other", trust_env=False).status_code == 403
+
+
+def test_kill_9_of_a_function_in_the_middle_of_a_batch_loses_nothing(running: Program) -> None:
+    send(running, "hang", *(f"v{number}" for number in range(20)))
+    until((running.notes / "hanging").exists)
+    (running.notes / "go").touch()
+    os.kill(int((running.notes / "hanging").read_text()), signal.SIGKILL)
+    until(lambda: running.lag() == [0, 0])
+    assert {line.split()[2] for line in running.seen()} == {"hang", *(f"v{number}" for number in range(20))}
+    function = running.status()["functions"][f"consume-{running.topic}"]
+    assert function["crashes"] == 1
+    assert function["cold_starts"] == 2
+
+
+def test_sigterm_stops_cleanly_and_leaves_no_function(running: Program) -> None:
+    send(running, "v")
+    until(lambda: running.lag() == [0, 0])
+    status = running.status()["functions"]
+    pids = [pid for function in status.values() for pid in function["pids"]]  # type: ignore[attr-defined]
+    assert len(pids) == 2
+    running.process.terminate()
+    assert running.process.wait(PATIENCE_S) == 0
+    until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
+
+
+def test_kill_9_of_the_host_loses_nothing(tmp_path: Path, kafka: StackSettings, topic: str) -> None:
+    with program(tmp_path, kafka, topic, functions(topic)) as first:
+        send(first, "hang", "a", "b")
+        until((first.notes / "hanging").exists)
+        pid = int((first.notes / "hanging").read_text())
+        first.process.kill()
+        until(lambda: not psutil.pid_exists(pid))
+    (tmp_path / "notes" / "go").touch()
+    with program(tmp_path, kafka, topic, functions(topic)) as second:
+        until(lambda: {line.split()[2] for line in second.seen()} == {"hang", "a", "b"})
+        until(lambda: second.lag() == [0, 0])
+
+
+def test_a_broken_function_is_named_and_does_not_stop_the_others(
+    tmp_path: Path, kafka: StackSettings, topic: str
+) -> None:
+    with program(tmp_path, kafka, topic, functions(topic)):
+        pass
+    broken = functions(topic) | {"broken": {"handler": "functions_under_test.nowhere.handler", "routes": ["GET /broken"]}}
+    (tmp_path / "functions.yaml").write_text(yaml.safe_dump({"defaults": DEFAULTS, "functions": broken}))
+    config = json.loads((tmp_path / "config.json").read_text())
+    command = [sys.executable, "-m", "devstack.lambda_host", "--config", str(tmp_path / "config.json")]
+    url = f"http://127.0.0.1:{config['gateway_port']}"
+
+    def report() -> dict[str, object]:
+        with contextlib.suppress(httpx.TransportError):
+            return dict(httpx.get(f"{url}/-/ready", trust_env=False).json())
+        return {}
+
+    with (tmp_path / "host.log").open("a") as log, subprocess.Popen(command, cwd=ROOT, stderr=log) as process:
+        try:
+            until(lambda: "broken" in str(report().get("broken")) and report()["starting"] == [])
+            assert report()["ready"] is False
+            assert httpx.get(f"{url}/things/1", trust_env=False).status_code == 200
+            assert httpx.get(f"{url}/broken", trust_env=False).status_code == 502
+        finally:
+            process.terminate()
+
+
+def test_a_taken_port_is_said_in_one_line(running: Program, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "devstack.lambda_host", "--config", str(tmp_path / "config.json")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert done.returncode == 1
+    assert "the function host could not start" in done.stderr
+    assert "Traceback" not in done.stderr
