@@ -1,7 +1,7 @@
 """An HTTP gateway in front of functions, as API Gateway's REST APIs (v1) with Lambda proxy integration are.
 
-Source: AWS documentation, "Lambda proxy integrations in API Gateway", "Gateway response types for API Gateway" and "Quotas for
-configuring and running a REST API in API Gateway".
+Source: AWS documentation, "Lambda proxy integrations in API Gateway", "Gateway response types for API Gateway" and
+"Quotas for configuring and running a REST API in API Gateway".
 """
 
 import asyncio
@@ -104,7 +104,8 @@ class Gateway:
 
     Args:
         routes: the API.
-        invoke: gives an event to a function; an attribute status_code of what it raises says how Lambda would have refused.
+        invoke: gives an event to a function; an attribute status_code of what it raises says how Lambda would have
+            refused.
         ready: for /-/ready; the answer is 200 where its `ready` is true, else 503.
         status: for /-/status.
         timeout_s: seconds a function gets; the invocation itself goes on after that, as in Lambda.

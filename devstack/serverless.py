@@ -114,7 +114,7 @@ class Serverless:
         await self._destination.close()
 
     def readiness(self) -> dict[str, Any]:
-        """`ready` where every function has a warm environment and every mapping its partitions; else what is missing."""
+        """`ready` where every function has a warm environment and every mapping its partitions, and what is missing."""
         waiting = [name for name, pool in self.host.pools.items() if not pool.ready and pool.init_error is None]
         broken = {
             name: pool.init_error.decode(errors="replace")

@@ -1,7 +1,7 @@
 """Kafka records to Lambda functions, as Lambda's Kafka event source mapping (provisioned mode) brings them.
 
-`EventSourceMapping` decides: batches, retries, what was given up on, what is committed. It reaches Kafka through the ports of
-`ports.py`: `kafka.py` is the real one, `memory.py` one for tests, and both pass the same contract test.
+`EventSourceMapping` decides: batches, retries, what was given up on, what is committed. It reaches Kafka through the
+ports of `ports.py`: `kafka.py` is the real one, `memory.py` one for tests, and both pass the same contract test.
 """
 
 from devstack.event_source.mapping import EventSourceMapping

@@ -36,14 +36,16 @@ TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "CREATE_TIME", TIMESTAMP_LOG_APPEND_TI
 class KafkaSource:
     """A consumer with a thread of its own; all decisions are taken in the event loop.
 
-    The library lets one thread at a time into a consumer, and some of its calls wait for their turn with the interpreter's
-    lock held, which the other thread needs to come out. So every call is made by the reading thread, between two reads.
+    The library lets one thread at a time into a consumer, and some of its calls wait for their turn with the
+    interpreter's lock held, which the other thread needs to come out. So every call is made by the reading thread,
+    between two reads.
 
     Args:
         bootstrap_servers: host:port, comma separated.
         group: consumer group.
         topics: what is read; a topic that does not exist yet is found within seconds of its creation.
-        instance: name of a static member, so that a restarted process takes its partitions over at once; None leaves and joins.
+        instance: name of a static member, so that a restarted process takes its partitions over at once; None leaves
+            and joins.
         revocation_s: seconds the listener gets to let go of partitions at a rebalance.
     """
 

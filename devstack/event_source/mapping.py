@@ -1,10 +1,11 @@
 """One event source mapping: batches, retries, giving up, committing.
 
-A batch owns its partitions until each of its records has succeeded or was handed over, so that a partition has one batch in
-flight. A batch that has to wait before it comes again gives its invocation slot back, so that other partitions go on.
+A batch owns its partitions until each of its records has succeeded or was handed over, so that a partition has one
+batch in flight. A batch that has to wait before it comes again gives its invocation slot back, so that other
+partitions go on.
 
-Source: AWS documentation, "How Lambda processes records from stream and queue-based event sources" and "Configuring error
-handling controls for Kafka event sources".
+Source: AWS documentation, "How Lambda processes records from stream and queue-based event sources" and "Configuring
+error handling controls for Kafka event sources".
 """
 
 import asyncio
@@ -81,8 +82,8 @@ class EventSourceMapping:
         source: where records come from.
         destination: where records go that were given up on.
         envelope: what events say of the cluster.
-        invoke: gives an event to the function. May raise where the function could not be invoked at all: that does not count
-            as an attempt, and the batch comes again.
+        invoke: gives an event to the function. May raise where the function could not be invoked at all: that does
+            not count as an attempt, and the batch comes again.
         wall_clock: seconds since the epoch, for the age of records.
     """
 
@@ -174,7 +175,7 @@ class EventSourceMapping:
         self._wake.set()
 
     async def revoked(self, partitions: Collection[Partition], *, lost: bool) -> None:
-        """See SourceListener: what is in flight may end and be committed, unless the partitions are already another's."""
+        """See SourceListener: what is in flight may end and be committed, unless the partitions are lost."""
         states = [state for partition in partitions if (state := self._partitions.pop(partition, None)) is not None]
         for state in states:
             state.leaving = True
@@ -425,7 +426,7 @@ class EventSourceMapping:
         progress: "_Progress",
         states: Mapping[Partition, _PartitionState],
     ) -> list[SourceRecord]:
-        """The records that may still be invoked with; those too old or too large for any event are handed over first."""
+        """The records that may still be invoked with; those too old or too large for any event are handed over."""
         hopeless: dict[Condition, list[SourceRecord]] = {}
         kept: list[SourceRecord] = []
         oldest = self._wall_clock() - self.spec.max_age_s
@@ -445,7 +446,7 @@ class EventSourceMapping:
         return kept
 
     async def _hand_over(self, unit: _Unit, records: Sequence[SourceRecord], condition: Condition) -> bool:
-        """Put records on the on-failure topic; False where that could not be done before shutdown, so that they come again."""
+        """Put records on the on-failure topic; False where shutdown came before that, so that they come again."""
         topic = self.spec.on_failure
         if topic is None:
             for record in records:

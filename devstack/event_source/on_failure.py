@@ -1,7 +1,8 @@
 """The record Lambda writes to an on-failure topic: one for each record it gave up on, with that record in it.
 
-Source: AWS documentation, "Using a Kafka topic as an on-failure destination", record format for a Kafka destination, and
-"Capturing discarded batches for Amazon MSK and self-managed Apache Kafka event sources" for the names of the conditions.
+Source: AWS documentation, "Using a Kafka topic as an on-failure destination", record format for a Kafka destination,
+and "Capturing discarded batches for Amazon MSK and self-managed Apache Kafka event sources" for the names of the
+conditions.
 """
 
 import json

@@ -13,7 +13,7 @@ class SourceListener(Protocol):
         """These partitions are ours now and will be read from their committed offset, or from the beginning."""
 
     async def revoked(self, partitions: Collection[Partition], *, lost: bool) -> None:
-        """These partitions go to another consumer; until this returns they may still be committed, unless they are lost."""
+        """These partitions go to another consumer; until this returns they may be committed, unless they are lost."""
 
     def received(self, records: Sequence[SourceRecord]) -> None:
         """These records came, in order of offset for each partition."""
@@ -35,7 +35,7 @@ class RecordSource(Protocol):
         """Receive these partitions again, from where they were paused."""
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit the offset of the next record to read; returns when the broker has it. Raises OSError where it has not."""
+        """Commit the offset of the next record to read; returns when the broker has it, raises OSError if not."""
 
     def ends(self) -> Mapping[Partition, int]:
         """The end offset of each assigned partition as last heard."""

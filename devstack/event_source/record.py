@@ -76,7 +76,7 @@ class EventEnvelope:
     bootstrap_servers: str
 
     def encode(self, records: Iterable[SourceRecord]) -> bytes:
-        """The event for these records as JSON, grouped by partition; the records of one partition must stand together."""
+        """The event for these records as JSON; the records of one partition must stand together."""
         groups = (
             json.dumps(str(partition)).encode() + b":[" + b",".join(record.encoded for record in group) + b"]"
             for partition, group in groupby(records, key=lambda record: record.partition)

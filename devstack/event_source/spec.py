@@ -10,7 +10,7 @@ RETRIES_WITH_DESTINATION = 10
 
 
 class PartialFailures(StrEnum):
-    """What comes again when a function names the records that failed; AWS documents both, so handlers must be right in both."""
+    """What comes again when a function names the records that failed. AWS documents both: be right in both."""
 
     ONLY_FAILED = "only_failed"  # the records that were named
     FROM_LOWEST = "from_lowest"  # in each partition, everything from the lowest offset that was named

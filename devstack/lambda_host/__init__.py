@@ -1,9 +1,10 @@
-"""Lambda functions on this machine: Lambda's Runtime API in front of AWS's own runtime client, one process an environment.
+"""Lambda functions on this machine: Lambda's Runtime API and AWS's own runtime client, one process an environment.
 
-A part of its own: it knows nothing of Kafka, of HTTP gateways or of this project's functions, so that whatever has a payload
-to give to a function (an event source poller, a gateway, LocalStack's Lambda) can use it.
+A part of its own: it knows nothing of Kafka, of HTTP gateways or of this project's functions, so that whatever has a
+payload to give to a function (an event source poller, a gateway, LocalStack's Lambda) can use it.
 
-    async with FunctionHost([FunctionSpec(name="echo", handler="functions.echo.handler.handler", task_root=root)]) as host:
+    echo = FunctionSpec(name="echo", handler="functions.echo.handler.handler", task_root=root)
+    async with FunctionHost([echo], log_dir=logs) as host:
         result = await host.invoke("echo", b'{"hello": "world"}')
 """
 

@@ -27,8 +27,8 @@ from devstack.lambda_host.spec import REGION, FunctionSpec
 
 log = logging.getLogger(__name__)
 
-# Asks the kernel to kill the process when its parent dies, however that dies, then becomes the runtime. A program of its own
-# because running code between fork and exec is not safe in a process with threads, as the host is.
+# Asks the kernel to kill the process when its parent dies, however that dies, then becomes the runtime. A program of
+# its own because running code between fork and exec is not safe in a process with threads, as the host is.
 _LAUNCH = """\
 import ctypes, os, signal, sys
 parent, python, handler = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -190,7 +190,7 @@ class ExecutionEnvironment:
         self._on_exit(self)
 
     def _variables(self) -> dict[str, str]:
-        """The process's environment: Lambda's reserved variables and the function's own, nothing of the host's but PATH.
+        """The process's environment: Lambda's reserved variables and the function's own; of the host's PATH and HOME.
 
         Source: AWS documentation, "Defined runtime environment variables".
         """

@@ -5,7 +5,8 @@
     ├── RequestTooLargeError    payload over the limit: RequestTooLargeException, 413
     └── HostClosedError         the host is shutting down: ServiceException, 500
 
-What a function itself does wrong is no exception: it comes back as an InvocationResult with function_error set, as from Lambda.
+What a function itself does wrong is no exception: it comes back as an InvocationResult with function_error set, as
+from Lambda.
 """
 
 

@@ -76,7 +76,7 @@ def timed_out(request_id: str, timeout_s: float) -> bytes:
 
 
 def exited(request_id: str, returncode: int | None) -> bytes:
-    """The payload for a process that ended without an answer; `returncode` as subprocess gives it (negative: a signal)."""
+    """The payload for a process that ended without an answer; a negative `returncode` is a signal."""
     if returncode is None or returncode == 0:
         reason = "Runtime exited without providing a reason"
     elif returncode < 0:

@@ -128,7 +128,8 @@ class EnvironmentPool:
             self._init_not_before = self._clock() + backoff
             self.init_error = error.payload
             self._environments.discard(environment)
-            log.error("%s: init failed (%d): %s", self.spec.name, self._init_failures, describe(error.payload))  # noqa: TRY400 - the function's traceback is in its own log
+            # The function's traceback is in its own log.
+            log.warning("%s: init failed (%d): %s", self.spec.name, self._init_failures, describe(error.payload))
             raise
         except BaseException:
             self._environments.discard(environment)

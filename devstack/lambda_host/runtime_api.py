@@ -1,8 +1,8 @@
 """Lambda's Runtime API for one execution environment, over HTTP on a loopback address of its own.
 
-awslambdaric builds its URLs as http://$AWS_LAMBDA_RUNTIME_API/2018-06-01/…, in C for the invocations and by host and port
-alone for an error at init, so a path prefix cannot tell environments apart. Their address does: all listen on one port, each on
-an address of its own in 127.0.0.0/8, all of which is loopback on Linux.
+awslambdaric builds its URLs as http://$AWS_LAMBDA_RUNTIME_API/2018-06-01/…, in C for the invocations and by host and
+port alone for an error at init, so a path prefix cannot tell environments apart. Their address does: all listen on
+one port, each on an address of its own in 127.0.0.0/8, all of which is loopback on Linux.
 
 Source: AWS documentation, "Using the Lambda runtime API for custom runtimes".
 """
@@ -65,7 +65,7 @@ class RuntimeApi:
         self._queue.put_nowait(invocation)
 
     def abandon(self, error: Callable[[str], bytes]) -> None:
-        """Answer in the process's place whatever it was given or was about to be given; `error` makes a payload of a request id."""
+        """Answer what the process was given, or about to be given, in its place; `error` takes the request id."""
         while not self._queue.empty():
             waiting = self._queue.get_nowait()
             waiting.fail(error(waiting.request_id), environment_lost=True)

@@ -353,7 +353,7 @@ async def test_a_record_the_on_failure_topic_does_not_take_is_refused_for_its_si
 
 async def test_an_on_failure_topic_that_is_not_there_can_be_tried_again(kafka: StackSettings) -> None:
     destination = KafkaDestination(bootstrap_servers=kafka.kafka_bootstrap, timeout_s=1.0)
-    with pytest.raises(OSError, match="MSG_TIMED_OUT|UNKNOWN_TOPIC"):
+    with pytest.raises(OSError, match=r"MSG_TIMED_OUT|UNKNOWN_TOPIC"):
         await destination.send(f"nowhere-{uuid.uuid4()}", None, b"v")
 
 

@@ -184,7 +184,8 @@ def test_a_broken_function_is_named_and_does_not_stop_the_others(
 ) -> None:
     with program(tmp_path, kafka, topic, functions(topic)):
         pass
-    broken = functions(topic) | {"broken": {"handler": "functions_under_test.nowhere.handler", "routes": ["GET /broken"]}}
+    nowhere = {"handler": "functions_under_test.nowhere.handler", "routes": ["GET /broken"]}
+    broken = functions(topic) | {"broken": nowhere}
     (tmp_path / "functions.yaml").write_text(yaml.safe_dump({"defaults": DEFAULTS, "functions": broken}))
     config = json.loads((tmp_path / "config.json").read_text())
     command = [sys.executable, "-m", "devstack.lambda_host", "--config", str(tmp_path / "config.json")]

@@ -1,0 +1,82 @@
+"""functions.yaml as deployments."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from devstack.event_source import PartialFailures
+from devstack.function_catalogue import Deployment, read_deployments
+
+ROOT = Path(__file__).parents[3]
+
+
+def read(path: Path, **changes: Any) -> dict[str, Deployment]:
+    settings: dict[str, Any] = {"task_root": ROOT, "generation": "g1", "environment": {"A": "1"}}
+    return {each.function.name: each for each in read_deployments(path, **(settings | changes))}
+
+
+def write(folder: Path, **event_source: Any) -> Path:
+    path = folder / "functions.yaml"
+    source = {"topics": ["build"]} | event_source
+    defaults = {"timeout_s": 60, "memory_mb": 512, "concurrency": 2}
+    function = {"handler": "a.b.handler", "lanes": ["bulk", "critical"], "event_source": source}
+    path.write_text(yaml.safe_dump({"defaults": defaults, "functions": {"f": function}}))
+    return path
+
+
+def test_a_function_with_two_lanes_is_deployed_twice_from_one_package(tmp_path: Path) -> None:
+    deployed = read(write(tmp_path))
+    assert set(deployed) == {"f", "f-critical"}
+    bulk, critical = deployed["f"], deployed["f-critical"]
+    assert bulk.function.handler == critical.function.handler == "a.b.handler"
+    assert bulk.function.environment["MASSCOMM_LANE"] == "bulk"
+    assert critical.function.environment["MASSCOMM_LANE"] == "critical"
+    assert critical.function.environment["POWERTOOLS_SERVICE_NAME"] == "f"
+    assert critical.function.environment["A"] == "1"
+    assert bulk.mapping is not None
+    assert critical.mapping is not None
+    assert (bulk.mapping.group, bulk.mapping.topics) == ("masscomm.f", ("build",))
+    assert (critical.mapping.group, critical.mapping.topics) == ("masscomm.f-critical", ("build.critical",))
+    assert critical.mapping.concurrency == 2
+
+
+def test_the_settings_of_a_trigger_are_the_mappings(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        batch_size=7,
+        window_s=1.5,
+        attempts=3,
+        max_age_s=60,
+        bisect=True,
+        on_failure="on-failure",
+        partial_failures="from_lowest",
+    )
+    mapping = read(path, mapping_overrides={"first_backoff_s": 0.5})["f-critical"].mapping
+    assert mapping is not None
+    assert (mapping.batch_size, mapping.window_s, mapping.retries, mapping.max_age_s) == (7, 1.5, 3, 60)
+    assert mapping.bisect
+    assert mapping.on_failure == "on-failure"
+    assert mapping.partial_failures is PartialFailures.FROM_LOWEST
+    assert mapping.first_backoff_s == 0.5
+    assert mapping.function_arn.endswith(":function:f-critical")
+
+
+def test_a_setting_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="batchsize"):
+        read(write(tmp_path, batchsize=7))
+
+
+def test_change_topics_are_those_of_the_generation() -> None:
+    mapping = read(ROOT / "functions" / "functions.yaml")["cdc_consumer"].mapping
+    assert mapping is not None
+    assert mapping.group == "masscomm.cdc_consumer"
+    assert "cdc.g1.public.users" in mapping.topics
+    assert mapping.retries == -1
+
+
+def test_the_projects_own_file_can_be_deployed() -> None:
+    deployed = read(ROOT / "functions" / "functions.yaml")
+    assert {"preference_checker", "preference_checker-critical", "send_handler"} <= set(deployed)
+    assert [route.method for route in deployed["send_handler"].routes][0] == "POST"
