@@ -30,6 +30,7 @@ SEED = 7
 PROBES = 30  # single pushes, and changes of a setting, whose latency is measured
 FIRST_USERS = 250
 CHOSEN = 5 + PROBES  # users of the single sends, each registered with the provider
+NEWCOMERS, NEWCOMERS_CLUB = 10**15, 3  # above every id of the seed
 UNKNOWN_USER = 99_999_999_999
 NEWS = "news"
 PLAIN_WIDTH = 140
@@ -128,6 +129,7 @@ class Demo:
         self.fill(self.users)
         self.await_same()
         self.change_a_setting(chosen[2])
+        self.newcomer()
         self.other_sends(chosen[3])
         self.bad_input()
         self.await_registrar()
@@ -296,6 +298,20 @@ class Demo:
                 every_s=0.005,
             )
             self.by_kafka(what, ask)
+
+    def newcomer(self) -> None:
+        """A user who is created and notified at once gets the message: not to know them yet is no reason to drop it."""
+        user_id = NEWCOMERS + self.began_ms  # another one in every run
+        with self.database.transaction():
+            self.database.execute(
+                "INSERT INTO users (id, club_id, first_name, last_name) VALUES (%s, %s, 'Nora', 'Newcomer')",
+                (user_id, NEWCOMERS_CLUB),
+            )
+            self.database.execute(
+                "INSERT INTO devices (id, user_id, platform, token) VALUES (%s, %s, 'gcm', %s)",
+                (user_id, user_id, f"token-of-{user_id}"),
+            )
+        self.by_kafka("a user created this moment", Ask(club_id=NEWCOMERS_CLUB, type=NEWS, to_users=[user_id]))
 
     def other_sends(self, registered: int) -> None:
         """An e-mail to some, and a send whose recipients cannot all be served."""
