@@ -76,9 +76,8 @@ class SnsPush:
 
 
 def _is_about(error: Exception, sender: str) -> bool:
-    """Whether it is the sender that SES has not verified: our fault, and no reason to give a recipient up."""
-    message = str(error)
-    return "not verified" in message and parseaddr(sender)[1] in message
+    """Whether it is the sender that SES does not take: our fault, and no reason to give a recipient up."""
+    return isinstance(error, ClientError) and parseaddr(sender)[1] in str(error)
 
 
 class SesEmail:
