@@ -1,12 +1,14 @@
 """What every producer does, whatever stands behind it."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from masscomm.errors import DeadLetter, Retry
 from masscomm.producer import Producer
 
-TOO_LARGE = b"x" * 2_000_000
+# What Kafka weighs is the compressed record: these bytes do not compress.
+TOO_LARGE = hashlib.shake_128(b"too large").digest(2_000_000)
 
 
 @dataclass

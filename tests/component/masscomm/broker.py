@@ -1,0 +1,33 @@
+"""Topics of a test's own on the shared broker."""
+
+from uuid import uuid4
+
+from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+
+def make_topic(bootstrap: str) -> str:
+    """A topic of one partition under a name of its own."""
+    name = f"test.{uuid4()}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    return name
+
+
+def messages_of(bootstrap: str, topic: str) -> list[Message]:
+    """What stands in a topic's one partition."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "enable.auto.commit": False})
+    try:
+        place = TopicPartition(topic, 0, 0)
+        _, end = consumer.get_watermark_offsets(place, timeout=20)
+        consumer.assign([place])
+        messages: list[Message] = []
+        while len(messages) < end:
+            message = consumer.poll(20)
+            assert message is not None
+            assert message.error() is None
+            messages.append(message)
+        return messages
+    finally:
+        consumer.close()

@@ -1,0 +1,42 @@
+"""The producer on the real broker."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from devstack.settings import StackSettings
+from masscomm.producer import KafkaProducer, Producer
+from tests.component.masscomm.broker import make_topic, messages_of
+from tests.producer_contract import TOO_LARGE, ProducerContract, Reports, Target
+
+
+class TestKafkaProducer(ProducerContract):
+    @pytest.fixture
+    def target(self, kafka: StackSettings) -> Target:
+        topic = make_topic(kafka.kafka_bootstrap)
+        producer = KafkaProducer(kafka.kafka_bootstrap)
+        return Target(
+            producer, topic, lambda: [message.value() for message in messages_of(kafka.kafka_bootstrap, topic)]
+        )
+
+    @pytest.fixture
+    def unreachable(self) -> Iterator[Producer]:
+        with socket.socket() as bound:  # bound, and nobody listens
+            bound.bind(("127.0.0.1", 0))
+            yield KafkaProducer(f"127.0.0.1:{bound.getsockname()[1]}", message_timeout_ms=1000)
+
+    def test_what_only_the_broker_knows_to_be_too_large_is_a_dead_letter(self, target: Target) -> None:
+        reports = Reports()
+        assert len(TOO_LARGE) < 3_000_000  # the client's own limit
+        target.producer.produce(target.topic, None, TOO_LARGE, [], reports.to("large"))
+        target.producer.flush(20)
+        assert [getattr(error, "reason", error) for error in reports.of["large"]] == ["too_large"]
+        assert target.values() == []
+
+    def test_a_record_that_timed_out_is_reported_by_the_client_itself(self, unreachable: Producer) -> None:
+        reports = Reports()
+        unreachable.produce("topic", None, b"value", [], reports.to("a"))
+        unreachable.flush(20)
+        (error,) = reports.of["a"]
+        assert "timed out" in str(error)

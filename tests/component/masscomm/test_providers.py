@@ -1,0 +1,59 @@
+"""SNS and SES by their adapters, on LocalStack's answers."""
+
+from uuid import uuid4
+
+import boto3
+import pytest
+
+from devstack.settings import StackSettings
+from masscomm.channels.aws import SesEmail, SnsPush
+from masscomm.channels.provider import EmailProvider, Transient
+from tests.provider_contract import EmailContract, PushContract, PushTargets
+
+
+@pytest.fixture
+def aws(localstack: StackSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment in which Lambda runs a function."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", localstack.aws_url)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+
+
+@pytest.mark.usefixtures("aws")
+class TestSnsPush(PushContract):
+    @pytest.fixture
+    def targets(self, aws: None) -> PushTargets:
+        sns = boto3.client("sns")
+        application = sns.create_platform_application(
+            Name=f"test-{uuid4()}", Platform="GCM", Attributes={"PlatformCredential": "key"}
+        )["PlatformApplicationArn"]
+
+        def endpoint() -> str:
+            return sns.create_platform_endpoint(PlatformApplicationArn=application, Token=str(uuid4()))["EndpointArn"]
+
+        disabled, absent = endpoint(), endpoint()
+        sns.set_endpoint_attributes(EndpointArn=disabled, Attributes={"Enabled": "false"})
+        sns.delete_endpoint(EndpointArn=absent)
+        return PushTargets(SnsPush(connections=2), endpoint(), disabled, absent)
+
+
+@pytest.mark.usefixtures("aws")
+class TestSesEmail(EmailContract):
+    @pytest.fixture
+    def provider(self, aws: None) -> EmailProvider:
+        boto3.client("ses").verify_email_identity(EmailAddress="no-reply@masscomm.example")
+        return SesEmail(sender="no-reply@masscomm.example", connections=2)
+
+    def test_a_sender_nobody_verified_fails_no_recipient(self, aws: None) -> None:
+        sender = f"{uuid4()}@unverified.example"
+        with pytest.raises(Transient, match="MessageRejected"):
+            SesEmail(sender=sender, connections=2).send(recipient="ada@example.com", message=b"Subject: x\r\n\r\nx")
+
+
+def test_a_provider_that_does_not_answer_is_worth_another_try(aws: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    with pytest.raises(Transient):
+        SnsPush(connections=1).publish(endpoint_arn="arn", message="{}", attributes={})
+    with pytest.raises(Transient):
+        SesEmail(sender="a@b.example", connections=1).send(recipient="c@d.example", message=b"x")

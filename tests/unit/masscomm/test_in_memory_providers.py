@@ -1,0 +1,20 @@
+"""The providers in memory keep the contracts of SNS and SES."""
+
+import pytest
+
+from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
+from masscomm.channels.provider import EmailProvider
+from tests.provider_contract import EmailContract, PushContract, PushTargets
+
+
+class TestInMemoryPush(PushContract):
+    @pytest.fixture
+    def targets(self) -> PushTargets:
+        provider = InMemoryPush()
+        return PushTargets(provider, provider.put("arn-1"), provider.put("arn-2", enabled=False), "arn-3")
+
+
+class TestInMemoryEmail(EmailContract):
+    @pytest.fixture
+    def provider(self) -> EmailProvider:
+        return InMemoryEmail()
