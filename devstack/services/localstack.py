@@ -1,12 +1,14 @@
 """LocalStack in host mode: SNS, SES, SQS, S3, and DynamoDB through a DynamoDBLocal laid where it looks for its own."""
 
+import shutil
 import stat
 import sys
+from pathlib import Path
 
 from devstack import process
 from devstack.service import RunOnce, Service, java, json_at
 from devstack.settings import LOOPBACK, StackSettings
-from devstack.setup import JARS, LAUNCHERS, LOCALSTACK_VENV
+from devstack.setup import JARS, LAUNCHERS, LOCALSTACK_VENV, SERVICE_CATALOG
 
 SERVICES = ("sns", "ses", "sqs", "s3", "dynamodb")
 
@@ -35,6 +37,11 @@ def service(settings: StackSettings) -> Service:
 
     def prepare(_: RunOnce) -> None:
         shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
+        # Where LocalStack's image would bring it, and where it looks before it builds one.
+        library_of_image = root / "usr" / "lib" / "localstack"
+        library_of_image.mkdir(parents=True, exist_ok=True)
+        for catalog in Path(SERVICE_CATALOG).rglob("*.dill"):
+            shutil.copy(catalog, library_of_image)
 
     def ready() -> bool:
         if not json_at(f"{settings.aws_url}/_localstack/init/ready")["completed"]:

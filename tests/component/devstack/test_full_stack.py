@@ -113,6 +113,12 @@ def test_dynamodb_and_the_providers_answer(stack: RunningStack) -> None:
     assert stack.environment["SES_SENDER"] in identities
 
 
+def test_localstack_uses_the_service_catalog_that_setup_built(stack: RunningStack, settings: StackSettings) -> None:
+    assert stack.ready
+    built = (settings.data("localstack") / "var").rglob("service-catalog*")
+    assert list(built) == [], "building it costs each new state folder 20 s and 350 MB"
+
+
 def test_secrets_are_for_their_owner_alone(stack: RunningStack, settings: StackSettings) -> None:
     password = settings.password
     readable = [
