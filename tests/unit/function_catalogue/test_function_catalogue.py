@@ -79,4 +79,4 @@ def test_change_topics_are_those_of_the_generation() -> None:
 def test_the_projects_own_file_can_be_deployed() -> None:
     deployed = read(ROOT / "functions" / "functions.yaml")
     assert {"preference_checker", "preference_checker-critical", "send_handler"} <= set(deployed)
-    assert [route.method for route in deployed["send_handler"].routes][0] == "POST"
+    assert deployed["send_handler"].routes[0].method == "POST"
