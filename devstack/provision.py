@@ -213,12 +213,28 @@ def forget_endpoints(opensearch_url: str, bootstrap: str) -> None:
             raise ProvisioningError(f"device_state: {answer.status_code} {answer.text}")
     create_indices(opensearch_url, GENERATION)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    group = "masscomm.device_registrar"
-    try:
-        admin.delete_consumer_groups([group], request_timeout=TIMEOUT_S)[group].result()
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-            raise ProvisioningError(f"group {group}: {error}") from error
+    delete_group(admin, "masscomm.device_registrar")
+
+
+def delete_group(admin: AdminClient, group: str) -> None:
+    """Delete a consumer group, where there is one. Raises ProvisioningError.
+
+    A broker that has just started still counts the members that did not leave before it stopped: they are waited for.
+    """
+    pause = threading.Event()
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            admin.delete_consumer_groups([group], request_timeout=TIMEOUT_S)[group].result()
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.GROUP_ID_NOT_FOUND:
+                return
+            if code != KafkaError.NON_EMPTY_GROUP or time.monotonic() > deadline:
+                raise ProvisioningError(f"group {group}: {error}") from error
+            pause.wait(0.2)  # until their session time-out
+        else:
+            return
 
 
 # --- change data capture ----------------------------------------------------------------------------------------------
