@@ -25,6 +25,14 @@ def test_a_difference_is_kept_with_its_two_sides() -> None:
     assert checks.mismatches == ["failed: expected 0, got 1"]
 
 
+def test_of_two_mappings_only_what_differs_is_kept() -> None:
+    checks = Checks()
+
+    checks.equal("suppressed", expected={"opted_out": 2, "no_device": 1}, got={"opted_out": 2})
+
+    assert checks.mismatches == ["suppressed: expected {'no_device': 1}, got {'no_device': 0}"]
+
+
 def test_the_file_has_the_promised_shape(tmp_path: Path) -> None:
     status = SendStatus(requested=3, suppressed={"opted_out": 1}, sent=2, failed=0, in_flight=0)
     row = SendRow("s1", "kafka", "one push", status, Expected({}, 0), calls=4, duplicates=1)
