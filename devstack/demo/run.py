@@ -122,8 +122,11 @@ class Demo:
         self.endpoints: dict[int, str] = {}
 
     def run(self) -> None:
+        """Everything, one after another. Errors: those `run_demo` tells of."""
+        if self.users < FIRST_USERS:
+            raise DemoError(f"The demo needs {FIRST_USERS} users at least, to choose among.")
         # A few users first: their pushes are at the provider long before everybody is in the directory.
-        self.fill(min(FIRST_USERS, self.users))
+        self.fill(FIRST_USERS)
         chosen = self.choose()
         self.first_pushes(chosen[0], chosen[1])
         self.fill(self.users)
