@@ -12,6 +12,8 @@ LISTENS = dedent("""
     import signal, socket, sys, time
     port, ending, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     def end(number, frame):
+        if name == "front":
+            time.sleep(0.5)  # has work to finish, which what it needs must outlive
         with open(ending, "a") as file:
             file.write(name + "\\n")
         sys.exit(0)
