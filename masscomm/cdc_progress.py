@@ -152,7 +152,12 @@ class KafkaCdcProgress:
         # A group id is obligatory; nothing is ever joined or committed under it.
         consumer = Consumer(
             self._settings
-            | {"group.id": f"{self._group}.source-offsets", "enable.auto.commit": False, "enable.partition.eof": True}
+            | {
+                "group.id": f"{self._group}.source-offsets",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+            }
         )
         known = consumer.list_topics(self._offsets_topic, timeout=self._timeout_s).topics[self._offsets_topic]
         if known.error is not None:
