@@ -1,6 +1,8 @@
 """The progress that asks Kafka keeps what every CdcProgress promises."""
 
 import json
+import threading
+import time
 from typing import Any
 from uuid import uuid4
 
@@ -29,6 +31,19 @@ class KafkaCapture(Capture):
         self.progress: KafkaCdcProgress = KafkaCdcProgress(
             bootstrap, generation=self.generation, group=self.group, offsets_topic=self.offsets_topic
         )
+        self._await_leaders()
+
+    def _await_leaders(self) -> None:
+        """A topic that was made has no leaders yet: until it has, the answer is Retry."""
+        deadline, pause = time.monotonic() + 30, threading.Event()
+        while True:
+            try:
+                self.progress.end_offsets()
+            except Retry:
+                assert time.monotonic() < deadline
+                pause.wait(0.05)
+            else:
+                return
 
     def write(self, topic: str, partition: int, count: int) -> None:
         producer = Producer(dict(self.bootstrap))
