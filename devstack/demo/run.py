@@ -132,10 +132,10 @@ class Demo:
         self.fill(self.users)
         self.await_same()
         self.change_a_setting(chosen[2])
-        self.newcomer()
         self.other_sends(chosen[3])
         self.bad_input()
         self.await_registrar()
+        self.newcomer()  # only now: their device would stand in line behind everybody's
         self.password()
         self.minimal_producer()
         self.report.cdc_ms = self.measure_changes(chosen[4])
