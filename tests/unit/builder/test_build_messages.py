@@ -352,6 +352,16 @@ def test_messages_that_do_not_fit_in_a_record_are_split_by_position_and_nobody_i
     assert len({record.record_id for record in records}) == len(records)
 
 
+def test_equal_texts_of_two_fields_count_for_both() -> None:
+    builder = Builder()
+    for user_id in range(1, 5):
+        builder.put_user(user_id, first_name=f"{user_id:x<150000}")
+    builder.put_template("News", "{{ user.first_name }}", channel="email", html="{{ user.first_name }}")
+    assert builder.build(build(range(1, 5), channel="email")) == []
+    assert all(_size(record) <= MAX_CONTENT_BYTES for record in builder.deliveries())
+    assert sorted(_texts(builder.deliveries())) == [1, 2, 3, 4]
+
+
 def test_a_part_keeps_its_id_whatever_was_decided_of_another() -> None:
     found = []
     for missing in (None, "user1@example.com"):
