@@ -176,7 +176,7 @@ def test_before_the_marker_nothing_is_looked_up(stack: StackSettings) -> None:
 
 
 def test_a_truncate_is_answered_with_not_ready(stack: StackSettings) -> None:
-    with Generated.made(stack, **{"skipped.operations": "none"}) as made, made.sql() as sql:
+    with Generated.made(stack) as made, made.sql() as sql:
         insert_user(sql, 1, "a")
         sql.execute("INSERT INTO devices (id, user_id, platform, token) VALUES (1, 1, 'gcm', 'a')")
         made.start_connector()
