@@ -323,7 +323,6 @@ class EventSourceMapping:
             while work:
                 unit = work.popleft()
                 if unit.failures:
-                    slot.give_back()
                     await self._back_off(unit.failures)
                 for partition in progress.partitions:
                     if self._is_leaving(states[partition]):

@@ -315,24 +315,23 @@ async def test_closing_refuses_what_still_waits_for_an_environment(tmp_path: Pat
 
 
 async def test_no_process_survives_a_host_that_is_killed(tmp_path: Path) -> None:
+    # A function in the middle of its work: an idle one would end by itself when its next request for work fails.
+    started = tmp_path / "started"
     program = """
-import asyncio, sys
+import asyncio, json, sys
 from pathlib import Path
 from devstack.lambda_host import FunctionHost, FunctionSpec
 async def main():
-    root, log_dir = Path(sys.argv[1]), Path(sys.argv[2])
-    spec = FunctionSpec(name="f", handler="functions_under_test.behaving.handler", task_root=root, init_timeout_s=30)
-    async with FunctionHost([spec], log_dir=log_dir) as host:
-        await host.invoke("f", b"{}")
-        print(host.pools["f"].pids[0], flush=True)
-        await asyncio.Event().wait()
+    root, started = Path(sys.argv[1]), Path(sys.argv[2])
+    spec = FunctionSpec(
+        name="f", handler="functions_under_test.behaving.handler", task_root=root, init_timeout_s=30, timeout_s=600
+    )
+    async with FunctionHost([spec], log_dir=started.parent) as host:
+        await host.invoke("f", json.dumps({"hang": str(started)}).encode())
 asyncio.run(main())
 """
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(HERE), str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as host:
-        assert host.stdout is not None
-        pid = int(await asyncio.to_thread(host.stdout.readline))
+    with subprocess.Popen([sys.executable, "-c", program, str(HERE), str(started)], cwd=ROOT) as host:
+        pid = int(await content(started))
         assert _runs(pid)
         host.kill()
     await until(lambda: not _runs(pid))
