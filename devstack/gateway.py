@@ -20,6 +20,8 @@ from urllib.parse import parse_qsl, unquote
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from masscomm.problem import CONTENT_TYPE, Problem
+
 log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
@@ -336,8 +338,10 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _refusal(status: int, message: str, error_type: str) -> web.Response:
-    return web.json_response(
-        {"message": message},
+    """The gateway's own error, as problem details: what the deployed API's gateway responses are set to."""
+    return web.Response(
+        text=json.dumps(Problem(status, message).body()),
+        content_type=CONTENT_TYPE,
         status=status,
         headers={"x-amzn-RequestId": str(uuid.uuid4()), "x-amzn-ErrorType": error_type},
     )

@@ -13,9 +13,10 @@ import pytest
 
 from devstack.gateway import Gateway, Route
 from devstack.lambda_host import RequestTooLargeError
+from masscomm.problem import Problem
 
 ROUTES = ["POST /v1/sends", "GET /v1/sends/{send_id}", "GET /v1/sends/latest", "GET /files/{path+}", "ANY /any"]
-MISSING_TOKEN = {"message": "Missing Authentication Token"}
+MISSING_TOKEN = Problem(403, "Missing Authentication Token").body()
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ async def test_an_unknown_route_is_403(method: str, path: str) -> None:
     async with serving(function) as client:
         response = await client.request(method, path)
     assert (response.status_code, response.json()) == (403, MISSING_TOKEN)
+    assert response.headers["content-type"].startswith("application/problem+json")
     assert response.headers["x-amzn-ErrorType"] == "MissingAuthenticationTokenException"
     assert function.events == []
 
@@ -197,13 +199,13 @@ async def test_without_content_type_it_is_json() -> None:
 async def test_a_malformed_answer_is_502(answer: object) -> None:
     async with serving(Function(answer)) as client:
         response = await client.get("/any")
-    assert (response.status_code, response.json()) == (502, {"message": "Internal server error"})
+    assert (response.status_code, response.json()) == (502, Problem(502, "Internal server error").body())
 
 
 async def test_a_function_error_is_502_and_says_nothing_of_it() -> None:
     async with serving(Function({"errorMessage": "secret"}, error=True)) as client:
         response = await client.get("/any")
-    assert (response.status_code, response.json()) == (502, {"message": "Internal server error"})
+    assert (response.status_code, response.json()) == (502, Problem(502, "Internal server error").body())
 
 
 async def test_a_function_over_the_gateways_time_is_504_while_its_invocation_goes_on() -> None:
@@ -211,7 +213,7 @@ async def test_a_function_over_the_gateways_time_is_504_while_its_invocation_goe
     function.gate = asyncio.Event()
     async with serving(function, timeout_s=0.05) as client:
         response = await client.get("/any")
-        assert (response.status_code, response.json()) == (504, {"message": "Endpoint request timed out"})
+        assert (response.status_code, response.json()) == (504, Problem(504, "Endpoint request timed out").body())
         assert function.ended == 0
         function.gate.set()
         await until(lambda: function.ended == 1)
@@ -221,7 +223,7 @@ async def test_a_body_over_10_mb_is_413_and_never_invoked_with() -> None:
     function = Function()
     async with serving(function) as client:
         response = await client.post("/v1/sends", content=b"x" * (10 * 1024 * 1024 + 1))
-    assert (response.status_code, response.json()) == (413, {"message": "Request Too Long"})
+    assert (response.status_code, response.json()) == (413, Problem(413, "Request Too Long").body())
     assert function.events == []
 
 
@@ -239,7 +241,7 @@ async def test_too_many_requests_at_a_time_are_429() -> None:
         first = asyncio.create_task(client.get("/any"))
         await until(lambda: len(function.events) == 1)
         response = await client.get("/any")
-        assert (response.status_code, response.json()) == (429, {"message": "Too Many Requests"})
+        assert (response.status_code, response.json()) == (429, Problem(429, "Too Many Requests").body())
         function.gate.set()
         assert (await first).status_code == 200
         assert (await client.get("/any")).status_code == 200
