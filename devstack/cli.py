@@ -223,21 +223,21 @@ def status(
 @app.command()
 def logs(
     service: Annotated[
-        str | None, typer.Argument(help="A service; without one, every log and its size is listed.")
+        str | None, typer.Argument(help="A service or a function; without one, every log and its size is listed.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing what is added.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines of the end to print.")] = 50,
 ) -> None:
-    """Print the end of a service's log."""
+    """Print the end of a service's or a function's log."""
     folder = _settings().state_dir / "logs"
     if service is None:
         table = Table("log", "kB")
         for path in sorted(folder.rglob("*.log")):
-            table.add_row(str(path.relative_to(folder).with_suffix("")), f"{path.stat().st_size / 1000:.0f}")
+            table.add_row(path.stem, f"{path.stat().st_size / 1000:.0f}")
         console.print(table)
         return
-    path = folder / f"{service}.log"
-    if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+    path = next((path for path in folder.rglob("*.log") if path.stem == service), None)
+    if path is None:
         raise StackError(f"There is no log named {service}; `masscomm logs` lists them.")
     with path.open(errors="replace") as file:
         for line in file.readlines()[-lines:] if lines else []:
