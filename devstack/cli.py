@@ -232,8 +232,8 @@ def logs(
     folder = _settings().state_dir / "logs"
     if service is None:
         table = Table("log", "kB")
-        for path in sorted(folder.rglob("*.log")):
-            table.add_row(path.stem, f"{path.stat().st_size / 1000:.0f}")
+        for known in sorted(folder.rglob("*.log")):
+            table.add_row(known.stem, f"{known.stat().st_size / 1000:.0f}")
         console.print(table)
         return
     path = next((path for path in folder.rglob("*.log") if path.stem == service), None)
