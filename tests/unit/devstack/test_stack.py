@@ -132,12 +132,14 @@ def test_a_second_stack_beside_a_running_one_says_which_and_since_when(settings:
 
 
 OWNER = dedent("""
-    import sys, threading
+    import signal, sys, threading
     from pathlib import Path
     from devstack.settings import StackSettings, Ports
     from devstack.stack import Stack
     from tests.unit.devstack.small import {catalogue}
     settings = StackSettings.from_dict({settings!r})
+    # A shell that starts the tests in the background has its children ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     stack = Stack(settings, catalogue={call}, tasks=lambda _: [])
     stack.start()
     print(*(stack.pid(each) for each in stack.urls), flush=True)
