@@ -115,7 +115,8 @@ def up(
     finally:
         with progress:
             stack.stop()
-        console.print(f"Stopped. The most memory it ever held was {stack.peak_mb:.0f} MB.")
+        if stack.peak_mb:  # else nothing was started, and the error that follows says why
+            console.print(f"Stopped. The most memory it ever held was {stack.peak_mb:.0f} MB.")
 
 
 def _stay(stack: Stack) -> None:
