@@ -6,7 +6,11 @@ from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
 
-from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+
+from masscomm.errors import Retry, Stop
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -79,3 +83,32 @@ def problem_response(
 ) -> Response[str]:
     """An application/problem+json answer without raising; title None: the status's own phrase."""
     return Problem(status, detail, title=title, errors=errors).response(headers)
+
+
+def answer_problems(app: APIGatewayRestResolver, logger: Logger, *, retry_after_s: int) -> None:
+    """Have an API answer whatever its routes raise with problem details.
+
+    Problem as it says; Retry 503 with Retry-After; Stop and everything unforeseen 500, of which the log tells more than
+    the caller learns; no such route 404.
+    """
+
+    def unavailable(error: Retry) -> Response[str]:
+        logger.warning("a dependency is down", error=str(error))
+        return Problem(503, str(error), retry_after_s=retry_after_s).response()
+
+    def misconfigured(error: Stop) -> Response[str]:
+        logger.error("misconfigured", error=str(error))
+        return Problem(500, "the service is misconfigured").response()
+
+    def fault(error: Exception) -> Response[str]:
+        logger.error("a request failed in our own code", exc_info=error)
+        return Problem(500, "the service failed").response()
+
+    def not_found(_error: NotFoundError) -> Response[str]:
+        return Problem(404, "there is no such resource").response()
+
+    app.exception_handler(Problem)(Problem.response)
+    app.exception_handler(Retry)(unavailable)
+    app.exception_handler(Stop)(misconfigured)
+    app.exception_handler(Exception)(fault)
+    app.not_found(not_found)

@@ -7,19 +7,18 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
-from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from functions.send_handler.request_send import RequestSend, parse_request
 from masscomm import settings
 from masscomm.clock import SystemClock
-from masscomm.errors import Retry, Stop
-from masscomm.problem import Problem
+from masscomm.problem import Problem, answer_problems
 from masscomm.producer import KafkaProducer
 from masscomm.wire import Codec, HttpSchemaRegistry
 
 logger = Logger()
 app = APIGatewayRestResolver()
+answer_problems(app, logger, retry_after_s=5)
 
 
 @cache
@@ -51,39 +50,6 @@ def _body() -> str | None:
         return app.current_event.decoded_body
     except ValueError as error:  # base64 that is none, or bytes that are not UTF-8
         raise Problem(400, f"the body is not UTF-8 text: {error}") from error
-
-
-@app.exception_handler(Problem)
-def problem(error: Problem) -> Response[str]:
-    """Problem details for what the caller can mend or try again."""
-    return error.response()
-
-
-@app.exception_handler(Retry)
-def unavailable(error: Retry) -> Response[str]:
-    """A dependency is down: the caller may come again."""
-    logger.warning("a dependency is down", error=str(error))
-    return Problem(503, str(error), retry_after_s=5).response()
-
-
-@app.exception_handler(Stop)
-def misconfigured(error: Stop) -> Response[str]:
-    """An operator must act; the caller learns no more than that."""
-    logger.error("misconfigured", error=str(error))
-    return Problem(500, "the service is misconfigured").response()
-
-
-@app.exception_handler(Exception)
-def fault(_error: Exception) -> Response[str]:
-    """A fault in the code: ours to read in the log, nobody else's."""
-    logger.exception("a request failed in our own code")
-    return Problem(500, "the service failed").response()
-
-
-@app.not_found
-def not_found(_error: NotFoundError) -> Response[str]:
-    """No such resource here."""
-    return Problem(404, "there is no such resource").response()
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
