@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ import psycopg
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from mypy_boto3_dynamodb import DynamoDBClient
 
 from devstack.service import AWS_CREDENTIALS, Task, function_environment
 from devstack.settings import GENERATION, REGION, ROOT, StackSettings
@@ -178,7 +180,7 @@ def apply_sql(database_url: str, files: Iterable[Path]) -> None:
 
 
 def provision_aws(settings: StackSettings) -> None:
-    """SNS platform applications and the verified sender.
+    """SNS platform applications, the verified sender, and the tables of schemas/dynamodb.
 
     LocalStack forgets everything when it ends. Where the directory still names endpoints of an earlier run, they are
     dropped and device_registrar's position is taken back, so that it makes them again.
@@ -203,6 +205,19 @@ def provision_aws(settings: StackSettings) -> None:
             raise ProvisioningError(f"platform application {arn} was made as {made['PlatformApplicationArn']}")
     ses = session.client("ses", endpoint_url=settings.aws_url)
     ses.verify_email_identity(EmailAddress=environment["SES_SENDER"])
+    create_dynamodb_tables(session.client("dynamodb", endpoint_url=settings.aws_url))
+
+
+def create_dynamodb_tables(dynamodb: DynamoDBClient) -> None:
+    """Create the tables that do not exist, with the attribute by which their items expire."""
+    for path in sorted((SCHEMAS / "dynamodb").glob("*.json")):
+        definition = json.loads(path.read_text())
+        name = definition["table"]["TableName"]
+        with suppress(dynamodb.exceptions.ResourceInUseException):
+            dynamodb.create_table(**definition["table"])
+            dynamodb.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
+        if dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]["TimeToLiveStatus"] == "DISABLED":
+            dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification=definition["time_to_live"])
 
 
 def forget_endpoints(opensearch_url: str, bootstrap: str) -> None:

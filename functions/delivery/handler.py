@@ -3,16 +3,19 @@
 import os
 from functools import cache
 from typing import Any
+from uuid import uuid4
 
 from aws_lambda_powertools import Logger
 
-from functions.delivery.deliver import Deliver
+from functions.delivery.calls import Caller
+from functions.delivery.deliver import SLICE_SIZE, Deliver
 from functions.delivery.publishing import Publisher
 from masscomm import settings
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
 from masscomm.channels.aws import SesEmail, SnsPush
 from masscomm.clock import SystemClock
+from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.opensearch_directory import OpenSearchDirectory
 
 logger = Logger()
@@ -25,12 +28,19 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
     workers = int(settings.number("DELIVERY_WORKERS", 16))
     use_case = Deliver(
         directory=OpenSearchDirectory.from_environment(),
-        push=SnsPush(connections=workers),
-        email=SesEmail(sender=sender, connections=workers),
+        ledger=DynamoDbDeliveryLedger(
+            table=os.environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"), owner=str(uuid4()), clock=clock
+        ),
         publisher=Publisher(clock=clock, workers=workers),
+        caller=Caller(
+            push=SnsPush(connections=workers),
+            email=SesEmail(sender=sender, connections=workers),
+            clock=clock,
+            sender=sender,
+            unsubscribe_url=os.environ.get("UNSUBSCRIBE_URL"),
+        ),
         clock=clock,
-        sender=sender,
-        unsubscribe_url=os.environ.get("UNSUBSCRIBE_URL"),
+        slice_size=int(settings.number("DELIVERY_SLICE_SIZE", SLICE_SIZE)),
     )
     return batch_driver("delivery", logger), use_case
 

@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from masscomm.channels.email import mail_domain_in_ascii
-from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.provider import CONNECT_S, READ_S, ProviderError, Rejected, TargetGone, Transient
 
 if TYPE_CHECKING:
     from mypy_boto3_ses import SESClient
@@ -34,8 +34,8 @@ _THROTTLED = {"Throttling", "ThrottlingException", "Throttled", "ThrottledExcept
 def _config(connections: int) -> Config:
     return Config(
         max_pool_connections=connections,
-        connect_timeout=2,
-        read_timeout=8,
+        connect_timeout=CONNECT_S,
+        read_timeout=READ_S,
         retries={"total_max_attempts": 1, "mode": "standard"},
         tcp_keepalive=True,
     )

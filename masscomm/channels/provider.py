@@ -9,6 +9,10 @@ ProviderError
 from collections.abc import Mapping
 from typing import Protocol
 
+# The longest that one call takes. Adapters set their time-outs by it; it fits into a lease of the delivery ledger.
+CONNECT_S, READ_S = 2, 6
+CALL_S = float(CONNECT_S + READ_S)
+
 
 class ProviderError(Exception):
     """The root of the tree above; the message is the provider's own word."""

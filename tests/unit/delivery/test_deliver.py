@@ -3,75 +3,26 @@
 import email
 import email.policy
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.delivery.deliver import Deliver
 from functions.delivery.publishing import Published, Publisher
 from masscomm import topics
-from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
 from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
 from masscomm.clock import FixedClock
 from masscomm.directory import Device, Position, Settings
 from masscomm.errors import DeadLetter, Retry
 from masscomm.ids import notification_id
 from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.records import AvroRecord, ContentColumn
-from tests.chain import NOW, SEND_ID, Chain, delivery, told
+from masscomm.records import ContentColumn
+from tests.chain import NOW, SEND_ID, delivery, told
+from tests.unit.delivery.chain import Delivery, by_email
 
 SENT = ("sent", None)
-
-
-class Delivery(Chain):
-    """The use case with a directory in which users 1 to 3 have a device each."""
-
-    def __init__(self, unsubscribe_url: str | None = "https://unsubscribe.example/u") -> None:
-        super().__init__()
-        self.directory = InMemoryDirectory()
-        self.push = InMemoryPush()
-        self.email = InMemoryEmail()
-        self.use_case = Deliver(
-            directory=self.directory,
-            push=self.push,
-            email=self.email,
-            publisher=Publisher(clock=self.clock, workers=4),
-            clock=self.clock,
-            sender="no-reply@masscomm.example",
-            unsubscribe_url=unsubscribe_url,
-        )
-        for user_id in (1, 2, 3):
-            self.put_device(user_id, user_id)
-
-    def put_device(self, device_id: int, user_id: int, **columns: Any) -> None:
-        """A device that takes messages."""
-        arn = self.push.put(f"arn-{device_id}")
-        usual: dict[str, Any] = {"device_id": device_id, "user_id": user_id, "platform": "gcm", "token": "t"}
-        self.directory.put(Device(**usual | {"endpoint_arn": arn} | columns))
-
-    def deliver(self, *records: AvroRecord, seconds: float = 60.0) -> list[int]:
-        """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
-        entries = [self.encoded(record, topics.DELIVERY, offset=offset) for offset, record in enumerate(records)]
-        return self.run(self.use_case, *entries, seconds=seconds)
-
-    def reached(self) -> list[str]:
-        """The endpoints that took a message."""
-        return sorted(push.endpoint_arn for push in self.push.published)
-
-
-def _by_email(user_ids: Iterable[int], **values: Any) -> Any:
-    users = list(user_ids)
-    content = [
-        ContentColumn(field="subject", values=["News"], index=[]),
-        ContentColumn(field="text", values=["Hello"], index=[]),
-        ContentColumn(field="html", values=["<p>Hello</p>"], index=[]),
-    ]
-    addresses = [f"user{user_id}@example.com" for user_id in users]
-    usual: dict[str, Any] = {"channel": "email", "addresses": addresses, "content": content}
-    return delivery(users, **usual | values)
 
 
 def _once(error: ProviderError) -> Callable[[str], ProviderError | None]:
@@ -182,14 +133,7 @@ def test_a_device_that_is_not_registered_yet_is_waited_for_and_keeps_nobody_else
     chain.push.put("arn-9")
     order: list[float] = []
     chain.push.fail = lambda _arn: order.append(chain.clock.monotonic())
-    use_case = Deliver(
-        directory=directory,
-        push=chain.push,
-        email=chain.email,
-        publisher=Publisher(clock=chain.clock, workers=4),
-        clock=chain.clock,
-        sender="no-reply@masscomm.example",
-    )
+    use_case = chain.environment(chain.ledger, directory=directory)
     assert chain.run(use_case, chain.encoded(delivery([9, 1]), topics.DELIVERY)) == comes_again
     assert order[0] == NOW / 1000
     assert chain.reached() == (["arn-1"] if comes_again else ["arn-1", "arn-9"])
@@ -297,7 +241,7 @@ def test_what_has_expired_is_published_to_nobody() -> None:
 def test_what_expires_while_we_try_is_published_to_nobody(channel: str) -> None:
     chain = Delivery()
     chain.push.fail = chain.email.fail = lambda _target: Transient("down")
-    record = delivery([1], expires_at=NOW + 1000) if channel == "push" else _by_email([1], expires_at=NOW + 1000)
+    record = delivery([1], expires_at=NOW + 1000) if channel == "push" else by_email([1], expires_at=NOW + 1000)
     assert chain.deliver(record) == []
     assert told(chain.outcomes()) == {(1, channel): ("expired", "expired")}
 
@@ -314,9 +258,9 @@ def test_no_call_begins_that_could_outlive_the_invocation() -> None:
     for user_id in range(10, 40):
         chain.put_device(user_id, user_id)
     assert chain.deliver(delivery(range(10, 40))) == [0]
-    # Ten seconds for the call and two for the flush stay free.
+    # Eight seconds for the call and two for the flush stay free.
     assert began
-    assert max(began) <= 48
+    assert max(began) <= 50
     published = chain.reached()
     chain.push.fail = lambda _arn: None
     assert chain.deliver(delivery(range(10, 40))) == []
@@ -334,7 +278,7 @@ def test_a_look_up_that_fails_brings_all_again_and_publishes_nothing(failing: Ex
 
 def test_an_e_mail_goes_to_its_address_with_the_headers_to_leave() -> None:
     chain = Delivery()
-    assert chain.deliver(_by_email([1])) == []
+    assert chain.deliver(by_email([1])) == []
     (sent,) = chain.email.sent
     message = email.message_from_bytes(sent.message, policy=email.policy.default)
     assert sent.recipient == message["To"] == "user1@example.com"
@@ -348,8 +292,8 @@ def test_an_e_mail_goes_to_its_address_with_the_headers_to_leave() -> None:
 
 def test_a_message_without_html_has_no_html() -> None:
     chain = Delivery()
-    content = _by_email([]).content
-    chain.deliver(_by_email([1], content=[*content[:2], ContentColumn(field="html", values=[""], index=[])]))
+    content = by_email([]).content
+    chain.deliver(by_email([1], content=[*content[:2], ContentColumn(field="html", values=[""], index=[])]))
     message = email.message_from_bytes(chain.email.sent[0].message, policy=email.policy.default)
     assert message.get_content_type() == "text/plain"
 
@@ -357,7 +301,7 @@ def test_a_message_without_html_has_no_html() -> None:
 @pytest.mark.parametrize("address", ["", "@", "no address", "a@b\r\nBcc: eve@example.com"])
 def test_an_address_that_is_none_fails_that_recipient_and_the_others_get_it_once(address: str) -> None:
     chain = Delivery()
-    record = _by_email([1, 2, 3], addresses=["user1@example.com", address, "user3@example.com"])
+    record = by_email([1, 2, 3], addresses=["user1@example.com", address, "user3@example.com"])
     assert chain.deliver(record) == []
     assert chain.email.calls == ["user1@example.com", "user3@example.com"]
     assert told(chain.outcomes()) == {
@@ -395,14 +339,6 @@ def test_a_dead_letters_outcome_keeps_who_was_sent_to() -> None:
     assert chain.deliver(delivery([1, 99])) == []
     assert [headers["masscomm.reason"] for headers in chain.dead_letters()] == ["too_large"]
     assert told(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): ("suppressed", "no_device")}
-
-
-def test_what_is_remembered_of_records_is_bounded() -> None:
-    chain = Delivery()
-    for place in range(80):
-        chain.deliver(delivery([1], record_id=f"record-{place}"))
-    assert len(chain.use_case.finished) <= 50
-    assert "record-79" in chain.use_case.finished
 
 
 @pytest.mark.parametrize("size", [1, 50])
@@ -497,4 +433,4 @@ def test_pauses_grow_with_jitter_and_stay_bounded() -> None:
     assert answer.error.throttled
     assert all(0.1 <= pause <= 5 for pause in pauses)
     assert len(set(pauses)) == len(pauses) > 5
-    assert sum(pauses) <= 50
+    assert sum(pauses) <= 52

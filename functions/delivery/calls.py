@@ -1,0 +1,84 @@
+"""One recipient's provider calls: a push for each device that may take it, or an e-mail."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from masscomm.channels.email import email_message
+from masscomm.channels.provider import EmailProvider, ProviderError, PushProvider, Transient
+from masscomm.channels.push import push_attributes, push_message
+from masscomm.clock import Clock
+from masscomm.directory import Device
+from masscomm.ids import notification_id
+from masscomm.records import DeliveryRequested
+
+
+class Expired(ProviderError):
+    """Its time came while we were trying: nothing is published after expires_at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One provider call. target: as the ledger names it (delivery_ledger.Answer); make: answers a message id."""
+
+    target: str
+    make: Callable[[], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """Makes the calls of a recipient. unsubscribe_url: for the headers of e-mails, None without a page of one's own."""
+
+    push: PushProvider
+    email: EmailProvider
+    clock: Clock
+    sender: str
+    unsubscribe_url: str | None = None
+
+    def calls(self, delivery: DeliveryRequested, row: int, devices: Sequence[Device]) -> list[Call]:
+        """The calls for the recipient in that row of the record; devices: for push, of which the enabled ones count."""
+        texts = {column.field: column.value_at(row) for column in delivery.content}
+        notification = notification_id(delivery.send_id, delivery.user_ids[row], delivery.channel)
+        if delivery.channel == "email":
+            send = partial(self._send_email, delivery, delivery.addresses[row], texts, notification)
+            return [Call(target="email", make=send)]
+        return [
+            Call(target=str(device.device_id), make=partial(self._push, delivery, device, texts, notification))
+            for device in devices
+            if device.enabled
+        ]
+
+    def _push(self, delivery: DeliveryRequested, device: Device, texts: Mapping[str, str], notification: str) -> str:
+        self._check_expiry(delivery)
+        message = push_message(
+            device.platform,
+            title=texts.get("title", ""),
+            body=texts.get("body", ""),
+            notification_id=notification,
+            send_id=delivery.send_id,
+            collapse_key=delivery.collapse_key,
+        )
+        ttl_s = None if delivery.expires_at is None else max(0, (delivery.expires_at - self.clock.now_ms()) // 1000)
+        attributes = push_attributes(device.platform, collapse_key=delivery.collapse_key, ttl_s=ttl_s)
+        if device.endpoint_arn is None:
+            raise Transient("the device has no endpoint yet")
+        return self.push.publish(endpoint_arn=device.endpoint_arn, message=message, attributes=attributes)
+
+    def _send_email(
+        self, delivery: DeliveryRequested, address: str, texts: Mapping[str, str], notification: str
+    ) -> str:
+        self._check_expiry(delivery)
+        message = email_message(
+            sender=self.sender,
+            recipient=address,
+            subject=texts.get("subject", ""),
+            text=texts.get("text", ""),
+            html=texts.get("html"),
+            notification_id=notification,
+            unsubscribe_url=self.unsubscribe_url,
+        )
+        return self.email.send(recipient=address, message=message)
+
+    def _check_expiry(self, delivery: DeliveryRequested) -> None:
+        if delivery.expires_at is not None and delivery.expires_at <= self.clock.now_ms():
+            raise Expired("expires_at has passed")

@@ -1,0 +1,226 @@
+"""The recipients of one record, a slice at a time: publish, record what came of it, then the next.
+
+First whoever can be reached now: one device that is not known of yet must not hold up everybody else, nor must one
+that the provider takes nothing for.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import batched
+
+from functions.delivery.calls import Call, Caller, Expired
+from functions.delivery.publishing import Published, Publisher
+from masscomm.channels.provider import Rejected, TargetGone, Transient
+from masscomm.clock import Clock
+from masscomm.delivery_ledger import Answer, Conflict, Decided, DeliveryLedger, KeptLease
+from masscomm.directory import Device, Directory, Settings
+from masscomm.errors import Retry
+from masscomm.outcomes import EXPIRED
+from masscomm.preferences import Decision, decide_by_settings
+from masscomm.records import DeliveryRequested
+from masscomm.statuses import Reason, Status
+
+_SENT = Decision(Status.SENT, None, "provider")
+_NO_DEVICE = Decision(Status.SUPPRESSED, Reason.NO_DEVICE, "directory")
+_DEVICE_INACTIVE = Decision(Status.SUPPRESSED, Reason.DEVICE_INACTIVE, "provider")
+
+# How long a record waits inside the invocation for the device registrar before it comes again.
+_REGISTRAR_WAIT_S = 10.0
+_REGISTRAR_POLL_S = 0.25
+# How long a slice waits for its last recipient while other slices have not had their turn.
+_PATIENCE_S = 3.0
+_FIRST_WRITE_PAUSE_S = 0.1
+_LONGEST_WRITE_PAUSE_S = 2.0
+# A write of the ledger with its repetition.
+_WRITE_S = 6.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Recipient:
+    """devices: for push, those that there are; decision: where there is nothing to publish."""
+
+    row: int
+    position: int
+    user_id: int
+    devices: Sequence[Device] = ()
+    decision: Decision | None = None
+
+
+@dataclass(kw_only=True)
+class Slices:
+    """A record's recipients under its lease.
+
+    done: by position, what is recorded; invocation_s: seconds left of the invocation; confirm: makes sure that the
+    directory has everything up to a time (masscomm.batch.Batch.confirm).
+    """
+
+    delivery: DeliveryRequested
+    directory: Directory
+    ledger: DeliveryLedger
+    lease: KeptLease
+    publisher: Publisher
+    caller: Caller
+    clock: Clock
+    size: int
+    done: dict[int, Decided]
+    invocation_s: Callable[[], float]
+    confirm: Callable[[int], None]
+    _errors: set[str] = field(default_factory=set)
+
+    def finish(self, settings: Mapping[int, Settings], devices: Mapping[int, list[Device]]) -> None:
+        """Decide about everybody who is left. Errors: Retry where some are still left; the others are recorded."""
+        now, behind = [], []
+        for who in self._waiting(settings):
+            if who.decision is None and self.delivery.channel == "push":
+                owned = devices.get(who.user_id, ())
+                if not _ready(owned):
+                    behind.append(who)
+                    continue
+                now.append(_with_devices(who, owned))
+            else:
+                now.append(who)
+        self._decide_all(now)
+        if behind:
+            found = self._registered(behind, self._found(behind, devices))
+            self._decide_all([_with_devices(who, found.get(who.user_id, ())) for who in behind])
+
+    def _waiting(self, settings: Mapping[int, Settings]) -> Iterable[_Recipient]:
+        delivery = self.delivery
+        expired = delivery.expires_at is not None and delivery.expires_at <= self.clock.now_ms()
+        for row, (position, user_id) in enumerate(zip(delivery.positions, delivery.user_ids, strict=True)):
+            if position not in self.done:
+                # An opt-out may be newer than the preference checker's decision.
+                wanted = decide_by_settings(settings.get(user_id), type=delivery.type, channel=delivery.channel)
+                decision = EXPIRED if expired else wanted if wanted.status is not None else None
+                yield _Recipient(row=row, position=position, user_id=user_id, decision=decision)
+
+    def _decide_all(self, recipients: Sequence[_Recipient]) -> None:
+        """Errors: Retry where some are left."""
+        if len(recipients) > self.size:
+            recipients = self._decide(recipients, _PATIENCE_S)
+        left = self._decide(recipients, None)
+        if left:
+            raise Retry(f"the provider took nothing for {len(left)} recipients: {min(self._errors)}")
+
+    def _decide(self, recipients: Sequence[_Recipient], patience_s: float | None) -> list[_Recipient]:
+        """Publish and record slice by slice; answers those whose turn must come again. Errors: Retry."""
+        left: list[_Recipient] = []
+        for part in batched(recipients, self.size, strict=False):
+            if self._remaining_s() <= 0:
+                raise Retry("the record has become another's, or the invocation's time is used up")
+            decided, undecided = self._publish(part, patience_s)
+            if decided:
+                self._record(decided)
+            left += undecided
+        return left
+
+    def _publish(self, part: Sequence[_Recipient], patience_s: float | None) -> tuple[list[Decided], list[_Recipient]]:
+        calls: list[tuple[_Recipient, Call]] = [
+            (who, call)
+            for who in part
+            if who.decision is None
+            for call in self.caller.calls(self.delivery, who.row, who.devices)
+        ]
+        published = self.publisher.publish_all((call.make for _, call in calls), self._remaining_s, patience_s)
+        said: dict[int, list[tuple[Call, Published]]] = {}
+        for (who, call), answer in zip(calls, published, strict=True):
+            said.setdefault(who.position, []).append((call, answer))
+        decided, left = [], []
+        for who in part:
+            answers = said.get(who.position, [])
+            decision = who.decision or _decision([answer for _, answer in answers])
+            if decision is None:
+                left.append(who)
+                self._errors.update(str(answer.error) for _, answer in answers if answer.error is not None)
+            else:
+                told = tuple(_answer(call, answer) for call, answer in answers)
+                decided.append(Decided(position=who.position, user_id=who.user_id, decision=decision, answers=told))
+        return decided, left
+
+    def _record(self, decided: Sequence[Decided]) -> None:
+        """Keep a slice; what cannot be kept is published again, so it is tried for as long as the invocation lasts.
+
+        Errors: Retry: no further slice is begun.
+        """
+        pause = _FIRST_WRITE_PAUSE_S
+        while True:
+            try:
+                self.ledger.record(self.delivery.record_id, decided)
+            except Conflict:
+                raise
+            except Retry:
+                if self.invocation_s() < pause + _WRITE_S:
+                    raise
+                self.clock.sleep(pause)
+                pause = min(_LONGEST_WRITE_PAUSE_S, pause * 2)
+            else:
+                break
+        self.done.update((entry.position, entry) for entry in decided)
+
+    def _remaining_s(self) -> float:
+        """Seconds in which a provider call must have ended."""
+        # Renewed with some seconds in hand, so that a slice is not stopped over a renewal that is answered late.
+        return min(self.invocation_s(), self.lease.remaining_s(self.publisher.call_s + 2))
+
+    def _found(self, waiting: Sequence[_Recipient], devices: Mapping[int, list[Device]]) -> Mapping[int, list[Device]]:
+        """The devices once those who seem to have none are known to. Errors: Retry."""
+        without = [who.user_id for who in waiting if not devices.get(who.user_id)]
+        if without:
+            self.confirm(min(self.delivery.timestamp, self.clock.now_ms()))
+            devices = {**devices, **self.directory.devices(without)}
+        return devices
+
+    def _registered(
+        self, waiting: Sequence[_Recipient], devices: Mapping[int, list[Device]]
+    ) -> Mapping[int, list[Device]]:
+        """The devices once each has its endpoint. Errors: Retry where the device registrar is behind."""
+        until = self.clock.monotonic() + _REGISTRAR_WAIT_S
+        while True:
+            pending = [who.user_id for who in waiting if any(map(_unregistered, devices.get(who.user_id, ())))]
+            if not pending:
+                return devices
+            if self.clock.monotonic() >= until or self._remaining_s() < _REGISTRAR_POLL_S:
+                raise Retry(f"the device registrar is behind: devices of {len(pending)} users have no endpoint yet")
+            self.clock.sleep(_REGISTRAR_POLL_S)
+            devices = {**devices, **self.directory.devices(pending)}
+
+
+def _with_devices(who: _Recipient, devices: Sequence[Device]) -> _Recipient:
+    """The recipient with their devices; whoever has none, or none that works, is decided about."""
+    if who.decision is not None:
+        return who
+    if not devices:
+        return replace(who, decision=_NO_DEVICE)
+    if not any(device.enabled for device in devices):
+        return replace(who, decision=_DEVICE_INACTIVE)
+    return replace(who, devices=devices)
+
+
+def _ready(devices: Sequence[Device]) -> bool:
+    """Whether there are devices, and nothing is still to be learnt of them."""
+    return bool(devices) and not any(map(_unregistered, devices))
+
+
+def _unregistered(device: Device) -> bool:
+    return device.enabled and device.endpoint_arn is None
+
+
+def _answer(call: Call, published: Published) -> Answer:
+    error = None if published.error is None else type(published.error).__name__
+    return Answer(target=call.target, message_id=published.message_id, error=error)
+
+
+def _decision(said: Sequence[Published]) -> Decision | None:
+    """What one recipient's calls come to: sent if any device took it; None where it must be tried again."""
+    if any(answer.message_id is not None for answer in said):
+        return _SENT
+    errors = [answer.error for answer in said if answer.error is not None]
+    if any(isinstance(error, Expired) for error in errors):
+        return EXPIRED
+    if any(isinstance(error, Transient) for error in errors):
+        return None
+    if all(isinstance(error, TargetGone) for error in errors):
+        return _DEVICE_INACTIVE
+    rejected = next(error for error in errors if isinstance(error, Rejected))
+    reason = Reason.TOO_LARGE if rejected.too_large else Reason.PROVIDER_REJECTED
+    return Decision(Status.FAILED, reason, "provider", str(rejected)[:200])

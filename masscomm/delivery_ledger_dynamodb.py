@@ -1,0 +1,182 @@
+"""The delivery ledger on DynamoDB: the table of schemas/dynamodb/delivery_ledger.json.
+
+Conditional writes of single items, so that two functions with one record agree without a transaction.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+from masscomm.clock import Clock
+from masscomm.delivery_ledger import (
+    CLOCK_SKEW_S,
+    KEPT_S,
+    LEASE_KEPT_S,
+    LEASE_S,
+    Conflict,
+    Decided,
+    Held,
+    Lease,
+    first_decisions,
+    from_document,
+    to_document,
+)
+from masscomm.errors import Retry, Stop
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_LEASE = {"S": "lease"}
+_CONFIGURED_WRONG = {
+    "ResourceNotFoundException",
+    "AccessDeniedException",
+    "ValidationException",
+    "UnrecognizedClientException",
+}
+
+
+class DynamoDbDeliveryLedger:
+    """owner: names this function environment; two must never share one. client: for tests."""
+
+    def __init__(
+        self, *, table: str, owner: str, clock: Clock, connections: int = 10, client: "DynamoDBClient | None" = None
+    ) -> None:
+        self._table = table
+        self._owner = owner
+        self._clock = clock
+        # One more try here is quicker than a whole record again, and both together end well within a lease.
+        self._client = client or boto3.client(
+            "dynamodb",
+            config=Config(
+                max_pool_connections=connections,
+                connect_timeout=1,
+                read_timeout=2,
+                retries={"total_max_attempts": 2, "mode": "standard"},
+                tcp_keepalive=True,
+            ),
+        )
+
+    def acquire(self, record_id: str) -> Lease | Held:
+        began, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        lapsed_ms = now_ms - round(CLOCK_SKEW_S * 1000)
+        try:
+            with _answering("a lease"):
+                answer = self._client.update_item(
+                    TableName=self._table,
+                    Key={"record_id": {"S": record_id}, "part": _LEASE},
+                    UpdateExpression="SET #owner = :owner, until_ms = :until, expires_at = :expires",
+                    ConditionExpression="attribute_not_exists(#owner) OR #owner = :owner OR until_ms <= :lapsed",
+                    ExpressionAttributeNames={"#owner": "owner"},
+                    ExpressionAttributeValues={**self._lease(now_ms), ":lapsed": {"N": str(lapsed_ms)}},
+                    ReturnValues="ALL_OLD",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except _ConditionFailed as failed:
+            until_ms = int(failed.item["until_ms"]["N"])
+            return Held(free_in_s=max(0.0, (until_ms - lapsed_ms) / 1000))
+        return Lease(valid_until=began + LEASE_S, fresh="Attributes" not in answer)
+
+    def renew(self, record_id: str) -> Lease | None:
+        began, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        try:
+            with _answering("a lease's renewal"):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key={"record_id": {"S": record_id}, "part": _LEASE},
+                    UpdateExpression="SET until_ms = :until, expires_at = :expires",
+                    ConditionExpression="#owner = :owner",
+                    ExpressionAttributeNames={"#owner": "owner"},
+                    ExpressionAttributeValues=self._lease(now_ms),
+                )
+        except _ConditionFailed:
+            return None
+        return Lease(valid_until=began + LEASE_S)
+
+    def release(self, record_id: str) -> None:
+        try:
+            with _answering("a lease's release"):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key={"record_id": {"S": record_id}, "part": _LEASE},
+                    UpdateExpression="SET until_ms = :zero",
+                    ConditionExpression="#owner = :owner",
+                    ExpressionAttributeNames={"#owner": "owner"},
+                    ExpressionAttributeValues={":zero": {"N": "0"}, ":owner": {"S": self._owner}},
+                )
+        except _ConditionFailed:
+            return
+
+    def decided(self, record_id: str) -> list[Decided]:
+        slices = []
+        with _answering("a record's slices"):
+            pages = self._client.get_paginator("query").paginate(
+                TableName=self._table,
+                KeyConditionExpression="record_id = :record AND begins_with(part, :slice)",
+                ExpressionAttributeValues={":record": {"S": record_id}, ":slice": {"S": "slice#"}},
+                # A slice that was just recorded must be seen: it is what keeps it from being published again.
+                ConsistentRead=True,
+            )
+            for page in pages:
+                slices += [(int(item["recorded_ms"]["N"]), item["decided"]["S"]) for item in page["Items"]]
+        return first_decisions([(recorded_ms, from_document(json.loads(text))) for recorded_ms, text in slices])
+
+    def record(self, record_id: str, decided: Sequence[Decided]) -> None:
+        now_ms = self._clock.now_ms()
+        text = json.dumps(to_document(decided), separators=(",", ":"))
+        try:
+            with _answering("a slice"):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item={
+                        "record_id": {"S": record_id},
+                        "part": {"S": f"slice#{decided[0].position:010d}"},
+                        "decided": {"S": text},
+                        "owner": {"S": self._owner},
+                        "recorded_ms": {"N": str(now_ms)},
+                        "expires_at": {"N": str(now_ms // 1000 + KEPT_S)},
+                    },
+                    ConditionExpression="attribute_not_exists(part)",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except _ConditionFailed as failed:
+            # Our own, where the answer to the first attempt was lost.
+            if failed.item["decided"]["S"] != text:
+                raise Conflict(f"positions from {decided[0].position} were recorded by somebody else") from failed
+
+    def _lease(self, now_ms: int) -> dict[str, Any]:
+        return {
+            ":owner": {"S": self._owner},
+            ":until": {"N": str(now_ms + round(LEASE_S * 1000))},
+            ":expires": {"N": str(now_ms // 1000 + LEASE_KEPT_S)},
+        }
+
+
+class _ConditionFailed(Exception):
+    """item: as it stands."""
+
+    def __init__(self, item: dict[str, Any]) -> None:
+        super().__init__("the condition does not hold")
+        self.item = item
+
+
+@contextmanager
+def _answering(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "")
+        if code == "ConditionalCheckFailedException":
+            item: Any = error.response.get("Item", {})
+            raise _ConditionFailed(item) from error
+        if code in _CONFIGURED_WRONG:
+            raise Stop(f"the delivery ledger refuses {what}: {error}") from error
+        raise Retry(f"the delivery ledger answered {what} with {code}") from error
+    except NoCredentialsError as error:
+        raise Stop(f"the delivery ledger: {error}") from error
+    except BotoCoreError as error:
+        raise Retry(f"the delivery ledger did not answer {what}: {type(error).__name__}") from error

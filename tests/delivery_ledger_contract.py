@@ -1,0 +1,108 @@
+"""What every delivery ledger does, whatever stands behind it."""
+
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+
+from masscomm.clock import FixedClock
+from masscomm.delivery_ledger import CLOCK_SKEW_S, LEASE_S, Answer, Conflict, Decided, DeliveryLedger, Held, Lease
+from masscomm.preferences import Decision
+from masscomm.statuses import Reason, Status
+
+SENT = Decision(Status.SENT, None, "provider")
+OPTED_OUT = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "category:news", 7)
+
+type Ledgers = Callable[[str], DeliveryLedger]
+
+
+def decided(position: int, decision: Decision = SENT, *answers: Answer) -> Decided:
+    """A recipient's decision; the user's id is the position and 1,000."""
+    return Decided(position=position, user_id=1000 + position, decision=decision, answers=answers)
+
+
+class DeliveryLedgerContract:
+    """Subclasses give the fixtures `ledgers` (a ledger by its owner, all of one table) and `clock`, their time."""
+
+    @pytest.fixture
+    def record_id(self) -> str:
+        return str(uuid4())
+
+    def test_the_first_to_come_has_the_lease_and_knows_that_nothing_is_recorded(
+        self, ledgers: Ledgers, clock: FixedClock, record_id: str
+    ) -> None:
+        assert ledgers("a").acquire(record_id) == Lease(valid_until=clock.monotonic() + LEASE_S, fresh=True)
+        assert ledgers("a").decided(record_id) == []
+
+    def test_nobody_else_has_it_until_it_has_run_out(self, ledgers: Ledgers, clock: FixedClock, record_id: str) -> None:
+        ledgers("a").acquire(record_id)
+        held = ledgers("b").acquire(record_id)
+        assert isinstance(held, Held)
+        assert held.free_in_s == pytest.approx(LEASE_S + CLOCK_SKEW_S)
+        clock.advance(LEASE_S)  # their clock may be behind ours
+        assert isinstance(ledgers("b").acquire(record_id), Held)
+        clock.advance(CLOCK_SKEW_S)
+        lease = ledgers("b").acquire(record_id)
+        assert isinstance(lease, Lease)
+        assert not lease.fresh
+
+    def test_its_owner_has_it_again_and_looks_what_was_recorded(self, ledgers: Ledgers, record_id: str) -> None:
+        ledgers("a").acquire(record_id)
+        again = ledgers("a").acquire(record_id)
+        assert isinstance(again, Lease)
+        assert not again.fresh
+
+    def test_renewed_it_lasts_longer(self, ledgers: Ledgers, clock: FixedClock, record_id: str) -> None:
+        ledgers("a").acquire(record_id)
+        clock.advance(LEASE_S - 1)
+        assert ledgers("a").renew(record_id) == Lease(valid_until=clock.monotonic() + LEASE_S)
+        clock.advance(LEASE_S - 1)
+        assert isinstance(ledgers("b").acquire(record_id), Held)
+
+    def test_one_that_has_run_out_is_renewed_only_where_nobody_has_taken_it(
+        self, ledgers: Ledgers, clock: FixedClock, record_id: str
+    ) -> None:
+        ledgers("a").acquire(record_id)
+        clock.advance(2 * LEASE_S)
+        assert ledgers("a").renew(record_id) is not None
+        clock.advance(2 * LEASE_S)
+        ledgers("b").acquire(record_id)
+        assert ledgers("a").renew(record_id) is None
+        assert isinstance(ledgers("a").acquire(record_id), Held)
+
+    def test_released_it_is_free_at_once_and_only_its_owner_releases_it(self, ledgers: Ledgers, record_id: str) -> None:
+        ledgers("a").acquire(record_id)
+        ledgers("b").release(record_id)
+        assert isinstance(ledgers("b").acquire(record_id), Held)
+        ledgers("a").release(record_id)
+        assert isinstance(ledgers("b").acquire(record_id), Lease)
+
+    def test_what_is_recorded_is_read_as_it_was_and_by_position(self, ledgers: Ledgers, record_id: str) -> None:
+        first = [
+            decided(0, SENT, Answer(target="7", message_id="m-7"), Answer(target="8", error="TargetGone")),
+            decided(2, OPTED_OUT),
+        ]
+        ledgers("a").record(record_id, [decided(1), decided(100_000)])
+        ledgers("a").record(record_id, first)
+        assert ledgers("b").decided(record_id) == [first[0], decided(1), first[1], decided(100_000)]
+        assert ledgers("b").decided(str(uuid4())) == []
+
+    def test_recorded_again_it_is_the_same(self, ledgers: Ledgers, record_id: str) -> None:
+        for _ in range(2):
+            ledgers("a").record(record_id, [decided(0), decided(1, OPTED_OUT)])
+        assert ledgers("a").decided(record_id) == [decided(0), decided(1, OPTED_OUT)]
+
+    def test_what_was_recorded_first_stands(self, ledgers: Ledgers, clock: FixedClock, record_id: str) -> None:
+        ledgers("a").record(record_id, [decided(5)])
+        with pytest.raises(Conflict):
+            ledgers("b").record(record_id, [decided(5, OPTED_OUT)])
+        clock.advance(1)
+        ledgers("b").record(record_id, [decided(4, OPTED_OUT), decided(5, OPTED_OUT)])
+        assert ledgers("a").decided(record_id) == [decided(4, OPTED_OUT), decided(5)]
+
+    def test_a_whole_records_decisions_are_read_at_once(self, ledgers: Ledgers, record_id: str) -> None:
+        answers = tuple(Answer(target=str(device), message_id=str(uuid4())) for device in range(40))
+        whole = [decided(position, SENT, *answers) for position in range(500)]
+        for start in range(0, 500, 100):
+            ledgers("a").record(record_id, whole[start : start + 100])
+        assert ledgers("a").decided(record_id) == whole  # more than a page of DynamoDB's (1 MB)

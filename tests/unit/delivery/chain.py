@@ -1,0 +1,79 @@
+"""Delivery's surroundings in memory."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from functions.delivery.calls import Caller
+from functions.delivery.deliver import Deliver
+from functions.delivery.publishing import Publisher
+from masscomm import topics
+from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
+from masscomm.delivery_ledger import DeliveryLedger
+from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
+from masscomm.directory import Device, Directory
+from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.records import AvroRecord, ContentColumn, DeliveryRequested
+from tests.chain import Chain, delivery
+
+
+class Delivery(Chain):
+    """The use case with a directory in which users 1 to 3 have a device each."""
+
+    def __init__(self, unsubscribe_url: str | None = "https://unsubscribe.example/u") -> None:
+        super().__init__()
+        self.directory = InMemoryDirectory()
+        self.push = InMemoryPush()
+        self.email = InMemoryEmail()
+        self.unsubscribe_url = unsubscribe_url
+        self.table = LedgerTable()
+        self.ledger = InMemoryDeliveryLedger(clock=self.clock, table=self.table)
+        self.use_case = self.environment(self.ledger)
+        for user_id in (1, 2, 3):
+            self.put_device(user_id, user_id)
+
+    def environment(
+        self, ledger: DeliveryLedger, *, directory: Directory | None = None, slice_size: int = 100
+    ) -> Deliver:
+        """The use case as in a function environment of its own."""
+        return Deliver(
+            directory=directory or self.directory,
+            ledger=ledger,
+            publisher=Publisher(clock=self.clock, workers=4),
+            caller=Caller(
+                push=self.push,
+                email=self.email,
+                clock=self.clock,
+                sender="no-reply@masscomm.example",
+                unsubscribe_url=self.unsubscribe_url,
+            ),
+            clock=self.clock,
+            slice_size=slice_size,
+        )
+
+    def put_device(self, device_id: int, user_id: int, **columns: Any) -> None:
+        """A device that takes messages."""
+        arn = self.push.put(f"arn-{device_id}")
+        usual: dict[str, Any] = {"device_id": device_id, "user_id": user_id, "platform": "gcm", "token": "t"}
+        self.directory.put(Device(**usual | {"endpoint_arn": arn} | columns))
+
+    def deliver(self, *records: AvroRecord, seconds: float = 60.0, environment: Deliver | None = None) -> list[int]:
+        """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
+        entries = [self.encoded(record, topics.DELIVERY, offset=offset) for offset, record in enumerate(records)]
+        return self.run(environment or self.use_case, *entries, seconds=seconds)
+
+    def reached(self) -> list[str]:
+        """The endpoints that took a message."""
+        return sorted(push.endpoint_arn for push in self.push.published)
+
+
+def by_email(user_ids: Iterable[int], **values: Any) -> DeliveryRequested:
+    """A delivery record of e-mails to user<id>@example.com."""
+    users = list(user_ids)
+    content = [
+        ContentColumn(field="subject", values=["News"], index=[]),
+        ContentColumn(field="text", values=["Hello"], index=[]),
+        ContentColumn(field="html", values=["<p>Hello</p>"], index=[]),
+    ]
+    addresses = [f"user{user_id}@example.com" for user_id in users]
+    usual: dict[str, Any] = {"channel": "email", "addresses": addresses, "content": content}
+    return delivery(users, **usual | values)

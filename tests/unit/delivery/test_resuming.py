@@ -1,0 +1,317 @@
+"""A record that comes again: what was finished is told, the rest goes on; two at once do not publish the same."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from functions.delivery.deliver import Deliver
+from masscomm.channels.provider import Transient
+from masscomm.delivery_ledger import LEASE_S
+from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger
+from masscomm.directory import Settings
+from masscomm.errors import DeadLetter, Retry
+from masscomm.records import DeliveryRequested
+from tests.chain import NOW, delivery, told
+from tests.unit.delivery.chain import Delivery, by_email
+
+SENT = ("sent", None)
+USERS = range(1000, 1250)
+
+
+class KilledError(BaseException):
+    """The process ends here: nothing after it happens."""
+
+
+class Fleet(Delivery):
+    """Several function environments over one table; users 1000 to 1249 have a device each."""
+
+    def __init__(self, channel: str = "push") -> None:
+        super().__init__()
+        self.channel = channel
+        for user_id in USERS:
+            self.put_device(user_id, user_id)
+
+    def started(self, owner: str) -> Deliver:
+        """Another environment."""
+        return self.environment(InMemoryDeliveryLedger(clock=self.clock, owner=owner, table=self.table))
+
+    def record(self, users: range = USERS, **values: object) -> DeliveryRequested:
+        """A delivery record on the channel."""
+        return delivery(users, **values) if self.channel == "push" else by_email(users, **values)
+
+    def at_call(self, number: int, act: Callable[[], None]) -> None:
+        """Have something happen in the middle of one provider call, and in every later one."""
+        counted = Counter[str]()
+
+        def fail(_target: str) -> None:
+            counted["calls"] += 1
+            if counted["calls"] >= number:
+                act()
+
+        self.push.fail = self.email.fail = fail
+
+    def heal(self) -> None:
+        """The provider does as it should again."""
+        self.push.fail = self.email.fail = lambda _target: None
+
+    def taken(self) -> Counter[str]:
+        """How often each target took a message."""
+        pushes = Counter(push.endpoint_arn.replace("arn-", "") for push in self.push.published)
+        mails = Counter(mail.recipient.split("@")[0].replace("user", "") for mail in self.email.sent)
+        return pushes + mails
+
+    def twice(self) -> list[int]:
+        """The users who got it more than once."""
+        return sorted(int(user) for user, times in self.taken().items() if times > 1)
+
+
+def _killed() -> None:
+    raise KilledError
+
+
+@pytest.mark.parametrize("channel", ["push", "email"])
+@pytest.mark.parametrize("call", [1, 50, 100, 101, 180, 250])
+def test_after_a_kill_at_most_one_slice_is_doubled_and_nobody_missed(channel: str, call: int) -> None:
+    fleet = Fleet(channel)
+    fleet.at_call(call, _killed)
+    with pytest.raises(KilledError):
+        fleet.deliver(fleet.record(), environment=fleet.started("a"))
+    before = fleet.taken()
+    fleet.heal()
+    assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
+    slice_ = (call - 1) // 100
+    assert fleet.twice() == sorted(user for user in USERS[slice_ * 100 : slice_ * 100 + 100] if before[str(user)])
+    assert set(fleet.taken()) == {str(user) for user in USERS}
+    (outcome,) = fleet.outcomes()
+    assert told([outcome]) == {(user, channel): SENT for user in USERS}
+    assert [len(ids) for ids in outcome.provider_message_ids] == [1] * len(USERS)
+
+
+def test_a_record_that_is_anothers_is_waited_for_until_the_lease_runs_out_and_no_longer() -> None:
+    fleet = Fleet()
+    fleet.at_call(1, _killed)
+    with pytest.raises(KilledError):
+        fleet.deliver(fleet.record(), environment=fleet.started("a"))
+    fleet.heal()
+    assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
+    assert LEASE_S <= fleet.clock.monotonic() - NOW / 1000 <= LEASE_S + 2
+
+
+def test_where_the_time_is_too_short_to_wait_it_comes_again_and_nothing_is_published() -> None:
+    fleet = Fleet()
+    fleet.at_call(1, _killed)
+    with pytest.raises(KilledError):
+        fleet.deliver(fleet.record(), environment=fleet.started("a"))
+    fleet.heal()
+    assert fleet.deliver(fleet.record(), environment=fleet.started("b"), seconds=15) == [0]
+    assert fleet.push.published == []
+
+
+def test_whoever_waits_holds_up_no_other_record() -> None:
+    fleet = Fleet()
+    fleet.at_call(1, _killed)
+    with pytest.raises(KilledError):
+        fleet.deliver(fleet.record(range(1000, 1001)), environment=fleet.started("a"))
+    fleet.heal()
+    at: dict[str, float] = {}
+
+    def note(arn: str) -> None:
+        at[arn] = fleet.clock.monotonic() - NOW / 1000
+
+    fleet.push.fail = note
+    records = [fleet.record(range(1000, 1001)), fleet.record(range(1001, 1002), record_id="other")]
+    assert fleet.deliver(*records, environment=fleet.started("b")) == []
+    assert at["arn-1001"] == 0
+    assert at["arn-1000"] >= LEASE_S
+
+
+@pytest.mark.parametrize("channel", ["push", "email"])
+def test_the_same_batch_twice_at_the_same_time_is_published_once(channel: str) -> None:
+    fleet = Fleet(channel)
+    meanwhile: list[list[int]] = []
+    second = fleet.started("b")
+
+    def both() -> None:
+        if not meanwhile:
+            meanwhile.append([])  # before it is run: its own calls come by here, too
+            meanwhile.append(fleet.deliver(fleet.record(), environment=second, seconds=12))
+
+    fleet.at_call(120, both)
+    # A lock of the fake provider is held during a call.
+    fleet.push._lock = fleet.email._lock = _Free()  # type: ignore[assignment]
+    assert fleet.deliver(fleet.record(), environment=fleet.started("a")) == []
+    assert meanwhile == [[], [0]]
+    assert fleet.twice() == []
+    assert len(fleet.outcomes()) == 1
+
+
+class _Free:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_whoever_was_asleep_for_longer_than_the_lease_stops_and_at_most_a_slice_is_doubled() -> None:
+    fleet = Fleet()
+    fleet.push._lock = _Free()  # type: ignore[assignment]
+    slept: list[int] = []
+
+    def sleep() -> None:
+        if not slept:
+            slept.append(1)
+            assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
+
+    fleet.at_call(150, sleep)
+    again = fleet.deliver(fleet.record(), environment=fleet.started("a"))
+    assert set(fleet.twice()) <= set(USERS[100:200])
+    assert len(fleet.taken()) == len(USERS)
+    fleet.heal()
+    if again:
+        assert fleet.deliver(fleet.record(), environment=fleet.started("a")) == []
+    first, *others = fleet.outcomes()
+    assert told([first]) == {(user, "push"): SENT for user in USERS}
+    for other in others:  # the same id, and the same told
+        assert (other.record_id, other.provider_message_ids) == (first.record_id, first.provider_message_ids)
+
+
+def test_a_finished_record_is_told_again_without_waiting_for_anybody() -> None:
+    fleet = Fleet()
+    fleet.producer.fail = lambda _topic, _value: Retry("no leader")
+    assert fleet.deliver(fleet.record(), environment=fleet.started("a")) == [0]
+    fleet.producer.fail = lambda _topic, _value: None
+    assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
+    assert fleet.clock.now_ms() == NOW
+    assert fleet.twice() == []
+    assert len(fleet.outcomes()) == 1
+
+
+def test_what_could_not_be_finished_is_anothers_at_once() -> None:
+    fleet = Fleet()
+    fleet.push.fail = lambda arn: Transient("down") if arn == "arn-1100" else None
+    assert fleet.deliver(fleet.record(), environment=fleet.started("a"), seconds=20) == [0]
+    fleet.heal()
+    before = fleet.clock.now_ms()
+    assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
+    assert fleet.clock.now_ms() == before
+    assert fleet.twice() == []
+
+
+@pytest.mark.parametrize("method", ["acquire", "decided"])
+def test_nothing_is_published_while_the_ledger_cannot_be_asked(method: str) -> None:
+    fleet = Fleet()
+    fleet.deliver(fleet.record(range(1000, 1001)))  # so that there is something to be asked for
+    published = len(fleet.push.published)
+    fleet.ledger.fail = lambda called: Retry("DynamoDB is down") if called == method else None
+    records = fleet.record(range(1000, 1002)), fleet.record(range(1002, 1004), record_id="other")
+    assert fleet.deliver(*records) == ([0, 1] if method == "acquire" else [0])
+    assert len(fleet.push.published) - published == (0 if method == "acquire" else 2)
+    fleet.ledger.fail = lambda _called: None
+    assert fleet.deliver(*records) == []
+    assert fleet.twice() == []
+
+
+def test_a_slice_that_could_not_be_recorded_is_the_only_one_doubled() -> None:
+    fleet = Fleet()
+    recorded = Counter[str]()
+
+    def fail(method: str) -> Exception | None:
+        recorded[method] += 1
+        return Retry("throttled") if method == "record" and recorded[method] > 1 else None
+
+    fleet.ledger.fail = fail
+    assert fleet.deliver(fleet.record()) == [0]
+    assert len(fleet.taken()) == 200  # the third slice was not begun
+    assert fleet.outcomes() == []
+    fleet.ledger.fail = lambda _method: None
+    assert fleet.deliver(fleet.record()) == []
+    assert fleet.twice() == list(USERS[100:200])
+    assert told(fleet.outcomes()) == {(user, "push"): SENT for user in USERS}
+
+
+def test_a_write_that_fails_for_a_moment_doubles_nothing() -> None:
+    fleet = Fleet()
+    failures = [Retry("throttled")] * 3
+    fleet.ledger.fail = lambda method: failures.pop() if method == "record" and failures else None
+    assert fleet.deliver(fleet.record()) == []
+    assert fleet.twice() == []
+
+
+def test_decisions_made_stand_and_those_not_made_yet_follow_the_newest_settings() -> None:
+    fleet = Fleet()
+    fleet.at_call(101, _killed)
+    with pytest.raises(KilledError):
+        fleet.deliver(fleet.record(), environment=fleet.started("a"))
+    fleet.heal()
+    for user_id in (USERS[10], USERS[220]):
+        fleet.directory.put(Settings(user_id=user_id, channels={"push": False}))
+    assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
+    outcomes = told(fleet.outcomes())
+    assert outcomes[USERS[10], "push"] == SENT
+    assert outcomes[USERS[220], "push"] == ("suppressed", "opted_out")
+    assert str(USERS[220]) not in fleet.taken()
+
+
+def test_a_record_written_anew_with_other_recipients_tells_who_was_decided_about_before() -> None:
+    fleet = Fleet()
+    fleet.deliver(fleet.record(range(1000, 1003)))
+    fleet.forget()
+    other = fleet.record(range(1001, 1004), positions=[1, 2, 3])
+    assert fleet.deliver(other) == []
+    assert told(fleet.outcomes()) == {(user, "push"): SENT for user in range(1000, 1004)}
+    assert fleet.twice() == []
+
+
+def test_a_record_twice_in_one_batch_is_published_once() -> None:
+    fleet = Fleet()
+    assert fleet.deliver(fleet.record(), fleet.record()) == []
+    assert fleet.twice() == []
+    first, second = fleet.outcomes()
+    assert first == second
+
+
+def test_a_slow_provider_has_the_lease_renewed_and_loses_it_to_nobody() -> None:
+    fleet = Fleet()
+    fleet.at_call(1, lambda: fleet.clock.advance(0.1))
+    assert fleet.deliver(fleet.record(), seconds=60) == []
+    assert fleet.clock.monotonic() - NOW / 1000 > LEASE_S
+    assert fleet.ledger.calls["renew"] <= 15  # by time, not by recipient
+
+
+def test_no_call_begins_that_could_outlive_the_lease() -> None:
+    fleet = Fleet()
+    began: list[float] = []
+
+    def slow() -> None:
+        began.append(fleet.clock.monotonic() - NOW / 1000)
+        fleet.clock.advance(0.5)
+
+    fleet.at_call(1, slow)
+    fleet.ledger.fail = lambda method: Retry("down") if method == "renew" else None
+    assert fleet.deliver(fleet.record()) == [0]
+    assert max(began) <= LEASE_S - fleet.use_case.publisher.call_s
+    assert len(began) < 100
+
+
+def test_a_dead_letters_outcome_tells_what_another_environment_recorded() -> None:
+    fleet = Fleet()
+    fleet.at_call(101, _killed)
+    with pytest.raises(KilledError):
+        fleet.deliver(fleet.record(), environment=fleet.started("a"))
+    fleet.heal()
+    refusals: list[Exception | None] = [DeadLetter("too_large", "the outcome is too large")]
+    fleet.producer.fail = lambda _topic, _value: refusals.pop() if refusals else None
+    assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
+    assert told(fleet.outcomes()) == {(user, "push"): SENT for user in USERS}
+
+
+@pytest.mark.parametrize(("recipients", "slices"), [(1, 1), (100, 1), (101, 2), (500, 5)])
+def test_the_ledger_is_written_once_a_slice_and_once_a_record(recipients: int, slices: int) -> None:
+    fleet = Fleet()
+    for user_id in range(2000, 2000 + recipients):
+        fleet.put_device(user_id, user_id)
+    records = [fleet.record(range(2000, 2000 + recipients), record_id=str(place)) for place in range(4)]
+    assert fleet.deliver(*records) == []
+    assert fleet.ledger.calls == {"acquire": 4, "record": 4 * slices}

@@ -1,0 +1,18 @@
+"""The delivery ledger that unit tests use keeps the contract."""
+
+import pytest
+
+from masscomm.clock import FixedClock
+from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
+from tests.delivery_ledger_contract import DeliveryLedgerContract, Ledgers
+
+
+class TestInMemoryDeliveryLedger(DeliveryLedgerContract):
+    @pytest.fixture
+    def clock(self) -> FixedClock:
+        return FixedClock()
+
+    @pytest.fixture
+    def ledgers(self, clock: FixedClock) -> Ledgers:
+        table = LedgerTable()
+        return lambda owner: InMemoryDeliveryLedger(clock=clock, owner=owner, table=table)
