@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check clean-state lock status down
+.PHONY: help setup run demo test check bench clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can tell what is missing.
 PYTHON ?= python3
@@ -26,6 +26,9 @@ check: setup ## lint, format, types, layers
 
 test: check ## every check and every test, servers included
 	.venv/bin/python -m pytest -n 2 --dist loadfile
+
+bench: setup ## what a recipient costs, from a thousand to a million
+	.venv/bin/python -m benchmarks.recipients
 
 status: ## what runs
 	@$(MASSCOMM) status
