@@ -1,10 +1,24 @@
 """The metrics without a server, for unit tests; it passes the same contract test as Postgres."""
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import product
+from typing import Any
 
-from functions.metrics_handler.metrics_store import Count, Counts, Dimension, Granularity, MetricsQuery, SendTotals
+from functions.metrics_handler.metrics_store import (
+    Bounds,
+    Count,
+    Counts,
+    Dimension,
+    Granularity,
+    MetricsQuery,
+    Order,
+    SendTotals,
+    check_filled,
+    check_read,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +41,47 @@ class InMemoryMetricsStore:
     stored: list[StoredCount] = field(default_factory=list)
     sends: dict[str, SendTotals] = field(default_factory=dict)
     watermark: datetime | None = None
+    bounds: Bounds = field(default_factory=Bounds)
 
     def counts(self, query: MetricsQuery) -> Counts:
+        if query.buckets == ():
+            return Counts([], more=False, watermark=self.watermark)
+        matching = [row for row in self.stored if _matches(row, query)]
+        check_read(len(matching), self.bounds)
         totals: Counter[tuple[datetime, tuple[int | str, ...]]] = Counter()
-        for row in self.stored:
-            if row.granularity is not query.granularity or not query.start <= row.bucket < query.end:
-                continue
-            if all(not getattr(query, name) or getattr(row, name) in getattr(query, name) for name in Dimension):
-                totals[row.bucket, tuple(getattr(row, name) for name in query.dimensions)] += row.count_total
-        rows = [Count(bucket, values, total) for (bucket, values), total in sorted(totals.items())]
+        for row in matching:
+            bucket = row.bucket
+            if query.buckets is not None:
+                bucket = query.buckets[bisect_right(query.buckets, bucket) - 1]
+            totals[bucket, tuple(getattr(row, name) for name in query.dimensions)] += row.count_total
+        if query.fill and query.buckets is not None:
+            combinations = {values for _, values in totals}
+            if query.named_combinations:
+                combinations = set(product(*(getattr(query, name) for name in query.dimensions)))
+            check_filled(len(combinations) * len(query.buckets), self.bounds)
+            totals.update(dict.fromkeys(product(query.buckets, combinations), 0))
+        rows = sorted((Count(bucket, values, total) for (bucket, values), total in totals.items()), key=_place(query))
+        if query.after is not None:
+            rows = [row for row in rows if _place(query)(row) > _place(query)(query.after)]
         return Counts(rows[: query.limit], len(rows) > query.limit, self.watermark)
 
     def send(self, send_id: str) -> SendTotals | None:
         known = self.sends.get(send_id)
         return replace(known, watermark=self.watermark) if known else None
+
+
+def _matches(row: StoredCount, query: MetricsQuery) -> bool:
+    if row.granularity is not query.granularity or not query.start <= row.bucket < query.end:
+        return False
+    return all(not getattr(query, name) or getattr(row, name) in getattr(query, name) for name in Dimension)
+
+
+def _place(query: MetricsQuery) -> Any:
+    """What sorts rows into the query's order."""
+    match query.order:
+        case Order.BUCKET:
+            return lambda row: (row.bucket, row.values)
+        case Order.LATEST:
+            return lambda row: (-row.bucket.timestamp(), row.values)
+        case Order.LARGEST:
+            return lambda row: (-row.count_total, row.bucket, row.values)

@@ -24,22 +24,12 @@ class Dimension(StrEnum):
     MEASURE = "measure"
 
 
-@dataclass(frozen=True, kw_only=True)
-class MetricsQuery:
-    """Buckets that begin in [start, end), of what matches every filter, summed over what is no dimension.
+class Order(StrEnum):
+    """Which rows come first; those that are equal in it by bucket and dimensions, ascending; texts by code point."""
 
-    A filter that is empty matches everything. dimensions: in the order of the enumeration; limit: rows at most.
-    """
-
-    granularity: Granularity
-    start: datetime
-    end: datetime
-    dimensions: tuple[Dimension, ...] = tuple(Dimension)
-    club_id: tuple[int, ...] = ()
-    type: tuple[str, ...] = ()
-    channel: tuple[str, ...] = ()
-    measure: tuple[str, ...] = ()
-    limit: int = 1000
+    BUCKET = "bucket"
+    LATEST = "-bucket"
+    LARGEST = "-count_total"
 
 
 @dataclass(frozen=True)
@@ -51,9 +41,71 @@ class Count:
     count_total: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class MetricsQuery:
+    """Rows of a grain that begin in [start, end) and match every filter, summed over what is no dimension.
+
+    granularity  the grain whose rows are read
+    buckets      where the buckets of the answer begin, ascending, the last one ending at `end`; None: each row's own
+    dimensions   in the order of the enumeration
+    club_id, type, channel, measure   a filter that is empty matches everything
+    fill         with a row of 0 for every bucket (`buckets` is needed) where a combination of dimensions has none: of
+                 all combinations of the filters' values where each dimension has some, else of those in the range
+    after        the row after which, in this order, the answer begins
+    limit        rows at most
+    """
+
+    granularity: Granularity
+    start: datetime
+    end: datetime
+    buckets: tuple[datetime, ...] | None = None
+    dimensions: tuple[Dimension, ...] = tuple(Dimension)
+    club_id: tuple[int, ...] = ()
+    type: tuple[str, ...] = ()
+    channel: tuple[str, ...] = ()
+    measure: tuple[str, ...] = ()
+    order: Order = Order.BUCKET
+    fill: bool = False
+    after: Count | None = None
+    limit: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.fill and self.buckets is None:
+            raise ValueError("only named buckets can be filled")
+
+    @property
+    def named_combinations(self) -> bool:
+        """Whether the filters alone say which combinations of dimensions there can be."""
+        return all(getattr(self, dimension) for dimension in self.dimensions)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one query may cost. read: rows that match; filled: rows there would be, with those of 0."""
+
+    read: int = 1_000_000
+    filled: int = 100_000
+
+
+class TooMuch(Exception):
+    """A query is over its bounds; the message names the bound."""
+
+
+def check_read(rows: int, bounds: Bounds) -> None:
+    """Errors: TooMuch."""
+    if rows > bounds.read:
+        raise TooMuch(f"The query would read more than {bounds.read} rows")
+
+
+def check_filled(rows: int, bounds: Bounds) -> None:
+    """Errors: TooMuch."""
+    if rows > bounds.filled:
+        raise TooMuch(f"Filled with zeros, the answer would have more than {bounds.filled} rows")
+
+
 @dataclass(frozen=True)
 class Counts:
-    """The first rows by bucket and dimensions; more: there are others.
+    """The first rows in the order asked for; more: there are others.
 
     watermark: whatever stood in the topics at that moment is in them; None: nothing was ever counted.
     """
@@ -91,7 +143,7 @@ class MetricsStore(Protocol):
     """Reads what spark_metrics writes. Every method raises Retry where the store is away."""
 
     def counts(self, query: MetricsQuery) -> Counts:
-        """The rows of a query, ordered by bucket and then by the dimensions, from one consistent state."""
+        """The rows of a query, from one consistent state. Errors: TooMuch."""
         ...
 
     def send(self, send_id: str) -> SendTotals | None:

@@ -3,31 +3,31 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from math import prod
 from typing import Any
 
 import psycopg
-from psycopg import IsolationLevel, sql
+from psycopg import IsolationLevel
+from psycopg.sql import Composed
 from psycopg_pool import ConnectionPool
 
+from functions.metrics_handler import counts_statement
 from functions.metrics_handler.metrics_store import (
+    Bounds,
     ChannelTotals,
     Count,
     Counts,
-    Dimension,
-    Granularity,
     MetricsQuery,
     SendTotals,
+    check_filled,
+    check_read,
 )
 from masscomm.errors import Retry
 
-_TABLES = {
-    Granularity.MINUTE: sql.Identifier("counts_minute"),
-    Granularity.HOUR: sql.Identifier("counts_hour"),
-    Granularity.DAY: sql.Identifier("counts_day"),
-}
 _CONNECT_TIMEOUT_S = 3
 _RECONNECT_S = 1
-_STATEMENT_TIMEOUT_MS = 10_000
+_STATEMENT_TIMEOUT_S = 10
+_LIMIT_TIME = f"set local statement_timeout = '{_STATEMENT_TIMEOUT_S}s'".encode()
 
 type _Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -35,9 +35,8 @@ type _Connection = psycopg.Connection[tuple[Any, ...]]
 def connection_pool(database_url: str) -> ConnectionPool[_Connection]:
     """A pool for one Lambda environment: it serves one request at a time, so it holds one connection.
 
-    Nothing connects before the first request, and one that died while the environment slept is replaced when it is
-    asked for. In AWS an RDS Proxy stands behind the URL.
-    """
+        Nothing connects before the first request, and one that died while the environment slept is replaced when it is
+    XX"""
     return ConnectionPool(
         database_url,
         min_size=0,
@@ -48,11 +47,7 @@ def connection_pool(database_url: str) -> ConnectionPool[_Connection]:
         reconnect_timeout=_RECONNECT_S,
         check=ConnectionPool.check_connection,
         configure=_configure,
-        kwargs={
-            "connect_timeout": _CONNECT_TIMEOUT_S,
-            "application_name": "metrics_handler",
-            "options": f"-c timezone=UTC -c statement_timeout={_STATEMENT_TIMEOUT_MS}",
-        },
+        kwargs={"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "metrics_handler"},
         open=True,
     )
 
@@ -61,28 +56,37 @@ def _configure(connection: _Connection) -> None:
     connection.read_only = True
     # The watermark and the counts it speaks of come from one state.
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
+    # A statement is prepared when it is first seen, and kept with its connection: there are few, and they come again.
+    connection.prepare_threshold = 0
 
 
 class PostgresMetricsStore:
-    """The port metrics_store.MetricsStore over a pool."""
+    """The port metrics_store.MetricsStore over a pool. bounds: what one query may cost."""
 
-    def __init__(self, pool: ConnectionPool[_Connection]) -> None:
+    def __init__(self, pool: ConnectionPool[_Connection], bounds: Bounds | None = None) -> None:
         self._pool = pool
+        self._bounds = bounds or Bounds()
 
     def close(self) -> None:
         """Give the connections back."""
         self._pool.close()
 
     def counts(self, query: MetricsQuery) -> Counts:
+        values = counts_statement.values_of(query, self._bounds)
         with self._connection() as connection:
-            rows = connection.execute(*_counts_statement(query)).fetchall()
             watermark = _watermark(connection)
-        counts = [Count(bucket, tuple(values), int(total)) for bucket, *values, total in rows]
+            if query.buckets == ():
+                return Counts([], more=False, watermark=watermark)
+            check_read(_number(connection, counts_statement.rows_read(query), values), self._bounds)
+            if query.fill:
+                check_filled(self._combinations(connection, query, values) * len(query.buckets or ()), self._bounds)
+            rows = connection.execute(counts_statement.rows(query), values).fetchall()
+        counts = [Count(bucket, tuple(dimensions), int(total)) for bucket, *dimensions, total in rows]
         return Counts(counts[: query.limit], len(counts) > query.limit, watermark)
 
     def send(self, send_id: str) -> SendTotals | None:
-        if "\0" in send_id:
-            return None  # Postgres takes none in a text, so no send is called that
+        if not _is_text(send_id):
+            return None  # no send is called that
         with self._connection() as connection:
             send = connection.execute(
                 "select club_id, type, requested_at, chunk_count, chunks from sends where send_id = %s", [send_id]
@@ -113,34 +117,35 @@ class PostgresMetricsStore:
             watermark=watermark,
         )
 
+    def _combinations(self, connection: _Connection, query: MetricsQuery, values: dict[str, Any]) -> int:
+        if query.named_combinations:
+            return prod(len(getattr(query, dimension)) for dimension in query.dimensions)
+        return _number(connection, counts_statement.combinations(query), values)
+
     @contextmanager
     def _connection(self) -> Iterator[_Connection]:
         try:
             with self._pool.connection() as connection:
+                connection.execute(_LIMIT_TIME)
                 yield connection
+        except psycopg.errors.QueryCanceled as error:
+            raise Retry(f"the query took longer than {_STATEMENT_TIMEOUT_S} s: ask for less, or later") from error
         except psycopg.OperationalError as error:  # the pool's own time-out is one too
             raise Retry(f"the metrics database does not answer: {type(error).__name__}") from error
         except psycopg.errors.UndefinedTable as error:
             raise Retry("the metrics database has no tables yet") from error
 
 
+def _number(connection: _Connection, statement: Composed, values: dict[str, Any]) -> int:
+    row = connection.execute(statement, values).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _is_text(text: str) -> bool:
+    """Whether Postgres can hold it: no NUL, no half of a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def _watermark(connection: _Connection) -> datetime | None:
     row = connection.execute("select watermark from stream_watermark where stream = 'metrics'").fetchone()
     return row[0] if row else None
-
-
-def _counts_statement(query: MetricsQuery) -> tuple[sql.Composed, dict[str, Any]]:
-    """The statement and its parameters: identifiers come from the enumerations, every value is a parameter."""
-    conditions: list[sql.Composable] = [sql.SQL("bucket >= %(start)s and bucket < %(end)s")]
-    # One more than asked for tells whether there is more.
-    parameters: dict[str, Any] = {"start": query.start, "end": query.end, "limit": query.limit + 1}
-    for dimension in Dimension:
-        wanted = getattr(query, dimension)
-        if wanted:
-            conditions.append(sql.SQL("{} = any(%({})s)").format(sql.Identifier(dimension), sql.SQL(dimension)))
-            parameters[dimension] = list(wanted)
-    key = sql.SQL(", ").join(sql.Identifier(name) for name in ("bucket", *query.dimensions))
-    statement = sql.SQL(
-        "select {key}, sum(count_total) from {table} where {conditions} group by {key} order by {key} limit %(limit)s"
-    ).format(key=key, table=_TABLES[query.granularity], conditions=sql.SQL(" and ").join(conditions))
-    return statement, parameters

@@ -2,34 +2,90 @@
 
 granularity  minute, hour or day (UTC); required
 start, end   RFC 3339 with an offset: the buckets that begin in [start, end); required
+time_zone    day buckets begin at midnight of this zone (IANA name), summed from hour or minute rows; refused where that
+             cannot be exact
 club_id, type, channel, measure   only these, each as often as wanted; without one, everything
+measures     measure with commas
 dimensions   which of those four to tell apart, as often as wanted or with commas; the rest is summed over. Without it
              all four; `measure` is always told apart, because a sum of different measures means nothing
+order        bucket (without it), -bucket or -count_total; equal rows by bucket and dimensions
+fill         zero: a row of 0 for every bucket and combination of dimensions that has none. All combinations of the
+             filters' values where every dimension has a filter, else those that occur in the range
 limit        rows at most, 1000 without it
+cursor       next_cursor of the page before. It is a key, not a position: what is counted meanwhile repeats no row. In
+             order of count_total a row that has grown past the cursor meanwhile is missed; in the others none is
 
 complete says that the watermark has passed the end of the last bucket by the grace: the rows do not grow any more, but
 for records that reach their topic later than that.
 """
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from functions.metrics_handler.metrics_store import Counts, Dimension, Granularity, MetricsQuery, MetricsStore
+from functions.metrics_handler import parameters as parse
+from functions.metrics_handler.buckets import LENGTH, Buckets, ceiling, floor, time_zone, utc_buckets, zone_days
+from functions.metrics_handler.cursor import cursor_after, row_before
+from functions.metrics_handler.metrics_store import (
+    Bounds,
+    Count,
+    Counts,
+    Dimension,
+    Granularity,
+    MetricsQuery,
+    MetricsStore,
+    Order,
+    TooMuch,
+    check_filled,
+)
+from functions.metrics_handler.parameters import Reader, rfc3339
 from masscomm.clock import Clock
-from masscomm.measures import MEASURES
-from masscomm.problem import FieldError, Problem
+from masscomm.problem import Problem
 
 DEFAULT_LIMIT = 1_000
 MAX_LIMIT = 10_000
-MAX_FILTER_VALUES = 100
 
-_SINGLE = ("granularity", "start", "end", "limit")
-_REPEATED = ("club_id", "type", "channel", "measure", "dimensions")
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
-_MAX_TEXT = 200
+_SINGLE = ("granularity", "start", "end", "time_zone", "order", "fill", "limit", "cursor")
+_REPEATED = ("club_id", "type", "channel", "measure", "measures", "dimensions")
+PARAMETERS = (*_SINGLE, *_REPEATED)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query as its caller means it.
+
+    granularity, start, end: of the buckets asked for, where the store's query has those of the rows it reads; zone: of
+    day buckets, None: UTC; last_end: where the last bucket ends; whole: the query for all pages; after: of this page.
+    """
+
+    granularity: Granularity
+    start: datetime
+    end: datetime
+    zone: ZoneInfo | None
+    last_end: datetime
+    whole: MetricsQuery
+    after: Count | None = None
+
+    @property
+    def page(self) -> MetricsQuery:
+        """The query for this page: in the order of buckets it reads no bucket that earlier pages are done with."""
+        query, after = self.whole, self.after
+        if after is None:
+            return query
+        if query.fill or query.order is Order.LARGEST:
+            return replace(query, after=after)
+        if query.order is Order.BUCKET:
+            return replace(query, after=after, start=after.bucket)
+        if query.buckets is None:
+            return replace(query, after=after, end=after.bucket + LENGTH[query.granularity])
+        end = next((moment for moment in query.buckets if moment > after.bucket), query.end)
+        return replace(query, after=after, end=end)
+
+    def written(self, bucket: datetime) -> str | None:
+        """A bucket's beginning, in the zone that was asked for."""
+        return rfc3339(bucket) if self.zone is None else bucket.astimezone(self.zone).isoformat()
 
 
 @dataclass(frozen=True)
@@ -41,113 +97,122 @@ class QueryMetrics:
     grace: timedelta
 
     def answer(self, parameters: Mapping[str, list[str]]) -> dict[str, Any]:
-        """The answer's body. Errors: Problem(400) naming each wrong parameter, Retry."""
-        query = parse_query(parameters)
-        return self._body(query, self.store.counts(query))
+        """The answer's body. Errors: Problem(400) naming each wrong parameter or the bound, Retry."""
+        asked = parse_query(parameters)
+        try:
+            counts = self.store.counts(asked.page)
+        except TooMuch as error:
+            raise too_much(error) from error
+        return self._body(asked, counts)
 
-    def _body(self, query: MetricsQuery, counts: Counts) -> dict[str, Any]:
+    def _body(self, asked: Asked, counts: Counts) -> dict[str, Any]:
+        query = asked.whole
         return {
-            "granularity": query.granularity,
-            "start": rfc3339(query.start),
-            "end": rfc3339(query.end),
+            "granularity": asked.granularity,
+            "start": rfc3339(asked.start),
+            "end": rfc3339(asked.end),
+            "time_zone": asked.zone.key if asked.zone else "UTC",
             "dimensions": list(query.dimensions),
             "rows": [
-                {"bucket": rfc3339(row.bucket)}
+                {"bucket": asked.written(row.bucket)}
                 | dict(zip(query.dimensions, row.values, strict=True))
                 | {"count_total": row.count_total}
                 for row in counts.rows
             ],
             "truncated": counts.more,
+            "next_cursor": cursor_after(query, counts.rows[-1]) if counts.more else None,
             "watermark": rfc3339(counts.watermark),
-            "complete": counts.watermark is not None and counts.watermark >= _last_end(query) + self.grace,
+            "complete": counts.watermark is not None and counts.watermark >= asked.last_end + self.grace,
             "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
         }
 
 
-_LENGTH = {
-    Granularity.MINUTE: timedelta(minutes=1),
-    Granularity.HOUR: timedelta(hours=1),
-    Granularity.DAY: timedelta(days=1),
-}
+def too_much(error: TooMuch) -> Problem:
+    """A query over its bounds, as its caller reads it."""
+    return Problem(400, f"{error}. Ask for a shorter range, a coarser granularity or with more filters.")
 
 
-def _last_end(query: MetricsQuery) -> datetime:
-    """Where the last bucket that begins before `end` ends: it may reach past it."""
-    length = _LENGTH[query.granularity]
-    epoch = datetime.fromtimestamp(0, UTC)
-    return epoch + -((epoch - query.end) // length) * length
-
-
-def parse_query(parameters: Mapping[str, list[str]]) -> MetricsQuery:
-    """The query that parameters ({name: values}) ask for. Errors: Problem(400), every wrong parameter named."""
-    read = _Reader(parameters)
+def parse_query(parameters: Mapping[str, list[str]]) -> Asked:
+    """What parameters ({name: values}) ask for. Errors: Problem(400), every wrong parameter named, or the bound."""
+    read = Reader(parameters, PARAMETERS)
     granularity = read.single("granularity", _granularity, required=True)
-    start = read.single("start", _time, required=True)
-    end = read.single("end", _time, required=True)
+    start = read.single("start", parse.time, required=True)
+    end = read.single("end", parse.time, required=True)
+    zone = read.single("time_zone", time_zone)
+    order = read.single("order", _order)
+    fill = read.single("fill", _fill)
     limit = read.single("limit", _limit)
-    club_id = read.several("club_id", _club_id)
-    category = read.several("type", _text)
-    channel = read.several("channel", _text)
-    measure = read.several("measure", _measure)
+    cursor = read.single("cursor", str)
+    club_id = read.several("club_id", parse.club_id)
+    category = read.several("type", parse.words)
+    channel = read.several("channel", parse.words)
+    measure = read.several("measure", parse.measure)
+    measures = read.several("measures", parse.measures)
     asked = read.several("dimensions", _dimensions)
     if start is not None and end is not None and start >= end:
-        read.errors.append(FieldError("end", "must be later than start"))
+        read.refuse("end", "must be later than start")
+    if zone is not None and granularity in (Granularity.MINUTE, Granularity.HOUR):
+        read.refuse("time_zone", f"goes with granularity=day alone: a bucket of a {granularity} is UTC's")
+    if read.given("measure") and read.given("measures"):
+        read.refuse("measures", "is another way to write measure: give one of them")
     if read.errors or granularity is None or start is None or end is None:
-        names = ", ".join(dict.fromkeys(error.field for error in read.errors))
-        raise Problem(400, f"These parameters cannot be used: {names}.", errors=read.errors)
+        raise read.problem()
     chosen = {dimension for part in asked for dimension in part} if asked else set(Dimension)
-    return MetricsQuery(
-        granularity=granularity,
-        start=start,
-        end=end,
-        dimensions=tuple(d for d in Dimension if d in chosen or d is Dimension.MEASURE),
-        club_id=club_id,
-        type=category,
-        channel=channel,
-        measure=measure,
-        limit=limit or DEFAULT_LIMIT,
+    try:
+        found = _on_rows(granularity, start, end, zone, filled=fill is not None)
+    except ValueError as error:
+        read.refuse("time_zone", f"{error}; ask for UTC, or for hours or minutes, instead")
+        raise read.problem() from error
+    found = replace(
+        found,
+        whole=replace(
+            found.whole,
+            dimensions=tuple(d for d in Dimension if d in chosen or d is Dimension.MEASURE),
+            club_id=club_id,
+            type=category,
+            channel=channel,
+            measure=measure or tuple(dict.fromkeys(each for part in measures for each in part)),
+            order=order or Order.BUCKET,
+            fill=fill is not None,
+            limit=limit or DEFAULT_LIMIT,
+        ),
     )
+    if cursor is None:
+        return found
+    try:
+        return _continued(found, row_before(cursor, found.whole))
+    except ValueError as error:
+        read.refuse("cursor", "is not one that this query gave: use next_cursor, and change nothing else but limit")
+        raise read.problem() from error
 
 
-class _Reader:
-    """Takes parameters apart and keeps what is wrong with them, so that a caller learns all of it at once."""
-
-    def __init__(self, parameters: Mapping[str, list[str]]) -> None:
-        allowed = (*_SINGLE, *_REPEATED)
-        self._parameters = parameters
-        self.errors = [
-            FieldError(name, f"is not a parameter; allowed are {', '.join(allowed)}")
-            for name in parameters
-            if name not in allowed
-        ]
-
-    def single[T](self, name: str, parse: Callable[[str], T], *, required: bool = False) -> T | None:
-        """A parameter that may be given once; None where it is missing or wrong."""
-        values = self._parameters.get(name, [])
-        if len(values) > 1:
-            self.errors.append(FieldError(name, "must be given once"))
-            return None
-        if not values:
-            if required:
-                self.errors.append(FieldError(name, f"is missing: {parse.__doc__}"))
-            return None
-        return self._parsed(name, values[0], parse)
-
-    def several[T](self, name: str, parse: Callable[[str], T]) -> tuple[T, ...]:
-        """A parameter that may be given several times; its good values."""
-        values = self._parameters.get(name, [])
-        if len(values) > MAX_FILTER_VALUES:
-            self.errors.append(FieldError(name, f"may be given at most {MAX_FILTER_VALUES} times"))
-            return ()
-        parsed = (self._parsed(name, value, parse) for value in values)
-        return tuple(value for value in parsed if value is not None)
-
-    def _parsed[T](self, name: str, value: str, parse: Callable[[str], T]) -> T | None:
+def _on_rows(granularity: Granularity, start: datetime, end: datetime, zone: ZoneInfo | None, *, filled: bool) -> Asked:
+    """The rows to read. Errors: ValueError where a zone's days cannot be had, Problem for too many buckets."""
+    buckets: Buckets | None = None
+    if zone is not None:
+        buckets = zone_days(zone, start, end)
+    elif filled:
         try:
-            return parse(value)
-        except ValueError:
-            self.errors.append(FieldError(name, f"{value[:100]!r} cannot be used: {parse.__doc__}"))
-            return None
+            check_filled((end - start) // LENGTH[granularity], Bounds())
+        except TooMuch as error:
+            raise too_much(error) from error
+        buckets = utc_buckets(granularity, start, end)
+    if buckets is None:
+        query = MetricsQuery(granularity=granularity, start=start, end=end)
+        return Asked(granularity, start, end, zone, ceiling(end, LENGTH[granularity]), query)
+    first = buckets.starts[0] if buckets.starts else buckets.end
+    query = MetricsQuery(granularity=buckets.source, start=first, end=buckets.end, buckets=buckets.starts)
+    return Asked(granularity, start, end, zone, buckets.end, query)
+
+
+def _continued(asked: Asked, after: Count) -> Asked:
+    """The query from a row on. Errors: ValueError where no row of it can have that bucket."""
+    query = asked.whole
+    own = floor(after.bucket, LENGTH[query.granularity])
+    known = after.bucket in query.buckets if query.buckets is not None else after.bucket == own
+    if not known or not query.start <= after.bucket < query.end:
+        raise ValueError("no such bucket")
+    return replace(asked, after=after)
 
 
 # The docstrings below are what a caller reads.
@@ -158,54 +223,21 @@ def _granularity(text: str) -> Granularity:
     return Granularity(text)
 
 
-def _time(text: str) -> datetime:
-    """a time as RFC 3339 has it, with an offset, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B)"""
-    if not _RFC3339.fullmatch(text):
-        raise ValueError(text)
-    try:
-        return datetime.fromisoformat(text.upper()).astimezone(UTC)
-    except OverflowError as error:  # the first and the last day there are, in another zone
-        raise ValueError(text) from error
+def _order(text: str) -> Order:
+    """one of bucket, -bucket, -count_total"""
+    return Order(text)
 
 
-def _limit(text: str) -> int:
-    """a whole number from 1 to 10000"""
-    if not text.isascii() or not text.isdecimal() or len(text) > 5 or not 1 <= int(text) <= MAX_LIMIT:
-        raise ValueError(text)
-    return int(text)
-
-
-def _club_id(text: str) -> int:
-    """a whole number of 64 bits"""
-    if not re.fullmatch(r"-?\d{1,19}", text, re.ASCII) or not -(2**63) <= int(text) < 2**63:
-        raise ValueError(text)
-    return int(text)
-
-
-def _text(text: str) -> str:
-    """1 to 200 characters, no NUL"""
-    if not 1 <= len(text) <= _MAX_TEXT or "\0" in text:
+def _fill(text: str) -> str:
+    """zero, and nothing else"""
+    if text != "zero":
         raise ValueError(text)
     return text
 
 
-def _measure(text: str) -> str:
-    if text not in MEASURES:
-        raise ValueError(text)
-    return text
-
-
-_measure.__doc__ = f"one of {', '.join(MEASURES)}"
+_limit = parse.whole_number(1, MAX_LIMIT)
 
 
 def _dimensions(text: str) -> tuple[Dimension, ...]:
     """any of club_id, type, channel, measure, several times or with commas between them"""
     return tuple(Dimension(name) for name in text.split(","))
-
-
-def rfc3339(moment: datetime | None) -> str | None:
-    """A moment as answers write it: UTC, milliseconds where it has any; None stays None."""
-    if moment is None:
-        return None
-    precision = "milliseconds" if moment.microsecond else "seconds"
-    return moment.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")

@@ -1,8 +1,9 @@
 """GET /v1/sends/{send_id}: what became of a send, and whether everybody is accounted for.
 
 requested    notifications asked for: distinct users of each chunk, on each channel
-queued       how many of them were written for delivery; held: how many had to wait. Both keep what has ended since
-suppressed, failed   by reason; sent, expired, cancelled   ended as well
+queued       how many of them were written for delivery, whatever became of them since
+held, scheduled       wait; the statuses are exclusive, so one that was held and then sent is sent
+suppressed, failed   by reason; cancelled, expired, sent, delivered, bounced   ended as well
 in_flight    requested, and not ended yet
 """
 
@@ -13,11 +14,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from functions.metrics_handler.metrics_store import ChannelTotals, MetricsStore, SendTotals
-from functions.metrics_handler.query_metrics import rfc3339
+from functions.metrics_handler.parameters import rfc3339
 from masscomm.clock import Clock
-from masscomm.measures import ENDS
 from masscomm.problem import FieldError, Problem
-from masscomm.statuses import Status
+from masscomm.statuses import TERMINAL, Status
 
 _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
 _BY_NUMBER = (
@@ -94,7 +94,7 @@ def _told(totals: ChannelTotals) -> dict[str, Any]:
 
 
 def _terminal(totals: ChannelTotals) -> int:
-    return sum(sum(totals.by_status.get(status, {}).values()) for status in ENDS)
+    return sum(sum(totals.by_status.get(status, {}).values()) for status in TERMINAL)
 
 
 def _together(send: SendTotals) -> ChannelTotals:

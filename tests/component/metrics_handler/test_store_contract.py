@@ -1,6 +1,7 @@
 """Postgres and the store in memory give the same answers."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -9,18 +10,23 @@ import pytest
 from devstack.settings import StackSettings
 from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.metrics_store import (
+    Bounds,
     ChannelTotals,
     Count,
     Dimension,
     Granularity,
     MetricsQuery,
     MetricsStore,
+    Order,
     SendTotals,
+    TooMuch,
 )
 from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
 from tests.metrics_database import metrics_database
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+BOUNDS = Bounds(read=6, filled=8)
+MINUTE = timedelta(minutes=1)
 WATERMARK = NOON + timedelta(seconds=90, milliseconds=250)
 STORED = [
     StoredCount(
@@ -39,6 +45,7 @@ STORED = [
         (Granularity.MINUTE, NOON, -(2**63), "news", "push", "requested", 2**40),
         (Granularity.MINUTE, NOON + timedelta(minutes=1), 1, "News", "push", "failed", 6),
         (Granularity.MINUTE, NOON + timedelta(minutes=2), 1, "news", "push", "sent", 7),
+        (Granularity.MINUTE, NOON + timedelta(minutes=3), 1, "news", "push", "sent", 8),
         (Granularity.HOUR, NOON, 1, "news", "push", "sent", 10),
         (Granularity.DAY, NOON.replace(hour=0), 1, "news", "push", "sent", 10),
     ]
@@ -82,14 +89,14 @@ def in_postgres(postgres: StackSettings) -> Iterator[MetricsStore]:
     with metrics_database(postgres) as url:
         fill(url)
         pool = connection_pool(url)
-        yield PostgresMetricsStore(pool)
+        yield PostgresMetricsStore(pool, BOUNDS)
         pool.close()
 
 
 @pytest.fixture(params=["postgres", "memory"])
 def store(request: pytest.FixtureRequest) -> MetricsStore:
     if request.param == "memory":
-        return InMemoryMetricsStore(STORED, {"s": SEND}, WATERMARK)
+        return InMemoryMetricsStore(STORED, {"s": SEND}, WATERMARK, BOUNDS)
     found: MetricsStore = request.getfixturevalue("in_postgres")
     return found
 
@@ -141,10 +148,84 @@ def test_a_limit_tells_of_more(store: MetricsStore) -> None:
     assert not store.counts(a_query(limit=5)).more
 
 
+NEXT = NOON + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("order", Order)
+def test_what_comes_after_a_row_is_the_rest(store: MetricsStore, order: Order) -> None:
+    rows = list(store.counts(a_query(order=order)).rows)
+    assert {row.bucket for row in rows} == {NOON, NEXT}
+    for place, row in enumerate(rows):
+        assert store.counts(a_query(order=order, after=row)).rows == rows[place + 1 :]
+
+
+def test_texts_are_in_the_order_of_their_code_points(store: MetricsStore) -> None:
+    """Guards: the collation; a database's own sorts n before N, or takes texts for equal that are not."""
+    found = store.counts(a_query(dimensions=(Dimension.TYPE, Dimension.MEASURE), start=NEXT, end=NEXT + 2 * MINUTE))
+    assert [row.values for row in found.rows] == [("News", "failed"), ("news", "sent")]
+    found = store.counts(
+        a_query(dimensions=(Dimension.TYPE,), end=NOON + 3 * MINUTE, measure=("sent", "failed"), order=Order.LARGEST)
+    )
+    assert [row.count_total for row in found.rows] == [7, 7, 6, 5]
+
+
+def test_rows_are_summed_into_the_buckets_that_are_named(store: MetricsStore) -> None:
+    starts = (NOON - MINUTE, NEXT)
+    query = a_query(start=starts[0], end=NEXT + 2 * MINUTE, buckets=starts, dimensions=(Dimension.MEASURE,))
+    found = [(row.bucket, *row.values, row.count_total) for row in store.counts(query).rows]
+    assert found == [
+        (starts[0], "requested", 2**40),
+        (starts[0], "sent", 12),
+        (starts[1], "failed", 6),
+        (starts[1], "sent", 7),
+    ]
+    assert store.counts(replace(query, buckets=())).rows == []
+
+
+FILLED = {"buckets": (NOON, NEXT), "fill": True, "channel": ("push",), "measure": ("sent", "failed")}
+
+
+def test_combinations_of_the_range_are_filled(store: MetricsStore) -> None:
+    query = a_query(**FILLED, dimensions=(Dimension.CLUB_ID, Dimension.MEASURE))
+    found = [(row.bucket, *row.values, row.count_total) for row in store.counts(query).rows]
+    assert found == [
+        (NOON, 1, "failed", 0),
+        (NOON, 1, "sent", 3),
+        (NOON, 2, "sent", 5),
+        (NEXT, 1, "failed", 6),
+        (NEXT, 1, "sent", 0),
+        (NEXT, 2, "sent", 0),
+    ]
+
+
+def test_combinations_of_the_filters_are_filled_where_nothing_is(store: MetricsStore) -> None:
+    query = a_query(
+        **FILLED | {"club_id": (2, 9)}, dimensions=(Dimension.CLUB_ID, Dimension.CHANNEL, Dimension.MEASURE)
+    )
+    found = store.counts(query)
+    assert [row.count_total for row in found.rows] == [0, 5, 0, 0, 0, 0, 0, 0]
+    rows = list(found.rows)
+    assert store.counts(replace(query, order=Order.LATEST)).rows == rows[4:] + rows[:4]
+    assert store.counts(replace(query, after=rows[4])).rows == rows[5:]
+
+
+def test_a_query_over_its_bounds_is_not_run(store: MetricsStore) -> None:
+    with pytest.raises(TooMuch, match="more than 6 rows"):
+        store.counts(a_query(start=NOON - MINUTE, end=NOON + 4 * MINUTE, dimensions=(Dimension.MEASURE,)))
+    with pytest.raises(TooMuch, match="more than 8 rows"):
+        store.counts(
+            a_query(
+                **FILLED | {"buckets": (NOON, NEXT, NEXT + MINUTE)}, dimensions=(Dimension.CLUB_ID, Dimension.MEASURE)
+            )
+        )
+    with pytest.raises(TooMuch, match="more than 8 rows"):
+        store.counts(a_query(**FILLED | {"type": ("a", "b", "c")}, dimensions=(Dimension.TYPE, Dimension.MEASURE)))
+
+
 def test_a_send_is_found_by_its_id(store: MetricsStore) -> None:
     assert store.send("s") == SEND
 
 
-@pytest.mark.parametrize("send_id", ["S", "", "s\0", "' or ''='", "x" * 10_000])
+@pytest.mark.parametrize("send_id", ["S", "", "s\0", "\ud800", "' or ''='", "x" * 10_000])
 def test_other_sends_are_not(store: MetricsStore, send_id: str) -> None:
     assert store.send(send_id) is None

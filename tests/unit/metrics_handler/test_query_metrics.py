@@ -95,8 +95,8 @@ def test_nothing_ever_counted_is_not_complete() -> None:
 
 def test_times_may_come_in_any_zone() -> None:
     parsed = parse_query(ASKED | {"start": ["2026-11-21t13:00:00.250+01:00"]})
-    assert parsed.start == NOON + timedelta(milliseconds=250)
-    assert parsed.dimensions == tuple(Dimension)
+    assert parsed.whole.start == NOON + timedelta(milliseconds=250)
+    assert parsed.whole.dimensions == tuple(Dimension)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_everybody_is_somewhere() -> None:
                 "sent": {"": 50},
             },
         ),
-        email=ChannelTotals(requested=100, by_status={"sent": {"": 100}, "delivered": {"": 90}}),
+        email=ChannelTotals(requested=100, by_status={"sent": {"": 9}, "delivered": {"": 90}, "bounced": {"": 1}}),
     )
     push = answer["channels"]["push"]
     assert push["suppressed"] == {"opted_out": 20, "no_device": 10}
@@ -51,7 +51,7 @@ def test_everybody_is_somewhere() -> None:
     assert push["in_flight"] == 15
     assert answer["channels"]["email"]["in_flight"] == 0
     assert answer["requested"] == 200
-    assert answer["totals"]["sent"] == 150
+    assert answer["totals"]["sent"] == 59
     assert answer["conservation"] == {"terminal": 185, "in_flight": 15, "ok": True}
     assert not answer["complete"]
     assert answer["watermark"] == "2026-11-21T12:00:00.250Z"

@@ -1,0 +1,146 @@
+"""The SQL of a query for counts: identifiers come from the enumerations, every value is a parameter."""
+
+from typing import Any
+
+from psycopg import sql
+from psycopg.sql import SQL, Composable, Composed, Identifier, Placeholder
+
+from functions.metrics_handler.metrics_store import Bounds, Dimension, Granularity, MetricsQuery, Order
+
+_TABLES = {
+    Granularity.MINUTE: Identifier("counts_minute"),
+    Granularity.HOUR: Identifier("counts_hour"),
+    Granularity.DAY: Identifier("counts_day"),
+}
+_TYPES = {
+    Dimension.CLUB_ID: SQL("bigint"),
+    Dimension.TYPE: SQL("text"),
+    Dimension.CHANNEL: SQL("text"),
+    Dimension.MEASURE: SQL("text"),
+}
+
+
+def values_of(query: MetricsQuery, bounds: Bounds) -> dict[str, Any]:
+    """Every parameter of the statements below."""
+    values: dict[str, Any] = {
+        "start": query.start,
+        "end": query.end,
+        # One more than asked for tells whether there is more.
+        "limit": query.limit + 1,
+        "read_bound": bounds.read + 1,
+        "filled_bound": bounds.filled + 1,
+        "buckets": list(query.buckets or ()),
+    }
+    values |= {dimension: list(getattr(query, dimension)) for dimension in Dimension}
+    if query.after is not None:
+        values |= {"after_bucket": query.after.bucket, "after_count": query.after.count_total}
+        values |= {_after(d): value for d, value in zip(query.dimensions, query.after.values, strict=True)}
+    return values
+
+
+def rows_read(query: MetricsQuery) -> Composed:
+    """How many rows a query reads, counted to one more than the bound."""
+    return SQL("select count(*) from (select from {} where {} limit %(read_bound)s) as matching").format(
+        _TABLES[query.granularity], _conditions(query)
+    )
+
+
+def combinations(query: MetricsQuery) -> Composed:
+    """How many combinations of dimensions a query finds, counted to one more than the bound."""
+    return SQL(
+        "select count(*) from (select distinct {} from {} where {} limit %(filled_bound)s) as combinations"
+    ).format(_names(query), _TABLES[query.granularity], _conditions(query))
+
+
+def rows(query: MetricsQuery) -> Composed:
+    """bucket, the dimensions, count_total; in the query's order."""
+    bucket: Composable = SQL("bucket")
+    if query.buckets is not None:
+        bucket = SQL("(%(buckets)s::timestamptz[])[width_bucket(bucket, %(buckets)s::timestamptz[])]")
+    counted = SQL("select {} as bucket, {}, sum(count_total) as count_total from {} where {} group by {}").format(
+        bucket,
+        _names(query),
+        _TABLES[query.granularity],
+        _conditions(query),
+        SQL(", ").join(SQL(str(n + 1)) for n in range(len(query.dimensions) + 1)),
+    )
+    return SQL("with counted as ({}){} select bucket, {}, count_total from {}{} order by {} limit %(limit)s").format(
+        counted,
+        _filled(query) if query.fill else SQL(""),
+        _names(query),
+        SQL("filled") if query.fill else SQL("counted"),
+        SQL(" where {}").format(_after_condition(query)) if query.after is not None else SQL(""),
+        _order(query),
+    )
+
+
+def _conditions(query: MetricsQuery) -> Composable:
+    conditions: list[Composable] = [SQL("bucket >= %(start)s and bucket < %(end)s")]
+    conditions += [
+        SQL("{} = any({}::{}[])").format(Identifier(dimension), Placeholder(dimension), _TYPES[dimension])
+        for dimension in Dimension
+        if getattr(query, dimension)
+    ]
+    return SQL(" and ").join(conditions)
+
+
+def _filled(query: MetricsQuery) -> Composed:
+    combinations: Composable = SQL("select distinct {} from counted").format(_names(query))
+    if query.named_combinations:
+        combinations = SQL("select * from {}").format(
+            SQL(" cross join ").join(
+                SQL("unnest({}::{}[]) as {}").format(
+                    Placeholder(dimension), _TYPES[dimension], sql.Identifier(dimension)
+                )
+                for dimension in query.dimensions
+            )
+        )
+    return SQL(
+        ", combinations as ({combinations}), filled as ("
+        "select bucket, {names}, coalesce(counted.count_total, 0) as count_total"
+        " from unnest(%(buckets)s::timestamptz[]) as buckets (bucket)"
+        " cross join combinations left join counted using (bucket, {names}))"
+    ).format(combinations=combinations, names=_names(query))
+
+
+def _names(query: MetricsQuery) -> Composed:
+    return SQL(", ").join(Identifier(dimension) for dimension in query.dimensions)
+
+
+def _sorted(dimension: Dimension) -> Composable:
+    # By code point, whatever the database's collation: as Python sorts, and equal only where the texts are.
+    suffix = "" if dimension is Dimension.CLUB_ID else ' collate "C"'
+    return SQL("{}" + suffix).format(Identifier(dimension))
+
+
+def _order(query: MetricsQuery) -> Composable:
+    by_dimensions = SQL(", ").join(map(_sorted, query.dimensions))
+    match query.order:
+        case Order.BUCKET:
+            return SQL("bucket, {}").format(by_dimensions)
+        case Order.LATEST:
+            return SQL("bucket desc, {}").format(by_dimensions)
+        case Order.LARGEST:
+            return SQL("count_total desc, bucket, {}").format(by_dimensions)
+
+
+def _after_condition(query: MetricsQuery) -> Composable:
+    """Rows behind `after`."""
+    names = SQL(", ").join(map(_sorted, query.dimensions))
+    values = SQL(", ").join(SQL("{}::{}").format(Placeholder(_after(d)), _TYPES[d]) for d in query.dimensions)
+    match query.order:
+        case Order.BUCKET:
+            return SQL("(bucket, {}) > (%(after_bucket)s, {})").format(names, values)
+        case Order.LATEST:
+            return SQL("(bucket < %(after_bucket)s or (bucket = %(after_bucket)s and ({}) > ({})))").format(
+                names, values
+            )
+        case Order.LARGEST:
+            return SQL(
+                "(count_total < %(after_count)s or"
+                " (count_total = %(after_count)s and (bucket, {}) > (%(after_bucket)s, {})))"
+            ).format(names, values)
+
+
+def _after(dimension: Dimension) -> str:
+    return f"after_{dimension}"

@@ -1,0 +1,60 @@
+"""Cursors: the key of the last row a page had, and which query it was. Opaque to callers, worthless for another query.
+
+A cursor is base64url over JSON [query, bucket (s since the epoch), values, count]. It is not signed: whoever makes one
+up gets rows the query gives anyway.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from functions.metrics_handler.metrics_store import Count, Dimension, MetricsQuery
+
+_MAX_LENGTH = 8_000
+_NUMBER_BITS = 100  # a sum of 64-bit counts
+
+
+def cursor_after(query: MetricsQuery, row: Count) -> str:
+    """The cursor of the page that begins after a row."""
+    key = [fingerprint(query), int(row.bucket.timestamp()), list(row.values), row.count_total]
+    text = json.dumps(key, separators=(",", ":"), ensure_ascii=False)
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+
+def row_before(cursor: str, query: MetricsQuery) -> Count:
+    """The row a cursor stands after. Errors: ValueError where it is none of this query's."""
+    if len(cursor) > _MAX_LENGTH:
+        raise ValueError("too long")
+    try:
+        text = base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        key = json.loads(text)
+    except (binascii.Error, RecursionError) as error:
+        raise ValueError("not a cursor") from error
+    match key:
+        case [str() as asked, int() as seconds, list() as values, int() as count] if asked == fingerprint(query):
+            if len(values) != len(query.dimensions) or not all(map(_fits, query.dimensions, values)):
+                raise ValueError("not this query's dimensions")
+            if count.bit_length() > _NUMBER_BITS or abs(seconds) >= 2**36:
+                raise ValueError("no such row")
+            return Count(datetime.fromtimestamp(seconds, UTC), tuple(values), int(count))
+        case _:
+            raise ValueError("not this query's")
+
+
+def fingerprint(query: MetricsQuery) -> str:
+    """The same for the same query, whatever the page and its length."""
+    same = repr(replace(query, after=None, limit=0, buckets=None, fill=False))
+    buckets = None if query.buckets is None else [int(moment.timestamp()) for moment in query.buckets]
+    return hashlib.sha256(repr((same, query.fill, buckets)).encode()).hexdigest()[:16]
+
+
+def _fits(dimension: Dimension, value: object) -> bool:
+    if dimension is Dimension.CLUB_ID:
+        return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    value.encode()  # ValueError: half a surrogate pair
+    return True

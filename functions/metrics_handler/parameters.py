@@ -1,0 +1,140 @@
+"""Query parameters taken apart: every wrong one is named, with what is allowed, before anything is read."""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from masscomm.measures import MEASURES
+from masscomm.problem import FieldError, Problem
+
+MAX_FILTER_VALUES = 100
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_MAX_TEXT = 200
+# Far from where a calendar ends, so that no sum of times can leave it.
+_EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+
+
+class Reader:
+    """Takes parameters ({name: values}) apart and keeps what is wrong, so that a caller learns all of it at once.
+
+    A parser raises ValueError where it cannot use a value; its docstring says what it can use, and callers read it.
+    """
+
+    def __init__(self, parameters: Mapping[str, list[str]], allowed: tuple[str, ...]) -> None:
+        self._parameters = parameters
+        can_be = f"allowed are {', '.join(allowed)}" if allowed else "none is allowed here"
+        self.errors = [
+            FieldError(name[:100], f"is not a parameter; {can_be}") for name in parameters if name not in allowed
+        ]
+
+    def given(self, name: str) -> bool:
+        """Whether a parameter is there at all."""
+        return bool(self._parameters.get(name))
+
+    def single[T](self, name: str, parse: Callable[[str], T], *, required: bool = False) -> T | None:
+        """A parameter that may be given once; None where it is missing or wrong."""
+        values = self._parameters.get(name, [])
+        if len(values) > 1:
+            self.refuse(name, "must be given once")
+            return None
+        if not values:
+            if required:
+                self.refuse(name, f"is missing: {parse.__doc__}")
+            return None
+        return self._parsed(name, values[0], parse)
+
+    def several[T](self, name: str, parse: Callable[[str], T]) -> tuple[T, ...]:
+        """A parameter that may be given several times; its good values, each once."""
+        values = self._parameters.get(name, [])
+        if len(values) > MAX_FILTER_VALUES:
+            self.refuse(name, f"may be given at most {MAX_FILTER_VALUES} times")
+            return ()
+        parsed = (self._parsed(name, value, parse) for value in values)
+        return tuple(dict.fromkeys(value for value in parsed if value is not None))
+
+    def refuse(self, name: str, message: str) -> None:
+        """Name a parameter that cannot be used for a reason of the caller's."""
+        self.errors.append(FieldError(name, message))
+
+    def problem(self) -> Problem:
+        """400 with all that is wrong."""
+        names = ", ".join(dict.fromkeys(error.field for error in self.errors))
+        return Problem(400, f"These parameters cannot be used: {names}.", errors=self.errors)
+
+    def _parsed[T](self, name: str, value: str, parse: Callable[[str], T]) -> T | None:
+        try:
+            value.encode()  # half a surrogate pair is no text, and no database takes it
+            return parse(value)
+        except ValueError:
+            shown = ascii(value[:100])
+            self.refuse(name, f"{shown} cannot be used: {parse.__doc__}")
+            return None
+
+
+# The docstrings below are what a caller reads.
+
+
+def time(text: str) -> datetime:
+    """an RFC 3339 time with an offset, from 1970 to 2199, e.g. 2026-11-21T08:00:00Z (a + in a URL is written %2B)"""
+    if not _RFC3339.fullmatch(text):
+        raise ValueError(text)
+    try:
+        moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except OverflowError as error:  # the first and the last day there are, in another zone
+        raise ValueError(text) from error
+    if not _EARLIEST <= moment < _LATEST:
+        raise ValueError(text)
+    return moment
+
+
+def whole_number(lowest: int, highest: int) -> Callable[[str], int]:
+    """A parser of the whole numbers from lowest to highest."""
+
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or len(text) > len(str(highest)):
+            raise ValueError(text)
+        if not lowest <= int(text) <= highest:
+            raise ValueError(text)
+        return int(text)
+
+    parse.__doc__ = f"a whole number from {lowest} to {highest}"
+    return parse
+
+
+def club_id(text: str) -> int:
+    """a whole number of 64 bits"""
+    if not re.fullmatch(r"-?\d{1,19}", text, re.ASCII) or not -(2**63) <= int(text) < 2**63:
+        raise ValueError(text)
+    return int(text)
+
+
+def words(text: str) -> str:
+    """1 to 200 characters, no NUL"""
+    if not 1 <= len(text) <= _MAX_TEXT or "\0" in text:
+        raise ValueError(text)
+    return text
+
+
+def measure(text: str) -> str:
+    if text not in MEASURES:
+        raise ValueError(text)
+    return text
+
+
+measure.__doc__ = f"one of {', '.join(MEASURES)}"
+
+
+def measures(text: str) -> tuple[str, ...]:
+    return tuple(measure(name) for name in text.split(","))
+
+
+measures.__doc__ = f"any of {', '.join(MEASURES)}, several times or with commas between them"
+
+
+def rfc3339(moment: datetime | None) -> str | None:
+    """A moment as answers write it: UTC, milliseconds where it has any; None stays None."""
+    if moment is None:
+        return None
+    precision = "milliseconds" if moment.microsecond else "seconds"
+    return moment.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")

@@ -1,0 +1,57 @@
+"""Any rows, any query, through SQL: the answer is a group-by over what happened, and its pages are the answer."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from devstack.settings import StackSettings
+from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
+from functions.metrics_handler.query_metrics import QueryMetrics
+from masscomm.clock import FixedClock
+from tests.metrics_database import metrics_database
+from tests.metrics_queries import Event, events, expected, queries, stored, told
+
+type Database = tuple[psycopg.Connection[tuple[int, ...]], QueryMetrics]
+
+
+@pytest.fixture(scope="module")
+def database(postgres: StackSettings) -> Iterator[Database]:
+    with (
+        metrics_database(postgres) as url,
+        psycopg.connect(url, autocommit=True) as connection,
+        connection_pool(url) as pool,
+    ):
+        yield connection, QueryMetrics(PostgresMetricsStore(pool), FixedClock(), timedelta())
+
+
+def fill(connection: psycopg.Connection[tuple[int, ...]], happened: list[Event]) -> None:
+    with connection.transaction(), connection.cursor() as cursor:
+        cursor.execute("delete from counts_minute; delete from counts_hour; delete from counts_day")
+        for row in stored(happened):
+            cursor.execute(
+                f"insert into counts_{row.granularity} values (%s, %s, %s, %s, %s, %s)".encode(),  # noqa: S608
+                [row.bucket, row.club_id, row.type, row.channel, row.measure, row.count_total],
+            )
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(events, queries(), st.integers(1, 40))
+def test_answers_and_pages_are_a_group_by(
+    database: Database, happened: list[Event], asked: dict[str, list[str]], limit: int
+) -> None:
+    connection, query = database
+    fill(connection, happened)
+    everything = expected(happened, asked)
+    assert told(query.answer(asked | {"limit": ["10000"]})) == everything[:10_000]
+    if len(everything) > 12 * limit:
+        return
+    body = query.answer(asked | {"limit": [str(limit)]})
+    paged = told(body)
+    while cursor := body["next_cursor"]:
+        body = query.answer(asked | {"limit": [str(limit)], "cursor": [cursor]})
+        paged += told(body)
+    assert paged == everything

@@ -1,0 +1,127 @@
+"""Random rows and queries for the metrics API, and what it must answer, by a group-by in plain Python."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from hypothesis import strategies as st
+
+from functions.metrics_handler.in_memory_store import StoredCount
+from functions.metrics_handler.metrics_store import Dimension, Granularity
+
+# Summer time ends in it in Madrid, and few enough buckets are that rows meet.
+FIRST = datetime(2026, 10, 24, 20, tzinfo=UTC)
+_TYPES = ["news", "News", "match, start", "=1+1", "ñandú", "\U0001f3c6", "O'Brien; --"]
+_TRUNCATED = {
+    Granularity.MINUTE: {"second": 0},
+    Granularity.HOUR: {"second": 0, "minute": 0},
+    Granularity.DAY: {"second": 0, "minute": 0, "hour": 0},
+}
+
+# Its moment, club, category, channel and measure, and how many notifications it stands for.
+type Event = tuple[datetime, int, str, str, str, int]
+
+events: st.SearchStrategy[list[Event]] = st.lists(
+    st.tuples(
+        st.integers(0, 60 * 30).map(lambda minutes: FIRST + timedelta(minutes=minutes * 2)),
+        st.sampled_from([1, 2, -7, 2**63 - 1]),
+        st.sampled_from(_TYPES),
+        st.sampled_from(["push", "email"]),
+        st.sampled_from(["requested", "sent", "failed"]),
+        st.integers(1, 5),
+    ),
+    max_size=25,
+)
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> dict[str, list[str]]:
+    """Parameters of a valid query, without limit and cursor."""
+    start = FIRST + timedelta(minutes=draw(st.integers(-120, 60 * 50)))
+    length = timedelta(minutes=draw(st.integers(1, 60 * 70)))
+    asked = {
+        "granularity": [draw(st.sampled_from(["minute", "hour", "day"]))],
+        "start": [start.isoformat()],
+        "end": [(start + length).isoformat()],
+    }
+    optional = {
+        "dimensions": st.lists(st.sampled_from(list(Dimension)), min_size=1, max_size=4),
+        "club_id": st.lists(st.sampled_from(["1", "2", "-7", "3"]), min_size=1, max_size=3),
+        "type": st.lists(st.sampled_from([*_TYPES, "other"]), min_size=1, max_size=3),
+        "channel": st.just(["push"]),
+        "measure": st.lists(st.sampled_from(["requested", "sent", "held"]), min_size=1, max_size=2),
+        "order": st.sampled_from(["bucket", "-bucket", "-count_total"]).map(lambda order: [order]),
+        "fill": st.just(["zero"]),
+    }
+    for name, strategy in optional.items():
+        if draw(st.booleans()):
+            asked[name] = draw(strategy)
+    if asked["granularity"] == ["day"] and draw(st.booleans()):
+        asked["time_zone"] = [draw(st.sampled_from(["Europe/Madrid", "Asia/Kolkata", "UTC", "Australia/Lord_Howe"]))]
+    return asked
+
+
+def stored(happened: Sequence[Event]) -> list[StoredCount]:
+    """The three tables as the stream would write them."""
+    totals: Counter[tuple[Any, ...]] = Counter()
+    for when, *key, count in happened:
+        for granularity, zeros in _TRUNCATED.items():
+            totals[granularity, when.replace(**zeros), *key] += count  # type: ignore[arg-type]
+    return [
+        StoredCount(
+            granularity=granularity,
+            bucket=when,
+            club_id=club,
+            type=kind,
+            channel=channel,
+            measure=measure,
+            count_total=n,
+        )
+        for (granularity, when, club, kind, channel, measure), n in totals.items()
+    ]
+
+
+def expected(happened: Sequence[Event], asked: dict[str, list[str]]) -> list[tuple[Any, ...]]:
+    """(bucket, value of each dimension …, count_total) in order, straight from the events."""
+    granularity, zone = asked["granularity"][0], ZoneInfo(asked.get("time_zone", ["UTC"])[0])
+    start, end = (datetime.fromisoformat(asked[name][0]) for name in ("start", "end"))
+    chosen = {*asked.get("dimensions", list(Dimension)), "measure"}
+    names = [name for name in ("club_id", "type", "channel", "measure") if name in chosen]
+
+    def begins(when: datetime) -> datetime:
+        local = when.astimezone(zone).replace(**_TRUNCATED[Granularity(granularity)])  # type: ignore[arg-type]
+        return local.astimezone(UTC)
+
+    totals: Counter[tuple[Any, ...]] = Counter()
+    for when, club, kind, channel, measure, count in happened:
+        of = {"club_id": club, "type": kind, "channel": channel, "measure": measure}
+        if start <= begins(when) < end and all(str(of[n]) in asked.get(n, [str(of[n])]) for n in of):
+            totals[begins(when), *(of[name] for name in names)] += count
+    if "fill" in asked:
+        every = set()
+        moment = start.replace(second=0)
+        while moment < end:
+            if begins(moment) == moment:
+                every.add(moment)
+            moment += timedelta(minutes=1)
+        combinations = {key[1:] for key in totals}
+        if all(name in asked for name in names):
+            values: list[list[Any]] = [list(map(int, asked[n])) if n == "club_id" else asked[n] for n in names]
+            combinations = set(product(*values))
+        totals.update({(bucket, *values): 0 for bucket in every for values in combinations})
+    rows = sorted((*key, count) for key, count in totals.items())
+    match asked.get("order", ["bucket"]):
+        case ["-bucket"]:
+            rows.sort(key=lambda row: row[0], reverse=True)  # stable: the rest stays ascending
+        case ["-count_total"]:
+            rows.sort(key=lambda row: -row[-1])
+    return rows
+
+
+def told(body: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """An answer's rows as `expected` has them."""
+    rows = [tuple(row.values()) for row in body["rows"]]
+    return [(datetime.fromisoformat(bucket).astimezone(UTC), *rest) for bucket, *rest in rows]

@@ -1,0 +1,80 @@
+"""Any rows, any query: the answer is a group-by, its pages are the answer, and no parameters make a fault."""
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
+from functions.metrics_handler.query_metrics import PARAMETERS, QueryMetrics
+from masscomm.clock import FixedClock
+from masscomm.problem import Problem
+from tests.metrics_queries import Event, events, expected, queries, stored, told
+
+
+def over(happened: list[Event]) -> QueryMetrics:
+    return QueryMetrics(InMemoryMetricsStore(stored(happened)), FixedClock(), timedelta())
+
+
+def pages(query: QueryMetrics, asked: dict[str, list[str]], limit: int) -> list[dict[str, Any]]:
+    found = [query.answer(asked | {"limit": [str(limit)]})]
+    while cursor := found[-1]["next_cursor"]:
+        assert len(found[-1]["rows"]) == limit
+        found.append(query.answer(asked | {"limit": [str(limit)], "cursor": [cursor]}))
+    return found
+
+
+@given(events, queries())
+def test_the_answer_is_a_group_by_over_what_happened(happened: list[Event], asked: dict[str, list[str]]) -> None:
+    everything = expected(happened, asked)
+    assert told(over(happened).answer(asked | {"limit": ["10000"]})) == everything[:10_000]
+
+
+@given(events, queries(), st.integers(1, 40))
+def test_pages_one_after_another_are_the_answer(happened: list[Event], asked: dict[str, list[str]], limit: int) -> None:
+    whole = over(happened).answer(asked | {"limit": ["2000"]})["rows"]
+    if len(whole) < min(2_000, 40 * limit):  # filled minutes make thousands of pages of one row
+        found = [row for page in pages(over(happened), asked, limit) for row in page["rows"]]
+        assert found == whole
+
+
+@given(events, events, queries().filter(lambda asked: asked.get("order") != ["-count_total"]))
+def test_what_is_counted_between_pages_repeats_and_loses_nothing(
+    before: list[Event], more: list[Event], asked: dict[str, list[str]]
+) -> None:
+    """Guards: the cursor is a key; with an offset, rows that come before it would shift the pages."""
+    asked.pop("fill", None)
+    first = over(before).answer(asked | {"limit": ["3"]})
+    if (cursor := first["next_cursor"]) is None:
+        return
+    rest = over(before + more).answer(asked | {"limit": ["10000"], "cursor": [cursor]})
+    after = told(over(before + more).answer(asked | {"limit": ["10000"]}))
+    place = [row[:-1] for row in after].index(told(first)[-1][:-1])
+    assert told(rest) == after[place + 1 :]
+
+
+_words = st.one_of(
+    st.text(st.characters(exclude_categories=()), max_size=30),
+    st.sampled_from(
+        ["minute", "day", "2026-11-21T00:00:00Z", "2199-12-31T23:59:59.999999999Z", "1970-01-01T00:00:00Z"]
+    ),
+    st.sampled_from(["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2026-11-21T24:00:00Z", "1", "zero"]),
+    st.sampled_from(
+        ["Europe/Madrid", "America", "../etc/passwd", "right/UTC", "localtime", "-bucket", "W10", "bnVsbA"]
+    ),
+)
+_names = st.one_of(st.sampled_from(PARAMETERS), st.text(max_size=8))
+_valid = {"granularity": ["hour"], "start": ["2026-11-21T00:00:00Z"], "end": ["2026-11-22T00:00:00Z"]}
+
+
+@given(st.dictionaries(_names, st.lists(_words, max_size=3), max_size=5), st.booleans())
+def test_no_parameters_make_a_fault(strange: dict[str, list[str]], mostly_valid: bool) -> None:
+    refused: Problem | None = None
+    try:
+        over([]).answer(_valid | strange if mostly_valid else strange)
+    except Problem as problem:
+        refused = problem
+    if refused is not None:
+        assert refused.status == 400
+        assert refused.errors or "more than" in refused.detail
