@@ -16,6 +16,7 @@ from masscomm.directory import Directory, Settings, User
 from masscomm.errors import DeadLetter, Retry
 from masscomm.ids import chunk_id, derived_id, send_id_of_record
 from masscomm.kafka_event import KafkaRecord
+from masscomm.measures import FAR_FUTURE_MS
 from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, Told, outcome
 from masscomm.preferences import Decision, decide
 from masscomm.records import BuildRequested, RecheckRequested, SendRequested
@@ -214,7 +215,7 @@ def _chunk_of(send: SendRequested, record: KafkaRecord) -> Chunk:
         club_id=send.club_id,
         type=send.type,
         timestamp=send.timestamp,
-        channels=resolve_channels(send.type, send.channels) if _tellable(send) else [],
+        channels=resolve_channels(send.type, send.channels) if _tellable(send, record) else [],
         template=send.template,
         data=send.data,
         locale=send.locale,
@@ -237,8 +238,10 @@ def _recheck(value: Mapping[str, Any]) -> RecheckRequested:
     return asked
 
 
-def _tellable(send: SendRequested) -> bool:
+def _tellable(send: SendRequested, record: KafkaRecord) -> bool:
     """Whether its recipients' outcomes can be counted; a send for which this does not hold is not counted at all."""
+    if not 0 <= send.timestamp <= record.timestamp_ms + FAR_FUTURE_MS:
+        return False
     texts = [send.type, *send.channels, *([send.send_id] if send.send_id else [])]
     return len(send.channels) <= _MAX_CHANNELS and all(
         0 < len(text) <= _LONGEST_TEXT and "\0" not in text for text in texts
@@ -253,9 +256,10 @@ def _fault(send: SendRequested, record: KafkaRecord) -> DeadLetter | None:
         return DeadLetter("too_large", f"the record has {size} bytes, more than {MAX_RECORD_BYTES}")
     if data_bytes > MAX_DATA_BYTES:
         return DeadLetter("too_large", f"data and the like have {data_bytes} bytes, more than {MAX_DATA_BYTES}")
-    if not _tellable(send):
+    if not _tellable(send, record):
         return DeadLetter(
             "invalid",
+            "a timestamp before 1970 or more than a day after the record was produced, or "
             f"more than {_MAX_CHANNELS} channels, or a type, channel or send_id that is empty, holds a NUL or is "
             f"longer than {_LONGEST_TEXT} characters",
         )

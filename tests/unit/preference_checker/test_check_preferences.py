@@ -13,6 +13,7 @@ from masscomm.directory import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.ids import chunk_id, derived_id, send_id_of_record
 from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.measures import FAR_FUTURE_MS
 from masscomm.records import AvroRecord, BuildRequested, NotificationOutcome, RecheckRequested
 from masscomm.topics import Lane
 from tests.chain import NOW, SEND_ID, Chain, send, told
@@ -227,7 +228,7 @@ def test_that_somebody_has_no_settings_is_believed_only_once_the_directory_is_pa
 def test_a_producers_clock_that_is_ahead_does_not_make_us_wait_for_the_future() -> None:
     checker = Checker()
     checker.directory.caught_up = Position(lsn=1, ts_ms=NOW)
-    assert checker.check(send([99], timestamp=NOW + 10**9)) == []
+    assert checker.check(send([99], timestamp=NOW + FAR_FUTURE_MS)) == []
     assert told(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
 
 
@@ -315,6 +316,8 @@ def test_a_send_that_is_larger_than_we_take_goes_aside_and_its_recipients_have_f
         {"type": "x" * 1_000_000},
         {"type": "nul\0"},
         {"send_id": "x" * 201},
+        {"timestamp": NOW + FAR_FUTURE_MS + 1},
+        {"timestamp": -1},
     ],
 )
 def test_a_send_whose_outcomes_could_not_be_counted_goes_aside_and_blocks_nothing(values: dict[str, Any]) -> None:
