@@ -173,6 +173,11 @@ class StackSettings:
         return f"http://{LOOPBACK}:{self.ports.localstack}"
 
     @property
+    def dynamodb_url(self) -> str:
+        """DynamoDB without LocalStack in front of it; the same tables."""
+        return f"http://{LOOPBACK}:{self.ports.dynamodb}"
+
+    @property
     def gateway_url(self) -> str:
         return f"http://{LOOPBACK}:{self.ports.gateway}"
 

@@ -14,6 +14,7 @@ from masscomm import settings
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
 from masscomm.channels.aws import SesEmail, SnsPush
+from masscomm.channels.circuit import CircuitPush
 from masscomm.clock import SystemClock
 from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.opensearch_directory import OpenSearchDirectory
@@ -33,7 +34,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
         ),
         publisher=Publisher(clock=clock, workers=workers),
         caller=Caller(
-            push=SnsPush(connections=workers),
+            push=CircuitPush(SnsPush(connections=workers), clock=clock),
             email=SesEmail(sender=sender, connections=workers),
             clock=clock,
             sender=sender,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from aws_lambda_powertools import Logger
 
-from masscomm.channels.provider import CALL_S, ProviderError, Transient
+from masscomm.channels.provider import CALL_S, ApplicationOff, ProviderError, Transient
 from masscomm.clock import Clock
 
 logger = Logger()
@@ -62,6 +62,8 @@ class Publisher:
                 return Published(error=Transient("no time was left for another call"))
             try:
                 return Published(message_id=call())
+            except ApplicationOff as error:  # until an operator acts: no use in waiting here
+                return Published(error=error)
             except Transient as error:
                 # Decorrelated jitter: pauses grow, and no two callers stay in step.
                 pause = self._random.uniform(_FIRST_PAUSE_S, min(_LONGEST_PAUSE_S, pause * 3))

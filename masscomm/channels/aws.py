@@ -1,7 +1,7 @@
 """SNS and SES behind the provider ports: one call each, no retries of the SDK's own.
 
-Delivery decides about retries, because only it knows how much time is left. Source of the codes: the API references
-of Amazon SNS (Publish) and Amazon SES v1 (SendRawEmail).
+Delivery decides about retries, because only it knows how much time is left. What each error means stands in
+provider_errors.
 """
 
 from collections.abc import Mapping
@@ -13,22 +13,12 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from masscomm.channels.email import mail_domain_in_ascii
-from masscomm.channels.provider import CONNECT_S, READ_S, ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.provider import CONNECT_S, READ_S, Rejected, Transient
+from masscomm.channels.provider_errors import as_provider_error
 
 if TYPE_CHECKING:
     from mypy_boto3_ses import SESClient
     from mypy_boto3_sns import SNSClient
-
-_GONE = {"EndpointDisabled", "EndpointDisabledException", "NotFound", "NotFoundException"}
-_REJECTED = {
-    "InvalidParameter",
-    "InvalidParameterException",
-    "ParameterValueInvalid",
-    "InvalidParameterValue",
-    "ValidationError",
-    "MessageRejected",
-}
-_THROTTLED = {"Throttling", "ThrottlingException", "Throttled", "ThrottledException", "TooManyRequestsException"}
 
 
 def _config(connections: int) -> Config:
@@ -41,24 +31,11 @@ def _config(connections: int) -> Config:
     )
 
 
-def as_provider_error(error: ClientError | BotoCoreError) -> ProviderError:
-    """What the SDK raised, by what to do about it; a code nobody listed is worth another try."""
-    if not isinstance(error, ClientError):
-        return Transient(f"{type(error).__name__}: {error}")
-    code = error.response.get("Error", {}).get("Code", "")
-    message = f"{code}: {error.response.get('Error', {}).get('Message', '')}"[:500]
-    if code in _GONE or (code in _REJECTED and "TargetArn" in message):
-        return TargetGone(message)
-    if code in _REJECTED:
-        return Rejected(message)
-    return Transient(message, throttled=code in _THROTTLED)
-
-
 class SnsPush:
-    """Publish to platform endpoints."""
+    """Publish to platform endpoints. client: for tests."""
 
-    def __init__(self, *, connections: int) -> None:
-        self._client: SNSClient = boto3.client("sns", config=_config(connections))
+    def __init__(self, *, connections: int, client: "SNSClient | None" = None) -> None:
+        self._client = client or boto3.client("sns", config=_config(connections))
 
     def publish(self, *, endpoint_arn: str, message: str, attributes: Mapping[str, str]) -> str:
         try:
@@ -81,11 +58,11 @@ def _is_about(error: Exception, sender: str) -> bool:
 
 
 class SesEmail:
-    """SendRawEmail of SES v1."""
+    """SendRawEmail of SES v1. client: for tests."""
 
-    def __init__(self, *, sender: str, connections: int) -> None:
+    def __init__(self, *, sender: str, connections: int, client: "SESClient | None" = None) -> None:
         self._sender = sender
-        self._client: SESClient = boto3.client("ses", config=_config(connections))
+        self._client = client or boto3.client("ses", config=_config(connections))
 
     def send(self, *, recipient: str, message: bytes) -> str:
         try:

@@ -1,9 +1,10 @@
 """What delivery needs of a provider, and what a provider's refusal means.
 
 ProviderError
-  Transient    nobody knows yet: try again (throttled, 5xx, a connection cut; the message may have gone out)
-  TargetGone   this device or address takes nothing any more
-  Rejected     this message will never be taken
+  Transient        nobody knows yet: try again (throttled, 5xx, a connection cut, credentials that have run out)
+    ApplicationOff   a whole platform application takes nothing until an operator acts: later, and nobody else waits
+  TargetGone       this device or address takes nothing any more
+  Rejected         this message will never be taken
 """
 
 from collections.abc import Mapping
@@ -19,11 +20,16 @@ class ProviderError(Exception):
 
 
 class Transient(ProviderError):
-    """Try again; throttled: the provider asked to go slower."""
+    """Try again. throttled: the provider asked to go slower; answer_lost: it may have taken the message."""
 
-    def __init__(self, message: str, *, throttled: bool = False) -> None:
+    def __init__(self, message: str, *, throttled: bool = False, answer_lost: bool = False) -> None:
         super().__init__(message)
         self.throttled = throttled
+        self.answer_lost = answer_lost
+
+
+class ApplicationOff(Transient):
+    """The endpoint's platform application is disabled or gone; other applications are not concerned."""
 
 
 class TargetGone(ProviderError):

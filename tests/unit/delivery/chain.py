@@ -32,13 +32,13 @@ class Delivery(Chain):
             self.put_device(user_id, user_id)
 
     def environment(
-        self, ledger: DeliveryLedger, *, directory: Directory | None = None, slice_size: int = 100
+        self, ledger: DeliveryLedger, *, directory: Directory | None = None, slice_size: int = 100, workers: int = 4
     ) -> Deliver:
         """The use case as in a function environment of its own."""
         return Deliver(
             directory=directory or self.directory,
             ledger=ledger,
-            publisher=Publisher(clock=self.clock, workers=4),
+            publisher=Publisher(clock=self.clock, workers=workers),
             caller=Caller(
                 push=self.push,
                 email=self.email,

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from functions.delivery.publishing import Published, Publisher
 from masscomm import topics
-from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
 from masscomm.clock import FixedClock
 from masscomm.directory import Device, Position, Settings
 from masscomm.errors import DeadLetter, Retry
@@ -357,6 +357,7 @@ FATES = st.sampled_from(
 )
 
 
+@settings(deadline=None)  # it uses threads
 @given(st.lists(FATES, max_size=12), st.booleans())
 def test_everybody_is_told_of_exactly_once_and_nobody_gets_it_twice(fates: list[str], outage: bool) -> None:
     chain = Delivery()
@@ -434,3 +435,15 @@ def test_pauses_grow_with_jitter_and_stay_bounded() -> None:
     assert all(0.1 <= pause <= 5 for pause in pauses)
     assert len(set(pauses)) == len(pauses) > 5
     assert sum(pauses) <= 52
+
+
+def test_whose_application_is_off_comes_again_at_once_and_the_others_are_sent_to() -> None:
+    chain = Delivery()
+    chain.push.fail = lambda arn: ApplicationOff("PlatformApplicationDisabled") if arn == "arn-2" else None
+    assert chain.deliver(delivery([1, 2, 3])) == [0]
+    assert chain.reached() == ["arn-1", "arn-3"]
+    assert chain.clock.now_ms() == NOW
+    chain.push.fail = lambda _arn: None
+    assert chain.deliver(delivery([1, 2, 3])) == []
+    assert told(chain.outcomes()) == dict.fromkeys([(1, "push"), (2, "push"), (3, "push")], SENT)
+    assert chain.reached() == ["arn-1", "arn-2", "arn-3"]

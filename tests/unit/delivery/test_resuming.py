@@ -32,9 +32,10 @@ class Fleet(Delivery):
         for user_id in USERS:
             self.put_device(user_id, user_id)
 
-    def started(self, owner: str) -> Deliver:
+    def started(self, owner: str, *, workers: int = 4) -> Deliver:
         """Another environment."""
-        return self.environment(InMemoryDeliveryLedger(clock=self.clock, owner=owner, table=self.table))
+        ledger = InMemoryDeliveryLedger(clock=self.clock, owner=owner, table=self.table)
+        return self.environment(ledger, workers=workers)
 
     def record(self, users: range = USERS, **values: object) -> DeliveryRequested:
         """A delivery record on the channel."""
@@ -154,7 +155,7 @@ class _Free:
         pass
 
 
-def test_whoever_was_asleep_for_longer_than_the_lease_stops_and_at_most_a_slice_is_doubled() -> None:
+def test_whoever_was_asleep_for_longer_than_the_lease_begins_no_further_call() -> None:
     fleet = Fleet()
     fleet.push._lock = _Free()  # type: ignore[assignment]
     slept: list[int] = []
@@ -165,12 +166,11 @@ def test_whoever_was_asleep_for_longer_than_the_lease_stops_and_at_most_a_slice_
             assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
 
     fleet.at_call(150, sleep)
-    again = fleet.deliver(fleet.record(), environment=fleet.started("a"))
-    assert set(fleet.twice()) <= set(USERS[100:200])
+    assert fleet.deliver(fleet.record(), environment=fleet.started("a", workers=1)) == [0]
+    assert fleet.twice() == list(USERS[100:150])  # none after it woke
     assert len(fleet.taken()) == len(USERS)
     fleet.heal()
-    if again:
-        assert fleet.deliver(fleet.record(), environment=fleet.started("a")) == []
+    assert fleet.deliver(fleet.record(), environment=fleet.started("a")) == []
     first, *others = fleet.outcomes()
     assert told([first]) == {(user, "push"): SENT for user in USERS}
     for other in others:  # the same id, and the same told
@@ -229,6 +229,13 @@ def test_a_slice_that_could_not_be_recorded_is_the_only_one_doubled() -> None:
     assert fleet.deliver(fleet.record()) == []
     assert fleet.twice() == list(USERS[100:200])
     assert told(fleet.outcomes()) == {(user, "push"): SENT for user in USERS}
+
+
+def test_what_could_not_be_recorded_is_not_told() -> None:
+    fleet = Fleet()
+    fleet.ledger.fail = lambda method: Retry("throttled") if method == "record" else None
+    assert fleet.deliver(fleet.record(range(1000, 1010))) == [0]
+    assert fleet.outcomes() == []
 
 
 def test_a_write_that_fails_for_a_moment_doubles_nothing() -> None:

@@ -10,9 +10,9 @@ from botocore.exceptions import ClientError, ConnectTimeoutError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masscomm.channels.aws import as_provider_error
 from masscomm.channels.email import email_message
 from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.provider_errors import as_provider_error
 from masscomm.channels.push import push_attributes, push_message
 
 NOTIFICATION = "5f0c2a52-7b2e-5f7e-9a52-1f6f7a0d8a11"

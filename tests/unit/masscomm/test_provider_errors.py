@@ -1,0 +1,199 @@
+"""What SNS and SES answer, by what delivery does about it, through the adapters and the SDK's own parsing."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
+from botocore.stub import Stubber
+
+from masscomm.channels.aws import SesEmail, SnsPush
+from masscomm.channels.circuit import CircuitPush, application_of
+from masscomm.channels.in_memory import InMemoryPush
+from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.provider_errors import TABLE, as_provider_error
+from masscomm.clock import FixedClock
+from tests.provider_contract import PushContract, PushTargets, message
+
+ENDPOINT = "arn:aws:sns:eu-central-1:123456789012:endpoint/{}/11111111-1111-4111-8111-111111111111"
+SENDER = "no-reply@masscomm.example"
+SESSION = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="eu-central-1")
+
+# (code, message, HTTP status, error, its flag), as the two services' API references and forums quote them.
+SNS = [
+    ("EndpointDisabled", "Endpoint is disabled", 400, TargetGone, ""),
+    ("EndpointDisabledException", "Endpoint is disabled", 400, TargetGone, ""),
+    ("NotFound", "Endpoint does not exist", 404, TargetGone, ""),
+    ("NotFound", "PlatformApplication does not exist", 404, ApplicationOff, ""),
+    ("PlatformApplicationDisabled", "Platform application is disabled", 400, ApplicationOff, ""),
+    ("InvalidParameter", "Invalid parameter: TargetArn Reason: No endpoint found", 400, TargetGone, ""),
+    ("InvalidParameter", "Invalid parameter: Token Reason: must be at most 400 KB", 400, TargetGone, ""),
+    ("InvalidParameter", "Invalid parameter: Message too long", 400, Rejected, "too_large"),
+    ("InvalidParameter", "Invalid parameter: Message Structure - No default entry", 400, Rejected, ""),
+    ("ParameterValueInvalid", "The value of a message attribute is invalid", 400, Rejected, ""),
+    ("Throttling", "Rate exceeded", 400, Transient, "throttled"),
+    ("ThrottledException", "Rate exceeded", 429, Transient, "throttled"),
+    ("KMSThrottling", "Rate exceeded", 400, Transient, "throttled"),
+    ("InternalError", "", 500, Transient, ""),
+    ("ServiceUnavailable", "", 503, Transient, ""),
+    ("502", "Bad Gateway", 502, Transient, ""),
+    ("ExpiredToken", "The security token included in the request is expired", 403, Transient, ""),
+    ("ExpiredTokenException", "The security token included in the request is expired", 403, Transient, ""),
+    ("InvalidClientTokenId", "The security token included in the request is invalid", 403, Transient, ""),
+    ("SignatureDoesNotMatch", "Signature expired: 20261121T090000Z is now earlier than …", 403, Transient, ""),
+    ("RequestExpired", "Request has expired", 400, Transient, ""),
+    ("AuthorizationError", "User is not authorized to perform SNS:Publish", 403, Transient, ""),
+    ("ANewCode", "whatever", 400, Transient, ""),
+]
+SES = [
+    ("MessageRejected", "Email address is not verified: ada@example.com", 400, Rejected, ""),
+    ("MessageRejected", f"Email address is not verified: {SENDER}", 400, Transient, ""),
+    ("InvalidParameterValue", "Missing final '@domain'", 400, Rejected, ""),
+    ("InvalidParameterValue", "Message length is too long", 400, Rejected, "too_large"),
+    ("Throttling", "Maximum sending rate exceeded.", 400, Transient, "throttled"),
+    ("Throttling", "Daily message quota exceeded.", 400, Transient, "throttled"),
+    ("AccountSendingPausedException", "Sending paused for this account", 400, Transient, ""),
+    ("MailFromDomainNotVerifiedException", "The MAIL FROM domain is not verified", 400, Transient, ""),
+    ("ConfigurationSetDoesNotExist", "Configuration set does not exist", 400, Transient, ""),
+    ("InternalFailure", "", 500, Transient, ""),
+    ("ExpiredToken", "The security token included in the request is expired", 403, Transient, ""),
+]
+
+
+def _assert_is(error: ProviderError, wanted: type[ProviderError], flag: str) -> None:
+    assert type(error) is wanted
+    flags = {name for name in ("throttled", "too_large", "answer_lost") if getattr(error, name, False)}
+    assert flags == ({flag} if flag else set())
+
+
+@pytest.mark.parametrize(("code", "text", "status", "wanted", "flag"), SNS)
+def test_what_sns_answers(code: str, text: str, status: int, wanted: type[ProviderError], flag: str) -> None:
+    client = SESSION.client("sns")
+    push = SnsPush(connections=1, client=client)
+    with Stubber(client) as stubber:
+        stubber.add_client_error("publish", code, text, status)
+        with pytest.raises(ProviderError) as caught:
+            push.publish(endpoint_arn=ENDPOINT.format("GCM/app"), message=message(), attributes={})
+    _assert_is(caught.value, wanted, flag)
+
+
+@pytest.mark.parametrize(("code", "text", "status", "wanted", "flag"), SES)
+def test_what_ses_answers(code: str, text: str, status: int, wanted: type[ProviderError], flag: str) -> None:
+    client = SESSION.client("ses")
+    mail = SesEmail(sender=SENDER, connections=1, client=client)
+    with Stubber(client) as stubber:
+        stubber.add_client_error("send_raw_email", code, text, status)
+        with pytest.raises(ProviderError) as caught:
+            mail.send(recipient="ada@example.com", message=b"x")
+    _assert_is(caught.value, wanted, flag)
+
+
+def test_every_row_of_the_table_is_met_by_an_answer() -> None:
+    answers = [(code.removesuffix("Exception"), f"{code}: {text}") for code, text, *_ in SNS + SES]
+    met = {next((row for row in TABLE if row.fits(*answer)), None) for answer in answers}
+    unmet = [row for row in TABLE if row not in met]
+    # Of encrypted topics, and a size that our own limits keep us from.
+    assert {code for row in unmet for code in row.codes if not code.startswith("KMS")} == {"RequestEntityTooLarge"}
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (ReadTimeoutError(endpoint_url="https://sns"), "answer_lost"),
+        (ConnectTimeoutError(endpoint_url="https://sns"), ""),
+        (EndpointConnectionError(endpoint_url="https://sns"), ""),
+    ],
+)
+def test_no_answer_is_worth_another_try_and_says_whether_the_message_may_be_out(
+    error: BotoCoreError, lost: str
+) -> None:
+    _assert_is(as_provider_error(error), Transient, lost)
+
+
+@contextmanager
+def _server_that_hangs_up() -> Iterator[str]:
+    """Reads a request and ends the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65_536)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        thread.join()
+
+
+def test_a_connection_that_ends_after_the_request_leaves_open_whether_it_was_taken() -> None:
+    with _server_that_hangs_up() as url:
+        client = SESSION.client("sns", endpoint_url=url, config=Config(retries={"total_max_attempts": 1}))
+        push = SnsPush(connections=1, client=client)
+        with pytest.raises(Transient) as caught:
+            push.publish(endpoint_arn="arn", message=message(), attributes={})
+    assert caught.value.answer_lost
+
+
+# --- the circuit ------------------------------------------------------------------------------------------------------
+
+
+class TestCircuitPush(PushContract):
+    @pytest.fixture
+    def targets(self) -> PushTargets:
+        push = InMemoryPush()
+        return PushTargets(
+            CircuitPush(push, clock=FixedClock()), push.put("enabled"), push.put("disabled", enabled=False), "absent"
+        )
+
+
+class Applications:
+    """Two applications, of which one is off."""
+
+    def __init__(self) -> None:
+        self.clock = FixedClock()
+        self.inner = InMemoryPush()
+        self.push = CircuitPush(self.inner, clock=self.clock, pause_s=30)
+        self.off, self.on = ENDPOINT.format("GCM/off"), ENDPOINT.format("APNS/on")
+        self.inner.put(self.off)
+        self.inner.put(self.on)
+        self.inner.fail = lambda arn: ApplicationOff("PlatformApplicationDisabled") if arn == self.off else None
+
+    def publish(self, arn: str) -> str | None:
+        """The message id; None where the application is off."""
+        try:
+            return self.push.publish(endpoint_arn=arn, message=message(), attributes={})
+        except ApplicationOff:
+            return None
+
+
+def test_an_application_that_is_off_is_left_alone_and_the_others_go_on() -> None:
+    both = Applications()
+    for _ in range(5):
+        assert both.publish(both.off) is None
+        assert both.publish(both.on)
+    assert both.inner.calls.count(both.off) == 1
+    assert both.inner.calls.count(both.on) == 5
+
+
+def test_after_the_pause_one_call_finds_out() -> None:
+    both = Applications()
+    both.publish(both.off)
+    both.clock.advance(31)
+    for _ in range(5):
+        assert both.publish(both.off) is None
+    assert both.inner.calls.count(both.off) == 2
+    both.inner.fail = lambda _arn: None
+    assert both.publish(both.off) is None
+    both.clock.advance(31)
+    assert both.publish(both.off)
+    assert both.publish(both.off)
+
+
+def test_an_endpoints_application_stands_in_its_arn() -> None:
+    assert application_of(ENDPOINT.format("GCM/app")) == "GCM/app"
+    assert application_of("arn-1") == "arn-1"
