@@ -47,7 +47,7 @@ def queries(draw: st.DrawFn) -> dict[str, list[str]]:
         "start": [start.isoformat()],
         "end": [(start + length).isoformat()],
     }
-    optional = {
+    optional: dict[str, st.SearchStrategy[list[Any]]] = {
         "dimensions": st.lists(st.sampled_from(list(Dimension)), min_size=1, max_size=4),
         "club_id": st.lists(st.sampled_from(["1", "2", "-7", "3"]), min_size=1, max_size=3),
         "type": st.lists(st.sampled_from([*_TYPES, "other"]), min_size=1, max_size=3),

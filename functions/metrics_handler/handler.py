@@ -1,17 +1,17 @@
 """metrics_handler: GET /v1/metrics and GET /v1/sends/{send_id}, read from what spark_metrics counted."""
 
-import json
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from typing import Any
 
 from aws_lambda_powertools import Logger
-from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
+from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
 from functions.metrics_handler.query_metrics import QueryMetrics
+from functions.metrics_handler.request import CSV, JSON, Request
 from functions.metrics_handler.tell_send import TellSend
 from masscomm import settings
 from masscomm.clock import SystemClock
@@ -41,22 +41,21 @@ def bootstrap() -> UseCases:
 @app.get("/v1/metrics")
 def get_metrics() -> Response[str]:
     """Counts by bucket."""
-    return _json(bootstrap().query_metrics.answer(_parameters()))
+    request = _request(JSON, CSV)
+    body = bootstrap().query_metrics.answer(request.parameters, request.clubs)
+    return request.answer(body, ("bucket", *body["dimensions"], "count_total"))
 
 
 @app.get("/v1/sends/<send_id>")
 def get_send(send_id: str) -> Response[str]:
     """What became of a send."""
-    return _json(bootstrap().tell_send.answer(send_id, _parameters()))
+    request = _request(JSON)
+    return request.answer(bootstrap().tell_send.answer(send_id, request.parameters, request.clubs))
 
 
-def _parameters() -> dict[str, list[str]]:
-    return app.current_event.resolved_query_string_parameters
-
-
-def _json(body: dict[str, Any]) -> Response[str]:
-    # Counts of a moment ago must not be served from anybody's cache.
-    return Response(200, content_types.APPLICATION_JSON, json.dumps(body), {"Cache-Control": "no-store"})
+def _request(*offered: str) -> Request:
+    event = app.current_event
+    return Request.of(event.raw_event, event.resolved_query_string_parameters, offered)
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

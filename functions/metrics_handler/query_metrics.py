@@ -41,6 +41,7 @@ from functions.metrics_handler.metrics_store import (
     check_filled,
 )
 from functions.metrics_handler.parameters import Reader, rfc3339
+from functions.metrics_handler.tenant import Clubs, seen
 from masscomm.clock import Clock
 from masscomm.problem import Problem
 
@@ -96,9 +97,12 @@ class QueryMetrics:
     clock: Clock
     grace: timedelta
 
-    def answer(self, parameters: Mapping[str, list[str]]) -> dict[str, Any]:
-        """The answer's body. Errors: Problem(400) naming each wrong parameter or the bound, Retry."""
-        asked = parse_query(parameters)
+    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs = None) -> dict[str, Any]:
+        """The answer's body, of what these clubs may see.
+
+        Errors: Problem (400 naming each wrong parameter or the bound, 403), Retry.
+        """
+        asked = parse_query(parameters, clubs)
         try:
             counts = self.store.counts(asked.page)
         except TooMuch as error:
@@ -132,8 +136,11 @@ def too_much(error: TooMuch) -> Problem:
     return Problem(400, f"{error}. Ask for a shorter range, a coarser granularity or with more filters.")
 
 
-def parse_query(parameters: Mapping[str, list[str]]) -> Asked:
-    """What parameters ({name: values}) ask for. Errors: Problem(400), every wrong parameter named, or the bound."""
+def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs = None) -> Asked:
+    """What parameters ({name: values}) ask for.
+
+    Errors: Problem, 400 with every wrong parameter named, or the bound; 403 for clubs that may not be seen.
+    """
     read = Reader(parameters, PARAMETERS)
     granularity = read.single("granularity", _granularity, required=True)
     start = read.single("start", parse.time, required=True)
@@ -168,7 +175,7 @@ def parse_query(parameters: Mapping[str, list[str]]) -> Asked:
         whole=replace(
             found.whole,
             dimensions=tuple(d for d in Dimension if d in chosen or d is Dimension.MEASURE),
-            club_id=club_id,
+            club_id=seen(club_id, clubs),
             type=category,
             channel=channel,
             measure=measure or tuple(dict.fromkeys(each for part in measures for each in part)),

@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from functions.metrics_handler.metrics_store import ChannelTotals, MetricsStore, SendTotals
-from functions.metrics_handler.parameters import rfc3339
+from functions.metrics_handler.parameters import Reader, rfc3339
+from functions.metrics_handler.tenant import Clubs, may_see
 from masscomm.clock import Clock
-from masscomm.problem import FieldError, Problem
+from masscomm.problem import Problem
 from masscomm.statuses import TERMINAL, Status
 
 _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
@@ -39,13 +40,14 @@ class TellSend:
     store: MetricsStore
     clock: Clock
 
-    def answer(self, send_id: str, parameters: Mapping[str, list[str]]) -> dict[str, Any]:
+    def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs = None) -> dict[str, Any]:
         """The answer's body. Errors: Problem(400 for any parameter, 404), Retry."""
-        if parameters:
-            errors = [FieldError(name, "is not a parameter; none is allowed here") for name in parameters]
-            raise Problem(400, "A send is asked for by its id alone.", errors=errors)
+        read = Reader(parameters, ())
+        if read.errors:
+            raise read.problem()
         send = self.store.send(send_id)
-        if send is None:
+        # Another club's send and none at all are one answer: whoever guesses ids learns nothing.
+        if send is None or not may_see(send.club_id, clubs):
             raise Problem(404, "No record of a send with this id has been counted; a new send is counted in seconds.")
         return self._body(send)
 

@@ -48,9 +48,13 @@ def answer(
     return found["statusCode"], found["multiValueHeaders"], json.loads(found["body"])
 
 
-def test_counts_are_answered_as_json_that_nobody_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_are_answered_as_json_that_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     status, headers, body = answer(monkeypatch, InMemoryMetricsStore(), get("/v1/metrics", **ASKED))
-    assert (status, headers["Content-Type"], headers["Cache-Control"]) == (200, ["application/json"], ["no-store"])
+    assert (status, headers["Content-Type"], headers["Cache-Control"]) == (
+        200,
+        ["application/json"],
+        ["private, no-cache"],
+    )
     assert {"watermark", "complete", "generated_at", "rows", "truncated"} <= body.keys()
 
 

@@ -1,0 +1,42 @@
+"""Content negotiation: which of the media types we have a caller wants most.
+
+Source: RFC 9110, 12.5.1: the most specific range that matches a type says its weight; 0 means never.
+"""
+
+from collections.abc import Sequence
+
+
+def chosen(accept: str | None, offered: Sequence[str]) -> str | None:
+    """The offered type with the highest weight, the first of equals; None where none can be served.
+
+    accept: the header's value, None or empty where anything will do. A range that cannot be read says nothing.
+    """
+    if accept is None or not accept.strip():
+        return offered[0]
+    ranges = [found for part in accept.split(",") if (found := _range(part)) is not None]
+    weights = {media_type: _weight(media_type, ranges) for media_type in offered}
+    best = max(offered, key=lambda media_type: weights[media_type])
+    return best if weights[best] > 0 else None
+
+
+def _range(part: str) -> tuple[str, float] | None:
+    name, *parameters = (each.strip().lower() for each in part.split(";"))
+    if name.count("/") != 1:
+        return None
+    weight = 1.0
+    for parameter in parameters:
+        key, _, value = parameter.partition("=")
+        if key.strip() == "q":
+            try:
+                weight = float(value)
+            except ValueError:
+                return None
+    return (name, weight) if 0 <= weight <= 1 else None
+
+
+def _weight(media_type: str, ranges: list[tuple[str, float]]) -> float:
+    by_name = dict(ranges)
+    for name in (media_type, f"{media_type.partition('/')[0]}/*", "*/*"):
+        if name in by_name:
+            return by_name[name]
+    return 0.0

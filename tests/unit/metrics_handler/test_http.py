@@ -1,0 +1,147 @@
+"""What goes over HTTP: media types, entity tags, the next page, and what a tenant is answered."""
+
+import csv
+import io
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from functions.metrics_handler import handler as module
+from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
+from functions.metrics_handler.metrics_store import Granularity, SendTotals
+from functions.metrics_handler.query_metrics import QueryMetrics
+from functions.metrics_handler.tell_send import TellSend
+from masscomm.clock import FixedClock
+from tests.api_gateway import get, lambda_context
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+ASKED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}
+
+
+class Api:
+    """The handler over a store in memory, with two clubs in it."""
+
+    def __init__(self) -> None:
+        self.clock = FixedClock()
+        self.store = InMemoryMetricsStore([row(1, 3), row(2, 4), row(2, 5, "=cmd()")], watermark=NOON)
+        self.store.sends["s"] = SendTotals(
+            send_id="s", club_id=2, type="news", requested_at=NOON, chunk_count=1, chunks=1, channels={}, watermark=None
+        )
+        self.cases = module.UseCases(
+            QueryMetrics(self.store, self.clock, timedelta()), TellSend(self.store, self.clock)
+        )
+
+    def get(
+        self,
+        path: str,
+        parameters: dict[str, list[str]] | None = None,
+        *,
+        headers: dict[str, str] | None = None,
+        club_ids: str | None = None,
+    ) -> tuple[int, dict[str, str], str]:
+        event = get(path, **(parameters or {}))
+        event["headers"] = headers
+        event["multiValueHeaders"] = {name: [value] for name, value in (headers or {}).items()} or None
+        event["requestContext"]["authorizer"] = None if club_ids is None else {"club_ids": club_ids}
+        found = module.handler(event, lambda_context())
+        return found["statusCode"], {n: v[0] for n, v in found["multiValueHeaders"].items()}, found.get("body") or ""
+
+
+def row(club_id: int, count_total: int, category: str = "news") -> StoredCount:
+    return StoredCount(
+        granularity=Granularity.HOUR,
+        bucket=NOON,
+        club_id=club_id,
+        type=category,
+        channel="push",
+        measure="sent",
+        count_total=count_total,
+    )
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    api = Api()
+    monkeypatch.setattr(module, "bootstrap", lambda: api.cases)
+    return api
+
+
+def clubs(answer: tuple[int, dict[str, str], str]) -> set[int]:
+    assert answer[0] == 200
+    return {row["club_id"] for row in json.loads(answer[2])["rows"]}
+
+
+def test_rows_are_csv_where_that_is_wanted(api: Api) -> None:
+    status, headers, body = api.get("/v1/metrics", ASKED | {"limit": ["2"]}, headers={"accept": "text/csv"})
+    assert (status, headers["Content-Type"]) == (200, "text/csv; charset=utf-8; header=present")
+    assert list(csv.reader(io.StringIO(body, newline=""))) == [
+        ["bucket", "club_id", "type", "channel", "measure", "count_total"],
+        ["2026-11-21T12:00:00Z", "1", "news", "push", "sent", "3"],
+        ["2026-11-21T12:00:00Z", "2", "'=cmd()", "push", "sent", "5"],
+    ]
+    assert (headers["Masscomm-Watermark"], headers["Masscomm-Complete"]) == ("2026-11-21T12:00:00Z", "false")
+    assert "Masscomm-Generated-At" in headers
+    more = api.get("/v1/metrics", ASKED | {"limit": ["2"], "cursor": [headers["Masscomm-Next-Cursor"]]})
+    assert [each["count_total"] for each in json.loads(more[2])["rows"]] == [4]
+    assert f'cursor={headers["Masscomm-Next-Cursor"]}>; rel="next"' in headers["Link"]
+
+
+@pytest.mark.parametrize("path", ["/v1/metrics", "/v1/sends/s"])
+def test_what_cannot_be_served_is_406(api: Api, path: str) -> None:
+    status, headers, body = api.get(path, headers={"Accept": "application/xml"})
+    assert (status, headers["Content-Type"]) == (406, "application/problem+json")
+    assert "application/json" in json.loads(body)["detail"]
+
+
+def test_an_entity_tag_stays_while_the_numbers_do(api: Api) -> None:
+    _, headers, _ = api.get("/v1/metrics", ASKED)
+    api.clock.advance(5)
+    api.store.watermark = NOON + timedelta(seconds=5)
+    status, now, body = api.get("/v1/metrics", ASKED, headers={"If-None-Match": f'"x", {headers["ETag"]}'})
+    assert (status, body, now["ETag"]) == (304, "", headers["ETag"])
+    assert now["Masscomm-Watermark"] == "2026-11-21T12:00:05Z"
+    api.store.stored.append(row(3, 1))
+    assert api.get("/v1/metrics", ASKED, headers={"If-None-Match": headers["ETag"]})[0] == 200
+    as_csv = api.get("/v1/metrics", ASKED, headers={"Accept": "text/csv"})[1]["ETag"]
+    assert api.get("/v1/metrics", ASKED, headers={"If-None-Match": as_csv})[0] == 200
+
+
+def test_a_tenant_sees_its_own_clubs_and_no_other(api: Api) -> None:
+    assert clubs(api.get("/v1/metrics", ASKED)) == {1, 2}
+    assert clubs(api.get("/v1/metrics", ASKED, club_ids="2")) == {2}
+    assert clubs(api.get("/v1/metrics", ASKED | {"club_id": ["2"]}, club_ids="2,3")) == {2}
+    assert api.get("/v1/metrics", ASKED | {"club_id": ["1"]}, club_ids="2")[0] == 403
+    assert api.get("/v1/metrics", ASKED | {"club_id": ["1", "2"]}, club_ids="2")[0] == 403
+    assert api.get("/v1/metrics", ASKED, club_ids="")[0] == 403
+
+
+def test_a_cursor_brings_no_other_tenants_rows(api: Api) -> None:
+    _, _, body = api.get("/v1/metrics", ASKED | {"limit": ["1"]})
+    cursor = json.loads(body)["next_cursor"]
+    assert api.get("/v1/metrics", ASKED | {"cursor": [cursor]}, club_ids="1")[0] == 400
+
+
+def test_another_tenants_send_is_one_that_is_not_there(api: Api) -> None:
+    assert api.get("/v1/sends/s", club_ids="2")[0] == 200
+    theirs, none = api.get("/v1/sends/s", club_ids="1"), api.get("/v1/sends/none", club_ids="1")
+    assert theirs == none
+    assert theirs[0] == 404
+
+
+_strange = st.text(max_size=30)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(["/v1/metrics", "/v1/sends/s", "/v1/sends/{}"]),
+    st.dictionaries(_strange, st.lists(_strange, min_size=1, max_size=2), max_size=3),
+    st.dictionaries(st.sampled_from(["Accept", "If-None-Match", "x"]), _strange),
+    st.none() | _strange,
+)
+def test_no_request_makes_a_fault(
+    api: Api, path: str, parameters: dict[str, list[str]], headers: dict[str, str], club_ids: str | None
+) -> None:
+    assert api.get(path, ASKED | parameters, headers=headers, club_ids=club_ids)[0] < 500
