@@ -11,10 +11,12 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.table import Table
 
 from devstack import process
+from devstack.dead_letters.commands import app as dead_letters_app
 from devstack.handle import RunningStack
 from devstack.progress import Progress
 from devstack.settings import SettingsError, StackSettings
@@ -29,7 +31,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-dead_letters_app = typer.Typer(help="Records that could not be processed.", no_args_is_help=True)
 app.add_typer(dead_letters_app, name="dead-letters")
 console = Console()
 errors = Console(stderr=True)
@@ -297,27 +298,6 @@ def send(
     )
 
 
-@dead_letters_app.command("list")
-def dead_letters_list(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The newest so many.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print them for programs, a JSON object a line.")] = False,
-) -> None:
-    """Show where each dead-lettered record stood and why it is here."""
-    from devstack.dead_letters import newest
-
-    found = newest(RunningStack.of(_settings()).settings.kafka_bootstrap, limit)
-    if as_json:
-        for letter in found:
-            print(json.dumps(letter.as_dict()))
-        return
-    table = Table(
-        "source topic", "partition", "offset", "timestamp", "reason", "error", title=f"{len(found)} dead letters"
-    )
-    for letter in found:
-        table.add_row(letter.topic, letter.partition, letter.offset, letter.timestamp, letter.reason, letter.error)
-    console.print(table)
-
-
 @app.command("clean-state")
 def clean_state() -> None:
     """Remove everything the stack has stored. Refused while it runs."""
@@ -330,7 +310,7 @@ def main() -> int:
     """Run the command; what a person did wrong, or a service that would not start, is a message and exit status 1."""
     try:
         app(standalone_mode=True)
-    except (SettingsError, SetupError, StackError, AlreadyRunningError, NotRunningError) as error:
+    except (SettingsError, SetupError, StackError, AlreadyRunningError, NotRunningError, KafkaException) as error:
         errors.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         return 1
     return 0

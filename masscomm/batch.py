@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from aws_lambda_powertools import Logger
 
 from masscomm import topics
+from masscomm.dead_letter_alarm import DeadLetterAlarm
 from masscomm.dead_letters import dead_letter_headers
 from masscomm.directory import Directory
 from masscomm.errors import DeadLetter, Retry, Stop
@@ -126,12 +127,13 @@ class UseCase[T](Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchDriver:
-    """One for each function, kept for all its invocations."""
+    """One for each function, kept for all its invocations; without an alarm dead letters are logged one by one only."""
 
     function: str
     codec: Codec
     producer: Producer
     logger: Logger = field(default_factory=Logger)
+    alarm: DeadLetterAlarm | None = None
 
     def run[T](self, event: Mapping[str, Any], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
         """The partial batch response to an aws:kafka event.
@@ -140,13 +142,14 @@ class BatchDriver:
         """
         records = parse(event)
         failed: list[tuple[KafkaRecord, Exception]] = []
+        dead: list[tuple[KafkaRecord, DeadLetter]] = []
         batch: Batch[T] = Batch(
             items=[],
             codec=self.codec,
             producer=self.producer,
             remaining_s=lambda: context.get_remaining_time_in_millis() / 1000 - _FLUSH_RESERVE_S,
         )
-        self._decode(batch, records, use_case, failed)
+        self._decode(batch, records, use_case, failed, dead)
         items = batch.items
         try:
             use_case.handle(batch)
@@ -155,13 +158,17 @@ class BatchDriver:
         except Exception as error:
             _fail_all(batch, error)
         self._flush(context)
-        told = self._put_items_aside(batch, use_case, failed)
+        told = self._put_items_aside(batch, use_case, failed, dead)
         if told:
             self._flush(context)
         failed += _errors(item for item in items if not isinstance(item.error, DeadLetter))
         failed += _errors(told)
         self._log(failed)
-        return batch_response(_in_order(records, failed))
+        again = _in_order(records, failed)
+        if self.alarm is not None:
+            # One that was not acknowledged on its topic comes again, and is counted then.
+            self.alarm.tell(why.reason for record, why in dead if record not in again)
+        return batch_response(again)
 
     def _decode[T](
         self,
@@ -169,6 +176,7 @@ class BatchDriver:
         records: Sequence[KafkaRecord],
         use_case: UseCase[T],
         failed: list[tuple[KafkaRecord, Exception]],
+        dead: list[tuple[KafkaRecord, DeadLetter]],
     ) -> None:
         """Fill the batch; a record that does not decode goes aside or comes again, and stops none of the others."""
         for record in records:
@@ -178,6 +186,7 @@ class BatchDriver:
             try:
                 batch.items.append(Item(record, use_case.decode(record, self.codec)))
             except DeadLetter as error:
+                dead.append((record, error))
                 self._put_aside(record, error, failed)
             except Stop:
                 raise
@@ -200,12 +209,17 @@ class BatchDriver:
         )
 
     def _put_items_aside[T](
-        self, batch: Batch[T], use_case: UseCase[T], failed: list[tuple[KafkaRecord, Exception]]
+        self,
+        batch: Batch[T],
+        use_case: UseCase[T],
+        failed: list[tuple[KafkaRecord, Exception]],
+        dead: list[tuple[KafkaRecord, DeadLetter]],
     ) -> list[Item[T]]:
         """Dead-letter the items that asked for it; answers the stand-ins on which their outcomes' reports land."""
         told = []
         for item in batch.items:
             if isinstance(item.error, DeadLetter):
+                dead.append((item.record, item.error))
                 self._put_aside(item.record, item.error, failed)
                 stand_in = Item(item.record, item.value)
                 why = item.error

@@ -4,6 +4,7 @@ from aws_lambda_powertools import Logger
 
 from masscomm import settings
 from masscomm.batch import BatchDriver
+from masscomm.dead_letter_alarm import DEFAULT_LIMIT, DeadLetterAlarm
 from masscomm.producer import KafkaProducer
 from masscomm.wire import Codec, HttpSchemaRegistry
 
@@ -15,4 +16,7 @@ def batch_driver(function: str, logger: Logger) -> BatchDriver:
         codec=Codec(HttpSchemaRegistry(settings.required("SCHEMA_REGISTRY_URL"))),
         producer=KafkaProducer(settings.required("KAFKA_BOOTSTRAP_SERVERS")),
         logger=logger,
+        alarm=DeadLetterAlarm(
+            function=function, limit=settings.number("DEAD_LETTER_ALARM_LIMIT", DEFAULT_LIMIT), logger=logger
+        ),
     )

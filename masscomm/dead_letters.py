@@ -1,5 +1,7 @@
 """The dead-letter record: the original bytes, and in the headers where they stood and why they are here."""
 
+from collections.abc import Sequence
+
 from masscomm.errors import DeadLetter
 from masscomm.kafka_event import KafkaRecord
 from masscomm.producer import Headers
@@ -11,6 +13,8 @@ SOURCE_TIMESTAMP = "masscomm.source.timestamp"
 REASON = "masscomm.reason"
 ERROR = "masscomm.error"
 FUNCTION = "masscomm.function"
+# On a record that was replayed: which dead letter it was, as topic-partition@offset.
+REPLAYED = "masscomm.replayed"
 
 _ERROR_CHARACTERS = 1_000
 
@@ -34,6 +38,15 @@ def dead_letter_headers(record: KafkaRecord, error: DeadLetter, function: str) -
         ours = position + ours
         replaced |= {name for name, _ in position}
     return [(name, value) for name, value in record.headers if name not in replaced] + ours
+
+
+def replay_headers(headers: Sequence[tuple[str, bytes]], letter: str) -> Headers:
+    """The headers of a dead letter's replay: its own and its original position's, and which dead letter it was.
+
+    The position is what the ids of a send without a send_id follow from: a replay must derive the same ones.
+    """
+    ours = {REASON, ERROR, FUNCTION, REPLAYED}
+    return [(name, value) for name, value in headers if name not in ours] + [(REPLAYED, letter.encode())]
 
 
 def _is_replay(record: KafkaRecord) -> bool:

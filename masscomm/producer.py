@@ -45,7 +45,7 @@ class KafkaProducer:
             "linger.ms": 0,
             "compression.type": "lz4",
             # Larger than any topic takes but dead-letter: what is too large for the others the broker says.
-            "message.max.bytes": 3_000_000,
+            "message.max.bytes": 5_000_000,
             "message.timeout.ms": message_timeout_ms,
             "queue.buffering.max.kbytes": 65_536,
             "broker.address.family": "v4",

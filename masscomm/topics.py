@@ -48,6 +48,7 @@ DELIVERY = "delivery"
 OUTCOME = "outcome"
 RECHECK = "recheck"
 DEAD_LETTER = "dead-letter"
+DEAD_LETTER_STATUS = "dead-letter-status"
 ON_FAILURE = "on-failure"
 
 CDC_TABLES = ("users", "user_settings", "devices", "notification_templates")

@@ -1,0 +1,165 @@
+"""Dead letters as they stand on their topic, and choosing among them."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from confluent_kafka import Message
+
+from devstack.dead_letters.reading import read_topic
+from masscomm import dead_letters as headers
+from masscomm.topics import DEAD_LETTER
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetter:
+    """One record of the topic.
+
+    place: its own position, partition@offset; dead_at, timestamp: when it came here and when it was first written
+    (ISO 8601, UTC); topic, partition, offset: where it first stood, as its headers say, empty where they do not;
+    replayed: the dead letter it already was once, empty where it was none.
+    """
+
+    place: str
+    dead_at: str
+    topic: str
+    partition: str
+    offset: str
+    timestamp: str
+    reason: str
+    error: str
+    function: str
+    replayed: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+    @property
+    def letter(self) -> str:
+        """Its position with its topic, as the header of a replay says it."""
+        partition, _, offset = self.place.partition("@")
+        return f"{DEAD_LETTER}-{partition}@{offset}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, without the bytes."""
+        told = (
+            "place",
+            "dead_at",
+            "topic",
+            "partition",
+            "offset",
+            "timestamp",
+            "reason",
+            "error",
+            "function",
+            "replayed",
+        )
+        return {name: getattr(self, name) for name in told} | {"size": len(self.value or b"")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """What is asked for; None and an empty sequence ask for nothing in particular.
+
+    places: own positions, partition@offset; topic, partition, offset: of where the record first stood; since, until:
+    of when it became a dead letter, since included and until not.
+    """
+
+    places: Sequence[str] = ()
+    topic: str | None = None
+    reason: str | None = None
+    function: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it leaves anything out."""
+        return self != Filter()
+
+    def takes(self, letter: DeadLetter) -> bool:
+        """Whether the letter is asked for."""
+        dead_at = datetime.fromisoformat(letter.dead_at)
+        wanted = (
+            (self.topic, letter.topic),
+            (self.reason, letter.reason),
+            (self.function, letter.function),
+            (None if self.partition is None else str(self.partition), letter.partition),
+            (None if self.offset is None else str(self.offset), letter.offset),
+        )
+        return (
+            all(asked is None or asked == found for asked, found in wanted)
+            and (not self.places or letter.place in self.places)
+            and (self.since is None or self.since <= dead_at)
+            and (self.until is None or dead_at < self.until)
+        )
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """A time as a person gives it: ISO 8601 (UTC where no zone is said), or how long ago: 90s, 15m, 2h, 7d.
+
+    Raises ValueError where it is neither.
+    """
+    if ago := re.fullmatch(r"(\d{1,9})([smhd])", text):
+        try:
+            return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        except OverflowError as error:
+            raise ValueError(f"{text} is before the beginning of time") from error
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def read(message: Message) -> DeadLetter:
+    """What a dead letter's headers say; a header that is missing reads as an empty string."""
+    pairs: list[tuple[str, str | bytes | None]] = list(message.headers() or [])  # type: ignore[arg-type]
+    kept = tuple((name, _bytes(value) or b"") for name, value in pairs)
+    found = dict(kept)
+
+    def text(name: str) -> str:
+        return found.get(name, b"").decode("utf-8", "replace")
+
+    return DeadLetter(
+        place=f"{message.partition()}@{message.offset()}",
+        dead_at=_iso(message.timestamp()[1]),
+        topic=text(headers.SOURCE_TOPIC),
+        partition=text(headers.SOURCE_PARTITION),
+        offset=text(headers.SOURCE_OFFSET),
+        timestamp=_when(text(headers.SOURCE_TIMESTAMP)),
+        reason=text(headers.REASON),
+        error=text(headers.ERROR),
+        function=text(headers.FUNCTION),
+        replayed=text(headers.REPLAYED),
+        key=_bytes(message.key()),
+        value=_bytes(message.value()),
+        headers=kept,
+    )
+
+
+def read_letters(bootstrap: str, wanted: Filter, *, topic: str = DEAD_LETTER) -> Iterator[DeadLetter]:
+    """The dead letters asked for, by partition and age. Raises KafkaException when the broker does not answer."""
+    for message in read_topic(bootstrap, topic):
+        letter = read(message)
+        if wanted.takes(letter):
+            yield letter
+
+
+def _when(milliseconds: str) -> str:
+    """A header may hold anything: what is no time stays as it stands."""
+    try:
+        return _iso(int(milliseconds))
+    except (ValueError, OverflowError, OSError):
+        return milliseconds
+
+
+def _iso(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

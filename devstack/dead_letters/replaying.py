@@ -1,0 +1,126 @@
+"""Sending dead letters back to where they came from, and writing them off.
+
+A replay and its mark are one Kafka transaction: there is no moment at which a record stands on its source topic again
+and is not marked. All operators share one transactional id, so that of two who work at the same time the first is
+fenced, and what it has not committed never was.
+"""
+
+import getpass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from confluent_kafka import KafkaException, Producer
+
+from devstack.dead_letters.letters import DeadLetter
+from devstack.dead_letters.marks import Mark, MarkKind, read_marks
+from masscomm.dead_letters import replay_headers
+from masscomm.topics import DEAD_LETTER_STATUS, cdc_topics, chain_topics
+
+TIMEOUT_S = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What became of one letter; ok is False where it was left as it stood, and said tells why."""
+
+    letter: DeadLetter
+    ok: bool
+    said: str
+
+
+def sources(generation: str) -> frozenset[str]:
+    """The topics a dead letter can come from: a header can name any, and nothing else may be written to."""
+    chain = {topic.name for topic in chain_topics() if topic.schema is not None and topic.name != "outcome"}
+    return frozenset(chain | {topic.name for topic in cdc_topics(generation)})
+
+
+class Desk:
+    """Where an operator works on dead letters; one at a time, see above.
+
+    Args:
+        bootstrap: of the broker.
+        allowed: the topics that may be written to.
+        status_topic: where the marks stand.
+        now: with time zone.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        allowed: frozenset[str],
+        status_topic: str = DEAD_LETTER_STATUS,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._allowed = allowed
+        self._status_topic = status_topic
+        self._now = now
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": f"masscomm.dead-letters.{status_topic}",
+                "compression.type": "lz4",
+                "message.max.bytes": 5_000_000,
+                "broker.address.family": "v4",
+                "linger.ms": 0,
+            }
+        )
+        # Only after this is it certain that no other desk has a mark on its way.
+        self._producer.init_transactions(TIMEOUT_S)
+        self._marks = read_marks(bootstrap, status_topic)
+
+    def replay(self, letters: Iterable[DeadLetter], *, again: bool = False) -> list[Done]:
+        """Put each letter's bytes on its source topic, once; again: also where that has been done or it was discarded.
+
+        Raises KafkaException where the broker does not answer or another desk has taken over; what was answered for
+        until then is done.
+        """
+        return [self._replay(letter, again) for letter in letters]
+
+    def discard(self, letters: Iterable[DeadLetter], why: str, *, again: bool = False) -> list[Done]:
+        """Mark each letter as written off; again: also where something was done with it before.
+
+        Raises ValueError without a reason, and as replay.
+        """
+        if not why.strip():
+            raise ValueError("a letter is not discarded without a reason")
+        return [self._discard(letter, why, again) for letter in letters]
+
+    def _replay(self, letter: DeadLetter, again: bool) -> Done:
+        if refused := self._refused(letter, again):
+            return refused
+        if letter.topic not in self._allowed:
+            return Done(letter=letter, ok=False, said=f"no source topic: {letter.topic!r}")
+
+        def produce() -> None:
+            kept = replay_headers(letter.headers, letter.letter)
+            self._producer.produce(letter.topic, letter.value, letter.key, headers=list(kept))
+
+        return self._commit(letter, MarkKind.REPLAYED, {"to": letter.topic}, produce)
+
+    def _discard(self, letter: DeadLetter, why: str, again: bool) -> Done:
+        return self._refused(letter, again) or self._commit(letter, MarkKind.DISCARDED, {"why": why}, lambda: None)
+
+    def _refused(self, letter: DeadLetter, again: bool) -> Done | None:
+        mark = self._marks.get(letter.place)
+        if mark is None or again:
+            return None
+        return Done(letter=letter, ok=False, said=f"already {mark.kind} at {mark.history[-1]['at']}")
+
+    def _commit(self, letter: DeadLetter, kind: MarkKind, more: dict[str, str], produce: Callable[[], None]) -> Done:
+        before = self._marks.get(letter.place)
+        entry = {"status": kind.value, "at": self._now().isoformat(timespec="seconds"), "by": getpass.getuser(), **more}
+        mark = Mark(kind=kind, history=(*(before.history if before else ()), entry))
+        try:
+            self._producer.begin_transaction()
+            produce()
+            self._producer.produce(self._status_topic, mark.encode(), letter.place.encode())
+            self._producer.commit_transaction(TIMEOUT_S)
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            self._producer.abort_transaction(TIMEOUT_S)
+            return Done(letter=letter, ok=False, said=f"Kafka refuses it: {error.args[0].str()}")
+        self._marks[letter.place] = mark
+        return Done(letter=letter, ok=True, said=kind.value)

@@ -1,0 +1,216 @@
+"""Dead letters on the real broker and registry: listed, read, replayed once, written off."""
+
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import urllib3
+from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from devstack.dead_letters.decoding import payload_of
+from devstack.dead_letters.letters import DeadLetter, Filter, read_letters
+from devstack.dead_letters.marks import MarkKind, read_marks
+from devstack.dead_letters.reading import read_topic
+from devstack.dead_letters.replaying import Desk
+from devstack.provision import create_topics, register_schemas
+from devstack.settings import StackSettings
+from functions.preference_checker.check_preferences import CheckPreferences
+from masscomm import topics
+from masscomm.batch import BatchDriver
+from masscomm.clock import FixedClock
+from masscomm.dead_letters import REPLAYED, dead_letter_headers
+from masscomm.directory import Settings, User
+from masscomm.errors import DeadLetter as Bad
+from masscomm.ids import send_id_of_record
+from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.kafka_event import KafkaRecord
+from masscomm.producer import KafkaProducer
+from masscomm.records import BuildRequested, SendRequested
+from masscomm.topics import Lane
+from masscomm.wire import Codec, HttpSchemaRegistry, InMemorySchemaRegistry, own_schema
+from tests.chain import NOW, Chain, Context, entry, event, failed_offsets, send
+
+
+@dataclass
+class Office:
+    """Topics of a test's own, under the roles' names."""
+
+    bootstrap: str
+    source: str
+    dead: str
+    status: str
+
+    def desk(self) -> Desk:
+        return Desk(self.bootstrap, allowed=frozenset({self.source}), status_topic=self.status)
+
+    def letters(self) -> list[DeadLetter]:
+        return list(read_letters(self.bootstrap, Filter(), topic=self.dead))
+
+    def replayed(self) -> list[Message]:
+        return list(read_topic(self.bootstrap, self.source))
+
+    def put_aside(self, *values: bytes, source: str | None = None) -> None:
+        """Dead letters of records that stood at offsets 0, 1, … of partition 3."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "broker.address.family": "v4"})
+        for offset, value in enumerate(values):
+            record = KafkaRecord(
+                topic=source or self.source, partition=3, offset=offset, timestamp_ms=NOW, headers=(("trace", b"\xff"),)
+            )
+            headers = dead_letter_headers(record, Bad("invalid", "bad"), "preference_checker")
+            producer.produce(self.dead, value, b"key", headers=list(headers))
+        assert producer.flush(20) == 0
+
+
+@pytest.fixture
+def office(kafka: StackSettings) -> Office:
+    name = f"test.{uuid4()}"
+    made = Office(kafka.kafka_bootstrap, f"{name}.source", f"{name}.dead", f"{name}.status")
+    admin = AdminClient({"bootstrap.servers": kafka.kafka_bootstrap})
+    new = [NewTopic(topic, 1, 1) for topic in (made.source, made.dead, made.status)]
+    for future in admin.create_topics(new).values():
+        future.result(20)
+    return made
+
+
+def test_a_record_is_replayed_once_with_its_bytes_key_and_first_position(office: Office) -> None:
+    office.put_aside(b"one", b"two")
+    (first, _) = office.letters()
+    assert [done.said for done in office.desk().replay([first])] == ["replayed"]
+    (again,) = office.desk().replay([first])
+    assert not again.ok
+    assert "already replayed" in again.said
+    (message,) = office.replayed()
+    headers: Any = message.headers()
+    assert (message.value(), message.key()) == (b"one", b"key")
+    assert dict(headers) == {
+        "trace": b"\xff",
+        "masscomm.source.topic": office.source.encode(),
+        "masscomm.source.partition": b"3",
+        "masscomm.source.offset": b"0",
+        "masscomm.source.timestamp": str(NOW).encode(),
+        REPLAYED: b"dead-letter-0@0",
+    }
+
+
+def test_again_replays_again_and_the_mark_keeps_all_that_was_done(office: Office) -> None:
+    office.put_aside(b"one")
+    letters = office.letters()
+    office.desk().discard(letters, "a test's own")
+    assert not office.desk().replay(letters)[0].ok
+    assert office.desk().replay(letters, again=True)[0].ok
+    assert not office.desk().discard(letters, "too late")[0].ok
+    (mark,) = read_marks(office.bootstrap, office.status).values()
+    assert mark.kind is MarkKind.REPLAYED
+    assert [entry["status"] for entry in mark.history] == ["discarded", "replayed"]
+    assert mark.history[0]["why"] == "a test's own"
+    assert len(office.replayed()) == 1
+
+
+def test_a_letter_is_not_discarded_without_a_reason(office: Office) -> None:
+    office.put_aside(b"one")
+    with pytest.raises(ValueError, match="reason"):
+        office.desk().discard(office.letters(), " ")
+    assert read_marks(office.bootstrap, office.status) == {}
+
+
+def test_of_two_desks_the_later_one_has_the_say(office: Office) -> None:
+    office.put_aside(b"one")
+    letters = office.letters()
+    first, second = office.desk(), office.desk()
+    assert second.replay(letters)[0].ok
+    with pytest.raises(KafkaException):
+        first.replay(letters)
+    assert len(office.replayed()) == 1
+
+
+def test_a_header_cannot_send_a_record_where_no_function_reads(office: Office) -> None:
+    office.put_aside(b"one", source=office.status)
+    (done,) = office.desk().replay(office.letters())
+    assert not done.ok
+    assert read_marks(office.bootstrap, office.status) == {}
+
+
+def test_a_record_of_an_unknown_schema_goes_through_the_checker_once_the_schema_is_registered(
+    office: Office, registry: StackSettings
+) -> None:
+    bootstrap, url = office.bootstrap, registry.registry_url
+    create_topics(bootstrap, topics.chain_topics())
+    register_schemas(url, topics.chain_topics())
+    office.source = topics.SEND_MONOLITH
+    codec = Codec(HttpSchemaRegistry(url))
+    directory = InMemoryDirectory()
+    directory.put(User(user_id=1, club_id=7), Settings(user_id=1))
+    use_case = CheckPreferences(directory=directory, clock=FixedClock(NOW), lane=Lane.BULK)
+
+    def put_aside(coming: int) -> DeadLetter:
+        """A producer begins to use a schema, ours and one field more, before the registry knows it."""
+        value = b"\0" + struct.pack(">I", coming) + _body(send([1], send_id=None)) + b"\0"
+        place = entry(value, topic=topics.SEND_MONOLITH, partition=3, offset=41)
+        driver = BatchDriver(function="preference_checker", codec=codec, producer=KafkaProducer(bootstrap))
+        assert failed_offsets(driver.run(event(place), Context(), use_case)) == []
+        return list(read_letters(bootstrap, Filter(reason="unknown_schema", partition=3, offset=41)))[-1]
+
+    letter = _put_aside_under_an_id_to_come(url, put_aside)
+    payload = payload_of(letter, codec).value
+    assert payload is not None
+    assert payload["to_users"] == [1]
+    assert office.desk().replay([letter])[0].ok
+    message = list(read_topic(bootstrap, topics.SEND_MONOLITH))[-1]
+    headers: Any = message.headers() or []
+    value = message.value()
+    assert isinstance(value, bytes)
+    replayed = entry(
+        value,
+        topic=topics.SEND_MONOLITH,
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        timestamp=message.timestamp()[1],
+        headers=headers,
+    )
+    # What it makes is read from memory, so that no other test's records are in the way.
+    chain = Chain()
+    chain.driver = BatchDriver(function="preference_checker", codec=codec, producer=chain.producer)
+    assert chain.run(use_case, replayed) == []
+    (built,) = chain.values(topics.BUILD)
+    build = BuildRequested.from_avro(codec.decode("BuildRequested", built))
+    assert build.send_id == send_id_of_record(topics.SEND_MONOLITH, 3, 41, NOW)
+    assert build.user_ids == [1]
+
+
+def _put_aside_under_an_id_to_come(url: str, put_aside: Callable[[int], DeadLetter]) -> DeadLetter:
+    """The registry gives ids as it likes, and other tests take some: an id is guessed until it is the one given."""
+    known = _register(url)
+    for _ in range(10):
+        before, known = known, _register(url)
+        coming = 2 * known - before
+        letter = put_aside(coming)
+        known = _register(url)
+        if known == coming:
+            return letter
+    raise AssertionError("no id could be guessed")
+
+
+def _body(record: SendRequested) -> bytes:
+    ahead = InMemorySchemaRegistry()
+    ahead.register("send.monolith-value", own_schema("SendRequested"))
+    return Codec(ahead).encode(topics.SEND_MONOLITH, "SendRequested", record.to_avro())[5:]
+
+
+def _register(url: str) -> int:
+    """The id of a new schema: ours and a field of its own."""
+    ours = own_schema("SendRequested")
+    schema = {**ours, "fields": [*ours["fields"], {"name": f"f{uuid4().hex}", "type": "int", "default": 0}]}
+    answer = urllib3.request(
+        "POST",
+        f"{url}/subjects/test.{uuid4()}-value/versions",
+        body=json.dumps({"schema": json.dumps(schema)}),
+        headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+    )
+    assert answer.status == 200, answer.data
+    return int(answer.json()["id"])

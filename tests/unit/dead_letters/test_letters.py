@@ -1,0 +1,108 @@
+"""Choosing among dead letters, and what a replay's headers keep."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from devstack.dead_letters.decoding import payload_of
+from devstack.dead_letters.letters import DeadLetter, Filter, moment
+from devstack.dead_letters.replaying import sources
+from masscomm.dead_letters import REPLAYED, dead_letter_headers, original_position, replay_headers
+from masscomm.errors import DeadLetter as Bad
+from masscomm.kafka_event import KafkaRecord
+from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+from tests.chain import send
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+LETTER = DeadLetter(
+    place="0@17",
+    dead_at=NOW.isoformat(),
+    topic="send.monolith",
+    partition="3",
+    offset="41",
+    timestamp=NOW.isoformat(),
+    reason="undecodable",
+    error="bad",
+    function="preference_checker",
+    replayed="",
+    key=b"k",
+    value=b"\0\0",
+    headers=(),
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"places": ("0@17", "0@18")}, {"places": ("0@18",)}),
+        ({"topic": "send.monolith"}, {"topic": "build"}),
+        ({"reason": "undecodable"}, {"reason": "invalid"}),
+        ({"function": "preference_checker"}, {"function": "builder"}),
+        ({"partition": 3}, {"partition": 0}),
+        ({"offset": 41}, {"offset": 4}),
+        ({"since": NOW}, {"since": NOW + timedelta(seconds=1)}),
+        ({"until": NOW + timedelta(seconds=1)}, {"until": NOW}),
+    ],
+)
+def test_each_filter_takes_and_leaves(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert Filter(**one).takes(LETTER)
+    assert not Filter(**other).takes(LETTER)
+    assert Filter(**one).chooses
+    assert not Filter().chooses
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("15m", NOW - timedelta(minutes=15)),
+        ("7d", NOW - timedelta(days=7)),
+        ("2026-11-21T10:00:00", NOW - timedelta(hours=2)),
+        ("2026-11-21T10:00:00+02:00", NOW - timedelta(hours=4)),
+    ],
+)
+def test_a_time_is_said_or_is_so_long_ago(text: str, when: datetime) -> None:
+    assert moment(text, NOW) == when
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "999999999d"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        moment(text, NOW)
+
+
+def test_a_replay_keeps_its_first_position_and_the_producers_headers_and_says_which_letter_it_was() -> None:
+    record = KafkaRecord(topic="send.api", partition=2, offset=9, timestamp_ms=77, headers=(("trace", b"\xff"),))
+    dead = dead_letter_headers(record, Bad("invalid", "bad"), "preference_checker")
+    replayed = replay_headers(dead, "dead-letter-0@17")
+    again = KafkaRecord(topic="send.api", partition=0, offset=500, timestamp_ms=88, headers=tuple(replayed))
+    assert original_position(again) == ("send.api", 2, 9, 77)
+    assert [name for name, _ in replayed if "source" not in name] == ["trace", REPLAYED]
+    twice = replay_headers(dead_letter_headers(again, Bad("invalid", "bad"), "builder"), "dead-letter-0@30")
+    assert [value for name, value in twice if name == REPLAYED] == [b"dead-letter-0@30"]
+    assert original_position(replace(again, headers=tuple(twice))) == ("send.api", 2, 9, 77)
+
+
+def test_a_payload_is_decoded_once_its_schema_is_known() -> None:
+    registry = InMemorySchemaRegistry()
+    registry.register("send.monolith-value", own_schema("SendRequested"))
+    value = Codec(registry).encode("send.monolith", "SendRequested", send([1, 2]).to_avro())
+    payload = payload_of(replace(LETTER, value=value), Codec(registry))
+    assert payload.value is not None
+    assert payload.value["to_users"] == [1, 2]
+    unknown = payload_of(replace(LETTER, value=value), Codec(InMemorySchemaRegistry()))
+    assert unknown.value is None
+    assert "no schema with id" in str(unknown.error)
+    assert unknown.base64
+
+
+def test_a_change_event_is_json() -> None:
+    letter = replace(LETTER, topic="cdc.g1.public.users", value=b'{"op": "u"}')
+    assert payload_of(letter, Codec(InMemorySchemaRegistry())).value == {"op": "u"}
+
+
+def test_only_topics_that_functions_read_can_be_written_to() -> None:
+    allowed = sources("g1")
+    assert {"send.monolith", "send.api.critical", "build", "delivery", "cdc.g1.public.users"} <= allowed
+    assert not {"outcome", "dead-letter", "dead-letter-status", "on-failure"} & allowed
