@@ -74,6 +74,21 @@ def rows(query: MetricsQuery) -> Composed:
     )
 
 
+def trends(query: MetricsQuery) -> Composed:
+    """The dimension, count_total from `middle` on, and count_total before it; the largest first, `top` of them."""
+    return SQL(
+        "select {name}, sum(count_total) filter (where bucket >= %(middle)s) as within,"
+        " coalesce(sum(count_total) filter (where bucket < %(middle)s), 0) as before"
+        " from {table} where {conditions} group by {name} having max(bucket) >= %(middle)s"
+        " order by within desc, {sorted} limit %(top)s"
+    ).format(
+        name=_names(query),
+        table=_TABLES[query.granularity],
+        conditions=_conditions(query),
+        sorted=SQL(", ").join(map(_sorted, query.dimensions)),
+    )
+
+
 def _conditions(query: MetricsQuery) -> Composable:
     conditions: list[Composable] = [SQL("bucket >= %(start)s and bucket < %(end)s")]
     conditions += [

@@ -1,4 +1,4 @@
-"""metrics_handler: GET /v1/metrics and GET /v1/sends/{send_id}, read from what spark_metrics counted."""
+"""metrics_handler: GET of metrics, trends, the stream of changes and sends, read from what spark_metrics counted."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,12 +9,15 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from functions.metrics_handler.metrics_store import MetricsStore
 from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
 from functions.metrics_handler.query_metrics import QueryMetrics
-from functions.metrics_handler.request import CSV, JSON, Request
+from functions.metrics_handler.request import CSV, JSON, Request, uncached
 from functions.metrics_handler.tell_send import TellSend
+from functions.metrics_handler.tell_trends import TellTrends
+from functions.metrics_handler.watch_metrics import WatchMetrics
 from masscomm import settings
-from masscomm.clock import SystemClock
+from masscomm.clock import Clock, SystemClock
 from masscomm.problem import answer_problems
 
 logger = Logger()
@@ -27,6 +30,8 @@ class UseCases:
     """What the routes call."""
 
     query_metrics: QueryMetrics
+    tell_trends: TellTrends
+    watch_metrics: WatchMetrics
     tell_send: TellSend
 
 
@@ -34,8 +39,18 @@ class UseCases:
 def bootstrap() -> UseCases:
     """The adapters, built at the first invocation and kept."""
     store = PostgresMetricsStore(connection_pool(settings.required("METRICS_DATABASE_URL")))
-    clock, grace = SystemClock(), timedelta(seconds=settings.number("METRICS_GRACE_S", 5))
-    return UseCases(QueryMetrics(store, clock, grace), TellSend(store, clock))
+    return use_cases(store, SystemClock(), timedelta(seconds=settings.number("METRICS_GRACE_S", 5)))
+
+
+def use_cases(store: MetricsStore, clock: Clock, grace: timedelta) -> UseCases:
+    """All of them over one store."""
+    query_metrics = QueryMetrics(store, clock, grace)
+    return UseCases(
+        query_metrics,
+        TellTrends(store, clock, grace),
+        WatchMetrics(store, clock, query_metrics),
+        TellSend(store, clock),
+    )
 
 
 @app.get("/v1/metrics")
@@ -44,6 +59,22 @@ def get_metrics() -> Response[str]:
     request = _request(JSON, CSV)
     body = bootstrap().query_metrics.answer(request.parameters, request.clubs)
     return request.answer(body, ("bucket", *body["dimensions"], "count_total"))
+
+
+@app.get("/v1/metrics/trending")
+def get_trending() -> Response[str]:
+    """What there is most of just now."""
+    request = _request(JSON, CSV)
+    body = bootstrap().tell_trends.answer(request.parameters, request.clubs)
+    return request.answer(body, (body["by"], "count_total", "before"))
+
+
+@app.get("/v1/metrics/stream")
+def get_stream() -> Response[str]:
+    """What has been counted since, once something has."""
+    request = _request(JSON)
+    remaining_s = app.lambda_context.get_remaining_time_in_millis() / 1000
+    return uncached(bootstrap().watch_metrics.answer(request.parameters, request.clubs, remaining_s=remaining_s))
 
 
 @app.get("/v1/sends/<send_id>")

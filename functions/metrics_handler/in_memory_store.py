@@ -15,7 +15,10 @@ from functions.metrics_handler.metrics_store import (
     Granularity,
     MetricsQuery,
     Order,
+    Position,
     SendTotals,
+    Trend,
+    Trends,
     check_filled,
     check_read,
 )
@@ -42,6 +45,8 @@ class InMemoryMetricsStore:
     sends: dict[str, SendTotals] = field(default_factory=dict)
     watermark: datetime | None = None
     bounds: Bounds = field(default_factory=Bounds)
+    batch_id: int | None = None
+    finished_at: datetime | None = None
 
     def counts(self, query: MetricsQuery) -> Counts:
         if query.buckets == ():
@@ -64,6 +69,21 @@ class InMemoryMetricsStore:
         if query.after is not None:
             rows = [row for row in rows if _place(query)(row) > _place(query)(query.after)]
         return Counts(rows[: query.limit], len(rows) > query.limit, self.watermark)
+
+    def trends(self, query: MetricsQuery, middle: datetime) -> Trends:
+        (dimension,) = query.dimensions
+        matching = [row for row in self.stored if _matches(row, query)]
+        check_read(len(matching), self.bounds)
+        within: Counter[int | str] = Counter()
+        before: Counter[int | str] = Counter()
+        for row in matching:
+            (within if row.bucket >= middle else before)[getattr(row, dimension)] += row.count_total
+        rows = [Trend(value, total, before[value]) for value, total in within.items()]
+        rows.sort(key=lambda row: (-row.count_total, row.value))
+        return Trends(rows[: query.limit], self.watermark)
+
+    def position(self) -> Position:
+        return Position(self.batch_id, self.finished_at, self.watermark)
 
     def send(self, send_id: str) -> SendTotals | None:
         known = self.sends.get(send_id)

@@ -115,6 +115,32 @@ class Counts:
     watermark: datetime | None
 
 
+@dataclass(frozen=True)
+class Trend:
+    """One category or club. count_total: of the window; before: of as long a time before it."""
+
+    value: int | str
+    count_total: int
+    before: int
+
+
+@dataclass(frozen=True)
+class Trends:
+    """The rows with the most notifications, those with equal ones by value."""
+
+    rows: Sequence[Trend]
+    watermark: datetime | None
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far counting is. batch_id, finished_at: of the last batch; None: there was none."""
+
+    batch_id: int | None
+    finished_at: datetime | None
+    watermark: datetime | None
+
+
 @dataclass
 class ChannelTotals:
     """A send on one channel. by_status: {status: {reason ('' where it has none): notifications}}."""
@@ -144,6 +170,14 @@ class MetricsStore(Protocol):
 
     def counts(self, query: MetricsQuery) -> Counts:
         """The rows of a query, from one consistent state. Errors: TooMuch."""
+        ...
+
+    def trends(self, query: MetricsQuery, middle: datetime) -> Trends:
+        """What the query's single dimension has most of in [middle, end). Errors: TooMuch."""
+        ...
+
+    def position(self) -> Position:
+        """How far counting is; cheap enough to be asked for again and again."""
         ...
 
     def send(self, send_id: str) -> SendTotals | None:

@@ -18,7 +18,10 @@ from functions.metrics_handler.metrics_store import (
     Count,
     Counts,
     MetricsQuery,
+    Position,
     SendTotals,
+    Trend,
+    Trends,
     check_filled,
     check_read,
 )
@@ -84,6 +87,19 @@ class PostgresMetricsStore:
         counts = [Count(bucket, tuple(dimensions), int(total)) for bucket, *dimensions, total in rows]
         return Counts(counts[: query.limit], len(counts) > query.limit, watermark)
 
+    def trends(self, query: MetricsQuery, middle: datetime) -> Trends:
+        values = counts_statement.values_of(query, self._bounds) | {"middle": middle, "top": query.limit}
+        with self._connection() as connection:
+            watermark = _watermark(connection)
+            check_read(_number(connection, counts_statement.rows_read(query), values), self._bounds)
+            rows = connection.execute(counts_statement.trends(query), values).fetchall()
+        return Trends([Trend(value, int(within), int(before)) for value, within, before in rows], watermark)
+
+    def position(self) -> Position:
+        with self._connection() as connection:
+            row = connection.execute(_POSITION).fetchone()
+        return Position(*row) if row else Position(None, None, None)
+
     def send(self, send_id: str) -> SendTotals | None:
         if not _is_text(send_id):
             return None  # no send is called that
@@ -144,6 +160,14 @@ def _number(connection: _Connection, statement: Composed, values: dict[str, Any]
 def _is_text(text: str) -> bool:
     """Whether Postgres can hold it: no NUL, no half of a surrogate pair."""
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+_POSITION = """
+select s.batch_id, s.finished_at, w.watermark
+from (values ('metrics')) as of (stream)
+left join stream_status s using (stream)
+left join stream_watermark w using (stream)
+"""
 
 
 def _watermark(connection: _Connection) -> datetime | None:

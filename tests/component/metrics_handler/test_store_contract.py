@@ -18,8 +18,11 @@ from functions.metrics_handler.metrics_store import (
     MetricsQuery,
     MetricsStore,
     Order,
+    Position,
     SendTotals,
     TooMuch,
+    Trend,
+    Trends,
 )
 from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
 from tests.metrics_database import metrics_database
@@ -81,6 +84,9 @@ def fill(url: str) -> None:
                     connection.execute(
                         "insert into send_totals values ('s', %s, %s, %s, %s)", [channel, status, reason, count]
                     )
+        connection.execute(
+            "insert into stream_status (stream, epoch, batch_id, finished_at) values ('metrics', 1, 7, %s)", [NOON]
+        )
         connection.execute("insert into stream_watermark values ('metrics', %s, now())", [WATERMARK])
 
 
@@ -96,7 +102,7 @@ def in_postgres(postgres: StackSettings) -> Iterator[MetricsStore]:
 @pytest.fixture(params=["postgres", "memory"])
 def store(request: pytest.FixtureRequest) -> MetricsStore:
     if request.param == "memory":
-        return InMemoryMetricsStore(STORED, {"s": SEND}, WATERMARK, BOUNDS)
+        return InMemoryMetricsStore(STORED, {"s": SEND}, WATERMARK, BOUNDS, 7, NOON)
     found: MetricsStore = request.getfixturevalue("in_postgres")
     return found
 
@@ -220,6 +226,27 @@ def test_a_query_over_its_bounds_is_not_run(store: MetricsStore) -> None:
         )
     with pytest.raises(TooMuch, match="more than 8 rows"):
         store.counts(a_query(**FILLED | {"type": ("a", "b", "c")}, dimensions=(Dimension.TYPE, Dimension.MEASURE)))
+
+
+def test_trends_are_the_largest_first_with_what_was_before(store: MetricsStore) -> None:
+    query = a_query(dimensions=(Dimension.CHANNEL,), measure=("sent", "failed"), end=NOON + 3 * MINUTE)
+    assert store.trends(query, NEXT) == Trends([Trend("push", 13, 8)], WATERMARK)
+    assert store.trends(query, NOON).rows == [Trend("push", 21, 0), Trend("email", 4, 0)]
+    assert store.trends(replace(query, limit=1), NOON).rows == [Trend("push", 21, 0)]
+    by_type = replace(query, dimensions=(Dimension.TYPE,), start=NEXT, measure=())
+    assert store.trends(by_type, NEXT).rows == [Trend("news", 7, 0), Trend("News", 6, 0)]
+    assert store.trends(a_query(dimensions=(Dimension.CLUB_ID,), club_id=(3,)), NOON).rows == []
+    with pytest.raises(TooMuch):
+        store.trends(a_query(dimensions=(Dimension.TYPE,), end=NOON + 4 * MINUTE), NOON)
+
+
+def test_a_position_is_that_of_the_last_batch(store: MetricsStore) -> None:
+    assert store.position() == Position(7, NOON, WATERMARK)
+
+
+def test_where_nothing_was_counted_there_is_no_position(postgres: StackSettings) -> None:
+    with metrics_database(postgres) as url, connection_pool(url) as pool:
+        assert PostgresMetricsStore(pool).position() == InMemoryMetricsStore().position() == Position(None, None, None)
 
 
 def test_a_send_is_found_by_its_id(store: MetricsStore) -> None:

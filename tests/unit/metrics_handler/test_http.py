@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,8 +13,6 @@ from hypothesis import strategies as st
 from functions.metrics_handler import handler as module
 from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.metrics_store import Granularity, SendTotals
-from functions.metrics_handler.query_metrics import QueryMetrics
-from functions.metrics_handler.tell_send import TellSend
 from masscomm.clock import FixedClock
 from tests.api_gateway import get, lambda_context
 
@@ -30,9 +29,7 @@ class Api:
         self.store.sends["s"] = SendTotals(
             send_id="s", club_id=2, type="news", requested_at=NOON, chunk_count=1, chunks=1, channels={}, watermark=None
         )
-        self.cases = module.UseCases(
-            QueryMetrics(self.store, self.clock, timedelta()), TellSend(self.store, self.clock)
-        )
+        self.cases = module.use_cases(self.store, self.clock, timedelta())
 
     def get(
         self,
@@ -89,7 +86,7 @@ def test_rows_are_csv_where_that_is_wanted(api: Api) -> None:
     assert f'cursor={headers["Masscomm-Next-Cursor"]}>; rel="next"' in headers["Link"]
 
 
-@pytest.mark.parametrize("path", ["/v1/metrics", "/v1/sends/s"])
+@pytest.mark.parametrize("path", ["/v1/metrics", "/v1/metrics/trending", "/v1/metrics/stream", "/v1/sends/s"])
 def test_what_cannot_be_served_is_406(api: Api, path: str) -> None:
     status, headers, body = api.get(path, headers={"Accept": "application/xml"})
     assert (status, headers["Content-Type"]) == (406, "application/problem+json")
@@ -118,6 +115,19 @@ def test_a_tenant_sees_its_own_clubs_and_no_other(api: Api) -> None:
     assert api.get("/v1/metrics", ASKED, club_ids="")[0] == 403
 
 
+def test_trends_and_stream_are_kept_apart_too(api: Api) -> None:
+    minute = datetime.fromtimestamp(api.clock.now_ms() / 1000 // 60 * 60, UTC)
+    api.store.stored += [replace(row(club, club), granularity=Granularity.MINUTE, bucket=minute) for club in (1, 2)]
+    by_club = {"by": ["club_id"], "measure": ["sent"]}
+    assert clubs(api.get("/v1/metrics/trending", by_club)) == {1, 2}
+    assert clubs(api.get("/v1/metrics/trending", by_club, club_ids="2")) == {2}
+    for path, others in (("/v1/metrics/trending", {}), ("/v1/metrics/stream", ASKED)):
+        assert api.get(path, others | {"club_id": ["1"]}, club_ids="2")[0] == 403
+        assert api.get(path, club_ids="")[0] == 403
+    _, _, body = api.get("/v1/metrics/stream", ASKED, club_ids="2")
+    assert {each["club_id"] for each in json.loads(body)["metrics"]["rows"]} == {2}
+
+
 def test_a_cursor_brings_no_other_tenants_rows(api: Api) -> None:
     _, _, body = api.get("/v1/metrics", ASKED | {"limit": ["1"]})
     cursor = json.loads(body)["next_cursor"]
@@ -136,7 +146,7 @@ _strange = st.text(max_size=30)
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.sampled_from(["/v1/metrics", "/v1/sends/s", "/v1/sends/{}"]),
+    st.sampled_from(["/v1/metrics", "/v1/metrics/trending", "/v1/metrics/stream", "/v1/sends/s", "/v1/sends/{}"]),
     st.dictionaries(_strange, st.lists(_strange, min_size=1, max_size=2), max_size=3),
     st.dictionaries(st.sampled_from(["Accept", "If-None-Match", "x"]), _strange),
     st.none() | _strange,
@@ -144,4 +154,7 @@ _strange = st.text(max_size=30)
 def test_no_request_makes_a_fault(
     api: Api, path: str, parameters: dict[str, list[str]], headers: dict[str, str], club_ids: str | None
 ) -> None:
-    assert api.get(path, ASKED | parameters, headers=headers, club_ids=club_ids)[0] < 500
+    assert (
+        api.get(path, (ASKED if path == "/v1/metrics" else {}) | parameters, headers=headers, club_ids=club_ids)[0]
+        < 500
+    )

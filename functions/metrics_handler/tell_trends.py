@@ -1,0 +1,103 @@
+"""GET /v1/metrics/trending: the categories or clubs with the most notifications in the last minutes.
+
+by           type (without it) or club_id
+window       minutes, 15 without it; the last one is the minute that is now, so a window is complete only in hindsight
+measure      what is compared, requested without it
+top          rows at most, 10 without it
+club_id, type, channel   only these, each as often as wanted
+
+Each row has count_total of the window and `before`, that of as many minutes before it. Equal rows come by name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from functions.metrics_handler import parameters as parse
+from functions.metrics_handler.buckets import LENGTH, floor
+from functions.metrics_handler.metrics_store import Dimension, Granularity, MetricsQuery, MetricsStore, TooMuch
+from functions.metrics_handler.parameters import Reader, rfc3339
+from functions.metrics_handler.query_metrics import too_much
+from functions.metrics_handler.tenant import Clubs, seen
+from masscomm.clock import Clock
+from masscomm.measures import REQUESTED
+
+DEFAULT_WINDOW_MIN, MAX_WINDOW_MIN = 15, 1_440
+DEFAULT_TOP, MAX_TOP = 10, 100
+
+PARAMETERS = ("by", "window", "measure", "top", "club_id", "type", "channel")
+
+
+@dataclass(frozen=True)
+class TellTrends:
+    """The use case. grace: as in query_metrics."""
+
+    store: MetricsStore
+    clock: Clock
+    grace: timedelta
+
+    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs = None) -> dict[str, Any]:
+        """The answer's body, of what these clubs may see.
+
+        Errors: Problem (400 naming each wrong parameter or the bound, 403), Retry.
+        """
+        now = datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
+        query, middle = _parsed(parameters, clubs, now)
+        try:
+            trends = self.store.trends(query, middle)
+        except TooMuch as error:
+            raise too_much(error) from error
+        (by,) = query.dimensions
+        return {
+            "by": by,
+            "measure": query.measure[0],
+            "start": rfc3339(middle),
+            "end": rfc3339(query.end),
+            "rows": [{by: row.value, "count_total": row.count_total, "before": row.before} for row in trends.rows],
+            "watermark": rfc3339(trends.watermark),
+            "complete": trends.watermark is not None and trends.watermark >= query.end + self.grace,
+            "generated_at": rfc3339(now),
+        }
+
+
+def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs, now: datetime) -> tuple[MetricsQuery, datetime]:
+    """Both windows as one query, and where the later one begins."""
+    read = Reader(parameters, PARAMETERS)
+    by = read.single("by", _by) or Dimension.TYPE
+    window = read.single("window", _window) or DEFAULT_WINDOW_MIN
+    measure = read.single("measure", parse.measure) or REQUESTED
+    top = read.single("top", _top) or DEFAULT_TOP
+    club_id = read.several("club_id", parse.club_id)
+    category = read.several("type", parse.words)
+    channel = read.several("channel", parse.words)
+    if read.errors:
+        raise read.problem()
+    minute = LENGTH[Granularity.MINUTE]
+    end = floor(now, minute) + minute
+    query = MetricsQuery(
+        granularity=Granularity.MINUTE,
+        start=end - 2 * window * minute,
+        end=end,
+        dimensions=(by,),
+        club_id=seen(club_id, clubs),
+        type=category,
+        channel=channel,
+        measure=(measure,),
+        limit=top,
+    )
+    return query, end - window * minute
+
+
+# The docstrings below are what a caller reads.
+
+
+def _by(text: str) -> Dimension:
+    """one of type, club_id"""
+    if text not in ("type", "club_id"):
+        raise ValueError(text)
+    return Dimension(text)
+
+
+_window = parse.whole_number(1, MAX_WINDOW_MIN)
+_top = parse.whole_number(1, MAX_TOP)
