@@ -29,6 +29,7 @@ from masscomm.directory import Device, Position, Settings, Template, User
 from masscomm.producer import Headers, Report
 from masscomm.records import SendRequested
 from masscomm.topics import Lane
+from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
 from tests.chain import entry
 
@@ -121,7 +122,7 @@ def measure(recipients: int) -> dict[str, float]:
         if topic.schema is not None:
             registry.register(topic.subject, own_schema(topic.schema))
     codec = Codec(registry)
-    checker = CheckPreferences(directory=directory, clock=clock, lane=Lane.BULK)
+    checker = CheckPreferences(directory=directory, clock=clock, lane=Lane.BULK, waiting=InMemoryWaitingStore())
     builder = BuildMessages(directory=directory, templates=TemplateCache(directory, clock), clock=clock, lane=Lane.BULK)
     to_build, to_deliver = Drain(topics.BUILD), Drain("nothing")
     check = _step("preference_checker", codec, to_build, checker, topics.SEND_API)

@@ -25,12 +25,14 @@ class Deployment:
     Attributes:
         mapping: its event source mapping, if it has one.
         routes: what the gateway sends it.
+        schedule_s: seconds between the invocations of its schedule, if it has one.
     """
 
     function: FunctionSpec
     lane: Lane
     mapping: MappingSpec | None
     routes: tuple[Route, ...]
+    schedule_s: float | None = None
 
 
 def read_deployments(
@@ -96,7 +98,16 @@ def _deployment(
         lane=lane,
         mapping=None if source is None else _mapping(function, source, lane, generation, overrides),
         routes=tuple(Route.parse(text, deployed) for text in entry.get("routes", ())),
+        schedule_s=_schedule(deployed, entry.get("schedule_s")),
     )
+
+
+def _schedule(function: str, seconds: Any) -> float | None:
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
+        raise ValueError(f"function {function}: schedule_s is no number of seconds: {seconds!r}")
+    return float(seconds)
 
 
 # functions.yaml's words for MappingSpec's fields

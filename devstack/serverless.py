@@ -11,6 +11,7 @@ The configuration is a JSON file:
     log_dir             each function's processes append to <function>.log there
     task_root           optional: what functions are imported from, by default the folder above functions_file's
     mappings            optional: settings for all event source mappings (first_backoff_s, partial_failures, …)
+    schedule_s          optional: seconds between the invocations of every schedule, in place of functions.yaml's
 """
 
 import asyncio
@@ -31,6 +32,7 @@ from devstack.event_source.record import EventEnvelope
 from devstack.function_catalogue import Deployment, read_deployments
 from devstack.gateway import Gateway
 from devstack.lambda_host import FunctionHost
+from devstack.schedule import Schedule
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class ServerlessConfig(BaseModel):
     log_dir: Path
     task_root: Path | None = None
     mappings: dict[str, Any] = Field(default_factory=dict)
+    schedule_s: float | None = Field(default=None, gt=0)
 
 
 class Serverless:
@@ -79,6 +82,15 @@ class Serverless:
         )
         self._destination = KafkaDestination(bootstrap_servers=self._bootstrap_servers)
         self._mappings: list[EventSourceMapping] = []
+        self._schedules = [
+            Schedule(
+                function=deployment.function.name,
+                every_s=config.schedule_s or deployment.schedule_s,
+                invoke=functools.partial(self.host.invoke, deployment.function.name),
+            )
+            for deployment in self.deployments
+            if deployment.schedule_s is not None
+        ]
         self._started = time.monotonic()
 
     async def start(self) -> None:
@@ -105,9 +117,12 @@ class Serverless:
             )
             self._mappings.append(mapping)
             await mapping.start()
+        for schedule in self._schedules:
+            schedule.start()
 
     async def stop(self) -> None:
         """Stop in the order of the flow, so that what is in flight can still end."""
+        await asyncio.gather(*(schedule.stop() for schedule in self._schedules))
         await asyncio.gather(*(mapping.stop() for mapping in self._mappings))
         await self.gateway.close()
         await self.host.close()
@@ -138,6 +153,7 @@ class Serverless:
                 name: {**pool.statistics.as_dict(), "ready": pool.ready, "pids": pool.pids}
                 for name, pool in self.host.pools.items()
             },
+            "schedules": {schedule.function: schedule.status() for schedule in self._schedules},
             "mappings": {mapping.spec.name: mapping.status() for mapping in self._mappings},
         }
 

@@ -20,6 +20,11 @@ def derived_id(parent_id: str, step: str, channel: str, start: int, end: int) ->
     return str(uuid5(_NAMESPACE, f"{parent_id}/{step}/{channel}/{start}-{end}"))
 
 
+def released_id(parent_id: str, why: str, n: int, start: int, end: int) -> str:
+    """The id of the record that goes on for positions [start, end) of its parent after the nth wait for the reason."""
+    return str(uuid5(_NAMESPACE, f"{parent_id}/released.{why}/{n}/{start}-{end}"))
+
+
 def notification_id(send_id: str, user_id: int, channel: str) -> str:
     """The id of one notification: one user on one channel."""
     return str(uuid5(_NAMESPACE, f"{send_id}/{user_id}/{channel}"))

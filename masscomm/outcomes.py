@@ -84,3 +84,4 @@ def _result(decision: Decision, count: int, now_ms: int, directory: Position | N
 
 DEAD_LETTERED = Decision(Status.FAILED, Reason.DEAD_LETTER)
 EXPIRED = Decision(Status.EXPIRED, Reason.EXPIRED)
+SCHEDULED = Decision(Status.SCHEDULED)

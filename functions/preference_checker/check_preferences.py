@@ -9,23 +9,27 @@ from typing import Any
 
 from masscomm import topics
 from masscomm.batch import Batch, Item
-from masscomm.categories import NAME_PATTERN, resolve_channels
+from masscomm.categories import NAME_PATTERN
+from masscomm.chunks import PART_SIZE, SEND_AT, after_send_at, chunk_of, ranges
 from masscomm.clock import Clock
 from masscomm.dead_letters import original_position
 from masscomm.directory import Directory, Settings, User
 from masscomm.errors import DeadLetter, Retry
-from masscomm.ids import chunk_id, derived_id, send_id_of_record
+from masscomm.ids import derived_id
 from masscomm.kafka_event import KafkaRecord
 from masscomm.measures import FAR_FUTURE_MS
-from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, Told, outcome
+from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told, outcome
 from masscomm.preferences import Decision, decide
 from masscomm.records import BuildRequested, RecheckRequested, SendRequested
 from masscomm.topics import Lane
+from masscomm.waiting import Waiting, WaitingStore
 from masscomm.wire import Codec
 
 # A longer chunk is split by position first: an invocation's time and memory do not grow with what a producer sends.
 SPLIT_ABOVE = 10_000
-SPLIT_SIZE = 5_000
+SPLIT_SIZE = PART_SIZE
+# Further ahead is a mistake of units, and nobody would hear of it before.
+MAX_AHEAD_MS = 366 * 86_400_000
 MAX_RECORD_BYTES = 1_000_000
 # Copied into every derived record.
 MAX_DATA_BYTES = 100_000
@@ -58,6 +62,7 @@ class CheckPreferences:
     directory: Directory
     clock: Clock
     lane: Lane
+    waiting: WaitingStore
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Chunk:
         """A record of send.* or recheck. Errors: DeadLetter, Retry."""
@@ -82,18 +87,42 @@ class CheckPreferences:
         chunk = item.value
         if chunk.bad is not None:
             raise chunk.bad
-        if chunk.send_at is not None and chunk.send_at > self.clock.now_ms():
-            raise DeadLetter("unsupported", "send_at lies ahead, and nothing here can hold a send yet")
-        if chunk.asked.expires_at is not None and chunk.asked.expires_at <= self.clock.now_ms():
+        now_ms = self.clock.now_ms()
+        if chunk.send_at is not None and chunk.send_at > now_ms + MAX_AHEAD_MS:
+            raise DeadLetter("invalid", f"send_at lies more than {MAX_AHEAD_MS // 86_400_000} days ahead")
+        if chunk.asked.expires_at is not None and chunk.asked.expires_at <= max(now_ms, chunk.send_at or 0):
             self._everybody(batch, item, EXPIRED)
+        elif chunk.send_at is not None and chunk.send_at > now_ms:
+            self._hold(batch, item, chunk.send_at)
+        elif chunk.send_at is not None:
+            self._go_on(batch, item, waiting)
         elif len(chunk.asked.positions) > SPLIT_ABOVE:
             self._split(batch, item)
         elif chunk.asked.positions:
             waiting.append(item)
 
+    def _hold(self, batch: Batch[Chunk], item: Item[Chunk], send_at: int) -> None:
+        """To the scheduler, and everybody is told of: first it waits, then it says so."""
+        topic = topics.in_lane(topics.RECHECK, self.lane)
+        for part in after_send_at(item.value.asked):
+            value = batch.codec.encode(topic, "RecheckRequested", part.to_avro())
+            held = Waiting(id=part.record_id, due_ms=send_at, topic=topic, value=value, why=SEND_AT)
+            self.waiting.put(held, self.clock.now_ms())
+        self._everybody(batch, item, SCHEDULED)
+
+    def _go_on(self, batch: Batch[Chunk], item: Item[Chunk], waiting: list[Item[Chunk]]) -> None:
+        """Its send_at has come: what goes on is what the scheduler would have released."""
+        parts = after_send_at(item.value.asked)
+        if len(parts) == 1:
+            item.value = Chunk(asked=parts[0])
+            waiting.append(item)
+            return
+        for part in parts:
+            batch.produce(item, topics.in_lane(topics.RECHECK, self.lane), part.record_id, part)
+
     def _split(self, batch: Batch[Chunk], item: Item[Chunk]) -> None:
         whole = item.value.asked
-        for start, end, rows in _ranges(whole, SPLIT_SIZE):
+        for start, end, rows in ranges(whole, SPLIT_SIZE):
             part = replace(
                 whole,
                 record_id=derived_id(whole.record_id, "recheck", "split", start, end),
@@ -128,7 +157,7 @@ class CheckPreferences:
     ) -> None:
         asked = item.value.asked
         for channel in asked.channels:
-            for start, end, rows in _ranges(asked, RANGE_SIZE):
+            for start, end, rows in ranges(asked, RANGE_SIZE):
                 told, allowed = [], []
                 for row in rows:
                     user_id = asked.user_ids[row]
@@ -176,7 +205,7 @@ class CheckPreferences:
     def _everybody(self, batch: Batch[Chunk], item: Item[Chunk], decision: Decision) -> None:
         asked = item.value.asked
         for channel in asked.channels:
-            for start, end, rows in _ranges(asked, RANGE_SIZE):
+            for start, end, rows in ranges(asked, RANGE_SIZE):
                 told = [Told(asked.positions[row], asked.user_ids[row], decision) for row in rows]
                 self._tell(batch, item, channel, start, end, told)
 
@@ -198,33 +227,7 @@ class CheckPreferences:
 
 
 def _chunk_of(send: SendRequested, record: KafkaRecord) -> Chunk:
-    """The send's distinct recipients, each at the first position it is named at."""
-    send_id = send.send_id or send_id_of_record(*original_position(record))
-    positions: dict[int, int] = {}
-    for position, user_id in enumerate(send.to_users):
-        positions.setdefault(user_id, position)
-    chunk = chunk_id(send_id, send.chunk_index)
-    asked = RecheckRequested(
-        record_id=chunk,
-        parent_id=chunk,
-        why="send",
-        send_id=send_id,
-        chunk_index=send.chunk_index,
-        range_start=0,
-        range_end=len(send.to_users),
-        club_id=send.club_id,
-        type=send.type,
-        timestamp=send.timestamp,
-        channels=resolve_channels(send.type, send.channels) if _tellable(send, record) else [],
-        template=send.template,
-        data=send.data,
-        locale=send.locale,
-        expires_at=send.expires_at,
-        collapse_key=send.collapse_key,
-        reference=send.reference,
-        positions=list(positions.values()),
-        user_ids=list(positions),
-    )
+    asked = chunk_of(send, original_position(record), channels=_tellable(send, record))
     return Chunk(asked=asked, send_at=send.send_at, bad=_fault(send, record))
 
 
@@ -293,20 +296,6 @@ def _build_record(asked: RecheckRequested, channel: str, start: int, end: int, r
         positions=[asked.positions[row] for row in rows],
         user_ids=[asked.user_ids[row] for row in rows],
     )
-
-
-def _ranges(asked: RecheckRequested, size: int) -> Iterator[tuple[int, int, list[int]]]:
-    """(start, end, rows) for each range of positions that has recipients; ranges lie on multiples of size."""
-    rows: list[int] = []
-    current = -1
-    for row, position in enumerate(asked.positions):
-        if position // size != current:
-            if rows:
-                yield current * size, min((current + 1) * size, asked.range_end), rows
-            current, rows = position // size, []
-        rows.append(row)
-    if rows:
-        yield current * size, min((current + 1) * size, asked.range_end), rows
 
 
 def _groups(items: Iterable[Item[Chunk]]) -> Iterator[list[Item[Chunk]]]:

@@ -11,6 +11,7 @@ from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
 from masscomm.opensearch_directory import OpenSearchDirectory
+from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
 logger = Logger()
 
@@ -20,7 +21,10 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
     """The adapters, built at the first invocation and kept."""
     driver = batch_driver("preference_checker", logger)
     use_case = CheckPreferences(
-        directory=OpenSearchDirectory.from_environment(), clock=SystemClock(), lane=settings.lane()
+        directory=OpenSearchDirectory.from_environment(),
+        clock=SystemClock(),
+        lane=settings.lane(),
+        waiting=DynamoDbWaitingStore(),
     )
     return driver, use_case
 

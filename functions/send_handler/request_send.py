@@ -29,6 +29,8 @@ _MAX_DATA_BYTES = 100_000
 _LONG = 2**63 - 1
 _FLUSH_S = 20.0
 _LONGEST_PATH = 200
+# A day less than the checker takes: its clock is another.
+_MAX_AHEAD_MS = 365 * 86_400_000
 
 Identifier = Annotated[int, Field(ge=1, le=_LONG)]
 Word = Annotated[str, Field(min_length=1, max_length=128)]
@@ -50,6 +52,7 @@ class SendRequest(BaseModel):
     locale: Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")] | None = None
     priority: Literal["bulk", "critical"] = "bulk"
     expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
+    send_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
     collapse_key: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     reference: Annotated[str, Field(min_length=1, max_length=255)] | None = None
 
@@ -60,7 +63,7 @@ class SendRequest(BaseModel):
             raise ValueError(f"more than {_MAX_DATA_BYTES} bytes in all")
         return data
 
-    @field_validator("expires_at", mode="before")
+    @field_validator("expires_at", "send_at", mode="before")
     @classmethod
     def _written_out(cls, value: object) -> object:
         if value is not None and not (isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d[Tt ]", value)):
@@ -115,20 +118,23 @@ class RequestSend:
     def request(self, send: SendRequest) -> Accepted:
         """Put the send's chunks on send.api and answer when the broker has them all.
 
-        Errors: Problem 400 (expired), 503 (Kafka has not taken every chunk: the caller asks again with a send of its
-        own, those chunks that were taken are processed), Retry and Stop of the registry.
+        Errors: Problem 400 (expired; a send_at that is past, too far ahead or not before expires_at), 503 (Kafka has
+        not taken every chunk: the caller asks again with a send of its own, those chunks that were taken are
+        processed), Retry and Stop of the registry.
         """
         now_ms = self.clock.now_ms()
         expires_at = None if send.expires_at is None else _ms(send.expires_at)
         if expires_at is not None and expires_at <= now_ms:
             raise Problem(400, "expires_at: has passed", errors=[FieldError("expires_at", "must lie ahead")])
+        send_at = None if send.send_at is None else _ms(send.send_at)
+        _check_send_at(send_at, expires_at, now_ms)
         send_id = str(uuid4())
         users = list(dict.fromkeys(send.to_users))
         lane = Lane(send.priority)
         chunks = list(batched(users, CHUNK_SIZE, strict=False))
         errors: list[Exception] = []
         encoded = [
-            self._encoded(send, send_id, expires_at, now_ms, lane, index, len(chunks), chunk)
+            self._encoded(send, send_id, expires_at, send_at, now_ms, lane, index, len(chunks), chunk)
             for index, chunk in enumerate(chunks)
         ]
         for index, value in enumerate(encoded):
@@ -149,6 +155,7 @@ class RequestSend:
         send: SendRequest,
         send_id: str,
         expires_at: int | None,
+        send_at: int | None,
         now_ms: int,
         lane: Lane,
         index: int,
@@ -169,10 +176,23 @@ class RequestSend:
             locale=send.locale,
             priority=send.priority,
             expires_at=expires_at,
+            send_at=send_at,
             collapse_key=send.collapse_key,
             reference=send.reference,
         )
         return self.codec.encode(topics.in_lane(topics.SEND_API, lane), "SendRequested", record.to_avro())
+
+
+def _check_send_at(send_at: int | None, expires_at: int | None, now_ms: int) -> None:
+    if send_at is None:
+        return
+    if not now_ms < send_at <= now_ms + _MAX_AHEAD_MS:
+        problem = f"must lie ahead, and not more than {_MAX_AHEAD_MS // 86_400_000} days"
+    elif expires_at is not None and expires_at <= send_at:
+        problem = "must come before expires_at"
+    else:
+        return
+    raise Problem(400, f"send_at: {problem}", errors=[FieldError("send_at", problem)])
 
 
 def _collect(errors: list[Exception]) -> Any:

@@ -33,6 +33,7 @@ from masscomm.kafka_event import KafkaRecord
 from masscomm.producer import KafkaProducer
 from masscomm.records import BuildRequested, SendRequested
 from masscomm.topics import Lane
+from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, HttpSchemaRegistry, InMemorySchemaRegistry, own_schema
 from tests.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 
@@ -146,7 +147,9 @@ def test_a_record_of_an_unknown_schema_goes_through_the_checker_once_the_schema_
     codec = Codec(HttpSchemaRegistry(url))
     directory = InMemoryDirectory()
     directory.put(User(user_id=1, club_id=7), Settings(user_id=1))
-    use_case = CheckPreferences(directory=directory, clock=FixedClock(NOW), lane=Lane.BULK)
+    use_case = CheckPreferences(
+        directory=directory, clock=FixedClock(NOW), lane=Lane.BULK, waiting=InMemoryWaitingStore()
+    )
 
     def put_aside(coming: int) -> DeadLetter:
         """A producer begins to use a schema, ours and one field more, before the registry knows it."""

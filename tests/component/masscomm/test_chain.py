@@ -20,6 +20,7 @@ from masscomm.kafka_event import parse
 from masscomm.producer import KafkaProducer
 from masscomm.records import BuildRequested, NotificationOutcome
 from masscomm.topics import Lane
+from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, HttpSchemaRegistry, own_schema
 from tests.chain import NOW, Context, entry, event, failed_offsets, send
 from tests.component.masscomm.broker import make_topic, messages_of
@@ -85,7 +86,7 @@ def test_a_send_on_kafka_becomes_a_build_record_an_outcome_and_a_dead_letter(
     directory.put(Settings(user_id=1), Settings(user_id=2, channels={"push": False}))
     clock = FixedClock(NOW)
     driver = BatchDriver(function="preference_checker", codec=codec, producer=producer)
-    use_case = CheckPreferences(directory=directory, clock=clock, lane=Lane.BULK)
+    use_case = CheckPreferences(directory=directory, clock=clock, lane=Lane.BULK, waiting=InMemoryWaitingStore())
     assert failed_offsets(driver.run(batch, Context(clock), use_case)) == []
 
     (built,) = messages_of(bootstrap, chain["build"])

@@ -78,6 +78,7 @@ def program(folder: Path, kafka: StackSettings, topic: str, functions: dict[str,
         "log_dir": str(folder / "logs"),
         "task_root": str(HERE),
         "mappings": {"first_backoff_s": 0.01, "last_backoff_s": 0.05},
+        "schedule_s": 0.05,
     }
     (folder / "config.json").write_text(json.dumps(config))
     command = [sys.executable, "-m", "devstack.lambda_host", "--config", str(folder / "config.json")]
@@ -114,6 +115,7 @@ def functions(topic: str) -> dict[str, object]:
             "handler": "functions_under_test.steps.consume",
             "event_source": {"topics": ["cdc.users"], "batch_size": 10, "attempts": -1, "bisect": True},
         },
+        "tick": {"handler": "functions_under_test.steps.tick", "schedule_s": 60},
         "respond": {"handler": "functions_under_test.steps.respond", "routes": ["GET /things/{id}"]},
     }
 
@@ -143,6 +145,12 @@ def test_requests_reach_their_function(running: Program) -> None:
     assert httpx.get(f"{running.url}/other", trust_env=False).status_code == 403
 
 
+def test_a_schedule_invokes_its_function_again_and_again(running: Program) -> None:
+    ticks = running.notes / "ticks"
+    until(lambda: ticks.exists() and len(ticks.read_text().splitlines()) >= 3)
+    assert set(ticks.read_text().splitlines()) == {"Scheduled Event tick"}
+
+
 def test_kill_9_of_a_function_in_the_middle_of_a_batch_loses_nothing(running: Program) -> None:
     send(running, "hang", *(f"v{number}" for number in range(20)))
     until((running.notes / "hanging").exists)
@@ -160,7 +168,7 @@ def test_sigterm_stops_cleanly_and_leaves_no_function(running: Program) -> None:
     until(lambda: running.lag() == [0, 0])
     status = running.status()["functions"]
     pids = [pid for function in status.values() for pid in function["pids"]]  # type: ignore[attr-defined]
-    assert len(pids) == 2
+    assert len(pids) == 3
     running.process.terminate()
     assert running.process.wait(PATIENCE_S) == 0
     until(lambda: not any(psutil.pid_exists(pid) for pid in pids))

@@ -80,3 +80,15 @@ def test_the_projects_own_file_can_be_deployed() -> None:
     deployed = read(ROOT / "functions" / "functions.yaml")
     assert {"preference_checker", "preference_checker-critical", "send_handler"} <= set(deployed)
     assert deployed["send_handler"].routes[0].method == "POST"
+    assert deployed["scheduler"].schedule_s == 60
+    assert [name for name, each in deployed.items() if each.schedule_s is not None] == ["scheduler"]
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "60", True])
+def test_a_schedule_is_a_number_of_seconds(tmp_path: Path, seconds: object) -> None:
+    path = write(tmp_path)
+    document = yaml.safe_load(path.read_text())
+    document["functions"]["f"]["schedule_s"] = seconds
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(ValueError, match="schedule_s"):
+        read(path)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.preference_checker.check_preferences import MAX_DATA_BYTES, SPLIT_ABOVE, CheckPreferences
+from functions.preference_checker.check_preferences import MAX_AHEAD_MS, MAX_DATA_BYTES, SPLIT_ABOVE, CheckPreferences
 from masscomm import topics
 from masscomm.directory import Position, Settings, User
 from masscomm.errors import Retry
@@ -16,7 +16,8 @@ from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.measures import FAR_FUTURE_MS
 from masscomm.records import AvroRecord, BuildRequested, NotificationOutcome, RecheckRequested
 from masscomm.topics import Lane
-from tests.chain import NOW, SEND_ID, Chain, send, told
+from masscomm.waiting import InMemoryWaitingStore
+from tests.chain import NOW, SEND_ID, Chain, entry, send, told
 
 FAILED = ("failed", "dead_letter")
 BEHIND = Position(lsn=1, ts_ms=NOW - 1)
@@ -28,7 +29,8 @@ class Checker(Chain):
     def __init__(self, lane: Lane = Lane.BULK) -> None:
         super().__init__()
         self.directory = InMemoryDirectory()
-        self.use_case = CheckPreferences(directory=self.directory, clock=self.clock, lane=lane)
+        self.waiting = InMemoryWaitingStore()
+        self.use_case = CheckPreferences(directory=self.directory, clock=self.clock, lane=lane, waiting=self.waiting)
         self.put_users(range(1, 4))
 
     def put_users(self, user_ids: Iterable[int], **columns: Any) -> None:
@@ -199,7 +201,7 @@ def test_a_user_who_was_created_and_notified_at_once_gets_the_message() -> None:
             self.put(User(user_id=99, club_id=7))
             return super().confirm(ts_ms)
 
-    use_case = CheckPreferences(directory=Late(), clock=checker.clock, lane=Lane.BULK)
+    use_case = CheckPreferences(directory=Late(), clock=checker.clock, lane=Lane.BULK, waiting=checker.waiting)
     assert checker.run(use_case, checker.encoded(send([99]), topics.SEND_MONOLITH)) == []
     assert _passed_on(checker.builds()) == [(99, "push")]
 
@@ -220,7 +222,9 @@ def test_that_somebody_has_no_settings_is_believed_only_once_the_directory_is_pa
 
     directory = Late()
     directory.put(User(user_id=99, club_id=7))
-    use_case = CheckPreferences(directory=directory, clock=checker.clock, lane=Lane.BULK)
+    use_case = CheckPreferences(
+        directory=directory, clock=checker.clock, lane=Lane.BULK, waiting=InMemoryWaitingStore()
+    )
     assert checker.run(use_case, checker.encoded(send([99]), topics.SEND_MONOLITH)) == []
     assert told(checker.outcomes()) == {(99, "push"): ("suppressed", "opted_out")}
 
@@ -286,7 +290,7 @@ BAD_SENDS = [
     ({"send_id": "no/id"}, "invalid"),
     ({"chunk_index": 2, "chunk_count": 2}, "invalid"),
     ({"chunk_index": -1}, "invalid"),
-    ({"send_at": NOW + 1}, "unsupported"),
+    ({"send_at": NOW + MAX_AHEAD_MS + 1}, "invalid"),
 ]
 
 
@@ -438,7 +442,9 @@ def test_a_batch_is_looked_up_in_bounded_groups(sizes: list[int]) -> None:
             asked.append(len(user_ids))
             return super().users_and_settings(user_ids)
 
-    use_case = CheckPreferences(directory=Counting(), clock=checker.clock, lane=Lane.BULK)
+    use_case = CheckPreferences(
+        directory=Counting(), clock=checker.clock, lane=Lane.BULK, waiting=InMemoryWaitingStore()
+    )
     starts = [sum(sizes[:place]) for place in range(len(sizes))]
     entries = [
         checker.encoded(send(range(start, start + size)), topics.SEND_MONOLITH, offset=place)
@@ -447,3 +453,69 @@ def test_a_batch_is_looked_up_in_bounded_groups(sizes: list[int]) -> None:
     assert checker.run(use_case, *entries) == []
     assert max(asked) <= SPLIT_ABOVE
     assert sum(len(outcome.user_ids) for outcome in checker.outcomes()) == sum(sizes)
+
+
+def _released(checker: Checker) -> list[int]:
+    """Release what waits, as the scheduler does; answers the offsets that come again."""
+    entries = [entry(item.value, topic=item.topic, offset=900) for item in checker.waiting.due(checker.clock.now_ms())]
+    return checker.run(checker.use_case, *entries)
+
+
+def test_a_send_whose_time_is_to_come_waits_and_is_checked_when_it_has() -> None:
+    checker = Checker()
+    assert checker.check(send([1, 2, 2], send_at=NOW + 60_000)) == []
+    assert told(checker.outcomes()) == {(1, "push"): ("scheduled", None), (2, "push"): ("scheduled", None)}
+    assert checker.builds() == []
+    (item,) = checker.waiting.items.values()
+    assert (item.due_ms, item.topic, item.why) == (NOW + 60_000, topics.RECHECK, "send_at")
+    scheduled = checker.outcomes()[0].record_id
+    checker.forget()
+    checker.directory.put(Settings(user_id=2, channels={"push": False}))
+    checker.clock.advance(60)
+    assert _released(checker) == []
+    assert _passed_on(checker.builds()) == [(1, "push")]
+    assert told(checker.outcomes()) == {(2, "push"): ("suppressed", "opted_out")}
+    assert checker.outcomes()[0].record_id != scheduled
+
+
+@pytest.mark.parametrize("users", [2, 12_000])
+def test_a_redelivery_that_finds_its_time_come_derives_what_waits(users: int) -> None:
+    checker = Checker()
+    checker.put_users(range(1, users + 1))
+    record = send(range(1, users + 1), send_at=NOW + 60_000)
+    checker.check(record)
+    assert len(checker.waiting.items) == (1 if users == 2 else 3)
+    checker.clock.advance(60)
+    checker.forget()
+    _released(checker)
+    first = checker.builds()
+    checker.forget()
+    checker.check(record)
+    again = [checker.encoded(part, topics.RECHECK) for part in checker.rechecks()]
+    checker.run(checker.use_case, *again)
+    assert {build.record_id for build in checker.builds()} == {build.record_id for build in first}
+    assert len(first) == (1 if users == 2 else users // 500)
+
+
+def test_what_cannot_be_held_comes_again_and_nobody_is_told_of() -> None:
+    checker = Checker()
+    checker.waiting.failing = Retry("DynamoDB is down")
+    assert checker.check(send([1], send_at=NOW + 1), send([2])) == [0]
+    assert checker.outcomes() == []
+    assert _passed_on(checker.builds()) == [(2, "push")]
+
+
+def test_a_send_that_expires_before_its_time_has_expired() -> None:
+    checker = Checker()
+    assert checker.check(send([1], send_at=NOW + 60_000, expires_at=NOW + 60_000)) == []
+    assert told(checker.outcomes()) == {(1, "push"): ("expired", "expired")}
+    assert not checker.waiting.items
+
+
+def test_what_waited_past_its_end_has_expired() -> None:
+    checker = Checker()
+    checker.check(send([1], send_at=NOW + 60_000, expires_at=NOW + 120_000))
+    checker.forget()
+    checker.clock.advance(120)
+    assert _released(checker) == []
+    assert told(checker.outcomes()) == {(1, "push"): ("expired", "expired")}

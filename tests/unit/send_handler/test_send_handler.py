@@ -168,6 +168,12 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"expires_at": 4_000_000_000}, "expires_at"),
     ({"expires_at": "4000000000"}, "expires_at"),
     ({"expires_at": "2001-01-01T00:00:00Z"}, "expires_at"),
+    ({"send_at": "tomorrow"}, "send_at"),
+    ({"send_at": "2023-11-15T00:00:00"}, "send_at"),
+    ({"send_at": 1_700_000_060}, "send_at"),
+    ({"send_at": "2023-11-14T22:13:20Z"}, "send_at"),
+    ({"send_at": "2024-11-14T00:00:00Z"}, "send_at"),
+    ({"send_at": "2023-11-15T00:00:00Z", "expires_at": "2023-11-15T00:00:00Z"}, "send_at"),
     ({"collapse_key": ""}, "collapse_key"),
     ({"collapse_key": "x" * 65}, "collapse_key"),
     ({"reference": "x" * 256}, "reference"),
@@ -265,3 +271,12 @@ def test_a_route_there_is_none_of_is_a_problem_too(api: Api, method: str, path: 
     assert (status, body["status"]) == (404, 404)
     assert headers["Content-Type"] == "application/problem+json"
     assert api.producer.produced == []
+
+
+def test_when_it_is_to_be_sent_stands_in_every_chunk(api: Api) -> None:
+    users = list(range(1, CHUNK_SIZE + 2))
+    status, _, _ = api.post(to_users=users, send_at="2023-11-15T00:13:20+02:00", expires_at="2023-11-15T00:00:00Z")
+    assert status == 400
+    status, _, _ = api.post(to_users=users, send_at="2023-11-15T01:13:20+02:00", expires_at="2023-11-15T00:00:00Z")
+    assert status == 202
+    assert [record.send_at for record in api.sends()] == [NOW + 3_600_000] * 2

@@ -25,5 +25,10 @@ def consume(event: dict[str, Any], context: Any) -> dict[str, Any]:
     return {"batchItemFailures": failures}
 
 
+def tick(event: dict[str, Any], context: Any) -> None:
+    with (Path(os.environ["NOTES"]) / "ticks").open("a") as ticks:
+        ticks.write(f"{event['detail-type']} {context.function_name}\n")
+
+
 def respond(event: dict[str, Any], context: Any) -> dict[str, Any]:
     return {"statusCode": 200, "body": json.dumps({"path": event["path"], "name": context.function_name})}

@@ -1,0 +1,81 @@
+"""A send's chunk as the recipients it names, and as what goes on once its send_at has come."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from masscomm.categories import resolve_channels
+from masscomm.ids import chunk_id, released_id, send_id_of_record
+from masscomm.records import RecheckRequested, SendRequested
+
+# Recipients a part of a long chunk has at most.
+PART_SIZE = 5_000
+SEND_AT = "send_at"
+
+
+def chunk_of(send: SendRequested, position: tuple[str, int, int, int], *, channels: bool = True) -> RecheckRequested:
+    """The send's distinct recipients, each at the first position it is named at.
+
+    position: where the record first stood (topic, partition, offset, timestamp ms), from which the send's id follows
+    where it has none; channels: whether they are resolved, or left empty.
+    """
+    send_id = send.send_id or send_id_of_record(*position)
+    positions: dict[int, int] = {}
+    for place, user_id in enumerate(send.to_users):
+        positions.setdefault(user_id, place)
+    chunk = chunk_id(send_id, send.chunk_index)
+    return RecheckRequested(
+        record_id=chunk,
+        parent_id=chunk,
+        why="send",
+        send_id=send_id,
+        chunk_index=send.chunk_index,
+        range_start=0,
+        range_end=len(send.to_users),
+        club_id=send.club_id,
+        type=send.type,
+        timestamp=send.timestamp,
+        channels=resolve_channels(send.type, send.channels) if channels else [],
+        template=send.template,
+        data=send.data,
+        locale=send.locale,
+        expires_at=send.expires_at,
+        collapse_key=send.collapse_key,
+        reference=send.reference,
+        positions=list(positions.values()),
+        user_ids=list(positions),
+    )
+
+
+def after_send_at(chunk: RecheckRequested) -> list[RecheckRequested]:
+    """What goes on of a chunk that had a send_at, in parts; empty where it has no recipients.
+
+    The same records whether the chunk waited or came too late to: a redelivery that finds its time come must derive
+    what the one before it has left to the scheduler.
+    """
+    return [
+        replace(
+            chunk,
+            record_id=released_id(chunk.record_id, SEND_AT, 1, start, end),
+            parent_id=chunk.record_id,
+            why=SEND_AT,
+            range_start=start,
+            range_end=end,
+            positions=[chunk.positions[row] for row in rows],
+            user_ids=[chunk.user_ids[row] for row in rows],
+        )
+        for start, end, rows in ranges(chunk, PART_SIZE)
+    ]
+
+
+def ranges(asked: RecheckRequested, size: int) -> Iterator[tuple[int, int, list[int]]]:
+    """(start, end, rows) for each range of positions that has recipients; ranges lie on multiples of size."""
+    rows: list[int] = []
+    current = -1
+    for row, position in enumerate(asked.positions):
+        if position // size != current:
+            if rows:
+                yield current * size, min((current + 1) * size, asked.range_end), rows
+            current, rows = position // size, []
+        rows.append(row)
+    if rows:
+        yield current * size, min((current + 1) * size, asked.range_end), rows

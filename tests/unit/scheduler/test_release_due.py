@@ -1,0 +1,129 @@
+"""A sweep: what is due goes on once, and nothing is forgotten before Kafka has it."""
+
+import pytest
+from aws_lambda_powertools import Logger
+
+from functions.scheduler.release_due import ReleaseDue, Swept
+from masscomm import topics
+from masscomm.clock import FixedClock
+from masscomm.errors import Retry
+from masscomm.producer import InMemoryProducer
+from masscomm.topics import Lane
+from masscomm.waiting import CLAIM_S, InMemoryWaitingStore, Waiting, WaitingStore, jittered, releasable
+from tests.chain import NOW
+from tests.waiting_contract import WaitingStoreContract, waiting
+
+
+class TestInMemoryWaitingStore(WaitingStoreContract):
+    @pytest.fixture
+    def store(self) -> WaitingStore:
+        return InMemoryWaitingStore()
+
+
+class Scheduler:
+    """The use case over adapters in memory."""
+
+    def __init__(self) -> None:
+        self.clock = FixedClock(NOW)
+        self.store = InMemoryWaitingStore()
+        self.producer = InMemoryProducer()
+        self.use_case = ReleaseDue(store=self.store, producer=self.producer, clock=self.clock, logger=Logger())
+
+    def put(self, *items: Waiting) -> None:
+        for item in items:
+            self.store.put(item, NOW)
+
+    def sweep(self, seconds: float = 60) -> Swept:
+        return self.use_case.sweep(lambda: seconds)
+
+    def released(self) -> list[str]:
+        return [(key or b"").decode() for _, key, _, _ in self.producer.produced]
+
+
+def test_what_is_due_goes_to_its_topic_under_its_id_and_says_what_it_waited_for() -> None:
+    scheduler = Scheduler()
+    due, later = waiting(topic="delivery", headers=(("a", b"1"),)), waiting(NOW + 1)
+    scheduler.put(due, later)
+    assert scheduler.sweep() == Swept(released=1)
+    assert scheduler.producer.produced == [
+        ("delivery", due.id.encode(), b"v", [("a", b"1"), ("masscomm.released", b"send_at")])
+    ]
+    assert list(scheduler.store.items) == [later.id]
+    assert scheduler.sweep() == Swept()
+
+
+def test_two_sweeps_at_once_release_it_once() -> None:
+    scheduler = Scheduler()
+    item = waiting()
+    scheduler.put(item)
+    other = Scheduler()
+    other.use_case = ReleaseDue(store=scheduler.store, producer=other.producer, clock=scheduler.clock, logger=Logger())
+
+    class Meanwhile(InMemoryProducer):
+        """The other sweep runs between this one's claim and its release."""
+
+        def flush(self, timeout_s: float) -> None:
+            assert other.sweep() == Swept(claimed_by_others=1)
+            super().flush(timeout_s)
+
+    producer = Meanwhile()
+    mine = ReleaseDue(store=scheduler.store, producer=producer, clock=scheduler.clock, logger=Logger())
+    assert mine.sweep(lambda: 60) == Swept(released=1)
+    assert len(producer.produced) + len(other.producer.produced) == 1
+
+
+def test_what_kafka_did_not_take_is_released_when_its_claim_has_lapsed_under_the_same_id() -> None:
+    scheduler = Scheduler()
+    item = waiting()
+    scheduler.put(item, waiting())
+    scheduler.producer.fail = lambda _topic, _value: Retry("down")
+    assert scheduler.sweep() == Swept(failed=2)
+    assert len(scheduler.store.items) == 2
+    scheduler.producer.fail = lambda _topic, _value: None
+    assert scheduler.sweep() == Swept(claimed_by_others=2)
+    scheduler.clock.advance(CLAIM_S)
+    assert scheduler.sweep() == Swept(released=2)
+    assert item.id in scheduler.released()
+
+
+def test_a_sweep_stops_before_its_time_ends() -> None:
+    scheduler = Scheduler()
+    scheduler.put(waiting())
+    assert scheduler.sweep(seconds=19) == Swept(complete=False)
+    assert scheduler.released() == []
+
+
+def test_critical_goes_first() -> None:
+    scheduler = Scheduler()
+    bulk, critical = waiting(id="a"), waiting(id="b", topic="recheck.critical")
+    scheduler.put(bulk, critical)
+    scheduler.sweep()
+    assert scheduler.released() == ["b", "a"]
+
+
+@pytest.mark.parametrize("topic", ["send.api", "send.monolith", "send.api.critical", "outcome", "dead-letter"])
+def test_nothing_waits_for_a_topic_where_it_would_be_counted_again(topic: str) -> None:
+    with pytest.raises(ValueError, match="nothing is released to"):
+        waiting(topic=topic)
+    assert topic not in releasable()
+
+
+def test_an_item_that_names_another_topic_all_the_same_is_not_released() -> None:
+    scheduler = Scheduler()
+    item = waiting()
+    object.__setattr__(item, "topic", topics.SEND_API)
+    scheduler.store.items[item.id] = item
+    assert scheduler.sweep().released == 0
+    assert scheduler.producer.produced == []
+
+
+def test_every_lane_can_be_released_to() -> None:
+    for lane in Lane:
+        assert {topics.in_lane(name, lane) for name in ("recheck", "build", "delivery")} <= releasable()
+
+
+def test_jitter_follows_from_the_id_and_spreads() -> None:
+    moments = [jittered(NOW, str(number), 60_000) for number in range(1_000)]
+    assert moments == [jittered(NOW, str(number), 60_000) for number in range(1_000)]
+    assert NOW <= min(moments) < NOW + 6_000
+    assert NOW + 54_000 < max(moments) < NOW + 60_000
