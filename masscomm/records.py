@@ -144,6 +144,22 @@ class DeliveryRequested(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeviceStatusChanged(AvroRecord):
+    """What the push provider said of a device while we published to it."""
+
+    record_id: str
+    device_id: int
+    user_id: int
+    club_id: int
+    platform: str
+    endpoint_arn: str
+    status: str
+    reason: str | None = None
+    timestamp: int
+    send_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Result(AvroRecord):
     """One distinct result of an outcome record; count: how many of its positions have it."""
 

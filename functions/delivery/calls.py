@@ -19,10 +19,14 @@ class Expired(ProviderError):
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One provider call. target: as the ledger names it (delivery_ledger.Answer); make: answers a message id."""
+    """One provider call.
+
+    target: as the ledger names it (delivery_ledger.Answer); make: answers a message id; device: of a push.
+    """
 
     target: str
     make: Callable[[], str]
+    device: Device | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +47,11 @@ class Caller:
             send = partial(self._send_email, delivery, delivery.addresses[row], texts, notification)
             return [Call(target="email", make=send)]
         return [
-            Call(target=str(device.device_id), make=partial(self._push, delivery, device, texts, notification))
+            Call(
+                target=str(device.device_id),
+                make=partial(self._push, delivery, device, texts, notification),
+                device=device,
+            )
             for device in devices
             if device.enabled
         ]

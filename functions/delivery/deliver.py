@@ -17,13 +17,15 @@ from functions.delivery.publishing import Publisher
 from functions.delivery.slices import Slices
 from masscomm import topics
 from masscomm.batch import Batch, Item
+from masscomm.channels.provider import TargetGone
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import Decided, DeliveryLedger, Held, KeptLease, Lease
 from masscomm.directory import Device, Directory, Settings
 from masscomm.errors import DeadLetter, MasscommError, Retry
+from masscomm.ids import derived_id
 from masscomm.kafka_event import KafkaRecord
 from masscomm.outcomes import DEAD_LETTERED, Told, outcome
-from masscomm.records import ContentColumn, DeliveryRequested
+from masscomm.records import ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.wire import Codec
 
 # A crash's duplicates are at most this many recipients; what they cost is a write of the ledger for so many.
@@ -161,6 +163,7 @@ class Deliver:
                 done=begun.done,
                 invocation_s=batch.remaining_s,
                 confirm=partial(batch.confirm, self.directory),
+                gone=partial(self._tell_of_device, batch, item),
             )
             try:
                 slices.finish(settings, devices)
@@ -194,6 +197,25 @@ class Deliver:
                 directory=self.directory.position(),
             )
             batch.produce(item, topics.OUTCOME, record.record_id, record)
+
+    def _tell_of_device(
+        self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], device: Device, error: TargetGone
+    ) -> None:
+        """What is lost of this with a crash is learnt again by the next push to the device."""
+        delivery = item.value
+        record = DeviceStatusChanged(
+            record_id=derived_id(delivery.record_id, "device_status", "push", device.device_id, device.device_id + 1),
+            device_id=device.device_id,
+            user_id=device.user_id,
+            club_id=delivery.club_id,
+            platform=device.platform,
+            endpoint_arn=device.endpoint_arn or "",
+            status="inactive",
+            reason=str(error)[:200],
+            timestamp=self.clock.now_ms(),
+            send_id=delivery.send_id,
+        )
+        batch.produce(item, topics.DEVICE_STATUS, str(device.device_id), record)
 
 
 def _is_held(start: "Future[_Begun | Held]") -> bool:

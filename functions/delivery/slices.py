@@ -51,7 +51,8 @@ class Slices:
     """A record's recipients under its lease.
 
     done: by position, what is recorded; invocation_s: seconds left of the invocation; confirm: makes sure that the
-    directory has everything up to a time (masscomm.batch.Batch.confirm).
+    directory has everything up to a time (masscomm.batch.Batch.confirm); gone: told of each device whose endpoint takes
+    nothing any more, with the provider's word.
     """
 
     delivery: DeliveryRequested
@@ -65,6 +66,7 @@ class Slices:
     done: dict[int, Decided]
     invocation_s: Callable[[], float]
     confirm: Callable[[int], None]
+    gone: Callable[[Device, TargetGone], None]
     _errors: set[str] = field(default_factory=set)
 
     def finish(self, settings: Mapping[int, Settings], devices: Mapping[int, list[Device]]) -> None:
@@ -125,6 +127,8 @@ class Slices:
         said: dict[int, list[tuple[Call, Published]]] = {}
         for (who, call), answer in zip(calls, published, strict=True):
             said.setdefault(who.position, []).append((call, answer))
+            if call.device is not None and isinstance(answer.error, TargetGone):
+                self.gone(call.device, answer.error)
         decided, left = [], []
         for who in part:
             answers = said.get(who.position, [])

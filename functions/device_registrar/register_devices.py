@@ -2,6 +2,8 @@
 
     newest row of each device → its state → what the provider has to be asked, in parallel → the new states, in bulk
 
+    what delivery was told while it published (topic device_status) → the state of that endpoint, after the rows
+
 A row that comes again asks the provider nothing where its state says that it was done. An endpoint belongs to a token,
 not to a device: where two devices have one token (somebody else has logged in on the phone), it is taken away only
 when no enabled device has it any more.
@@ -14,15 +16,21 @@ from typing import Any
 
 from functions.device_registrar.device_states import DeviceState, DeviceStates
 from functions.device_registrar.endpoints import Endpoints, InvalidToken
+from masscomm import topics
 from masscomm.batch import Batch, Item, UseCase
 from masscomm.change_events import Change, ChangeDecoder, RowChanged
 from masscomm.clock import Clock
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka_event import KafkaRecord
+from masscomm.records import DeviceStatusChanged
 from masscomm.wire import Codec
 
 # The longest that one call of the provider takes, its repetition included.
 _CALL_S = 15.0
+# Why a state is not enabled where it was delivery that found it out.
+_TAKES_NOTHING = "takes_nothing"
+
+type Fact = Change | DeviceStatusChanged
 
 
 @dataclass
@@ -30,7 +38,7 @@ class _Device:
     """A device in this batch: all its items, its newest row, its state before and after."""
 
     id: str
-    items: list[Item[Change]]
+    items: list[Item[Fact]]
     row: RowChanged
     before: DeviceState | None = None
     after: DeviceState | None = None
@@ -42,7 +50,7 @@ class _Device:
             item.error = error
 
 
-class RegisterDevices(UseCase[Change]):
+class RegisterDevices(UseCase[Fact]):
     """workers: calls of the provider at once."""
 
     def __init__(
@@ -54,17 +62,48 @@ class RegisterDevices(UseCase[Change]):
         self._clock = clock
         self._workers = workers
 
-    def decode(self, record: KafkaRecord, codec: Codec) -> Change:  # noqa: ARG002  # Debezium's JSON needs no registry
+    def decode(self, record: KafkaRecord, codec: Codec) -> Fact:
+        if record.topic == topics.DEVICE_STATUS:
+            return DeviceStatusChanged.from_avro(codec.decode("DeviceStatusChanged", record.value))
         change = self._decoder.decode(record)
         if isinstance(change, RowChanged) and change.columns is not None:
             _text(change.columns, "token")
             _text(change.columns, "platform")
         return change
 
-    def dead_lettered(self, batch: Batch[Change], item: Item[Change], why: DeadLetter) -> None:
+    def dead_lettered(self, batch: Batch[Fact], item: Item[Fact], why: DeadLetter) -> None:
         """A change has no recipients: there is no outcome to tell."""
 
-    def handle(self, batch: Batch[Change]) -> None:
+    def handle(self, batch: Batch[Fact]) -> None:
+        self._follow_rows(batch)
+        self._follow_statuses(batch)
+
+    def _follow_statuses(self, batch: Batch[Fact]) -> None:
+        """Disable what takes nothing any more, unless the device has another endpoint, or this one anew, since then."""
+        told: dict[str, list[Item[Fact]]] = {}
+        newest: dict[str, DeviceStatusChanged] = {}
+        for item in batch.active():
+            status = item.value
+            if isinstance(status, DeviceStatusChanged) and status.status == "inactive":
+                device_id = str(status.device_id)
+                told.setdefault(device_id, []).append(item)
+                if device_id not in newest or newest[device_id].timestamp <= status.timestamp:
+                    newest[device_id] = status
+        if not newest:
+            return
+        known = self._states.read(list(newest))
+        changed = {
+            device_id: replace(before, enabled=False, reason=_TAKES_NOTHING, updated_at=self._clock.now_ms())
+            for device_id, before in known.items()
+            if before.enabled
+            and before.endpoint_arn == newest[device_id].endpoint_arn
+            and before.updated_at <= newest[device_id].timestamp
+        }
+        for device_id, fate in self._states.write(changed).items():
+            for item in told[device_id]:
+                item.error = fate
+
+    def _follow_rows(self, batch: Batch[Fact]) -> None:
         devices = _newest(batch.active())
         known = self._states.read(list(devices))
         for device in devices.values():
@@ -113,7 +152,8 @@ class RegisterDevices(UseCase[Change]):
             if arn is not None and arn in unused and before is not None and before.enabled:
                 self._endpoints.disable(arn)
             return self._state(row, token=token, endpoint_arn=arn, reason="inactive")
-        if arn is not None and before is not None and before.enabled:
+        known_dead = before is not None and before.reason == _TAKES_NOTHING and before.version == row.version
+        if arn is not None and before is not None and (before.enabled or known_dead):
             # Done already: only the version moves, so that an older row cannot pass for news.
             return replace(before, version=row.version)
         try:
@@ -155,7 +195,7 @@ class RegisterDevices(UseCase[Change]):
                 return
 
 
-def _newest(items: Iterable[Item[Change]]) -> dict[str, _Device]:
+def _newest(items: Iterable[Item[Fact]]) -> dict[str, _Device]:
     devices: dict[str, _Device] = {}
     for item in items:
         row = item.value

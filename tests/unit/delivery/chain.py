@@ -12,7 +12,7 @@ from masscomm.delivery_ledger import DeliveryLedger
 from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
 from masscomm.directory import Device, Directory
 from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.records import AvroRecord, ContentColumn, DeliveryRequested
+from masscomm.records import AvroRecord, ContentColumn, DeliveryRequested, DeviceStatusChanged
 from tests.chain import Chain, delivery
 
 
@@ -60,6 +60,11 @@ class Delivery(Chain):
         """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
         entries = [self.encoded(record, topics.DELIVERY, offset=offset) for offset, record in enumerate(records)]
         return self.run(environment or self.use_case, *entries, seconds=seconds)
+
+    def device_statuses(self) -> list[DeviceStatusChanged]:
+        """The device status records produced."""
+        values = self.values(topics.DEVICE_STATUS)
+        return [DeviceStatusChanged.from_avro(self.codec.decode("DeviceStatusChanged", value)) for value in values]
 
     def reached(self) -> list[str]:
         """The endpoints that took a message."""

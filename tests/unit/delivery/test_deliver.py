@@ -303,7 +303,7 @@ def test_an_address_that_is_none_fails_that_recipient_and_the_others_get_it_once
     chain = Delivery()
     record = by_email([1, 2, 3], addresses=["user1@example.com", address, "user3@example.com"])
     assert chain.deliver(record) == []
-    assert chain.email.calls == ["user1@example.com", "user3@example.com"]
+    assert sorted(chain.email.calls) == ["user1@example.com", "user3@example.com"]
     assert told(chain.outcomes()) == {
         (1, "email"): SENT,
         (2, "email"): ("failed", "provider_rejected"),
@@ -447,3 +447,19 @@ def test_whose_application_is_off_comes_again_at_once_and_the_others_are_sent_to
     assert chain.deliver(delivery([1, 2, 3])) == []
     assert told(chain.outcomes()) == dict.fromkeys([(1, "push"), (2, "push"), (3, "push")], SENT)
     assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
+
+
+def test_a_device_that_takes_nothing_any_more_is_told_of_whether_or_not_another_took_it() -> None:
+    chain = Delivery()
+    chain.put_device(11, 1)
+    chain.push.put("arn-11", enabled=False)
+    chain.push.put("arn-2", enabled=False)
+    assert chain.deliver(delivery([1, 2, 3])) == []
+    assert told(chain.outcomes())[1, "push"] == SENT
+    statuses = chain.device_statuses()
+    assert sorted((s.device_id, s.user_id, s.endpoint_arn, s.status) for s in statuses) == [
+        (2, 2, "arn-2", "inactive"),
+        (11, 1, "arn-11", "inactive"),
+    ]
+    assert {(s.club_id, s.platform, s.timestamp, s.send_id) for s in statuses} == {(7, "gcm", NOW, SEND_ID)}
+    assert len({s.record_id for s in statuses}) == 2

@@ -92,9 +92,11 @@ def test_what_ses_answers(code: str, text: str, status: int, wanted: type[Provid
     _assert_is(caught.value, wanted, flag)
 
 
-def test_every_row_of_the_table_is_met_by_an_answer() -> None:
+def test_every_answer_has_its_row_in_the_table_and_every_row_an_answer() -> None:
     answers = [(code.removesuffix("Exception"), f"{code}: {text}") for code, text, *_ in SNS + SES]
-    met = {next((row for row in TABLE if row.fits(*answer)), None) for answer in answers}
+    rows = {answer: next((row for row in TABLE if row.fits(*answer)), None) for answer in answers}
+    assert {code for (code, _), row in rows.items() if row is None} == {"502", "ANewCode"}
+    met = set(rows.values())
     unmet = [row for row in TABLE if row not in met]
     # Of encrypted topics, and a size that our own limits keep us from.
     assert {code for row in unmet for code in row.codes if not code.startswith("KMS")} == {"RequestEntityTooLarge"}
@@ -192,6 +194,22 @@ def test_after_the_pause_one_call_finds_out() -> None:
     both.clock.advance(31)
     assert both.publish(both.off)
     assert both.publish(both.off)
+
+
+def test_while_one_call_finds_out_nobody_else_asks() -> None:
+    both = Applications()
+    both.publish(both.off)
+    both.clock.advance(31)
+    meanwhile: list[str | None] = []
+
+    class Asking:
+        def publish(self, **_: object) -> str:
+            meanwhile.append(both.publish(both.off) if not meanwhile else "asked too")
+            return "taken"
+
+    both.push._provider = Asking()
+    assert both.publish(both.off) == "taken"
+    assert meanwhile == [None]
 
 
 def test_an_endpoints_application_stands_in_its_arn() -> None:

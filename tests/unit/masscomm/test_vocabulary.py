@@ -144,7 +144,13 @@ def test_every_topic_of_the_code_is_in_the_file_once_a_lane() -> None:
     names = [topic.name for topic in topics.chain_topics()]
     assert len(names) == len(set(names))
     constants = {topics.SEND_MONOLITH, topics.SEND_API, topics.BUILD, topics.DELIVERY, topics.OUTCOME}
-    constants |= {topics.RECHECK, topics.DEAD_LETTER, topics.DEAD_LETTER_STATUS, topics.ON_FAILURE}
+    constants |= {
+        topics.RECHECK,
+        topics.DEAD_LETTER,
+        topics.DEAD_LETTER_STATUS,
+        topics.ON_FAILURE,
+        topics.DEVICE_STATUS,
+    }
     assert {name.removesuffix(".critical") for name in names} == constants
 
 

@@ -1,0 +1,99 @@
+"""What delivery was told of devices while it published: their endpoints are left alone from then on."""
+
+from typing import Any
+
+import pytest
+
+from functions.device_registrar.device_states import DeviceState, InMemoryDeviceStates
+from functions.device_registrar.endpoints import InMemoryEndpoints
+from functions.device_registrar.register_devices import RegisterDevices
+from masscomm import topics
+from masscomm.errors import Retry
+from masscomm.records import DeviceStatusChanged
+from tests.chain import NOW, SEND_ID, Chain, entry
+from tests.unit.cdc_consumer.debezium import row
+
+ARN = "arn:gcm:a"
+
+
+class Registrar(Chain):
+    """Device 1 has the token a, and an endpoint made at NOW."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states = InMemoryDeviceStates()
+        self.endpoints = InMemoryEndpoints()
+        self.use_case = RegisterDevices(
+            generation="g1", states=self.states, endpoints=self.endpoints, clock=self.clock, workers=4
+        )
+        self.follow_row(50)
+        self.endpoints.calls.clear()
+
+    def follow_row(self, version: int) -> None:
+        """The monolith's row of the device at a position in its WAL."""
+        after = {"id": 1, "user_id": 1, "platform": "gcm", "token": "a", "active": True}
+        record = row("devices", "u", version, after)
+        assert self.run(self.use_case, entry(record.value, topic=record.topic, key=record.key)) == []
+
+    def told(self, **values: Any) -> list[int]:
+        """Drive a status of device 1; answers the offsets that come again."""
+        usual: dict[str, Any] = {
+            "record_id": "r",
+            "device_id": 1,
+            "user_id": 1,
+            "club_id": 7,
+            "platform": "gcm",
+            "endpoint_arn": ARN,
+            "status": "inactive",
+            "timestamp": self.clock.now_ms(),
+            "send_id": SEND_ID,
+        }
+        status = DeviceStatusChanged(**usual | values)
+        return self.run(self.use_case, self.encoded(status, topics.DEVICE_STATUS))
+
+    @property
+    def state(self) -> DeviceState:
+        return self.states.states["1"]
+
+
+def test_an_endpoint_that_takes_nothing_is_not_enabled_any_more() -> None:
+    registrar = Registrar()
+    registrar.clock.advance(1)
+    assert registrar.told() == []
+    assert (registrar.state.enabled, registrar.state.reason) == (False, "takes_nothing")
+    assert (registrar.state.endpoint_arn, registrar.state.version) == (ARN, 50)
+    assert registrar.endpoints.calls == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"endpoint_arn": "arn:gcm:another"}, {"timestamp": NOW - 1}, {"device_id": 2}, {"status": "something new"}],
+)
+def test_what_is_not_about_the_endpoint_as_it_is_changes_nothing(values: dict[str, Any]) -> None:
+    registrar = Registrar()
+    before = registrar.state
+    assert registrar.told(**values) == []
+    assert registrar.states.states == {"1": before}
+
+
+def test_the_row_that_comes_again_does_not_enable_it_and_a_newer_one_does() -> None:
+    registrar = Registrar()
+    registrar.told()
+    registrar.follow_row(50)
+    assert not registrar.state.enabled
+    assert registrar.endpoints.calls == []
+    registrar.clock.advance(1)
+    registrar.follow_row(60)
+    assert registrar.state.enabled
+    assert registrar.endpoints.calls == [("register", "a")]
+    assert registrar.told(timestamp=NOW) == []  # a replay of what was said before
+    assert registrar.state.enabled
+
+
+def test_while_the_states_cannot_be_written_it_comes_again() -> None:
+    registrar = Registrar()
+    registrar.states.failing = Retry("OpenSearch is down")
+    assert registrar.told() == [0]
+    registrar.states.failing = None
+    assert registrar.told() == []
+    assert not registrar.state.enabled
