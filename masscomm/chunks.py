@@ -1,12 +1,14 @@
 """A send's chunk as the recipients it names, and as what goes on once its send_at has come."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from masscomm.categories import resolve_channels
-from masscomm.ids import chunk_id, released_id, send_id_of_record
-from masscomm.records import RecheckRequested, SendRequested
+from masscomm.ids import chunk_id, derived_id, released_id, send_id_of_record
+from masscomm.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
 
+# A longer chunk is split by position first: an invocation's time and memory do not grow with what a producer sends.
+SPLIT_ABOVE = 10_000
 # Recipients a part of a long chunk has at most.
 PART_SIZE = 5_000
 SEND_AT = "send_at"
@@ -46,6 +48,14 @@ def chunk_of(send: SendRequested, position: tuple[str, int, int, int], *, channe
     )
 
 
+def split_parts(whole: RecheckRequested) -> list[RecheckRequested]:
+    """A long chunk by position."""
+    return [
+        _part(whole, derived_id(whole.record_id, "recheck", "split", start, end), "split", start, end, rows)
+        for start, end, rows in ranges(whole, PART_SIZE)
+    ]
+
+
 def after_send_at(chunk: RecheckRequested) -> list[RecheckRequested]:
     """What goes on of a chunk that had a send_at, in parts; empty where it has no recipients.
 
@@ -53,21 +63,29 @@ def after_send_at(chunk: RecheckRequested) -> list[RecheckRequested]:
     what the one before it has left to the scheduler.
     """
     return [
-        replace(
-            chunk,
-            record_id=released_id(chunk.record_id, SEND_AT, 1, start, end),
-            parent_id=chunk.record_id,
-            why=SEND_AT,
-            range_start=start,
-            range_end=end,
-            positions=[chunk.positions[row] for row in rows],
-            user_ids=[chunk.user_ids[row] for row in rows],
-        )
+        _part(chunk, released_id(chunk.record_id, SEND_AT, 1, start, end), SEND_AT, start, end, rows)
         for start, end, rows in ranges(chunk, PART_SIZE)
     ]
 
 
-def ranges(asked: RecheckRequested, size: int) -> Iterator[tuple[int, int, list[int]]]:
+def _part(
+    whole: RecheckRequested, record_id: str, why: str, start: int, end: int, rows: Sequence[int]
+) -> RecheckRequested:
+    return replace(
+        whole,
+        record_id=record_id,
+        parent_id=whole.record_id,
+        why=why,
+        range_start=start,
+        range_end=end,
+        positions=[whole.positions[row] for row in rows],
+        user_ids=[whole.user_ids[row] for row in rows],
+    )
+
+
+def ranges(
+    asked: RecheckRequested | BuildRequested | DeliveryRequested, size: int
+) -> Iterator[tuple[int, int, list[int]]]:
     """(start, end, rows) for each range of positions that has recipients; ranges lie on multiples of size."""
     rows: list[int] = []
     current = -1

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, Producer
 from devstack.dead_letters.letters import DeadLetter
 from devstack.dead_letters.marks import Mark, MarkKind, read_marks
 from masscomm.dead_letters import replay_headers
-from masscomm.topics import DEAD_LETTER_STATUS, cdc_topics, chain_topics
+from masscomm.topics import DEAD_LETTER_STATUS, ON_FAILURE, cdc_topics, chain_topics
 
 TIMEOUT_S = 15
 
@@ -32,6 +32,8 @@ class Done:
 def sources(generation: str) -> frozenset[str]:
     """The topics a dead letter can come from: a header can name any, and nothing else may be written to."""
     chain = {topic.name for topic in chain_topics() if topic.schema is not None and topic.name != "outcome"}
+    # What the scheduler does not take back any more came from there; replayed, it has all its returns again.
+    chain.add(ON_FAILURE)
     return frozenset(chain | {topic.name for topic in cdc_topics(generation)})
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from masscomm import topics
 from masscomm.batch import Batch, Item
 from masscomm.categories import NAME_PATTERN
-from masscomm.chunks import PART_SIZE, SEND_AT, after_send_at, chunk_of, ranges
+from masscomm.chunks import SEND_AT, SPLIT_ABOVE, after_send_at, chunk_of, ranges, split_parts
 from masscomm.clock import Clock
 from masscomm.dead_letters import original_position
 from masscomm.directory import Directory, Settings, User
@@ -25,9 +25,6 @@ from masscomm.topics import Lane
 from masscomm.waiting import Waiting, WaitingStore
 from masscomm.wire import Codec
 
-# A longer chunk is split by position first: an invocation's time and memory do not grow with what a producer sends.
-SPLIT_ABOVE = 10_000
-SPLIT_SIZE = PART_SIZE
 # Further ahead is a mistake of units, and nobody would hear of it before.
 MAX_AHEAD_MS = 366 * 86_400_000
 MAX_RECORD_BYTES = 1_000_000
@@ -121,18 +118,7 @@ class CheckPreferences:
             batch.produce(item, topics.in_lane(topics.RECHECK, self.lane), part.record_id, part)
 
     def _split(self, batch: Batch[Chunk], item: Item[Chunk]) -> None:
-        whole = item.value.asked
-        for start, end, rows in ranges(whole, SPLIT_SIZE):
-            part = replace(
-                whole,
-                record_id=derived_id(whole.record_id, "recheck", "split", start, end),
-                parent_id=whole.record_id,
-                why="split",
-                range_start=start,
-                range_end=end,
-                positions=[whole.positions[row] for row in rows],
-                user_ids=[whole.user_ids[row] for row in rows],
-            )
+        for part in split_parts(item.value.asked):
             batch.produce(item, topics.in_lane(topics.RECHECK, self.lane), part.record_id, part)
 
     def _check(self, batch: Batch[Chunk], group: Sequence[Item[Chunk]]) -> None:

@@ -1,4 +1,4 @@
-"""scheduler: each minute, what is due goes on."""
+"""scheduler: each minute, what is due goes on; what a mapping gave up on begins to wait."""
 
 from dataclasses import asdict
 from functools import cache
@@ -7,26 +7,27 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from functions.scheduler.release_due import ReleaseDue
-from masscomm import settings
-from masscomm.batch import LambdaContext
+from functions.scheduler.take_back import TakeBack
+from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
-from masscomm.producer import KafkaProducer
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
 logger = Logger()
 
 
 @cache
-def bootstrap() -> ReleaseDue:
+def bootstrap() -> tuple[BatchDriver, TakeBack, ReleaseDue]:
     """The adapters, built at the first invocation and kept."""
-    return ReleaseDue(
-        store=DynamoDbWaitingStore(),
-        producer=KafkaProducer(settings.required("KAFKA_BOOTSTRAP_SERVERS")),
-        clock=SystemClock(),
-        logger=logger,
-    )
+    driver = batch_driver("scheduler", logger)
+    store, clock = DynamoDbWaitingStore(), SystemClock()
+    sweep = ReleaseDue(store=store, producer=driver.producer, clock=clock, logger=logger)
+    return driver, TakeBack(store=store, clock=clock), sweep
 
 
-def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001
-    """Entry point: EventBridge's scheduled event to what the sweep came to."""
-    return asdict(bootstrap().sweep(lambda: context.get_remaining_time_in_millis() / 1000))
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Entry point: EventBridge's scheduled event to what the sweep came to, or an aws:kafka event of on-failure."""
+    driver, take_back, release_due = bootstrap()
+    if event.get("source") == "aws.events":
+        return asdict(release_due.sweep(lambda: context.get_remaining_time_in_millis() / 1000))
+    return driver.run(event, context, take_back)

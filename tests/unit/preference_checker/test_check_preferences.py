@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.preference_checker.check_preferences import MAX_AHEAD_MS, MAX_DATA_BYTES, SPLIT_ABOVE, CheckPreferences
+from functions.preference_checker.check_preferences import MAX_AHEAD_MS, MAX_DATA_BYTES, CheckPreferences
 from masscomm import topics
+from masscomm.chunks import SPLIT_ABOVE
 from masscomm.directory import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.ids import chunk_id, derived_id, send_id_of_record

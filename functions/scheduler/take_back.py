@@ -1,0 +1,209 @@
+"""Take back what an event source mapping gave up on: it waits, and goes on its way again until it has expired.
+
+What comes back keeps the ids it had: a chunk goes to recheck under the chunk's own id, everything else to its own topic
+as it was. So all that is derived from it has the ids of the attempts that failed, and what one of those had already
+passed on is recognised. On a topic of requests nothing is written, where it would be counted again.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+from masscomm import topics
+from masscomm.batch import Batch, Item
+from masscomm.chunks import SPLIT_ABOVE, after_send_at, chunk_of, ranges, split_parts
+from masscomm.clock import Clock
+from masscomm.dead_letters import (
+    REPLAYED,
+    SOURCE_OFFSET,
+    SOURCE_PARTITION,
+    SOURCE_TIMESTAMP,
+    SOURCE_TOPIC,
+    original_position,
+)
+from masscomm.errors import DeadLetter
+from masscomm.ids import released_id
+from masscomm.kafka_event import KafkaRecord, parse
+from masscomm.outcomes import DEAD_LETTERED, RANGE_SIZE, Told, outcome
+from masscomm.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
+from masscomm.topics import Lane
+from masscomm.waiting import Waiting, WaitingStore, jittered
+from masscomm.wire import Codec
+
+WHY = "on_failure"
+# How often a record has come back, and how often of those its last invocation had ended in an error.
+RETURNED = "masscomm.returned"
+CRASHED = "masscomm.crashed"
+
+# Waits double from the first to the last.
+FIRST_WAIT_MS = 60_000
+LAST_WAIT_MS = 30 * 60_000
+# A function that ends in an error may end so because of the record. With the waits above this is some three hours.
+MAX_CRASHES = 10
+# How long a record without expires_at comes back, from when it was requested.
+LIFETIME_MS = 3 * 86_400_000
+
+_POSITION = {SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP}
+
+type Asked = RecheckRequested | BuildRequested | DeliveryRequested
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenUp:
+    """A record that a mapping gave up on.
+
+    parents: what was asked for in it, in the parts it comes back in; lane: its topic's; not_before: its send_at;
+    as_is: its topic and bytes where it comes back as it was; returned, crashed: how often, this time included.
+    """
+
+    parents: Sequence[Asked]
+    lane: Lane
+    not_before: int
+    as_is: tuple[str, bytes] | None
+    headers: tuple[tuple[str, bytes], ...]
+    returned: int
+    crashed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakeBack:
+    """The use case; one for each function environment."""
+
+    store: WaitingStore
+    clock: Clock
+
+    def decode(self, record: KafkaRecord, codec: Codec) -> GivenUp:
+        """A record in Lambda's on-failure form. Errors: DeadLetter, Retry."""
+        failed, crashed = _failed(record)
+        # Somebody has looked at it since: it has all its returns again.
+        afresh = record.header(REPLAYED) is not None
+        counts = {
+            "returned": 1 + (0 if afresh else _count(failed, RETURNED)),
+            "crashed": int(crashed) + (0 if afresh else _count(failed, CRASHED)),
+        }
+        if failed.topic not in _kinds():
+            raise DeadLetter("invalid", f"nothing of {failed.topic} comes back")
+        kind, lane = _kinds()[failed.topic]
+        value = codec.decode(kind.__name__, failed.value)
+        if issubclass(kind, SendRequested):
+            send = kind.from_avro(value)
+            chunk = chunk_of(send, original_position(failed))
+            # It goes to another topic and as another kind of record: its first position is no longer where it belongs.
+            headers = tuple(each for each in failed.headers if each[0] not in _POSITION)
+            return GivenUp(
+                parents=_parts(chunk, send.send_at),
+                lane=lane,
+                not_before=send.send_at or 0,
+                as_is=None,
+                headers=headers,
+                **counts,
+            )
+        return GivenUp(
+            parents=[kind.from_avro(value)],
+            lane=lane,
+            not_before=0,
+            as_is=(failed.topic, failed.value or b""),
+            headers=failed.headers,
+            **counts,
+        )
+
+    def handle(self, batch: Batch[GivenUp]) -> None:
+        for item in batch.active():
+            batch.attempt(item, partial(self._wait, batch, item))
+
+    def dead_lettered(self, batch: Batch[GivenUp], item: Item[GivenUp], why: DeadLetter) -> None:  # noqa: ARG002
+        """Its recipients failed: what is not taken back any more is not to vanish."""
+        for parent in item.value.parents:
+            for channel in parent.channels if isinstance(parent, RecheckRequested) else [parent.channel]:
+                for start, end, rows in ranges(parent, RANGE_SIZE):
+                    told = [Told(parent.positions[row], parent.user_ids[row], DEAD_LETTERED) for row in rows]
+                    record = outcome(
+                        parent,
+                        told,
+                        channel=channel,
+                        step="scheduler",
+                        start=start,
+                        end=end,
+                        now_ms=self.clock.now_ms(),
+                        directory=None,
+                    )
+                    batch.produce(item, topics.OUTCOME, record.record_id, record)
+
+    def _wait(self, batch: Batch[GivenUp], item: Item[GivenUp]) -> None:
+        given_up, now_ms = item.value, self.clock.now_ms()
+        if given_up.crashed > MAX_CRASHES:
+            raise DeadLetter(
+                "crashes", f"its function has ended in an error each time it came back, {MAX_CRASHES} times"
+            )
+        for held in self._held(batch, given_up, now_ms):
+            self.store.put(held, now_ms)
+
+    def _held(self, batch: Batch[GivenUp], given_up: GivenUp, now_ms: int) -> Iterator[Waiting]:
+        counts = [(RETURNED, given_up.returned), (CRASHED, given_up.crashed)]
+        headers = (
+            *(each for each in given_up.headers if each[0] not in (RETURNED, CRASHED)),
+            *((name, str(count).encode()) for name, count in counts),
+        )
+        for parent in given_up.parents:
+            if parent.expires_at is None and parent.timestamp + LIFETIME_MS <= now_ms:
+                raise DeadLetter("gave_up", f"it has come back for {LIFETIME_MS // 86_400_000} days")
+            item_id = released_id(parent.record_id, WHY, given_up.returned, parent.range_start, parent.range_end)
+            if given_up.as_is is not None:
+                topic, value = given_up.as_is
+            else:
+                topic = topics.in_lane(topics.RECHECK, given_up.lane)
+                value = batch.codec.encode(topic, "RecheckRequested", parent.to_avro())
+            due_ms = max(given_up.not_before, _due(now_ms, given_up.returned, item_id))
+            if parent.expires_at is not None:  # whoever has it then says that it has expired
+                due_ms = min(due_ms, parent.expires_at)
+            yield Waiting(id=item_id, due_ms=due_ms, topic=topic, value=value, why=WHY, headers=headers)
+
+
+@cache
+def _kinds() -> dict[str, tuple[type[SendRequested] | type[Asked], Lane]]:
+    """What stands on each topic of the chain that comes back."""
+    kinds: dict[str, type[SendRequested] | type[Asked]] = {
+        topics.SEND_MONOLITH: SendRequested,
+        topics.SEND_API: SendRequested,
+        topics.RECHECK: RecheckRequested,
+        topics.BUILD: BuildRequested,
+        topics.DELIVERY: DeliveryRequested,
+    }
+    return {topics.in_lane(name, lane): (kind, lane) for name, kind in kinds.items() for lane in Lane}
+
+
+def _parts(chunk: RecheckRequested, send_at: int | None) -> list[RecheckRequested]:
+    """As the checker would have gone on with it."""
+    if send_at is not None:
+        return after_send_at(chunk)
+    return split_parts(chunk) if len(chunk.positions) > SPLIT_ABOVE else [chunk]
+
+
+def _due(now_ms: int, returned: int, item_id: str) -> int:
+    wait = min(FIRST_WAIT_MS * 2 ** min(returned - 1, 20), LAST_WAIT_MS)
+    return jittered(now_ms + wait // 2, item_id, wait // 2)
+
+
+def _failed(record: KafkaRecord) -> tuple[KafkaRecord, bool]:
+    """The record given up on, and whether its last invocation ended in an error.
+
+    Source: AWS documentation, the record format of a Kafka on-failure destination. Errors: DeadLetter.
+    """
+    try:
+        document = json.loads(record.value or b"")
+        answer = document["responseContext"]
+        crashed = answer is not None and answer.get("functionError") is not None
+        payload = document.get("payload")
+        found = [] if payload is None else parse(payload)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DeadLetter("undecodable", f"no on-failure record: {error!r}"[:500]) from error
+    if len(found) != 1:
+        raise DeadLetter("too_large" if not found else "undecodable", f"{len(found)} records are in it instead of one")
+    return found[0], crashed
+
+
+def _count(record: KafkaRecord, header: str) -> int:
+    """Anybody can write a header: what is no count counts nothing."""
+    text = record.header(header) or b""
+    return int(text) if text.isdigit() and len(text) < 10 else 0

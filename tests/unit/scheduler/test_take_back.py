@@ -1,0 +1,207 @@
+"""What a mapping gave up on comes back until it has expired, under the ids it had."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from devstack.event_source.on_failure import Condition, LastAnswer, failure_record
+from devstack.event_source.record import EventEnvelope, Partition, SourceRecord
+from functions.preference_checker.check_preferences import CheckPreferences
+from functions.scheduler.take_back import CRASHED, LIFETIME_MS, MAX_CRASHES, RETURNED, TakeBack
+from masscomm import topics
+from masscomm.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
+from masscomm.directory import Settings, User
+from masscomm.errors import Retry
+from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.records import AvroRecord, BuildRequested
+from masscomm.topics import Lane
+from masscomm.waiting import InMemoryWaitingStore, Waiting
+from tests.chain import NOW, Chain, build, delivery, entry, send, told
+
+PARTIAL = LastAnswer(request_id="r", status_code=200, executed_version="$LATEST", function_error=None)
+CRASH = replace(PARTIAL, function_error="Unhandled")
+ENVELOPE = EventEnvelope(event_source_arn="arn:aws:kafka", bootstrap_servers="broker:9092")
+Headers = tuple[tuple[str, bytes], ...]
+
+
+class Office(Chain):
+    """The use case over adapters in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = InMemoryWaitingStore()
+        self.use_case = TakeBack(store=self.store, clock=self.clock)
+
+    def give_up(
+        self,
+        record: AvroRecord | bytes,
+        topic: str,
+        *,
+        last: LastAnswer | None = PARTIAL,
+        headers: Headers = (),
+        outer: Headers = (),
+        with_payload: bool = True,
+    ) -> list[int]:
+        """Take back what stood at partition 3, offset 41; answers the offsets that come again."""
+        value = (
+            record if isinstance(record, bytes) else self.codec.encode(topic, type(record).__name__, record.to_avro())
+        )
+        failed = SourceRecord(
+            partition=Partition(topic, 3), offset=41, timestamp_ms=NOW, key=b"k", value=value, headers=headers
+        )
+        document = failure_record(
+            failed,
+            condition=Condition.RETRIES_EXHAUSTED,
+            invocations=11,
+            last=last,
+            function_arn="arn:aws:lambda:us-east-1:000000000000:function:f",
+            envelope=ENVELOPE,
+            now=datetime.fromtimestamp(NOW / 1000, UTC),
+            with_payload=with_payload,
+        )
+        return self.run(self.use_case, entry(document, topic=topics.ON_FAILURE, headers=outer))
+
+    def only(self) -> Waiting:
+        (item,) = self.store.items.values()
+        return item
+
+
+def _checker(office: Office) -> CheckPreferences:
+    directory = InMemoryDirectory()
+    for user_id in (1, 2):
+        directory.put(User(user_id=user_id, club_id=7), Settings(user_id=user_id))
+    return CheckPreferences(directory=directory, clock=office.clock, lane=Lane.BULK, waiting=office.store)
+
+
+def _builds(office: Office, *entries: dict[str, Any]) -> list[BuildRequested]:
+    office.forget()
+    assert office.run(_checker(office), *entries) == []
+    return office.builds()
+
+
+def test_a_send_comes_back_through_recheck_and_derives_what_its_failed_attempts_derived() -> None:
+    office = Office()
+    record = send([1, 2], send_id=None)
+    direct = _builds(office, office.encoded(record, topics.SEND_MONOLITH, partition=3, offset=41))
+    assert office.give_up(record, topics.SEND_MONOLITH) == []
+    item = office.only()
+    assert item.topic == topics.RECHECK
+    assert NOW < item.due_ms <= NOW + 60_000
+    assert _builds(office, entry(item.value, topic=item.topic, offset=5)) == direct
+
+
+@pytest.mark.parametrize("topic", ["send.api", "send.monolith", "send.api.critical", "send.monolith.critical"])
+def test_nothing_comes_back_to_a_topic_of_requests_nor_names_one_as_its_source(topic: str) -> None:
+    office = Office()
+    names = (SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP)
+    values = (topic.encode(), b"1", b"2", b"3")
+    office.give_up(send([1]), topic, headers=(*zip(names, values, strict=True), ("trace", b"1")))
+    item = office.only()
+    assert item.topic == ("recheck.critical" if topic.endswith("critical") else "recheck")
+    assert [name for name, _ in item.headers] == ["trace", RETURNED, CRASHED]
+
+
+@pytest.mark.parametrize(
+    ("record", "topic"), [(build([1, 2]), "build.critical"), (delivery([1, 2]), "delivery")], ids=["build", "delivery"]
+)
+def test_everything_else_comes_back_as_it_was(record: AvroRecord, topic: str) -> None:
+    office = Office()
+    office.give_up(record, topic)
+    item = office.only()
+    assert (item.topic, item.value) == (topic, office.codec.encode(topic, type(record).__name__, record.to_avro()))
+
+
+def test_taken_back_twice_it_waits_once() -> None:
+    office = Office()
+    office.give_up(build([1]), topics.BUILD)
+    office.give_up(build([1]), topics.BUILD)
+    assert dict(office.only().headers)[RETURNED] == b"1"
+
+
+def test_waits_double_up_to_half_an_hour_and_an_outage_of_any_length_puts_nothing_into_dead_letter() -> None:
+    office = Office()
+    waits = []
+    headers: Headers = ()
+    for _ in range(100):
+        office.store.items.clear()
+        assert office.give_up(build([1], timestamp=NOW), topics.BUILD, headers=headers) == []
+        item = office.only()
+        headers = item.headers
+        waits.append(item.due_ms - office.clock.now_ms())
+        office.clock.advance(waits[-1] / 1000)
+    assert office.dead_letters() == []
+    assert all(30_000 * 2**n <= wait <= 60_000 * 2**n for n, wait in enumerate(waits[:5]))
+    assert all(15 * 60_000 <= wait <= 30 * 60_000 for wait in waits[6:])
+
+
+def test_it_is_back_when_it_expires_so_that_it_is_said() -> None:
+    office = Office()
+    office.give_up(send([1], expires_at=NOW + 1_000), topics.SEND_API)
+    item = office.only()
+    assert item.due_ms == NOW + 1_000
+    office.clock.advance(1)
+    assert _builds(office, entry(item.value, topic=item.topic)) == []
+    assert told(office.outcomes()) == {(1, "push"): ("expired", "expired")}
+
+
+def test_a_send_whose_time_is_to_come_does_not_come_back_before() -> None:
+    office = Office()
+    office.give_up(send([1], send_at=NOW + 3_600_000), topics.SEND_API)
+    assert office.only().due_ms == NOW + 3_600_000
+
+
+def test_a_long_chunk_comes_back_in_parts() -> None:
+    office = Office()
+    office.give_up(send(range(12_000)), topics.SEND_API)
+    assert len(office.store.items) == 3
+
+
+def test_what_crashes_its_function_again_and_again_goes_aside_and_its_recipients_have_failed() -> None:
+    office = Office()
+    before = ((CRASHED, str(MAX_CRASHES - 1).encode()), (RETURNED, b"50"))
+    assert office.give_up(build([1, 2]), topics.BUILD, last=CRASH, headers=before) == []
+    headers = office.only().headers
+    office.store.items.clear()
+    assert office.give_up(build([1, 2]), topics.BUILD, last=CRASH, headers=headers) == []
+    assert not office.store.items
+    assert [letter["masscomm.reason"] for letter in office.dead_letters()] == ["crashes"]
+    assert told(office.outcomes()) == {(1, "push"): ("failed", "dead_letter"), (2, "push"): ("failed", "dead_letter")}
+    office.give_up(build([1, 2]), topics.BUILD, last=CRASH, headers=headers, outer=((REPLAYED, b"dead-letter-0@1"),))
+    assert dict(office.only().headers)[CRASHED] == b"1"
+
+
+def test_what_never_expires_comes_back_for_some_days() -> None:
+    office = Office()
+    office.give_up(send([1], timestamp=NOW - LIFETIME_MS), topics.SEND_API)
+    assert [letter["masscomm.reason"] for letter in office.dead_letters()] == ["gave_up"]
+    assert told(office.outcomes()) == {(1, "push"): ("failed", "dead_letter")}
+
+
+def test_a_table_that_does_not_answer_brings_it_again() -> None:
+    office = Office()
+    office.store.failing = Retry("down")
+    assert office.give_up(build([1]), topics.BUILD) == [0]
+    assert office.dead_letters() == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "value", "payload", "reason"),
+    [
+        ("build", b"\0\0", True, "undecodable"),
+        ("build", b"x", False, "too_large"),
+        ("cdc.g1.public.users", b"{}", True, "invalid"),
+    ],
+)
+def test_what_cannot_come_back_goes_aside_with_its_reason(topic: str, value: bytes, payload: bool, reason: str) -> None:
+    office = Office()
+    assert office.give_up(value, topic, with_payload=payload) == []
+    assert [letter["masscomm.reason"] for letter in office.dead_letters()] == [reason]
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"responseContext": 1, "payload": {}}'])
+def test_what_is_no_on_failure_record_goes_aside(value: bytes) -> None:
+    office = Office()
+    assert office.run(office.use_case, entry(value, topic=topics.ON_FAILURE)) == []
+    assert [letter["masscomm.reason"] for letter in office.dead_letters()] == ["undecodable"]
