@@ -261,6 +261,23 @@ def test_decisions_made_stand_and_those_not_made_yet_follow_the_newest_settings(
     assert str(USERS[220]) not in fleet.taken()
 
 
+def test_an_opt_out_while_a_record_waits_for_its_turn_is_honoured() -> None:
+    fleet = Fleet()
+    fleet.at_call(1, _killed)
+    with pytest.raises(KilledError):
+        fleet.deliver(fleet.record(), environment=fleet.started("a"))
+    fleet.heal()
+    ledger = InMemoryDeliveryLedger(clock=fleet.clock, owner="b", table=fleet.table)
+
+    def opt_out(_method: str) -> None:
+        if ledger.calls["acquire"] > 1:
+            fleet.directory.put(Settings(user_id=USERS[5], channels={"push": False}))
+
+    ledger.fail = opt_out
+    assert fleet.deliver(fleet.record(), environment=fleet.environment(ledger)) == []
+    assert told(fleet.outcomes())[USERS[5], "push"] == ("suppressed", "opted_out")
+
+
 def test_a_record_written_anew_with_other_recipients_tells_who_was_decided_about_before() -> None:
     fleet = Fleet()
     fleet.deliver(fleet.record(range(1000, 1003)))
