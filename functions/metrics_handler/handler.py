@@ -15,6 +15,7 @@ from functions.metrics_handler.query_metrics import QueryMetrics
 from functions.metrics_handler.request import CSV, JSON, Request, uncached
 from functions.metrics_handler.tell_send import TellSend
 from functions.metrics_handler.tell_trends import TellTrends
+from functions.metrics_handler.tell_user import TellUser
 from functions.metrics_handler.watch_metrics import WatchMetrics
 from masscomm import settings
 from masscomm.clock import Clock, SystemClock
@@ -33,6 +34,7 @@ class UseCases:
     tell_trends: TellTrends
     watch_metrics: WatchMetrics
     tell_send: TellSend
+    tell_user: TellUser
 
 
 @cache
@@ -50,6 +52,7 @@ def use_cases(store: MetricsStore, clock: Clock, grace: timedelta) -> UseCases:
         TellTrends(store, clock, grace),
         WatchMetrics(store, clock, query_metrics),
         TellSend(store, clock),
+        TellUser(store, clock, grace),
     )
 
 
@@ -82,6 +85,13 @@ def get_send(send_id: str) -> Response[str]:
     """What became of a send."""
     request = _request(JSON)
     return request.answer(bootstrap().tell_send.answer(send_id, request.parameters, request.clubs))
+
+
+@app.get("/v1/users/<user_id>/notifications")
+def get_user_notifications(user_id: str) -> Response[str]:
+    """What a user was to get."""
+    request = _request(JSON)
+    return request.answer(bootstrap().tell_user.answer(user_id, request.parameters, request.clubs))
 
 
 def _request(*offered: str) -> Request:

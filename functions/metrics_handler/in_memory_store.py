@@ -13,6 +13,9 @@ from functions.metrics_handler.metrics_store import (
     Counts,
     Dimension,
     Granularity,
+    Log,
+    LogQuery,
+    LogRow,
     MetricsQuery,
     Order,
     Position,
@@ -47,6 +50,7 @@ class InMemoryMetricsStore:
     bounds: Bounds = field(default_factory=Bounds)
     batch_id: int | None = None
     finished_at: datetime | None = None
+    recipients: list[tuple[int, LogRow]] | None = None
 
     def counts(self, query: MetricsQuery) -> Counts:
         if query.buckets == ():
@@ -85,6 +89,13 @@ class InMemoryMetricsStore:
     def position(self) -> Position:
         return Position(self.batch_id, self.finished_at, self.watermark)
 
+    def log(self, query: LogQuery) -> Log | None:
+        if self.recipients is None:
+            return None
+        rows = [row for user_id, row in self.recipients if user_id == query.user_id and _in_log(row, query)]
+        rows.sort(key=lambda row: row.key, reverse=True)
+        return Log(rows[: query.limit], len(rows) > query.limit, self.watermark)
+
     def send(self, send_id: str) -> SendTotals | None:
         known = self.sends.get(send_id)
         return replace(known, watermark=self.watermark) if known else None
@@ -94,6 +105,16 @@ def _matches(row: StoredCount, query: MetricsQuery) -> bool:
     if row.granularity is not query.granularity or not query.start <= row.bucket < query.end:
         return False
     return all(not getattr(query, name) or getattr(row, name) in getattr(query, name) for name in Dimension)
+
+
+def _in_log(row: LogRow, query: LogQuery) -> bool:
+    return (
+        (query.start is None or row.key.at >= query.start)
+        and (query.end is None or row.key.at < query.end)
+        and (query.after is None or row.key < query.after)
+        and (not query.club_id or row.club_id in query.club_id)
+        and (not query.channel or row.key.channel in query.channel)
+    )
 
 
 def _place(query: MetricsQuery) -> Any:

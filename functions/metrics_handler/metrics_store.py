@@ -165,6 +165,48 @@ class SendTotals:
     watermark: datetime | None
 
 
+@dataclass(frozen=True, order=True)
+class LogKey:
+    """Where a row stands in a user's log. at: when the notification came to its status."""
+
+    at: datetime
+    send_id: str
+    channel: str
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """One notification of a user; reason '' where its status needs none."""
+
+    key: LogKey
+    club_id: int
+    type: str
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogQuery:
+    """A user's notifications, the latest first. start, end: None is open; filters: empty matches everything."""
+
+    user_id: int
+    start: datetime | None = None
+    end: datetime | None = None
+    club_id: tuple[int, ...] = ()
+    channel: tuple[str, ...] = ()
+    after: LogKey | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True)
+class Log:
+    """The first rows; more: there are others."""
+
+    rows: Sequence[LogRow]
+    more: bool
+    watermark: datetime | None
+
+
 class MetricsStore(Protocol):
     """Reads what spark_metrics writes. Every method raises Retry where the store is away."""
 
@@ -178,6 +220,10 @@ class MetricsStore(Protocol):
 
     def position(self) -> Position:
         """How far counting is; cheap enough to be asked for again and again."""
+        ...
+
+    def log(self, query: LogQuery) -> Log | None:
+        """A user's notifications; None where the log of recipients is off."""
         ...
 
     def send(self, send_id: str) -> SendTotals | None:

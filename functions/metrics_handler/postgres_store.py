@@ -17,6 +17,10 @@ from functions.metrics_handler.metrics_store import (
     ChannelTotals,
     Count,
     Counts,
+    Log,
+    LogKey,
+    LogQuery,
+    LogRow,
     MetricsQuery,
     Position,
     SendTotals,
@@ -100,6 +104,28 @@ class PostgresMetricsStore:
             row = connection.execute(_POSITION).fetchone()
         return Position(*row) if row else Position(None, None, None)
 
+    def log(self, query: LogQuery) -> Log | None:
+        key = query.after
+        values = {
+            "user_id": query.user_id,
+            "start": query.start,
+            "end": query.end,
+            "club_id": list(query.club_id) or None,
+            "channel": list(query.channel) or None,
+            "at": key and key.at,
+            "send_id": key and key.send_id,
+            "after_channel": key and key.channel,
+            "limit": query.limit + 1,
+        }
+        with self._connection() as connection:
+            switched_on = connection.execute("select to_regclass('recipient_log') is not null").fetchone()
+            if switched_on != (True,):
+                return None
+            found = connection.execute(_LOG, values).fetchall()
+            watermark = _watermark(connection)
+        rows = [LogRow(LogKey(at, send_id, channel), *rest) for at, send_id, channel, *rest in found]
+        return Log(rows[: query.limit], len(rows) > query.limit, watermark)
+
     def send(self, send_id: str) -> SendTotals | None:
         if not _is_text(send_id):
             return None  # no send is called that
@@ -161,6 +187,23 @@ def _is_text(text: str) -> bool:
     """Whether Postgres can hold it: no NUL, no half of a surrogate pair."""
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
+
+# One statement for every combination of filters: a user has few rows, and the index finds them by user.
+_LOG = """
+select at, send_id, channel, club_id, type, status, reason
+from recipient_log
+where user_id = %(user_id)s
+    and (%(start)s::timestamptz is null or at >= %(start)s)
+    and (%(end)s::timestamptz is null or at < %(end)s)
+    and (%(club_id)s::bigint[] is null or club_id = any(%(club_id)s))
+    and (%(channel)s::text[] is null or channel = any(%(channel)s))
+    and (
+        %(at)s::timestamptz is null
+        or (at, send_id collate "C", channel collate "C") < (%(at)s, %(send_id)s::text, %(after_channel)s::text)
+    )
+order by at desc, send_id collate "C" desc, channel collate "C" desc
+limit %(limit)s
+"""
 
 _POSITION = """
 select s.batch_id, s.finished_at, w.watermark

@@ -15,6 +15,10 @@ from functions.metrics_handler.metrics_store import (
     Count,
     Dimension,
     Granularity,
+    Log,
+    LogKey,
+    LogQuery,
+    LogRow,
     MetricsQuery,
     MetricsStore,
     Order,
@@ -247,6 +251,72 @@ def test_a_position_is_that_of_the_last_batch(store: MetricsStore) -> None:
 def test_where_nothing_was_counted_there_is_no_position(postgres: StackSettings) -> None:
     with metrics_database(postgres) as url, connection_pool(url) as pool:
         assert PostgresMetricsStore(pool).position() == InMemoryMetricsStore().position() == Position(None, None, None)
+
+
+LOG_TABLE = """
+create table recipient_log (
+    user_id bigint not null, send_id text not null, channel text not null, club_id bigint not null, type text not null,
+    status text not null, reason text not null, at timestamptz not null
+)
+"""
+RECIPIENTS = [
+    (7, LogRow(LogKey(NOON, "a", "push"), 1, "news", "sent", "")),
+    (7, LogRow(LogKey(NEXT, "B", "push"), 2, "news", "failed", "no_template")),
+    (7, LogRow(LogKey(NEXT, "b", "email"), 2, "news", "sent", "")),
+    (7, LogRow(LogKey(NEXT, "b", "push"), 2, "news", "sent", "")),
+    (8, LogRow(LogKey(NEXT, "c", "push"), 1, "news", "sent", "")),
+]
+
+
+@pytest.fixture(params=["postgres", "memory"])
+def logged(request: pytest.FixtureRequest, postgres: StackSettings) -> Iterator[MetricsStore]:
+    """A store with the log of recipients on."""
+    if request.param == "memory":
+        yield InMemoryMetricsStore(recipients=RECIPIENTS)
+        return
+    with metrics_database(postgres) as url:
+        with psycopg.connect(url) as connection:
+            connection.execute("drop table if exists recipient_log")
+            connection.execute(LOG_TABLE)
+            for user_id, row in RECIPIENTS:
+                connection.execute(
+                    "insert into recipient_log values (%s, %s, %s, %s, %s, %s, %s, %s)",
+                    [
+                        user_id, row.key.send_id, row.key.channel, row.club_id, row.type, row.status, row.reason,
+                        row.key.at,
+                    ],
+                )  # fmt: skip
+        with connection_pool(url) as pool:
+            yield PostgresMetricsStore(pool)
+
+
+def test_a_log_that_is_off_is_none(postgres: StackSettings) -> None:
+    with metrics_database(postgres) as url, psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("drop table if exists recipient_log")
+        with connection_pool(url) as pool:
+            assert PostgresMetricsStore(pool).log(LogQuery(user_id=7)) is None
+    assert InMemoryMetricsStore().log(LogQuery(user_id=7)) is None
+
+
+def test_a_users_log_is_the_latest_first_and_pages_are_it(logged: MetricsStore) -> None:
+    found = logged.log(LogQuery(user_id=7))
+    expected = [RECIPIENTS[place][1] for place in (3, 2, 1, 0)]
+    assert found == Log(expected, more=False, watermark=None)
+    for place, row in enumerate(expected):
+        rest = logged.log(LogQuery(user_id=7, after=row.key, limit=1))
+        assert rest == Log(expected[place + 1 : place + 2], more=place < 2, watermark=None)
+
+
+def test_a_log_is_filtered(logged: MetricsStore) -> None:
+    for query, places in [
+        (LogQuery(user_id=7, start=NEXT, channel=("push",)), [3, 1]),
+        (LogQuery(user_id=7, end=NEXT), [0]),
+        (LogQuery(user_id=7, club_id=(1, 3)), [0]),
+        (LogQuery(user_id=-(2**63)), []),
+    ]:
+        found = logged.log(query)
+        assert found is not None
+        assert found.rows == [RECIPIENTS[place][1] for place in places]
 
 
 def test_a_send_is_found_by_its_id(store: MetricsStore) -> None:

@@ -1,0 +1,139 @@
+"""GET /v1/users/{user_id}/notifications: what a user was to get and what became of it, the latest first.
+
+Read from the log of recipients, which spark_metrics writes only where it is switched on.
+
+start, end   RFC 3339 with an offset: those that came to their status in [start, end); either may be missing
+club_id, channel   only these, each as often as wanted
+limit        rows at most, 100 without it
+cursor       next_cursor of the page before
+
+complete says that the watermark has passed `end` by the grace; without an end it is false.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from functions.metrics_handler import parameters as parse
+from functions.metrics_handler.metrics_store import LogKey, LogQuery, MetricsStore
+from functions.metrics_handler.parameters import Reader, rfc3339
+from functions.metrics_handler.tenant import Clubs, seen
+from masscomm.clock import Clock
+from masscomm.problem import FieldError, Problem
+
+DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000
+
+PARAMETERS = ("start", "end", "limit", "cursor", "club_id", "channel")
+_MAX_CURSOR = 8_000
+
+
+@dataclass(frozen=True)
+class TellUser:
+    """The use case. grace: as in query_metrics."""
+
+    store: MetricsStore
+    clock: Clock
+    grace: timedelta
+
+    def answer(self, user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs = None) -> dict[str, Any]:
+        """The answer's body, of what these clubs may see.
+
+        Errors: Problem (400 naming each wrong parameter, 403, 404 where the log is off), Retry.
+        """
+        query = _parsed(user_id, parameters, clubs)
+        found = self.store.log(query)
+        if found is None:
+            raise Problem(404, "The log of recipients is off here: nothing is kept of single notifications.")
+        return {
+            "user_id": query.user_id,
+            "rows": [
+                {
+                    "at": rfc3339(row.key.at),
+                    "send_id": row.key.send_id,
+                    "channel": row.key.channel,
+                    "club_id": row.club_id,
+                    "type": row.type,
+                    "status": row.status,
+                    "reason": row.reason or None,
+                }
+                for row in found.rows
+            ],
+            "truncated": found.more,
+            "next_cursor": _cursor_after(query, found.rows[-1].key) if found.more else None,
+            "watermark": rfc3339(found.watermark),
+            "complete": self._complete(query.end, found.watermark),
+            "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
+        }
+
+    def _complete(self, end: datetime | None, watermark: datetime | None) -> bool:
+        return end is not None and watermark is not None and watermark >= end + self.grace
+
+
+def _parsed(user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> LogQuery:
+    read = Reader(parameters, PARAMETERS)
+    start = read.single("start", parse.time)
+    end = read.single("end", parse.time)
+    limit = read.single("limit", _limit)
+    cursor = read.single("cursor", str)
+    club_id = read.several("club_id", parse.club_id)
+    channel = read.several("channel", parse.words)
+    if start is not None and end is not None and start >= end:
+        read.refuse("end", "must be later than start")
+    try:
+        user = parse.club_id(user_id)
+    except ValueError:
+        read.errors.append(FieldError("user_id", f"cannot be used: {parse.club_id.__doc__}"))
+    if read.errors:
+        raise read.problem()
+    query = LogQuery(
+        user_id=user, start=start, end=end, club_id=seen(club_id, clubs), channel=channel, limit=limit or DEFAULT_LIMIT
+    )
+    if cursor is None:
+        return query
+    try:
+        return replace(query, after=_key_in(cursor, query))
+    except (ValueError, OverflowError) as error:
+        read.refuse("cursor", "is not one that this query gave: use next_cursor, and change nothing else but limit")
+        raise read.problem() from error
+
+
+def _cursor_after(query: LogQuery, key: LogKey) -> str:
+    text = json.dumps([_fingerprint(query), _microseconds(key.at), key.send_id, key.channel])
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+
+def _key_in(cursor: str, query: LogQuery) -> LogKey:
+    """Errors: ValueError, OverflowError where it is none of this query's."""
+    if len(cursor) > _MAX_CURSOR:
+        raise ValueError("too long")
+    try:
+        key = json.loads(base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+    except (binascii.Error, RecursionError) as error:
+        raise ValueError("not a cursor") from error
+    match key:
+        case [str() as asked, int() as at, str() as send_id, str() as channel] if asked == _fingerprint(query):
+            if "\0" in send_id + channel:
+                raise ValueError("no text")
+            (send_id + channel).encode()
+            return LogKey(_EPOCH + timedelta(microseconds=at), send_id, channel)
+        case _:
+            raise ValueError("not this query's")
+
+
+def _fingerprint(query: LogQuery) -> str:
+    return hashlib.sha256(repr(replace(query, after=None, limit=0)).encode()).hexdigest()[:16]
+
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def _microseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+_limit = parse.whole_number(1, MAX_LIMIT)

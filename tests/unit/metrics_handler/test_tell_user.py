@@ -1,0 +1,102 @@
+"""GET /v1/users/{user_id}/notifications over a store in memory."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
+from functions.metrics_handler.metrics_store import LogKey, LogRow
+from functions.metrics_handler.tell_user import TellUser
+from masscomm.clock import FixedClock
+from masscomm.problem import Problem
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def a_row(minute: int, send_id: str, club_id: int = 1, channel: str = "push", status: str = "sent") -> LogRow:
+    return LogRow(LogKey(NOON + timedelta(minutes=minute), send_id, channel), club_id, "news", status, "")
+
+
+RECIPIENTS = [
+    (7, a_row(0, "a")),
+    (7, a_row(1, "b", club_id=2)),
+    (7, a_row(1, "b", club_id=2, channel="email")),
+    (7, a_row(2, "c")),
+    (8, a_row(3, "d")),
+]
+
+
+def use_case(*, log: bool = True) -> TellUser:
+    store = InMemoryMetricsStore(recipients=RECIPIENTS if log else None, watermark=NOON + timedelta(minutes=5))
+    return TellUser(store, FixedClock(), timedelta(seconds=5))
+
+
+def found(body: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(row["send_id"], row["channel"]) for row in body["rows"]]
+
+
+def test_a_log_that_is_off_says_so() -> None:
+    with pytest.raises(Problem, match="off") as raised:
+        use_case(log=False).answer("7", {})
+    assert raised.value.status == 404
+
+
+def test_a_user_has_the_latest_first_and_its_own_alone() -> None:
+    body = use_case().answer("7", {})
+    assert found(body) == [("c", "push"), ("b", "push"), ("b", "email"), ("a", "push")]
+    assert body["rows"][-1] == {
+        "at": "2026-11-21T12:00:00Z",
+        "send_id": "a",
+        "channel": "push",
+        "club_id": 1,
+        "type": "news",
+        "status": "sent",
+        "reason": None,
+    }
+    assert (body["watermark"], body["complete"]) == ("2026-11-21T12:05:00Z", False)
+    assert found(use_case().answer("9", {})) == []
+
+
+def test_filters_and_range() -> None:
+    assert found(use_case().answer("7", {"channel": ["push"], "club_id": ["2"]})) == [("b", "push")]
+    body = use_case().answer("7", {"start": ["2026-11-21T12:01:00Z"], "end": ["2026-11-21T12:02:00Z"]})
+    assert (found(body), body["complete"]) == ([("b", "push"), ("b", "email")], True)
+
+
+def test_a_tenant_sees_what_is_its_own() -> None:
+    assert found(use_case().answer("7", {}, frozenset({1}))) == [("c", "push"), ("a", "push")]
+    with pytest.raises(Problem) as raised:
+        use_case().answer("7", {"club_id": ["2"]}, frozenset({1}))
+    assert raised.value.status == 403
+
+
+def test_pages_are_the_answer_and_a_cursor_is_its_querys() -> None:
+    paged, parameters = [], {"limit": ["1"]}
+    while True:
+        body = use_case().answer("7", parameters)
+        paged += found(body)
+        if body["next_cursor"] is None:
+            break
+        parameters = {"limit": ["1"], "cursor": [body["next_cursor"]]}
+    assert paged == found(use_case().answer("7", {}))
+    for user_id, others in (("8", {}), ("7", {"channel": ["push"]})):
+        with pytest.raises(Problem) as raised:
+            use_case().answer(user_id, parameters | others)
+        assert [error.field for error in raised.value.errors] == ["cursor"]
+
+
+@pytest.mark.parametrize(
+    ("user_id", "parameters", "field"),
+    [
+        ("me", {}, "user_id"),
+        ("7", {"limit": ["1001"]}, "limit"),
+        ("7", {"cursor": ["W10"]}, "cursor"),
+        ("7", {"start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T12:00:00Z"]}, "end"),
+        ("7", {"status": ["sent"]}, "status"),
+    ],
+)
+def test_what_cannot_be_used_is_named(user_id: str, parameters: dict[str, list[str]], field: str) -> None:
+    with pytest.raises(Problem) as raised:
+        use_case().answer(user_id, parameters)
+    assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, [field])
