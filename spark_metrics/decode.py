@@ -17,7 +17,7 @@ type Writers = Mapping[str, Mapping[int, str]]
 
 
 def with_wire_header(records: DataFrame) -> DataFrame:
-    """Kafka's columns, of them the position and the value, with `source`, `timestamp_ms` and `schema_id`.
+    """Kafka's columns, of them the position, the value and the headers, with `source`, `timestamp_ms` and `schema_id`.
 
     Takes topic, partition, offset, timestamp, value, headers. schema_id is null where the value does not begin with a
     zero byte and four more; source is the kind of the topic; origin is what a send id is derived from:
@@ -33,6 +33,7 @@ def with_wire_header(records: DataFrame) -> DataFrame:
         F.col("offset").alias("kafka_offset"),
         F.unix_millis("timestamp").alias("timestamp_ms"),
         "value",
+        "headers",
         _origin().alias("origin"),
         kinds[F.col("topic")].alias("source"),
         F.when(framed, schema_id).alias("schema_id"),
@@ -58,7 +59,7 @@ def _origin() -> Column:
 
 
 def with_decoded(records: DataFrame, writers: Writers) -> DataFrame:
-    """What with_wire_header gives, with a struct column a source (`send`, `delivery`, `outcome`) in place of the value.
+    """What with_wire_header gives, with a struct column a source (`send`, `delivery`, `outcome`) beside the value.
 
     Only the column of the record's own source is filled, with the fields the source reads; every field is null where
     the schema does not read the value. `known` says whether the writer's schema is among those given.
@@ -68,6 +69,8 @@ def with_decoded(records: DataFrame, writers: Writers) -> DataFrame:
         "partition",
         "kafka_offset",
         "timestamp_ms",
+        "value",
+        "headers",
         "origin",
         "source",
         "schema_id",

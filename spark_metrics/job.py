@@ -7,6 +7,7 @@ last line says what.
 
 import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -25,21 +26,27 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.wire import HttpSchemaRegistry
+from spark_metrics.archive import Archive
+from spark_metrics.batches import count_batch
 from spark_metrics.broker import Broker
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.sink import PostgresSink, StagingLost, StatusWriter
 from spark_metrics.sources import SOURCES
-from spark_metrics.transforms import rows_to_stage
+from spark_metrics.transforms import facts
 from spark_metrics.watermark import Watermark
 from spark_metrics.writers import KnownWriters, registered_ids
 
 _log = logging.getLogger("spark_metrics")
 
-_TABLES = ("counts_minute", "counts_hour", "counts_day", "sends", "send_totals", "stream_status", "staging_attempts")
+_TABLES = (
+    *("counts_minute", "counts_hour", "counts_day", "sends", "send_totals", "send_states", "stream_status"),
+    *("archive_batches", "staging_attempts"),
+)
 _LOOK_EVERY_S = 0.5
 _PAUSE_S = 0.5
 _FINISH_BATCH_S = 15.0
 _FETCH_WAIT_MS = 10
+_FORGET_EVERY_S = 600.0
 
 # A corrupt length must not be believed: one record of a few bytes could otherwise ask for gigabytes and end the
 # process. Records are at most 1 MiB, and no item takes less than a byte.
@@ -72,6 +79,10 @@ def spark_session(settings: Settings) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
+        # Ids and positions are collected into lists, a group a partition or block: sorting first is slower.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         # A value that does not fit becomes null and is quarantined; an exception would stop the stream at one record.
         "spark.sql.ansi.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -86,6 +97,9 @@ def spark_session(settings: Settings) -> SparkSession:
     }
     if settings.jars:
         options["spark.jars"] = settings.jars
+    if settings.master.startswith("local"):
+        # Executors are children of this very process; "python3" may be another one.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(settings.master).appName("masscomm metrics")
     for name, value in options.items():
         builder = builder.config(name, value)
@@ -116,10 +130,12 @@ class Job:
         self._settings = settings
         self._stop = threading.Event()
         self._broker = Broker(settings.bootstrap_servers)
-        self._sink = PostgresSink(settings.database_url, partitions=settings.sink_partitions)
+        self._sink = PostgresSink(settings.database_url, window_s=settings.redelivery_window_s)
         # The batches run on a thread of Spark's, and a connection belongs to one thread.
         self._status_sink = PostgresSink(settings.database_url)
         self._new_writers = False
+        self._forgot = time.monotonic()
+        self._looked: tuple[float, int] | None = None
 
     def stop(self) -> None:
         """End after the batch that is running; may be called from a signal handler."""
@@ -137,7 +153,7 @@ class Job:
             self._await("Kafka and its topics", self._topics_are_there)
             self._check_offsets()
             parser = spark.sparkContext._jvm
-            writers = KnownWriters(HttpSchemaRegistry(self._settings.registry_url), lambda text: _parses(parser, text))
+            writers = KnownWriters(HttpSchemaRegistry(self._settings.registry_url), lambda text: parses(parser, text))
             known = self._await("the schema registry", lambda: registered_ids(self._settings.registry_url))
             self._await("the schema registry", lambda: writers.learn(known))
             watermark = Watermark()
@@ -156,48 +172,46 @@ class Job:
     # --- the stream -------------------------------------------------------------------------------------------------
 
     def _start(self, spark: SparkSession, writers: KnownWriters) -> StreamingQuery:
-        rows = kafka_records(spark, self._settings, self._starting_offsets()).transform(
-            rows_to_stage, writers=writers.known, far_future_ms=self._settings.far_future_s * 1000
+        stream = kafka_records(spark, self._settings, self._starting_offsets()).transform(
+            facts, writers=writers.known, far_future_ms=self._settings.far_future_s * 1000
         )
+        archive = Archive(spark, self._settings.archive_dir) if self._settings.archive_dir else None
         self._new_writers = False
 
         def into_postgres(batch: DataFrame, batch_id: int) -> None:
-            self._await("Postgres", lambda: self._count(batch, batch_id, writers))
+            self._await("Postgres", lambda: self._count(batch, batch_id, writers, archive))
 
         return (
-            rows.writeStream.foreachBatch(into_postgres)
+            stream.writeStream.foreachBatch(into_postgres)
             .option("checkpointLocation", self._settings.checkpoint_dir)
             .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
             .start()
         )
 
-    def _count(self, batch: DataFrame, batch_id: int, writers: KnownWriters) -> None:
-        began = time.monotonic()
-        attempt = self._sink.begin()
-        try:
-            self._sink.stage(batch, attempt)
-        except (Py4JJavaError, PySparkException) as error:
-            if _is_of(error, "org.postgresql", "java.sql."):
-                raise Retry(f"Postgres does not take the staged rows: {_first_line(error)}") from error
-            raise
-        unknown = self._sink.not_learned(attempt)
-        if unknown:
+    def _count(self, batch: DataFrame, batch_id: int, writers: KnownWriters, archive: Archive | None) -> None:
+        def learn(unknown: list[tuple[str, int]]) -> set[tuple[str, int]]:
             added, refused = self._await("the schema registry", lambda: writers.learn(unknown))
             if added:
-                self._sink.discard(attempt)
                 self._new_writers = True
                 raise NewWriters
-            self._sink.refuse_schemas(attempt, refused)
-        merged = self._sink.merge(attempt, batch_id=batch_id, batch_ms=round((time.monotonic() - began) * 1000))
-        _log.info(
-            "batch %d: %d records in %.2f s, %d counted before, %d quarantined, %d replayed",
-            batch_id,
-            merged.records,
-            time.monotonic() - began,
-            merged.refused,
-            merged.quarantined,
-            merged.replayed,
-        )
+            return refused
+
+        try:
+            count_batch(
+                batch,
+                batch_id=batch_id,
+                sink=self._sink,
+                database_url=self._settings.database_url,
+                archive=archive,
+                learn=learn,
+            )
+        except (Py4JJavaError, PySparkException) as error:
+            if "psycopg." in str(error):
+                raise Retry(f"Postgres does not take the staged rows: {_psycopg_line(error)}") from error
+            raise
+        if time.monotonic() - self._forgot > _FORGET_EVERY_S:
+            self._forgot = time.monotonic()
+            _log.info("forgot %d record ids older than the redelivery window", self._sink.forget())
 
     def _watch(self, query: StreamingQuery, status: StatusWriter, watermark: Watermark) -> None:
         """Follow the query until it must stop or has to be planned again."""
@@ -221,7 +235,24 @@ class Job:
         for place, offset in _flat(_spark_offsets(query)).items():
             consumed[place] = max(offset, consumed.get(place, 0))
         lag = watermark.look(ends, consumed)
-        status.consumed(watermark.ms, lag, _nested(ends.end))
+        lags = {
+            place: max(0, end - max(consumed.get(place, 0), ends.first.get(place, 0)))
+            for place, end in ends.end.items()
+        }
+        status.consumed(
+            watermark.ms,
+            lag,
+            _nested(ends.end),
+            lags=_nested({place: records for place, records in lags.items() if records}),
+            grace_ms=self._settings.grace_s * 1000,
+            input_rate=self._rate(sum(consumed.values())),
+        )
+
+    def _rate(self, consumed: int) -> float:
+        """Records a second since the last look."""
+        now, before = time.monotonic(), self._looked
+        self._looked = now, consumed
+        return max(0.0, (consumed - before[1]) / (now - before[0])) if before else 0.0
 
     def _finish(self, query: StreamingQuery) -> None:
         """Let the running batch end, then stop; a batch cut off would only be done again."""
@@ -314,7 +345,7 @@ def _nested(offsets: Any) -> dict[str, dict[int, int]]:
     return nested
 
 
-def _parses(jvm: Any, schema: str) -> bool:
+def parses(jvm: Any, schema: str) -> bool:
     """Whether the Avro library that Spark decodes with takes the schema, and it is a record."""
     try:
         parsed = jvm.org.apache.avro.Schema.Parser().parse(schema)
@@ -323,8 +354,9 @@ def _parses(jvm: Any, schema: str) -> bool:
         return False
 
 
-def _is_of(error: Exception, *packages: str) -> bool:
-    return any(package in str(error) for package in packages)
+def _psycopg_line(error: Exception) -> str:
+    """What psycopg said, of the stack traces of two languages around it."""
+    return next(line for line in str(error).splitlines() if "psycopg." in line).strip()[:300]
 
 
 def _first_line(error: object) -> str:

@@ -20,7 +20,10 @@ class Settings:
     database_url: libpq's, postgresql://…; registry_url: the registry's Confluent API; jars: paths, comma-separated;
     max_offsets_per_trigger: records a micro-batch, over all partitions; wait_s: how long a dependency may be away, at
     the start and later; far_future_s: a timestamp further than that after the record was produced is quarantined;
-    sink_partitions: connections that stage at the same time; ready_file: written when the query runs.
+    grace_s: how long after its end a bucket is complete at the earliest;
+    redelivery_window_s: how long a record id is remembered, so that the same record produced again adds nothing;
+    archive_dir: where records are archived (a folder, s3://…), nowhere if empty; ready_file: written when the query
+    runs.
     """
 
     bootstrap_servers: str
@@ -32,7 +35,9 @@ class Settings:
     max_offsets_per_trigger: int = 200_000
     wait_s: float = 120.0
     far_future_s: int = 86_400
-    sink_partitions: int = 2
+    grace_s: int = 30
+    redelivery_window_s: int = 7 * 86_400
+    archive_dir: str = ""
     master: str = "local[2]"
     driver_memory: str = "512m"  # Spark refuses a heap below 450 MB
     java_options: str = DEFAULT_JAVA_OPTIONS
@@ -70,7 +75,9 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
         max_offsets_per_trigger=number("SPARK_MAX_OFFSETS_PER_TRIGGER", Settings.max_offsets_per_trigger),
         wait_s=number("SPARK_WAIT_S", int(Settings.wait_s)),
         far_future_s=number("SPARK_FAR_FUTURE_S", Settings.far_future_s),
-        sink_partitions=number("SPARK_SINK_PARTITIONS", Settings.sink_partitions),
+        grace_s=number("SPARK_GRACE_S", Settings.grace_s),
+        redelivery_window_s=number("SPARK_REDELIVERY_WINDOW_S", Settings.redelivery_window_s),
+        archive_dir=text("SPARK_ARCHIVE_DIR", ""),
         master=text("SPARK_MASTER", Settings.master),
         driver_memory=text("SPARK_DRIVER_MEMORY", Settings.driver_memory),
         java_options=text("SPARK_JAVA_OPTIONS", Settings.java_options),

@@ -1,35 +1,66 @@
-"""The sink: a micro-batch's rows staged by the executors, then merged into what is served in one transaction.
+"""The sink: what a micro-batch counts, staged by the executors, then merged into what is served in one transaction.
 
 What makes the numbers exact, however often a batch or a record comes:
 
   stream_offsets    positions below the recorded ones are replays (a restart, a lost checkpoint): they are left out
-  counted_records   a record id that was counted before is a redelivery: it is left out
+  counted_records   a record id that was counted inside the redelivery window is a redelivery: it is left out
   epoch             a driver that another has replaced can merge nothing
   staging_attempts  staged rows that a crash of the server emptied are staged again, never taken for "nothing to count"
+  staging_tasks     of a task that ran twice one run counts
+
+Staged sums cannot be taken apart. So a batch is staged as if nothing in it had been counted before, which is nearly
+always so; where it is not, the merge undoes itself and says what is to be left out (Repeated), and the batch is staged
+again.
 """
 
 import logging
+from array import array
+from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
-from urllib.parse import quote, urlencode
-from uuid import uuid4
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from masscomm.errors import Stop
 from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
+from spark_metrics.staging import TABLES
+from spark_metrics.states import BlockKey, blocks_of, merged, restored, stored
 from spark_metrics.transforms import Problem
 
 _log = logging.getLogger(__name__)
 
 STREAM = "metrics"
 
-# Rows a record and measure; a send chunk has the most, two a channel.
-_ROWS_A_ROUND_TRIP = 5_000
+# (topic, partition): the first offset that is not a replay
+type Floor = dict[tuple[str, int], int]
+
+
+# {topic: {partition: offset or number of records}}
+type Offsets = dict[str, dict[int, int]]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A number, higher than any before it, and the time of Postgres at which its records are counted."""
+
+    number: int
+    counted_at: datetime
+
+
+class Repeated(Exception):
+    """The batch holds what is counted already, and must be staged again without it.
+
+    floor: where some positions are replays, else empty; ids: (source, record id) that were counted inside the window;
+    twice: those that stand in the batch more than once, of which the first position is to be counted.
+    """
+
+    def __init__(self, floor: Floor, ids: Collection[tuple[str, str]], twice: Collection[tuple[str, str]]) -> None:
+        super().__init__(f"{len(floor)} partitions hold replays, {len(ids)} ids were counted, {len(twice)} come twice")
+        self.floor = floor
+        self.ids = ids
+        self.twice = twice
 
 
 class StagingLost(Exception):
@@ -45,24 +76,18 @@ class Merged:
     """What one merge did, in Kafka records.
 
     records: staged and not merged before; refused: of them, ids counted before; quarantined: of them, not countable;
-    replayed: staged, and consumed by an earlier merge.
+    replayed: staged, and consumed by an earlier merge; late: counted in a minute that was complete.
     """
 
     records: int
     refused: int
     quarantined: int
     replayed: int
+    late: int = 0
 
 
-def jdbc_url(database_url: str) -> str:
-    """A libpq URL as the JDBC driver's."""
-    parts = conninfo_to_dict(database_url)
-    host, port = str(parts.pop("host", "localhost")), str(parts.pop("port", "5432"))
-    database = quote(str(parts.pop("dbname", "postgres")), safe="")
-    # One statement for many rows: staging is several times slower without.
-    options = {"reWriteBatchedInserts": "true", "ApplicationName": "spark_metrics staging"}
-    options |= {name: str(parts[name]) for name in ("user", "password", "sslmode") if name in parts}
-    return f"jdbc:postgresql://{host}:{port}/{database}?{urlencode(options)}"
+class _Counted(Exception):
+    """Not every staged id is new; ends the transaction."""
 
 
 class PostgresSink:
@@ -72,9 +97,10 @@ class PostgresSink:
     half done, and the same call can be made again.
     """
 
-    def __init__(self, database_url: str, *, partitions: int = 2) -> None:
+    def __init__(self, database_url: str, *, window_s: int = 7 * 86_400) -> None:
+        """window_s: how long an id is remembered."""
         self._url = database_url
-        self._partitions = partitions
+        self._window_s = window_s
         self._connection: psycopg.Connection[Any] | None = None
         self._epoch: int | None = None
 
@@ -101,7 +127,7 @@ class PostgresSink:
         with self.connected().transaction():
             row = self.connected().execute(_TAKE_OVER, {"stream": STREAM}).fetchone()
             self._epoch = int(row[0]) if row else 0
-            self.connected().execute("truncate staging, staging_attempts")
+            self.connected().execute(_TRUNCATE)
         return self._epoch
 
     def next_offsets(self) -> dict[str, dict[int, int]]:
@@ -113,74 +139,165 @@ class PostgresSink:
             offsets.setdefault(topic, {})[partition] = offset
         return offsets
 
-    def begin(self) -> str:
-        """A new attempt, under which rows are then staged."""
-        attempt = str(uuid4())
-        self.connected().execute("insert into staging_attempts (attempt) values (%s)", [attempt])
-        return attempt
+    def begin(self) -> Attempt:
+        """A new attempt, under which rows are then staged; what earlier ones staged is dropped. Errors: Fenced."""
+        with self.connected().transaction():
+            self._hold_the_stream()
+            self.connected().execute(_TRUNCATE)
+            row = self.connected().execute(_BEGIN).fetchone()
+        assert row is not None  # noqa: S101 - an insert returns its row
+        return Attempt(*row)
 
-    def stage(self, rows: DataFrame, attempt: str) -> None:
-        """Have the executors write a batch's rows (spark_metrics.transforms.exploded) to the staging table."""
-        (
-            rows.withColumn("attempt", F.lit(attempt))
-            .coalesce(self._partitions)
-            .write.format("jdbc")
-            .option("url", jdbc_url(self._url))
-            .option("driver", "org.postgresql.Driver")
-            .option("dbtable", "staging")
-            .option("batchsize", _ROWS_A_ROUND_TRIP)
-            .mode("append")
-            .save()
-        )
+    def check_floor(self, attempt: Attempt) -> None:
+        """Errors: Repeated, where staged positions were consumed before."""
+        rows = self.connected().execute(_REPLAYS, {"attempt": attempt.number})
+        floor = {(topic, partition): offset for topic, partition, offset in rows}
+        if floor:
+            raise Repeated(floor, (), ())
 
-    def not_learned(self, attempt: str) -> list[tuple[str, int]]:
+    def archiving(self, attempt: Attempt) -> list[int]:
+        """Say that the attempt is about to be archived; earlier batches that were archived and never counted."""
+        with self.connected().transaction():
+            self._hold_the_stream()
+            left = self.connected().execute("delete from archive_batches where committed_at is null returning batch")
+            batches = [batch for (batch,) in left]
+            # With the leftovers, until they are surely gone: the removal itself can be cut off.
+            self.connected().cursor().executemany(
+                "insert into archive_batches (batch, counted_at) values (%s, %s) on conflict do nothing",
+                [(batch, attempt.counted_at) for batch in (*batches, attempt.number)],
+            )
+        return batches
+
+    def archive_removed(self, batches: Collection[int]) -> None:
+        """The files of these batches, which were never counted, are gone."""
+        self.connected().execute("delete from archive_batches where batch = any(%s)", [list(batches)])
+
+    def staged_again(self, attempt: Attempt) -> None:
+        """Drop what is staged; the attempt goes on, with its number and time."""
+        with self.connected().transaction():
+            for table in ("staging_tasks", *TABLES):
+                self.connected().execute(_DELETE[table], [attempt.number])
+
+    def not_learned(self, attempt: Attempt) -> list[tuple[str, int]]:
         """(kind, schema id) of staged records whose writer's schema the stream does not know."""
         rows = self.connected().execute(
-            "select distinct source, schema_id from staging where attempt = %s and problem = %s",
-            [attempt, Problem.NOT_LEARNED],
+            "select distinct source, schema_id from staging_problems where attempt = %s and problem = %s",
+            [attempt.number, Problem.NOT_LEARNED],
         )
         return [(source, schema_id) for source, schema_id in rows]
 
-    def refuse_schemas(self, attempt: str, schemas: set[tuple[str, int]]) -> None:
+    def refuse_schemas(self, attempt: Attempt, schemas: set[tuple[str, int]]) -> None:
         """Their staged records will be quarantined: the registry has no such schemas."""
         for source, schema_id in schemas:
             self.connected().execute(
-                "update staging set problem = %s"
+                "update staging_problems set problem = %s"
                 " where attempt = %s and source = %s and schema_id = %s and problem = %s",
-                [Problem.UNKNOWN_SCHEMA, attempt, source, schema_id, Problem.NOT_LEARNED],
+                [Problem.UNKNOWN_SCHEMA, attempt.number, source, schema_id, Problem.NOT_LEARNED],
             )
 
-    def merge(self, attempt: str, *, batch_id: int, batch_ms: int = 0) -> Merged:
-        """Count what an attempt staged, once, and drop it.
+    def merge(self, attempt: Attempt, *, batch_id: int, batch_ms: int = 0, replayed: int = 0) -> Merged:
+        """Count what an attempt staged, once, and drop it. replayed: records that were left out of staging.
 
-        Errors: StagingLost, Fenced.
+        Errors: Repeated (nothing is done), StagingLost, Fenced.
         """
+        done = {"batch_id": batch_id, "batch_ms": batch_ms, "replayed": replayed}
+        try:
+            return self._merged(attempt, done)
+        except _Counted:
+            repeated = self._repeated(attempt)
+        if repeated.ids or repeated.twice:
+            raise repeated
+        # What stood in the way was older than the window.
+        return self._merged(attempt, done)
+
+    def _merged(self, attempt: Attempt, done: dict[str, int]) -> Merged:
         connection = self.connected()
+        names: dict[str, Any] = {
+            "attempt": attempt.number,
+            "at": attempt.counted_at,
+            "stream": STREAM,
+            "requested": REQUESTED,
+            "duplicate": DUPLICATE,
+            "queued": QUEUED,
+        }
         with connection.transaction():
-            row = connection.execute(
-                "select epoch from stream_status where stream = %s for update", [STREAM]
-            ).fetchone()
-            if row is None or row[0] != self._epoch:
-                raise Fenced(f"another driver has taken the stream over (epoch {row and row[0]}, ours {self._epoch})")
-            if not connection.execute("delete from staging_attempts where attempt = %s", [attempt]).rowcount:
-                raise StagingLost(f"the staged rows of attempt {attempt} are gone")
+            self._hold_the_stream()
+            if not connection.execute("delete from staging_attempts where attempt = %s", [attempt.number]).rowcount:
+                raise StagingLost(f"the staged rows of attempt {attempt.number} are gone")
+            self._leave_one_run_a_task(connection, attempt)
+            floor = {(topic, partition): offset for topic, partition, offset in connection.execute(_REPLAYS, names)}
+            if floor:
+                raise Repeated(floor, (), ())
+            row = connection.execute("select count(*) from staging_ids where attempt = %(attempt)s", names).fetchone()
+            if row is None or connection.execute(_REMEMBER, names).rowcount != row[0]:
+                raise _Counted
             # Nothing is known of rows that are seconds old; the planner takes them for few, and nested loops for cheap.
             connection.execute("set local enable_nestloop = off")
-            names = {"attempt": attempt, "requested": REQUESTED, "duplicate": DUPLICATE, "queued": QUEUED}
-            counts = connection.execute(_MERGE, names).fetchone()
-            merged = Merged(*counts) if counts else Merged(0, 0, 0, 0)
-            connection.execute("delete from staging where attempt = %s", [attempt])
-            connection.execute(
-                _BATCH_DONE,
-                {"stream": STREAM, "batch_id": batch_id, "batch_ms": batch_ms} | vars(merged),
-            )
+            records, quarantined, new, late = connection.execute(_MERGE, names).fetchone() or (0, 0, 0, 0)
+            self._merge_states(connection, attempt)
+            connection.execute("update archive_batches set committed_at = now() where batch = %(attempt)s", names)
+            merged = Merged(records, records - quarantined - new, quarantined, done["replayed"], late)
+            connection.execute(_BATCH_DONE, {"stream": STREAM} | done | vars(merged))
+            connection.execute(_TRUNCATE)
         return merged
 
-    def discard(self, attempt: str) -> None:
-        """Drop what an attempt staged."""
-        with self.connected().transaction():
-            self.connected().execute("delete from staging where attempt = %s", [attempt])
-            self.connected().execute("delete from staging_attempts where attempt = %s", [attempt])
+    def _hold_the_stream(self) -> None:
+        """Until the transaction ends no other driver can begin. Errors: Fenced, where one has."""
+        row = (
+            self.connected()
+            .execute("select epoch from stream_status where stream = %s for update", [STREAM])
+            .fetchone()
+        )
+        if row is None or row[0] != self._epoch:
+            raise Fenced(f"another driver has taken the stream over (epoch {row and row[0]}, ours {self._epoch})")
+
+    def _leave_one_run_a_task(self, connection: psycopg.Connection[Any], attempt: Attempt) -> None:
+        """A run of a task is staged as a whole or not at all: of two, the first counts."""
+        again = connection.execute(
+            "select part, min(try) from staging_tasks where attempt = %s group by part having count(*) > 1",
+            [attempt.number],
+        ).fetchall()
+        for part, first in again:
+            for table in TABLES:
+                connection.execute(_DELETE[table] + b" and part = %s and try > %s", [attempt.number, part, first])
+
+    def _repeated(self, attempt: Attempt) -> Repeated:
+        names = {"attempt": attempt.number, "at": attempt.counted_at, "window_s": self._window_s}
+        self.connected().execute(_FORGET_STAGED, names)
+        ids = self.connected().execute(_COUNTED, names).fetchall()
+        twice = self.connected().execute(_TWICE, names).fetchall()
+        return Repeated({}, ids, twice)
+
+    def _merge_states(self, connection: psycopg.Connection[Any], attempt: Attempt) -> None:
+        placed: dict[tuple[str, int, str], list[int]] = {}
+        with connection.cursor(binary=True) as cursor:
+            for *key, entries in cursor.execute(_STAGED_STATES, [attempt.number]):
+                placed.setdefault(tuple(key), []).extend(entries)
+            if not placed:
+                return
+            told: dict[BlockKey, array[int]] = {
+                (*key, block): codes for key, entries in placed.items() for block, codes in blocks_of(entries).items()
+            }
+            keys = [list(column) for column in zip(*told, strict=True)]
+            known = {tuple(key): restored(raw) for *key, raw in cursor.execute(_KNOWN_STATES, keys)}
+            blocks, moves = merged(known, told)
+            cursor.execute(_STORE_STATES, [*keys, [stored(blocks[key]) for key in told]])
+            if moves:
+                cursor.execute(_MOVE_TOTALS, [*(list(c) for c in zip(*moves, strict=True)), list(moves.values())])
+                cursor.execute(
+                    "delete from send_totals where count_total = 0 and send_id = any(%s)",
+                    [list({send_id for send_id, *_ in moves})],
+                )
+
+    def forget(self) -> int:
+        """Delete ids that are older than the window; how many."""
+        return (
+            self.connected()
+            .execute(
+                "delete from counted_records where counted_at < now() - make_interval(secs => %s)", [self._window_s]
+            )
+            .rowcount
+        )
 
 
 class StatusWriter:
@@ -202,15 +319,31 @@ class StatusWriter:
             {"state": state, "stream": STREAM, "epoch": self._epoch},
         )
 
-    def consumed(self, watermark_ms: int | None, lag: int, end_offsets: dict[str, dict[int, int]]) -> None:
-        """The watermark (ms since the epoch; None: none reached yet), records not merged, and the topics' ends."""
+    def consumed(
+        self,
+        watermark_ms: int | None,
+        lag: int,
+        end_offsets: Offsets,
+        *,
+        lags: Offsets | None = None,
+        grace_ms: int = 0,
+        input_rate: float | None = None,
+    ) -> None:
+        """How far the stream is.
+
+        watermark_ms: since the epoch, None where none is reached yet; lag, lags: records not merged, in all and by
+        partition; end_offsets: the topics' ends; grace_ms: how long after its end a bucket may be complete; input_rate:
+        records a second.
+        """
         with self._sink.connected().transaction():
             self._sink.connected().execute(
-                "update stream_status set lag = %s, end_offsets = %s where stream = %s and epoch = %s",
-                [lag, Jsonb(end_offsets), STREAM, self._epoch],
+                "update stream_status set lag = %s, end_offsets = %s, lags = %s, input_rate = %s"
+                " where stream = %s and epoch = %s",
+                [lag, Jsonb(end_offsets), Jsonb(lags or {}), input_rate, STREAM, self._epoch],
             )
             if watermark_ms is not None:
-                self._sink.connected().execute(_WATERMARK, {"stream": STREAM, "ms": watermark_ms})
+                names = {"stream": STREAM, "ms": watermark_ms, "grace_ms": grace_ms}
+                self._sink.connected().execute(_WATERMARK, names)
 
 
 _TAKE_OVER = """
@@ -223,55 +356,88 @@ returning epoch
 _BATCH_DONE = """
 update stream_status
 set batch_id = %(batch_id)s, finished_at = clock_timestamp(), batch_ms = %(batch_ms)s, records = %(records)s,
-    refused = %(refused)s, quarantined = %(quarantined)s, replayed = %(replayed)s
+    refused = %(refused)s, quarantined = %(quarantined)s, replayed = %(replayed)s, late = %(late)s
 where stream = %(stream)s
 """
 
 # greatest: a driver whose clock is behind its predecessor's must not take back what was said.
 _WATERMARK = """
-insert into stream_watermark (stream, watermark, updated_at)
-values (%(stream)s, to_timestamp(%(ms)s / 1000.0), now())
+insert into stream_watermark (stream, watermark, updated_at, grace_ms)
+values (%(stream)s, to_timestamp(%(ms)s / 1000.0), now(), %(grace_ms)s)
 on conflict (stream) do update
-    set watermark = greatest(stream_watermark.watermark, excluded.watermark), updated_at = excluded.updated_at
+    set watermark = greatest(stream_watermark.watermark, excluded.watermark), updated_at = excluded.updated_at,
+        grace_ms = excluded.grace_ms
 """
 
-# One statement, so that every part sees the same staged rows. `positions` is a Kafka record a row.
+_TRUNCATE = b"truncate " + ", ".join(("staging_attempts", "staging_tasks", *TABLES)).encode()
+
+_DELETE = {
+    table: f"delete from {table} where attempt = %s".encode()  # noqa: S608 - our own names
+    for table in ("staging_tasks", *TABLES)
+}
+
+_BEGIN = """
+insert into staging_attempts (attempt) values (nextval('staging_attempt_numbers')) returning attempt, counted_at
+"""
+
+_REPLAYS = """
+select topic, partition, next_offset
+from (
+    select topic, partition, min(first_offset) as first_offset
+    from staging_positions where attempt = %(attempt)s group by topic, partition
+) as staged join stream_offsets using (topic, partition)
+where first_offset < next_offset
+"""
+
+# In the order of the index: neighbours go to the same pages.
+_REMEMBER = """
+insert into counted_records (record_id, source, counted_at)
+select record_id, source, %(at)s from staging_ids where attempt = %(attempt)s order by record_id
+on conflict do nothing
+"""
+
+_FORGET_STAGED = """
+delete from counted_records using staging_ids as staged
+where staged.attempt = %(attempt)s
+    and (counted_records.record_id, counted_records.source) = (staged.record_id, staged.source)
+    and counted_records.counted_at < %(at)s - make_interval(secs => %(window_s)s)
+"""
+
+_COUNTED = """
+select distinct source, record_id::text from staging_ids join counted_records using (record_id, source)
+where attempt = %(attempt)s
+"""
+
+_TWICE = """
+select source, record_id::text from staging_ids where attempt = %(attempt)s
+group by source, record_id having count(*) > 1
+"""
+
+_STAGED_STATES = "select send_id, chunk_index, channel, placed from staging_states where attempt = %s"
+
+_KNOWN_STATES = """
+select send_id, chunk_index, channel, block, codes
+from send_states
+join unnest(%s::text[], %s::int[], %s::text[], %s::int[]) as told (send_id, chunk_index, channel, block)
+    using (send_id, chunk_index, channel, block)
+"""
+
+_STORE_STATES = """
+insert into send_states (send_id, chunk_index, channel, block, codes)
+select * from unnest(%s::text[], %s::int[], %s::text[], %s::int[], %s::bytea[])
+on conflict (send_id, chunk_index, channel, block) do update set codes = excluded.codes
+"""
+
+_MOVE_TOTALS = """
+insert into send_totals as t (send_id, channel, status, reason, count_total)
+select * from unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[])
+on conflict (send_id, channel, status, reason) do update set count_total = t.count_total + excluded.count_total
+"""
+
+# One statement, so that every part sees the same staged rows.
 _MERGE = """
-with staged as materialized (
-    -- A task that ran twice staged its rows twice.
-    select distinct on (topic, partition, kafka_offset, ordinal) *
-    from staging
-    where attempt = %(attempt)s
-    order by topic, partition, kafka_offset, ordinal
-),
-fresh as materialized (
-    select staged.*
-    from staged left join stream_offsets consumed using (topic, partition)
-    where staged.kafka_offset >= coalesce(consumed.next_offset, 0)
-),
-positions as materialized (
-    select topic, partition, kafka_offset, problem, schema_id, record_id::uuid as record_id, source
-    from fresh
-    where ordinal = 0
-),
--- The same id at two positions of this batch: the first one counts.
-first_positions as (
-    select distinct on (record_id, source) topic, partition, kafka_offset, record_id, source
-    from positions
-    where problem is null
-    order by record_id, source, topic, partition, kafka_offset
-),
-newly_counted as (
-    insert into counted_records (record_id, source)
-    select record_id, source from first_positions
-    on conflict do nothing
-    returning record_id, source
-),
-counted as materialized (
-    select fresh.*, fresh.at_ms / 60000 * 60 as minute_s
-    from fresh
-    join (first_positions join newly_counted using (record_id, source)) as chosen
-        using (topic, partition, kafka_offset)
+with counted as materialized (
+    select * from staging_counts where attempt = %(attempt)s
 ),
 minutes as materialized (
     select to_timestamp(minute_s) as bucket, club_id, type, channel, measure, sum(count_total) as count_total
@@ -301,16 +467,30 @@ into_days as (
     on conflict (bucket, club_id, type, channel, measure)
         do update set count_total = c.count_total + excluded.count_total
 ),
+late as materialized (
+    select to_timestamp(minute_s) as minute, sum(records) as records, coalesce(sum(count_total), 0) as total
+    from counted, stream_watermark as w
+    where w.stream = %(stream)s
+        and to_timestamp(minute_s + 60) + make_interval(secs => w.grace_ms / 1000.0) <= w.watermark
+    group by 1
+),
+into_revised as (
+    insert into revised_minutes as r (minute, revised_at, late_records, late_total)
+    select minute, now(), records, total from late
+    on conflict (minute) do update
+        set revised_at = excluded.revised_at,
+            late_records = r.late_records + excluded.late_records,
+            late_total = r.late_total + excluded.late_total
+),
 into_sends as (
     insert into sends as s (send_id, club_id, type, requested_at, chunk_count, chunks)
     select send_id,
-        (array_agg(club_id order by source = 'send' desc, topic, partition, kafka_offset))[1],
-        (array_agg(type order by source = 'send' desc, topic, partition, kafka_offset))[1],
-        to_timestamp(min(at_ms) filter (where source = 'send') / 1000.0),
+        (array_agg(club_id order by source = 'send' desc, first_ms, club_id))[1],
+        (array_agg(type order by source = 'send' desc, first_ms, type))[1],
+        to_timestamp(min(first_ms) filter (where source = 'send') / 1000.0),
         max(chunk_count),
-        count(*) filter (where source = 'send')
+        coalesce(sum(records) filter (where source = 'send'), 0)
     from counted
-    where ordinal = 0
     group by send_id
     on conflict (send_id) do update
         set requested_at = least(s.requested_at, excluded.requested_at),
@@ -331,27 +511,20 @@ into_channels as (
             duplicates = c.duplicates + excluded.duplicates,
             queued = c.queued + excluded.queued
 ),
-into_totals as (
-    insert into send_totals as t (send_id, channel, status, reason, count_total)
-    select send_id, channel, measure, coalesce(reason, ''), sum(count_total)
-    from counted
-    where source = 'outcome' and count_total > 0
-    group by 1, 2, 3, 4
-    on conflict (send_id, channel, status, reason) do update set count_total = t.count_total + excluded.count_total
-),
 into_quarantine as (
     insert into quarantine (topic, partition, kafka_offset, reason, schema_id)
-    select topic, partition, kafka_offset, problem, schema_id from positions where problem is not null
+    select topic, partition, kafka_offset, problem, schema_id from staging_problems where attempt = %(attempt)s
     on conflict do nothing
 ),
 into_offsets as (
     insert into stream_offsets as o (topic, partition, next_offset)
-    select topic, partition, max(kafka_offset) + 1 from positions group by topic, partition
+    select topic, partition, max(last_offset) + 1
+    from staging_positions where attempt = %(attempt)s group by topic, partition
     on conflict (topic, partition) do update set next_offset = greatest(o.next_offset, excluded.next_offset)
 )
 select
-    (select count(*) from positions),
-    (select count(*) from positions where problem is null) - (select count(*) from newly_counted),
-    (select count(*) from positions where problem is not null),
-    (select count(*) from staged where ordinal = 0) - (select count(*) from positions)
+    (select coalesce(sum(records), 0)::bigint from staging_positions where attempt = %(attempt)s),
+    (select count(*) from staging_problems where attempt = %(attempt)s),
+    (select count(*) from staging_ids where attempt = %(attempt)s),
+    (select coalesce(sum(records), 0)::bigint from late)
 """

@@ -53,7 +53,10 @@ OUTCOME = Source(
     "outcome",
     "NotificationOutcome",
     (topics.OUTCOME,),
-    _names("record_id", "send_id", "club_id", "type", "channel", "timestamp")
+    _names(
+        *("record_id", "send_id", "club_id", "type", "channel", "timestamp"),
+        *("chunk_index", "positions", "result_index"),
+    )
     | {"results": _names("status", "reason", "count")},
 )
 SOURCES = (SEND, DELIVERY, OUTCOME)

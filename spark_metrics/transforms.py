@@ -1,4 +1,4 @@
-"""Decoded records to the rows that are counted: one a record and measure, never one a recipient."""
+"""Decoded records to what is counted of them: facts (a row a record), then rows a record and measure, then sums."""
 
 from enum import StrEnum
 
@@ -9,6 +9,7 @@ from masscomm.categories import categories
 from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics import identifiers
 from spark_metrics.decode import Writers, with_decoded, with_wire_header
+from spark_metrics.states import code_of
 
 # Postgres' index rows end at 2,704 bytes, and a key holds several of these.
 _LONGEST_TEXT = 200
@@ -28,20 +29,30 @@ class Problem(StrEnum):
     NOT_LEARNED = "not_learned"  # never stays: the registry is asked, and it is counted or becomes unknown_schema
 
 
-def rows_to_stage(records: DataFrame, *, writers: Writers, far_future_ms: int) -> DataFrame:
-    """Kafka's records as the sink stages them; at least one row a record, so that every position is seen.
+def facts(records: DataFrame, *, writers: Writers, far_future_ms: int) -> DataFrame:
+    """Kafka's records to what is known of each: a row a record, every position seen.
 
-    Columns: topic, partition, kafka_offset, ordinal (of the row in its record), source, schema_id, problem, record_id,
-    send_id, club_id, type, at_ms, chunk_count, channel, measure, reason, count_total. A record with a problem is one
-    row without the rest; a record that counts nobody is one row without a measure.
+    Columns: topic, partition, kafka_offset, timestamp_ms, value, headers, source, schema_id, send_id, record_id,
+    club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total), positions,
+    result_index, codes (spark_metrics.states, one a result), problem. Nothing but position and problem may be believed
+    where there is one.
     """
     return (
         records.transform(with_wire_header)
         .transform(with_decoded, writers=writers)
         .transform(with_facts)
         .transform(with_problem, far_future_ms=far_future_ms)
-        .transform(exploded)
     )
+
+
+def rows_to_stage(records: DataFrame, *, writers: Writers, far_future_ms: int) -> DataFrame:
+    """Kafka's records as rows of counts; at least one row a record, so that every position is seen.
+
+    Columns: topic, partition, kafka_offset, ordinal (of the row in its record), source, schema_id, problem, record_id,
+    send_id, club_id, type, at_ms, chunk_count, channel, measure, reason, count_total. A record with a problem is one
+    row without the rest; a record that counts nobody is one row without a measure.
+    """
+    return records.transform(facts, writers=writers, far_future_ms=far_future_ms).transform(exploded)
 
 
 def with_facts(decoded: DataFrame) -> DataFrame:
@@ -59,6 +70,8 @@ def with_facts(decoded: DataFrame) -> DataFrame:
             "partition",
             "kafka_offset",
             "timestamp_ms",
+            "value",
+            "headers",
             "source",
             "schema_id",
             "known",
@@ -69,11 +82,15 @@ def with_facts(decoded: DataFrame) -> DataFrame:
             F.coalesce(send["club_id"], delivery["club_id"], outcome["club_id"]).alias("club_id"),
             F.coalesce(send["type"], delivery["type"], outcome["type"]).alias("type"),
             F.coalesce(send["timestamp"], delivery["built_at"], outcome["timestamp"]).alias("at_ms"),
+            F.coalesce(send["chunk_index"], outcome["chunk_index"]).alias("chunk_index"),
             send["chunk_count"].alias("chunk_count"),
             F.when(F.col("source") == "send", requested(F.col("channels"), send["to_users"]))
             .when(F.col("source") == "delivery", queued(delivery["channel"], delivery["positions"]))
             .otherwise(decided(outcome["channel"], outcome["results"]))
             .alias("counts"),
+            outcome["positions"].alias("positions"),
+            outcome["result_index"].alias("result_index"),
+            F.transform(outcome["results"], lambda r: code_of(r["status"], r["reason"])).alias("codes"),
         )
     )
 
@@ -193,4 +210,52 @@ def exploded(facts: DataFrame) -> DataFrame:
         "count.measure",
         "count.reason",
         "count.count_total",
+    )
+
+
+def sums(rows: DataFrame) -> DataFrame:
+    """What `exploded` gives of countable records, summed to a row a send, minute, channel, measure and reason.
+
+    Columns: source, send_id, club_id, type, minute_s (seconds since the epoch), channel, measure, reason, count_total,
+    records (how many records begin in this row), first_ms (their earliest timestamp), chunk_count.
+    """
+    return rows.groupBy(
+        "source",
+        "send_id",
+        "club_id",
+        "type",
+        F.expr("at_ms div 60000 * 60").alias("minute_s"),
+        "channel",
+        "measure",
+        "reason",
+    ).agg(
+        F.sum("count_total").alias("count_total"),
+        F.count(F.when(F.col("ordinal") == 0, True)).alias("records"),
+        F.min("at_ms").alias("first_ms"),
+        F.max("chunk_count").alias("chunk_count"),
+    )
+
+
+def states(facts: DataFrame) -> DataFrame:
+    """What countable outcome records say of each position, a row a chunk and channel.
+
+    Columns: send_id, chunk_index, channel, placed: an array of position * 65,536 + code (spark_metrics.states), in any
+    order. A status that is not of the vocabulary says nothing of a position.
+    """
+    codes = F.col("codes")
+    placed = F.zip_with(
+        "positions",
+        "result_index",
+        lambda position, result: position.cast("long") * 65_536 + F.try_element_at(codes, result + 1),
+    )
+    return (
+        facts.where((F.col("source") == "outcome") & (F.size("counts") > 0))
+        .select(
+            "send_id",
+            "chunk_index",
+            F.col("counts")[0]["channel"].alias("channel"),
+            F.filter(placed, lambda entry: entry >= 0).alias("placed"),
+        )
+        .groupBy("send_id", "chunk_index", "channel")
+        .agg(F.flatten(F.collect_list("placed")).alias("placed"))
     )

@@ -28,7 +28,9 @@ create table if not exists send_channels (
     primary key (send_id, channel)
 );
 
--- Notifications by what the outcome records say became of them. reason: '' where the status needs none.
+-- Notifications by what became of them: each notification stands in one row only, moved when a later outcome record says
+-- more (masscomm.statuses.merge: held then sent is sent, sent then delivered is delivered). reason: '' where the status needs
+-- none, 'other' where spark_metrics.states does not know it.
 create table if not exists send_totals (
     send_id     text   not null,
     channel     text   not null,
@@ -36,4 +38,15 @@ create table if not exists send_totals (
     reason      text   not null,
     count_total bigint not null,
     primary key (send_id, channel, status, reason)
+);
+
+-- What send_totals sums: the status and reason of each notification, two bytes each (spark_metrics.states), a row for 512
+-- positions of a chunk on a channel.
+create table if not exists send_states (
+    send_id     text     not null,
+    chunk_index integer  not null,
+    channel     text     not null,
+    block       integer  not null,
+    codes       bytea    not null,
+    primary key (send_id, chunk_index, channel, block)
 );

@@ -32,6 +32,26 @@ create table if not exists stream_watermark (
     updated_at timestamptz not null
 );
 
+-- late: records of the last batch whose minute was complete already; lags: {topic: {partition: records not merged}};
+-- input_rate: records merged a second between the last two looks
+alter table stream_status add column if not exists late bigint;
+alter table stream_status add column if not exists lags jsonb;
+alter table stream_status add column if not exists input_rate double precision;
+
+-- A bucket is complete when the watermark has passed its end and the grace after it: what stood at the ends of the topics then is
+-- counted, and an idle partition holds nothing back.
+alter table stream_watermark add column if not exists grace_ms bigint not null default 0;
+
+-- Minutes that changed after they were complete. An hour or a day was revised when the last of its minutes was.
+--
+-- late_records, late_total: records that came late, and notifications they counted (under every measure)
+create table if not exists revised_minutes (
+    minute       timestamptz primary key,
+    revised_at   timestamptz not null,
+    late_records bigint      not null,
+    late_total   bigint      not null
+);
+
 -- The first offset of each partition that is not merged yet: positions below it are replays.
 create table if not exists stream_offsets (
     topic       text   not null,
@@ -41,6 +61,7 @@ create table if not exists stream_offsets (
 );
 
 -- Every record that is counted, by its deterministic id: a redelivering function produces the same id at another offset.
+-- counted_at: when its batch began. Rows older than the redelivery window mean nothing and are deleted now and then.
 -- source: send, delivery or outcome; ids are unique inside one.
 create table if not exists counted_records (
     record_id  uuid        not null,
@@ -48,6 +69,8 @@ create table if not exists counted_records (
     counted_at timestamptz not null default now(),
     primary key (record_id, source)
 );
+-- By when they may be forgotten: rows come in the order of counted_at, so an index of a few pages finds them.
+create index if not exists counted_records_at on counted_records using brin (counted_at) with (autosummarize = on);
 
 -- Records that cannot be counted, by position. reason: a word of spark_metrics.transforms.Problem.
 create table if not exists quarantine (
@@ -60,33 +83,103 @@ create table if not exists quarantine (
     primary key (topic, partition, kafka_offset)
 );
 
--- A micro-batch on its way: a row a record and measure, never a row a recipient. Unlogged: a crash of the server empties it, and
--- the batch is staged again.
-create unlogged table if not exists staging (
-    attempt      text    not null,
+-- Numbers of attempts, never given twice, whatever crashes: later attempts have higher ones.
+create sequence if not exists staging_attempt_numbers;
+
+-- A batch's part of the archive, by its attempt's number. Only those with committed_at hold what is counted; the files of others
+-- are removed before anything else is archived. counted_at: as in counted_records.
+create table if not exists archive_batches (
+    batch        bigint      primary key,
+    counted_at   timestamptz not null,
+    committed_at timestamptz
+);
+
+-- An hour's folders written as one. holds: the batches whose files of this hour are not read any more; removed: nor there.
+create table if not exists archive_compactions (
+    batch   bigint   primary key,
+    date    date     not null,
+    hour    text     not null,
+    holds   bigint[] not null,
+    removed boolean  not null default false
+);
+
+-- A micro-batch on its way: what spark_metrics.staging sends, never a row a recipient. Unlogged: a crash of the server empties it,
+-- and the batch is staged again. attempt, part, try: which attempt, its task, and which run of the task.
+drop table if exists staging;
+do $$ begin
+    if to_regclass('staging_attempts') is not null and to_regclass('staging_tasks') is null then
+        drop table staging_attempts;
+    end if;
+end $$;
+
+create unlogged table if not exists staging_tasks (
+    attempt bigint  not null,
+    part    integer not null,
+    try     integer not null
+);
+
+create unlogged table if not exists staging_positions (
+    attempt      bigint  not null,
+    part         integer not null,
+    try          integer not null,
+    topic        text    not null,
+    partition    integer not null,
+    first_offset bigint  not null,
+    last_offset  bigint  not null,
+    records      bigint  not null
+);
+
+create unlogged table if not exists staging_problems (
+    attempt      bigint  not null,
+    part         integer not null,
+    try          integer not null,
     topic        text    not null,
     partition    integer not null,
     kafka_offset bigint  not null,
-    ordinal      integer not null,
     source       text    not null,
     schema_id    bigint,
-    problem      text,
-    record_id    text,
-    send_id      text,
-    club_id      bigint,
-    type         text,
-    at_ms        bigint,
-    chunk_count  integer,
-    channel      text,
-    measure      text,
-    reason       text,
-    count_total  bigint
+    problem      text    not null
 );
-create index if not exists staging_attempt on staging (attempt);
+
+create unlogged table if not exists staging_ids (
+    attempt   bigint  not null,
+    part      integer not null,
+    try       integer not null,
+    source    text    not null,
+    record_id uuid    not null
+);
+
+create unlogged table if not exists staging_counts (
+    attempt     bigint  not null,
+    part        integer not null,
+    try         integer not null,
+    source      text    not null,
+    send_id     text    not null,
+    club_id     bigint  not null,
+    type        text    not null,
+    minute_s    bigint  not null,
+    channel     text,
+    measure     text,
+    reason      text,
+    count_total bigint,
+    records     bigint  not null,
+    first_ms    bigint  not null,
+    chunk_count integer
+);
+
+create unlogged table if not exists staging_states (
+    attempt     bigint   not null,
+    part        integer  not null,
+    try         integer  not null,
+    send_id     text     not null,
+    chunk_index integer  not null,
+    channel     text     not null,
+    placed      bigint[] not null
+);
 
 -- A row is put here before an attempt is staged and looked for when it is merged. A server that crashed between the two has
 -- emptied every unlogged table, so its absence says that staged rows are gone.
 create unlogged table if not exists staging_attempts (
-    attempt    text        primary key,
-    started_at timestamptz not null default now()
+    attempt    bigint      primary key,
+    counted_at timestamptz not null default now()
 );

@@ -1,7 +1,7 @@
 """The merge, on a real Postgres: whatever is staged again, or at another place, is counted once."""
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,10 @@ import psycopg
 import pytest
 
 from devstack.provision import SCHEMAS, apply_sql
-from spark_metrics.sink import Fenced, Merged, PostgresSink, StagingLost, StatusWriter
+from masscomm.statuses import RANK, Status
+from spark_metrics.sink import Attempt, Fenced, Merged, PostgresSink, Repeated, StagingLost, StatusWriter
+from spark_metrics.staging import copy_lines
+from spark_metrics.states import REASONS
 from spark_metrics.transforms import Problem
 
 AT_MS = 1_700_000_000_000
@@ -22,7 +25,7 @@ STEP_MS = {"counts_minute": 60_000, "counts_hour": HOUR_MS, "counts_day": DAY_MS
 
 @dataclass
 class Record:
-    """A Kafka record as transforms.exploded tells of it; counts: (channel, measure, reason, count)."""
+    """A Kafka record as the facts tell of it; counts: (channel, measure, reason, count); codes: by position."""
 
     offset: int
     number: int = 0  # stands for its record id
@@ -33,8 +36,10 @@ class Record:
     club_id: int = 7
     type: str = "news"
     at_ms: int = AT_MS
+    chunk_index: int = 0
     chunk_count: int | None = None
     counts: list[tuple[str, str, str | None, int]] = field(default_factory=lambda: [("push", "sent", None, 3)])
+    first_position: int | None = None  # of an outcome's recipients, which follow; None: those of no other record
     problem: str | None = None
     schema_id: int = 1
 
@@ -42,14 +47,17 @@ class Record:
     def record_id(self) -> str:
         return str(UUID(int=self.number))
 
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        place = (self.topic, self.partition, self.offset)
-        if self.problem:
-            yield (*place, 0, self.source, self.schema_id, self.problem, *[None] * 10)
-            return
-        known = (self.source, self.schema_id, None, self.record_id, self.send_id, self.club_id, self.type, self.at_ms)
-        for ordinal, count in enumerate(self.counts or [(None,) * 4]):
-            yield (*place, ordinal, *known, self.chunk_count, *count)
+    @property
+    def place(self) -> tuple[str, int, int]:
+        return self.topic, self.partition, self.offset
+
+    def told(self) -> Iterator[tuple[int, str, str]]:
+        """(position, status, reason) of an outcome record, in the order of its counts."""
+        position = self.number * 10_000 if self.first_position is None else self.first_position
+        for _, status, reason, n in self.counts:
+            for _ in range(n):
+                yield position, status, reason or ""
+                position += 1
 
 
 def a_chunk(offset: int, **changes: Any) -> Record:
@@ -58,21 +66,63 @@ def a_chunk(offset: int, **changes: Any) -> Record:
     return Record(offset, **values)
 
 
-def stage(sink: PostgresSink, attempt: str, records: Iterable[Record]) -> None:
-    columns = (
-        "attempt, topic, partition, kafka_offset, ordinal, source, schema_id, problem, record_id, send_id, club_id,"
-        " type, at_ms, chunk_count, channel, measure, reason, count_total"
-    )
-    with sink.connected().cursor() as cursor, cursor.copy(f"copy staging ({columns}) from stdin") as copy:
-        for record in records:
-            for row in record.rows():
-                copy.write_row((attempt, *row))
+def line(*values: Any) -> str:
+    return "\t".join("\\N" if value is None else str(value) for value in values) + "\n"
+
+
+def stage(sink: PostgresSink, attempt: Attempt, records: Iterable[Record], *, part: int = 0, number: int = 0) -> None:
+    """What spark_metrics.staging sends of these records, as one task."""
+    lines: dict[str, list[str]] = defaultdict(list)
+    for r in records:
+        lines["staging_positions"].append(line(r.topic, r.partition, r.offset, r.offset, 1))
+        if r.problem:
+            lines["staging_problems"].append(line(*r.place, r.source, r.schema_id, r.problem))
+            continue
+        lines["staging_ids"].append(line(r.source, r.record_id))
+        for ordinal, (channel, measure, reason, n) in enumerate(r.counts or [(None, None, None, None)]):
+            known = (r.source, r.send_id, r.club_id, r.type, r.at_ms // 60_000 * 60, channel, measure, reason, n)
+            lines["staging_counts"].append(line(*known, int(ordinal == 0), r.at_ms, r.chunk_count))
+        if r.source == "outcome" and r.counts:
+            placed = [
+                position * 65_536
+                + (RANK[Status(status)] + 1) * 256
+                + (REASONS.index(reason) if reason in REASONS else 255)
+                for position, status, reason in r.told()
+            ]
+            written = "{" + ",".join(map(str, placed)) + "}"
+            lines["staging_states"].append(line(r.send_id, r.chunk_index, r.counts[0][0], written))
+    with sink.connected().transaction():
+        copy_lines(sink.connected(), attempt.number, part, number, lines)
 
 
 def count(sink: PostgresSink, *records: Record, batch_id: int = 0) -> Merged:
+    """What spark_metrics.batches does, without Spark."""
     attempt = sink.begin()
-    stage(sink, attempt, records)
-    return sink.merge(attempt, batch_id=batch_id)
+    rows = list(records)
+    dropped: list[Record] = []
+    while True:
+        stage(sink, attempt, rows)
+        if dropped:
+            lines = [line(r.topic, r.partition, r.offset, r.offset, 1) for r in dropped]
+            with sink.connected().transaction():
+                copy_lines(sink.connected(), attempt.number, 1, 0, {"staging_positions": lines})
+        try:
+            return sink.merge(attempt, batch_id=batch_id, replayed=len(records) - len(rows) - len(dropped))
+        except Repeated as repeated:
+            if repeated.floor:
+                rows = [r for r in rows if r.offset >= repeated.floor.get((r.topic, r.partition), 0)]
+            else:
+                seen = set(repeated.ids)
+                kept = []
+                for r in sorted(rows, key=lambda r: r.place):
+                    if not r.problem and (r.source, r.record_id) in seen:
+                        dropped.append(r)
+                    else:
+                        kept.append(r)
+                        if not r.problem:
+                            seen |= {(r.source, r.record_id)} & set(repeated.twice)
+                rows = kept
+        sink.staged_again(attempt)
 
 
 @pytest.fixture
@@ -147,6 +197,42 @@ def test_the_same_record_twice_in_one_batch_counts_once(sink: PostgresSink) -> N
     assert totals(sink) == {"sent": 3}
 
 
+def test_an_id_is_forgotten_after_the_window_and_not_before(database: str) -> None:
+    """Guard: the redelivery window."""
+    sink = PostgresSink(database, window_s=3600)
+    sink.take_over()
+    count(sink, Record(0, number=1), Record(1, number=2))
+    remembered = "update counted_records set counted_at = now() - %s::interval where record_id = %s"
+    sink.connected().execute(remembered, ["59 minutes", UUID(int=1)])
+    sink.connected().execute(remembered, ["61 minutes", UUID(int=2)])
+    assert count(sink, Record(2, number=1), Record(3, number=2), Record(4, number=2)).refused == 2
+    assert totals(sink) == {"sent": 9}
+    assert count(sink, Record(5, number=2)).refused == 1
+    assert sink.forget() == 0
+    sink.connected().execute("update counted_records set counted_at = now() - interval '2 hours'")
+    assert sink.forget() == 2
+    sink.close()
+
+
+def test_a_notification_stands_in_the_totals_once_under_what_was_said_last(sink: PostgresSink) -> None:
+    """Guard: the merge by rank of spark_metrics.states."""
+    shared: dict[str, Any] = {"first_position": 510}
+    count(sink, Record(0, number=1, counts=[("push", "held", None, 4)], **shared))
+    assert [row[2:] for row in served(sink)["send_totals"]] == [("held", "", 4)]
+    sent = Record(1, number=2, counts=[("push", "sent", None, 2), ("push", "failed", "too_large", 1)], **shared)
+    count(sink, sent, Record(2, number=3, counts=[("push", "expired", "expired", 1)], **shared))
+    assert [row[2:] for row in served(sink)["send_totals"]] == [
+        ("failed", "too_large", 1),
+        ("held", "", 1),
+        ("sent", "", 2),
+    ]
+    ended: list[tuple[str, str, str | None, int]] = [("push", "delivered", None, 2), ("push", "bounced", "new", 2)]
+    count(sink, Record(3, number=4, counts=ended, **shared))
+    assert [row[2:] for row in served(sink)["send_totals"]] == [("bounced", "other", 2), ("delivered", "", 2)]
+    # The funnel keeps every step.
+    assert totals(sink) == {"held": 4, "sent": 2, "failed": 1, "expired": 1, "delivered": 2, "bounced": 2}
+
+
 def test_an_id_is_one_source_s_own(sink: PostgresSink) -> None:
     count(sink, Record(0, number=1), Record(0, number=1, source="delivery", topic="delivery"))
     assert totals(sink) == {"sent": 6}
@@ -165,16 +251,23 @@ def test_positions_consumed_before_add_nothing_even_when_their_ids_are_forgotten
     assert sink.next_offsets() == {"outcome": {0: 8, 1: 8}}
 
 
-def test_rows_a_task_staged_twice_count_once(sink: PostgresSink) -> None:
-    """Guard: one row a position and ordinal."""
-    record = Record(0, number=1, counts=[("push", "sent", None, 3), ("push", "sent", None, 4)])
-    count(sink, record, record)
-    assert totals(sink) == {"sent": 7}
+def test_a_task_that_ran_twice_counts_once(sink: PostgresSink) -> None:
+    """Guard: staging_tasks."""
+    attempt = sink.begin()
+    record = Record(0, number=1, counts=[("push", "sent", None, 3), ("push", "failed", "x", 4)])
+    stage(sink, attempt, [record], part=1, number=0)
+    stage(sink, attempt, [record], part=1, number=1)
+    stage(sink, attempt, [Record(1, number=2)], part=2, number=1)
+    assert sink.merge(attempt, batch_id=0).records == 2
+    assert totals(sink) == {"sent": 6, "failed": 4}
 
 
 def test_another_attempt_s_leftovers_are_not_counted(sink: PostgresSink) -> None:
-    stage(sink, sink.begin(), [Record(0, number=1)])
-    count(sink, Record(0, number=2))
+    """Guard: the attempt's number; a task that lives longer than its attempt stages after the next has begun."""
+    old, new = sink.begin(), sink.begin()
+    stage(sink, new, [Record(0, number=2)])
+    stage(sink, old, [Record(0, number=1)])
+    sink.merge(new, batch_id=0)
     assert totals(sink) == {"sent": 3}
 
 
@@ -182,7 +275,7 @@ def test_staged_rows_that_a_crash_emptied_are_not_taken_for_nothing(sink: Postgr
     """Guard: staging_attempts."""
     attempt = sink.begin()
     stage(sink, attempt, [Record(0, number=1)])
-    sink.connected().execute("truncate staging, staging_attempts")
+    sink.connected().execute("truncate staging_attempts, staging_tasks, staging_positions, staging_ids, staging_counts")
     with pytest.raises(StagingLost):
         sink.merge(attempt, batch_id=0)
     assert sink.next_offsets() == {}
@@ -190,12 +283,16 @@ def test_staged_rows_that_a_crash_emptied_are_not_taken_for_nothing(sink: Postgr
 
 def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database: str) -> None:
     """Guard: epoch."""
+    attempt = sink.begin()
     other = PostgresSink(database)
     other.take_over()
-    attempt = sink.begin()
+    # As if its staging had come after the other's start.
+    sink.connected().execute("insert into staging_attempts (attempt) values (%s)", [attempt.number])
     stage(sink, attempt, [Record(0, number=1)])
     with pytest.raises(Fenced):
         sink.merge(attempt, batch_id=0)
+    with pytest.raises(Fenced):
+        sink.begin()
     assert totals(sink) == {}
     count(other, Record(0, number=1))
     assert totals(other) == {"sent": 3}
@@ -204,14 +301,15 @@ def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database:
 
 def test_a_merge_that_fails_half_way_leaves_nothing(sink: PostgresSink) -> None:
     attempt = sink.begin()
-    stage(sink, attempt, [Record(0, number=1), Record(1, number=2, counts=[("push", "sent", None, 2**62)] * 4)])
+    huge: list[tuple[str, str, str | None, int]] = [("push", "queued", None, 2**62)] * 4
+    stage(sink, attempt, [Record(0, number=1), Record(1, number=2, source="delivery", topic="delivery", counts=huge)])
     with pytest.raises(psycopg.errors.NumericValueOutOfRange):
         sink.merge(attempt, batch_id=0)
     assert totals(sink) == {}
     assert sink.next_offsets() == {}
     assert sink.connected().execute("select count(*) from counted_records").fetchone() == (0,)
     # The very same attempt can be merged once what was wrong is mended.
-    sink.connected().execute("update staging set count_total = 1")
+    sink.connected().execute("update staging_counts set count_total = 1")
     assert sink.merge(attempt, batch_id=0).records == 2
 
 
@@ -266,6 +364,21 @@ def test_the_status_tells_of_the_last_batch_and_the_watermark_never_goes_back(
     watermark = sink.connected().execute("select extract(epoch from watermark) * 1000 from stream_watermark").fetchone()
     assert watermark is not None
     assert int(watermark[0]) == AT_MS
+    other.close()
+
+
+def test_a_record_of_a_complete_minute_is_late_and_revises_it(sink: PostgresSink, database: str) -> None:
+    """Guard: stream_watermark and its grace."""
+    minute = AT_MS // 60_000 * 60_000
+    other = PostgresSink(database)
+    StatusWriter(other, epoch=1).consumed(minute + 69_999, 0, {}, grace_ms=10_000)
+    assert count(sink, Record(0, number=1)).late == 0
+    StatusWriter(other, epoch=1).consumed(minute + 70_000, 0, {}, grace_ms=10_000)
+    assert count(sink, Record(1, number=2), Record(2, number=3, at_ms=minute + 60_000)).late == 1
+    assert count(sink, Record(3, number=4, counts=[("push", "sent", None, 2), ("push", "failed", "x", 2)])).late == 1
+    rows = sink.connected().execute("select minute, late_records, late_total, revised_at <= now() from revised_minutes")
+    assert [(round(row[0].timestamp() * 1000), *row[1:]) for row in rows] == [(minute, 2, 7, True)]
+    assert totals(sink) == {"sent": 11, "failed": 2}
     other.close()
 
 
@@ -324,7 +437,7 @@ def test_replays_redeliveries_and_reorderings_equal_a_group_by(sink: PostgresSin
     for record in unique.values():
         if record.source == "outcome":
             for channel, status, reason, n in record.counts:
-                by_send[record.send_id, channel, status, reason or ""] += n
+                by_send[record.send_id, channel, status, "other" if reason == "x" else reason or ""] += n
     assert {row[:4]: row[4] for row in served(sink)["send_totals"]} == by_send
     assert len(served(sink)["quarantine"]) == sum(bool(r.problem) for place in partitions.values() for r in place)
 

@@ -1,10 +1,9 @@
-"""The environment to settings, and to the JDBC driver's address."""
+"""The environment to settings."""
 
 import pytest
 
 from masscomm.errors import Stop
 from spark_metrics.settings import settings_from
-from spark_metrics.sink import jdbc_url
 
 NEEDED = {
     "KAFKA_BOOTSTRAP_SERVERS": "k:1",
@@ -26,12 +25,3 @@ def test_everything_wrong_is_said_at_once() -> None:
 
 def test_the_password_is_not_printed() -> None:
     assert "secret" not in repr(settings_from(NEEDED))
-
-
-def test_a_libpq_url_becomes_the_drivers() -> None:
-    url = jdbc_url("postgresql://u%40x:p%2Fw%26@db:15432/metrics?sslmode=require")
-    address, _, options = url.partition("?")
-    assert address == "jdbc:postgresql://db:15432/metrics"
-    assert {"user=u%40x", "password=p%2Fw%26", "sslmode=require", "reWriteBatchedInserts=true"} <= set(
-        options.split("&")
-    )

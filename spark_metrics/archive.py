@@ -1,0 +1,197 @@
+"""The archive: every record once, as Parquet, by date and hour of the event.
+
+    <folder>/date=2026-11-21/hour=09/batch=<attempt>/part-….parquet
+
+A record stands there as it came (value, headers, position, timestamp) beside what was understood of it, so that later
+transforms read it without anything being rewritten. A record that cannot be counted lies under the time it was
+produced.
+
+`batch` is the number of the attempt that wrote it. The transaction that counts a batch says so in archive_batches;
+folders of attempts that never were counted are removed before the next one is written, and nobody reads them meanwhile.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import psycopg
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_metrics.sink import Attempt
+
+_log = logging.getLogger(__name__)
+
+RAW = ("topic", "partition", "kafka_offset", "timestamp_ms", "value", "headers")
+UNDERSTOOD = (
+    *("source", "schema_id", "problem", "record_id", "send_id", "club_id", "type", "at_ms"),
+    *("chunk_index", "chunk_count", "counts"),
+)
+_BATCH = "batch="
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The files of one batch and hour."""
+
+    path: str
+    date: str
+    hour: str
+    batch: int
+
+
+class Archive:
+    """folder: a path or URL that Hadoop's file systems take (s3://… in AWS); files: at most so many an hour and batch.
+
+    Errors: those of Spark and, where a connection is asked for, of psycopg.
+    """
+
+    def __init__(self, spark: SparkSession, folder: str, *, files: int = 1) -> None:
+        self._spark = spark
+        self._folder = folder.rstrip("/")
+        self._files = files
+
+    def write(self, facts: DataFrame, attempt: Attempt) -> None:
+        """Write a batch's records; they are not read before the attempt is committed."""
+        at = F.when(F.col("problem").isNull(), F.col("at_ms")).otherwise(F.col("timestamp_ms"))
+        moment = F.timestamp_millis(at)
+        (
+            facts.select(
+                *RAW,
+                *UNDERSTOOD,
+                F.lit(attempt.number).cast("long").alias("attempt"),
+                F.lit(round(attempt.counted_at.timestamp() * 1_000_000)).alias("counted_us"),
+                F.date_format(moment, "yyyy-MM-dd").alias("date"),
+                F.date_format(moment, "HH").alias("hour"),
+                F.lit(attempt.number).alias("batch"),
+            )
+            .coalesce(self._files)
+            .write.partitionBy("date", "hour", "batch")
+            .mode("append")
+            .parquet(self._folder)
+        )
+
+    def remove(self, batches: Iterable[int]) -> None:
+        """Remove the files of batches that are not counted."""
+        for batch in batches:
+            for folder in self._found(f"date=*/hour=*/{_BATCH}{batch}"):
+                self._delete(folder.path)
+
+    def folders(
+        self, connection: psycopg.Connection[Any], first: date | None = None, end: date | None = None
+    ) -> list[str]:
+        """The paths that hold each counted record of the days [first, end) once, as the connection sees them now."""
+        committed = {batch for (batch,) in connection.execute(_COMMITTED)}
+        replaced: dict[tuple[str, str], set[int]] = {}
+        for day, hour, holds in connection.execute("select date::text, hour, holds from archive_compactions"):
+            replaced.setdefault((day, hour), set()).update(holds)
+        days = "date=*"
+        if first is not None and end is not None:
+            if first >= end:
+                return []
+            days = "{" + ",".join(f"date={first + timedelta(n)}" for n in range((end - first).days)) + "}"
+        return [
+            folder.path
+            for folder in self._found(f"{days}/hour=*/{_BATCH}*")
+            if folder.batch in committed and folder.batch not in replaced.get((folder.date, folder.hour), ())
+        ]
+
+    def read(self, paths: list[str]) -> DataFrame:
+        """The records of these paths: RAW, UNDERSTOOD, attempt, counted_us, date, hour, batch."""
+        return (
+            (
+                self._spark.read.option("basePath", self._folder)
+                .option("mergeSchema", "true")
+                .schema(SCHEMA)
+                .parquet(*paths)
+            )
+            if paths
+            else self._spark.createDataFrame([], SCHEMA)
+        )
+
+    def compact(self, connection: psycopg.Connection[Any], *, before: datetime, at_least: int = 2) -> int:
+        """Write each hour before a time that lies in `at_least` folders or more as one; how many hours.
+
+        Readers see the old folders until the new one is committed, then the new one. One compaction runs at a time, and
+        a reader that has begun (recompute) is waited for, since the old folders are then removed.
+        """
+        connection.execute("select pg_advisory_lock(%s)", [LOCK])
+        try:
+            hours: dict[tuple[str, str], list[str]] = {}
+            for path in self.folders(connection):
+                folder = _folder(path)
+                if f"{folder.date} {folder.hour}" < before.astimezone(UTC).strftime("%Y-%m-%d %H"):
+                    hours.setdefault((folder.date, folder.hour), []).append(path)
+            done = 0
+            for (day, hour), paths in hours.items():
+                if len(paths) >= at_least:
+                    self._compact_hour(connection, day, hour, paths)
+                    done += 1
+            self._remove_replaced(connection)
+            return done
+        finally:
+            connection.execute("select pg_advisory_unlock(%s)", [LOCK])
+
+    def _compact_hour(self, connection: psycopg.Connection[Any], day: str, hour: str, paths: list[str]) -> None:
+        row = connection.execute("select nextval('staging_attempt_numbers')").fetchone()
+        number = int(row[0]) if row else 0
+        target = f"{self._folder}/date={day}/hour={hour}/{_BATCH}{number}"
+        # A folder of its own: a committer of the stream must not tidy up after this one.
+        self.read(paths).drop("date", "hour", "batch").coalesce(self._files).write.parquet(target)
+        with connection.transaction():
+            connection.execute(_COMPACTED, {"number": number})
+            connection.execute(
+                "insert into archive_compactions (batch, date, hour, holds) values (%s, %s, %s, %s)",
+                [number, day, hour, [_folder(path).batch for path in paths]],
+            )
+        _log.info("compacted %d folders of %s %s", len(paths), day, hour)
+
+    def _remove_replaced(self, connection: psycopg.Connection[Any]) -> None:
+        for day, hour, holds in connection.execute(
+            "select date::text, hour, holds from archive_compactions where not removed"
+        ).fetchall():
+            for batch in holds:
+                self._delete(f"{self._folder}/date={day}/hour={hour}/{_BATCH}{batch}")
+        connection.execute("update archive_compactions set removed = true where not removed")
+
+    # --- Hadoop's file systems ---
+
+    def _found(self, pattern: str) -> Iterator[Folder]:
+        for status in self._files_at(self._folder).globStatus(self._path(f"{self._folder}/{pattern}")) or ():
+            yield _folder(status.getPath().toString())
+
+    def _delete(self, path: str) -> None:
+        self._files_at(path).delete(self._path(path), True)
+
+    def _path(self, path: str) -> Any:
+        jvm: Any = self._spark.sparkContext._jvm
+        return jvm.org.apache.hadoop.fs.Path(path)
+
+    def _files_at(self, path: str) -> Any:
+        session: Any = self._spark._jsparkSession
+        return self._path(path).getFileSystem(session.sessionState().newHadoopConf())
+
+
+def _folder(path: str) -> Folder:
+    day, hour, batch = path.rstrip("/").split("/")[-3:]
+    return Folder(path, day.removeprefix("date="), hour.removeprefix("hour="), int(batch.removeprefix(_BATCH)))
+
+
+# A lock of Postgres: held by a compaction, and shared by those who read for long.
+LOCK = 4_602_678_819
+
+SCHEMA = (
+    "topic string, partition int, kafka_offset long, timestamp_ms long, value binary,"
+    " headers array<struct<key: string, value: binary>>, source string, schema_id long, problem string,"
+    " record_id string, send_id string, club_id long, type string, at_ms long, chunk_index int, chunk_count int,"
+    " counts array<struct<channel: string, measure: string, reason: string, count_total: long>>,"
+    " attempt long, counted_us long, date string, hour string, batch long"
+)
+
+_COMMITTED = "select batch from archive_batches where committed_at is not null"
+
+_COMPACTED = """
+insert into archive_batches (batch, counted_at, committed_at) values (%(number)s, now(), now())
+"""

@@ -1,0 +1,114 @@
+"""One micro-batch, from its facts to the merge: staged as if all were new, then without what proves to be counted."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Collection
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_metrics import staging
+from spark_metrics.archive import Archive
+from spark_metrics.sink import Attempt, Floor, Merged, PostgresSink, Repeated
+
+_log = logging.getLogger(__name__)
+
+# Looks unknown (kind, schema id) pairs up; gives those that the registry does not have. What it raises ends the batch.
+type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
+
+
+def count_batch(
+    facts: DataFrame, *, batch_id: int, sink: PostgresSink, database_url: str, archive: Archive | None, learn: Learn
+) -> Merged:
+    """Count (and archive) a batch of spark_metrics.transforms.facts.
+
+    Errors: those of sink, of Spark, and of `learn`; nothing is then counted, and the same batch may come again.
+    """
+    spent = _Spent()
+    unread = ("value", "headers") if archive is None else ()
+    # A topic's partition is a task; where there are more than cores, tasks cost more than what they do.
+    kept = facts.drop(*unread).coalesce(facts.sparkSession.sparkContext.defaultParallelism).persist()
+    try:
+        attempt = sink.begin()
+        rows, replayed, archived = kept.withColumn("refused", F.lit(False)), 0, False
+        while True:
+            staging.send(staging.staged(rows), database_url, attempt.number)
+            spent.add("stage_ms")
+            unknown = sink.not_learned(attempt)
+            if unknown:
+                sink.refuse_schemas(attempt, learn(unknown))
+            try:
+                if archive is not None and not archived:
+                    # Replays stand in the archive already.
+                    sink.check_floor(attempt)
+                    _archive(archive, sink, attempt, rows)
+                    archived = True
+                    spent.add("archive_ms")
+                merged = sink.merge(attempt, batch_id=batch_id, batch_ms=spent.all_ms(), replayed=replayed)
+            except Repeated as repeated:
+                if repeated.floor:
+                    rows = above(rows, repeated.floor)
+                    replayed = kept.count() - rows.count()
+                else:
+                    rows = marked(rows, repeated.ids, repeated.twice)
+                sink.staged_again(attempt)
+            else:
+                spent.add("merge_ms")
+                _log.info("counted %s", json.dumps({"batch": batch_id} | vars(merged) | spent.ms))
+                return merged
+    finally:
+        kept.unpersist()
+
+
+class _Spent:
+    """How long each step of a batch took, in ms."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.monotonic()
+        self.ms: dict[str, int] = {}
+
+    def add(self, step: str) -> None:
+        now = time.monotonic()
+        self.ms[step] = self.ms.get(step, 0) + round((now - self._last) * 1000)
+        self._last = now
+
+    def all_ms(self) -> int:
+        return round((time.monotonic() - self._began) * 1000)
+
+
+def _archive(archive: Archive, sink: PostgresSink, attempt: Attempt, rows: DataFrame) -> None:
+    left = sink.archiving(attempt)
+    if left:
+        archive.remove(left)
+        sink.archive_removed(left)
+    archive.write(rows, attempt)
+
+
+def above(facts: DataFrame, floor: Floor) -> DataFrame:
+    """Without the positions below the floor."""
+    pairs = [column for (t, p), offset in floor.items() for column in (F.lit(f"{t}/{p}"), F.lit(offset))]
+    floors = F.create_map(*pairs)
+    known = F.try_element_at(floors, F.concat_ws("/", "topic", "partition"))
+    return facts.where(F.col("kafka_offset") >= F.coalesce(known, F.lit(0)))
+
+
+def marked(facts: DataFrame, counted: Collection[tuple[str, str]], twice: Collection[tuple[str, str]]) -> DataFrame:
+    """`refused` set for countable records whose (source, record id) is counted, or stands at an earlier position."""
+    spark, key = facts.sparkSession, ["source", "record_id"]
+    schema = "source string, record_id string"
+    good = facts.where(F.col("problem").isNull())
+    place = F.struct("topic", "partition", "kafka_offset")
+    first = (
+        good.join(F.broadcast(spark.createDataFrame(list(twice), schema)), key)
+        .groupBy(*key)
+        .agg(F.min(place).alias("first"))
+    )
+    before = spark.createDataFrame(list(counted), schema).withColumn("before", F.lit(True))
+    later = F.coalesce(place != F.col("first"), F.lit(False))
+    return (
+        facts.join(F.broadcast(before), key, "left")
+        .join(F.broadcast(first), key, "left")
+        .withColumn("refused", F.col("problem").isNull() & (F.coalesce("before", F.lit(False)) | later))
+        .drop("before", "first")
+    )

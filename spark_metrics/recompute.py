@@ -1,0 +1,263 @@
+"""Count again from the archive: `python -m spark_metrics.recompute --from 2026-11-01 --to 2026-11-08 [--swap]`.
+
+The days are UTC, the second one excluded. All three grains of these days and the totals of the sends requested in them
+are made anew, from the archived bytes, with the stream's own transforms and its rule for duplicates, and compared with
+what is served; the stream may run meanwhile. Prints the rows that differ; status 0 if none does, 1 if some do, 2 if it
+could not be found out.
+
+--swap makes what is served what was recomputed, in one transaction. --check-topics also compares the archive, position
+by position and byte by byte, with what the topics still hold. --compact first writes each past hour of the archive as
+one file.
+
+Settings come from the environment, as the job's.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+
+import psycopg
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from masscomm.errors import MasscommError, Stop
+from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
+from masscomm.wire import HttpSchemaRegistry
+from spark_metrics.archive import LOCK, Archive
+from spark_metrics.decode import Writers
+from spark_metrics.job import parses, spark_session, topic_names
+from spark_metrics.served import Served
+from spark_metrics.settings import Settings, settings_from
+from spark_metrics.states import blocks_of
+from spark_metrics.transforms import exploded, facts, states, sums
+from spark_metrics.writers import KnownWriters
+
+_log = logging.getLogger("spark_metrics.recompute")
+
+_PLACE = ("topic", "partition", "kafka_offset")
+_STEPS_S = {"counts_minute": 60, "counts_hour": 3_600, "counts_day": 86_400}
+
+
+def positions_refused(archived: DataFrame, window_s: int) -> DataFrame:
+    """The positions (topic, partition, kafka_offset) of records that were counted before, by the stream's own rule.
+
+    An id is counted where it was not counted inside the window before: batches in their order, positions in theirs, and
+    what is refused does not begin a new window.
+    """
+    place = F.struct("attempt", *_PLACE, "counted_us")
+    empty = F.array().cast("array<struct<topic: string, partition: int, kafka_offset: long>>")
+    state = F.struct(F.lit(None).cast("long").alias("counted_us"), empty.alias("refused"))
+
+    def follow(so_far: Column, here: Column) -> Column:
+        again = F.coalesce(so_far["counted_us"] >= here["counted_us"] - window_s * 1_000_000, F.lit(False))
+        refused = F.array(F.struct(*[here[name].alias(name) for name in _PLACE]))
+        return F.struct(
+            F.when(again, so_far["counted_us"]).otherwise(here["counted_us"]).alias("counted_us"),
+            F.when(again, F.concat(so_far["refused"], refused)).otherwise(so_far["refused"]).alias("refused"),
+        )
+
+    return (
+        archived.where(F.col("problem").isNull())
+        .groupBy("source", "record_id")
+        .agg(F.array_sort(F.collect_list(place)).alias("places"))
+        .where(F.size("places") > 1)
+        .select(F.explode(F.aggregate("places", state, follow)["refused"]).alias("r"))
+        .select("r.*")
+    )
+
+
+class Recompute:
+    """One run over the UTC days [first, end)."""
+
+    def __init__(self, settings: Settings, spark: SparkSession, first: date, end: date) -> None:
+        if not settings.archive_dir:
+            raise Stop("SPARK_ARCHIVE_DIR is not set: there is nothing to count again")
+        self._settings = settings
+        self._spark = spark
+        self._first, self._end = first, end
+        self._archive = Archive(spark, settings.archive_dir)
+
+    def run(self, *, swap: bool = False, check_topics: bool = False, compact: bool = False) -> int:
+        """How many rows differ, after saying which."""
+        with psycopg.connect(self._settings.database_url, autocommit=True, options="-c timezone=UTC") as connection:
+            if compact:
+                hours = self._archive.compact(connection, before=datetime.now(UTC))
+                _log.info("compacted %d hours", hours)
+            connection.execute("select pg_advisory_lock_shared(%s)", [LOCK])
+            served = Served(connection, self._first, self._end)
+            # One state: what is served, and the batches that it counts.
+            with connection.transaction():
+                connection.execute("set transaction isolation level repeatable read")
+                served.remember()
+                everything = self._archive.folders(connection)
+                offsets = connection.execute("select topic, partition, next_offset from stream_offsets").fetchall()
+            archived = self._archive.read(everything)
+            counted = self._counted(archived).persist()
+            try:
+                self._rebuild(served, counted)
+            finally:
+                counted.unpersist()
+            differing = served.differing()
+            for line in served.report():
+                print(line)  # noqa: T201 - the command's answer
+            if swap and differing:
+                served.swap()
+                print(f"swapped: {differing} rows are now what the archive says")  # noqa: T201
+            print(f"{differing} differing rows")  # noqa: T201
+            if check_topics:
+                wrong = self._topics_differ(archived, offsets)
+                print(f"{wrong} positions differ between archive and topics")  # noqa: T201
+                differing += wrong
+            return differing
+
+    def _counted(self, archived: DataFrame) -> DataFrame:
+        """The facts of every record that the stream counts, made anew from its bytes."""
+        refused = positions_refused(archived, self._settings.redelivery_window_s)
+        good = archived.where(F.col("problem").isNull()).join(refused, list(_PLACE), "left_anti")
+        ids = [(row["source"], row["schema_id"]) for row in good.select("source", "schema_id").distinct().collect()]
+        raw = good.select(
+            "topic",
+            "partition",
+            F.col("kafka_offset").alias("offset"),
+            F.timestamp_millis("timestamp_ms").alias("timestamp"),
+            "value",
+            "headers",
+        )
+        return (
+            raw.transform(facts, writers=self._writers(ids), far_future_ms=self._settings.far_future_s * 1000)
+            .where(F.col("problem").isNull())
+            .drop("value", "headers")
+        )
+
+    def _writers(self, wanted: Sequence[tuple[str, int]]) -> Writers:
+        jvm = self._spark.sparkContext._jvm
+        writers = KnownWriters(HttpSchemaRegistry(self._settings.registry_url), lambda text: parses(jvm, text))
+        _, refused = writers.learn(wanted)
+        if refused:
+            raise Stop(f"the registry no longer has schemas of archived records: {sorted(refused)}")
+        return writers.known
+
+    def _rebuild(self, served: Served, counted: DataFrame) -> None:
+        first_s, end_s = (
+            int(datetime(d.year, d.month, d.day, tzinfo=UTC).timestamp()) for d in (self._first, self._end)
+        )
+        summed = counted.transform(exploded).transform(sums).persist()
+        days = summed.where(F.col("minute_s").between(first_s, end_s - 1) & (F.col("count_total") > 0))
+        for table, step in _STEPS_S.items():
+            rows = days.groupBy(
+                F.expr(f"minute_s div {step} * {step}").alias("bucket_s"), "club_id", "type", "channel", "measure"
+            ).agg(F.sum("count_total").alias("count_total"))
+            served.rebuilt(table, ((datetime.fromtimestamp(r[0], UTC), *r[1:]) for r in rows.toLocalIterator()))
+        sent = F.col("source") == "send"
+        sends = (
+            summed.groupBy("send_id")
+            .agg(
+                F.max(F.when(sent, F.col("club_id"))).alias("club_id"),
+                F.max(F.when(sent, F.col("type"))).alias("type"),
+                F.min(F.when(sent, F.col("first_ms"))).alias("first_ms"),
+                F.max("chunk_count").alias("chunk_count"),
+                F.sum(F.when(sent, F.col("records")).otherwise(0)).alias("chunks"),
+            )
+            .where(F.col("first_ms").between(first_s * 1000, end_s * 1000 - 1))
+            .persist()
+        )
+        served.rebuilt(
+            "sends",
+            (
+                (r["send_id"], r["chunks"], r["club_id"], r["type"], _at(r["first_ms"]), r["chunk_count"])
+                for r in sends.toLocalIterator()
+            ),
+        )
+        ids = sends.select("send_id")
+
+        def of(measure: str) -> Column:
+            return F.coalesce(F.sum(F.when(F.col("measure") == measure, F.col("count_total"))), F.lit(0))
+
+        channels = (
+            summed.join(ids, "send_id", "left_semi")
+            .where(F.col("channel").isNotNull() & F.col("source").isin("send", "delivery"))
+            .groupBy("send_id", "channel")
+            .agg(of(REQUESTED), of(DUPLICATE), of(QUEUED))
+        )
+        served.rebuilt("send_channels", map(tuple, channels.toLocalIterator()))
+        known = counted.join(ids, "send_id", "left_semi").transform(states)
+        served.rebuilt_states(
+            ((r[0], r[1], r[2], block), codes)
+            for r in known.toLocalIterator()
+            for block, codes in blocks_of(r[3]).items()
+        )
+        sends.unpersist()
+        summed.unpersist()
+
+    def _topics_differ(self, archived: DataFrame, offsets: Sequence[tuple[str, int, int]]) -> int:
+        """Positions that stand in the topics below the stream's offsets and not, or not so, in the archive."""
+        if not offsets:
+            return 0
+        held = (
+            self._spark.read.format("kafka")
+            .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
+            .option("subscribe", ",".join(topic_names()))
+            .load()
+        )
+        ends = self._spark.createDataFrame(offsets, "topic string, partition int, next_offset long")
+        held = (
+            held.join(F.broadcast(ends), ["topic", "partition"])
+            .where(F.col("offset") < F.col("next_offset"))
+            .select("topic", "partition", F.col("offset").alias("kafka_offset"), F.sha1("value").alias("held"))
+            .withColumn("in_topic", F.lit(True))
+            .coalesce(self._spark.sparkContext.defaultParallelism)
+            .persist()
+        )
+        first = held.groupBy("topic", "partition").agg(F.min("kafka_offset").alias("first"))
+        stored = (
+            archived.join(F.broadcast(first), ["topic", "partition"])
+            .where(F.col("kafka_offset") >= F.col("first"))
+            .select(*_PLACE, F.sha1("value").alias("stored"))
+            .withColumn("in_archive", F.lit(True))
+            .persist()
+        )
+        same = F.col("in_topic") & F.col("in_archive") & F.col("held").eqNullSafe(F.col("stored"))
+        # A position that stands in the archive twice joins twice, and is told by the count of distinct ones.
+        twice = stored.count() - stored.select(*_PLACE).distinct().count()
+        return held.join(stored, list(_PLACE), "full").where(~F.coalesce(same, F.lit(False))).count() + twice
+
+
+def _at(ms: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
+
+
+def _day(text: str) -> date:
+    return date.fromisoformat(text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the process's exit status."""
+    parser = argparse.ArgumentParser(prog="spark_metrics.recompute", description="Count again from the archive.")
+    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
+    parser.add_argument("--from", dest="first", type=_day, required=True, help="the first UTC day, 2026-11-01")
+    parser.add_argument("--to", dest="end", type=_day, default=tomorrow, help="the UTC day after the last; tomorrow")
+    parser.add_argument("--swap", action="store_true", help="serve what was recomputed")
+    parser.add_argument("--check-topics", action="store_true", help="compare the archive with the topics too")
+    parser.add_argument("--compact", action="store_true", help="write each past hour as one file first")
+    chosen = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        settings = settings_from()
+        spark = spark_session(settings)
+        try:
+            differing = Recompute(settings, spark, chosen.first, chosen.end).run(
+                swap=chosen.swap, check_topics=chosen.check_topics, compact=chosen.compact
+            )
+        finally:
+            spark.stop()
+    except (MasscommError, psycopg.OperationalError) as error:
+        _log.error("%s", error)
+        return 2
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""What is served beside what was recomputed: compared, and swapped while the stream goes on counting."""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from masscomm.errors import Retry
+from spark_metrics.sink import STREAM
+from spark_metrics.states import BlockKey, stored, told
+
+
+@dataclass(frozen=True)
+class Table:
+    """key, sums: columns; other: columns that are set, not added to; scope: which rows the days [first, end) touch."""
+
+    key: tuple[str, ...]
+    sums: tuple[str, ...]
+    scope: LiteralString
+    other: tuple[str, ...] = ()
+
+
+_BUCKET = Table(
+    ("bucket", "club_id", "type", "channel", "measure"),
+    ("count_total",),
+    "bucket >= {first} and bucket < {end}",
+)
+_OF_SENDS = "send_id in (select send_id from sends where requested_at >= {first} and requested_at < {end})"
+TABLES = {
+    "counts_minute": _BUCKET,
+    "counts_hour": _BUCKET,
+    "counts_day": _BUCKET,
+    "sends": Table(
+        ("send_id",),
+        ("chunks",),
+        "requested_at >= {first} and requested_at < {end}",
+        ("club_id", "type", "requested_at", "chunk_count"),
+    ),
+    "send_channels": Table(("send_id", "channel"), ("requested", "duplicates", "queued"), _OF_SENDS),
+    "send_totals": Table(("send_id", "channel", "status", "reason"), ("count_total",), _OF_SENDS),
+    "send_states": Table(("send_id", "chunk_index", "channel", "block"), (), _OF_SENDS, ("codes",)),
+}
+
+_SHOWN = 20
+
+
+class Served:
+    """One comparison over the UTC days [first, end); everything is kept in temporary tables of the connection.
+
+    was_T holds what was served of table T, now_T what was recomputed.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any], first: date, end: date) -> None:
+        self._connection = connection
+        self._days = {"first": sql.Literal(f"{first}T00:00:00Z"), "end": sql.Literal(f"{end}T00:00:00Z")}
+
+    def remember(self) -> None:
+        """Keep what is served now."""
+        for name in TABLES:
+            self._run("create temp table {was} as select {columns} from {served} where {scope}", name)
+            self._run("create temp table {now} as select {columns} from {served} limit 0", name)
+
+    def rebuilt(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Take the recomputed rows of a table: key, sums, other columns."""
+        statement = self._statement("copy {now} ({columns}) from stdin", name)
+        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def rebuilt_states(self, blocks: Iterable[tuple[BlockKey, array[int]]]) -> None:
+        """Take the recomputed blocks, and with them the sends' totals."""
+        totals: Counter[tuple[str, str, str, str]] = Counter()
+
+        def rows() -> Iterator[tuple[Any, ...]]:
+            for (send_id, chunk_index, channel, block), codes in blocks:
+                for code, n in Counter(codes).items():
+                    if code:
+                        totals[send_id, channel, *told(code)] += n
+                yield send_id, chunk_index, channel, block, stored(codes)
+
+        self.rebuilt("send_states", rows())
+        self.rebuilt("send_totals", ((*key, n) for key, n in totals.items()))
+
+    def differing(self) -> int:
+        """How many rows differ, over all tables."""
+        for name in TABLES:
+            self._run(_DIFFERING, name)
+        counts = [self._run("select count(*) from {diff}", name).fetchone() for name in TABLES]
+        return sum(row[0] for row in counts if row)
+
+    def report(self) -> Iterator[str]:
+        """A line a differing row, at most twenty a table: what is served, what was recomputed."""
+        for name in TABLES:
+            for was, now in self._run("select was::text, now::text from {diff} order by 1, 2 limit {shown}", name):
+                yield f"{name}: served {was}, recomputed {now}"
+
+    def swap(self) -> None:
+        """Serve what was recomputed, and what the stream has counted since, in one transaction.
+
+        Errors: Retry, where the stream has changed a differing block since; nothing is then done.
+        """
+        connection = self._connection
+        with connection.transaction():
+            # No batch is merged meanwhile; the stream waits for it as for any other row.
+            connection.execute("select 1 from stream_status where stream = %s for update", [STREAM])
+            changed = self._run(_CHANGED, "send_states").fetchone()
+            if changed and changed[0]:
+                raise Retry("the stream has changed what differs meanwhile: run it again")
+            for name, table in TABLES.items():
+                self._run(_ADD if table.sums else _SET, name)
+                self._run(_DROP, name)
+
+    def _run(self, text: LiteralString, name: str) -> psycopg.Cursor[Any]:
+        return self._connection.execute(self._statement(text, name))
+
+    def _statement(self, text: LiteralString, name: str) -> sql.Composed:
+        table = TABLES[name]
+        names = {
+            "served": sql.Identifier(name),
+            "was": sql.Identifier(f"was_{name}"),
+            "now": sql.Identifier(f"now_{name}"),
+            "diff": sql.Identifier(f"diff_{name}"),
+        }
+        comma = sql.SQL(", ")
+
+        def listed(pattern: LiteralString, columns: tuple[str, ...]) -> sql.Composed:
+            return comma.join(sql.SQL(pattern).format(c=sql.Identifier(column)) for column in columns)
+
+        values = (*table.sums, *table.other)
+        return sql.SQL(text).format(
+            **names,
+            scope=sql.SQL(table.scope).format(**self._days),
+            columns=listed("{c}", (*table.key, *values)),
+            key=listed("{c}", table.key),
+            same=sql.SQL(" and ").join(
+                sql.SQL("{s}.{c} = d.{c}").format(s=names["served"], c=sql.Identifier(c)) for c in table.key
+            ),
+            was_values=listed("was.{c}", values),
+            now_values=listed("now.{c}", values),
+            inserted=comma.join(
+                [
+                    *(sql.SQL("{c}").format(c=sql.Identifier(c)) for c in table.key),
+                    *(
+                        sql.SQL("coalesce((now).{c}, 0) - coalesce((was).{c}, 0)").format(c=sql.Identifier(c))
+                        for c in table.sums
+                    ),
+                    *(sql.SQL("coalesce((now).{c}, (was).{c})").format(c=sql.Identifier(c)) for c in table.other),
+                ]
+            ),
+            updated=comma.join(
+                [
+                    *(sql.SQL("{c} = s.{c} + excluded.{c}").format(c=sql.Identifier(c)) for c in table.sums),
+                    *(sql.SQL("{c} = excluded.{c}").format(c=sql.Identifier(c)) for c in table.other),
+                ]
+            ),
+            zero=sql.SQL(" and ").join(
+                [
+                    sql.SQL("true"),
+                    *(sql.SQL("{s}.{c} = 0").format(s=names["served"], c=sql.Identifier(c)) for c in table.sums),
+                ]
+            ),
+            first_key=sql.Identifier(table.key[0]),
+            shown=sql.Literal(_SHOWN),
+        )
+
+
+_DIFFERING = """
+create temp table {diff} as
+select {key}, was, now from {was} as was full join {now} as now using ({key})
+where ({was_values}) is distinct from ({now_values})
+"""
+
+_CHANGED = """
+select count(*) from {diff} as d left join {served} on {same}
+where {served}.codes is distinct from (d.was).codes
+"""
+
+# What the stream has added since stays: only the difference to what was served then is added.
+_ADD = """
+insert into {served} as s ({columns}) select {inserted} from {diff} on conflict ({key}) do update set {updated}
+"""
+
+_SET = """
+insert into {served} as s ({columns}) select {inserted} from {diff} where (now).{first_key} is not null
+on conflict ({key}) do update set {updated}
+"""
+
+_DROP = "delete from {served} using {diff} as d where {same} and (d.now).{first_key} is null and {zero}"
