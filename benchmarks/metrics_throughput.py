@@ -1,0 +1,256 @@
+"""How many records a second become metrics: `python -m benchmarks.metrics_throughput [--events 400000] [--rounds 3]`.
+
+Needs `make setup`; starts a broker, a registry and a database of its own, and stops them. In one run, on one machine:
+
+  ours      the job's own batches: Kafka, decoding, three grains, totals by send, ids remembered, one transaction a
+  batch three     three stateful streaming queries, a groupBy a grain, upserted by foreachBatch: the usual way, with no
+  protection
+            against replays or redeliveries and without totals by send
+  row       a row a commit into one table, on one connection
+
+Small events are outcome records of three recipients, slices of a few hundred sends. Medians of the rounds are
+printed, with ratios; nothing is asserted, since a shared machine tells what it tells.
+"""
+
+import argparse
+import io
+import json
+import logging
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import psycopg
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from devstack.provision import create_topics, register_schemas
+from devstack.settings import StackSettings
+from devstack.setup import JARS
+from devstack.stack import Stack
+from masscomm import ids
+from masscomm.topics import chain_topics
+from masscomm.wire import HttpSchemaRegistry, own_schema
+from spark_metrics.archive import Archive
+from spark_metrics.batches import count_batch
+from spark_metrics.job import kafka_records, spark_session
+from spark_metrics.settings import Settings
+from spark_metrics.sink import PostgresSink
+from spark_metrics.transforms import exploded, facts
+from spark_metrics.writers import KnownWriters, registered_ids
+from tests.metrics_database import metrics_database
+
+# A cluster's heap and compilers: the devstack's are small on purpose.
+JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData -XX:-DontCompileHugeMethods"
+SUM = {grain: f"select sum(count_total) from counts_{grain}".encode() for grain in ("minute", "hour", "day")}  # noqa: S608
+UPSERT = """
+insert into counts_{grain} (bucket, club_id, type, channel, measure, count_total) values (to_timestamp(%s), %s, %s, %s,
+%s, %s) on conflict (bucket, club_id, type, channel, measure) do update set count_total = excluded.count_total
+"""
+
+
+def outcome(rng: random.Random, sends: list[str], number: int, recipients: int, at_ms: int) -> dict[str, Any]:
+    """An outcome record of so many recipients."""
+    place = number // len(sends) * recipients
+    send_id = sends[number % len(sends)]
+    return {
+        "record_id": ids.derived_id(send_id, "outcome.delivery", "push", place, place + recipients),
+        "parent_id": send_id,
+        "step": "delivery",
+        "send_id": send_id,
+        "chunk_index": place // 10_000,
+        "range_start": place % 10_000,
+        "range_end": place % 10_000 + recipients,
+        "club_id": number % len(sends) % 20,
+        "type": ("news", "newsletter", "security_alert")[number % len(sends) % 3],
+        "channel": "push",
+        "timestamp": at_ms - rng.randrange(600_000),
+        "requested_at": at_ms,
+        "positions": list(range(place % 10_000, place % 10_000 + recipients)),
+        "user_ids": list(range(recipients)),
+        "results": [{"status": "sent", "reason": None, "count": recipients}],
+        "result_index": [0] * recipients,
+    }
+
+
+def produce(settings: StackSettings, schema_id: int, events: int, recipients: int) -> None:
+    """Fill the topic `outcome`."""
+    schema, rng = fastavro.parse_schema(dict(own_schema("NotificationOutcome"))), random.Random(20261121)
+    sends = [str(ids.chunk_id("benchmark", n)) for n in range(300)]
+    producer = Producer(
+        {"bootstrap.servers": settings.kafka_bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 10**6}
+    )
+    at_ms, header = int(time.time() * 1000), b"\0" + schema_id.to_bytes(4, "big")
+    for number in range(events):
+        buffer = io.BytesIO(header)
+        buffer.seek(len(header))
+        fastavro.schemaless_writer(buffer, schema, outcome(rng, sends, number, recipients, at_ms))
+        value = buffer.getvalue()
+        producer.produce("outcome", value, key=number.to_bytes(8, "big"))
+        if number % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def timed(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+class Benchmark:
+    """One stack, one Spark, one filled topic."""
+
+    def __init__(self, stack: StackSettings, spark: SparkSession, settings: Settings) -> None:
+        self.stack, self.spark, self.settings = stack, spark, settings
+        writers = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
+        writers.learn(registered_ids(stack.registry_url))
+        self.writers = writers.known
+
+    def stream(self) -> DataFrame:
+        return kafka_records(self.spark, self.settings, "earliest").transform(
+            facts, writers=self.writers, far_future_ms=86_400_000
+        )
+
+    def ours(self, *, archived: bool) -> float:
+        """Seconds to count the whole topic."""
+        with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
+            sink = PostgresSink(database)
+            sink.take_over()
+            archive = Archive(self.spark, f"{folder}/archive") if archived else None
+
+            def batch(frame: DataFrame, batch_id: int) -> None:
+                count_batch(
+                    frame,
+                    batch_id=batch_id,
+                    sink=sink,
+                    database_url=database,
+                    archive=archive,
+                    learn=lambda unknown: set(unknown),
+                )
+
+            def run() -> None:
+                query = self.stream().writeStream.foreachBatch(batch).option("checkpointLocation", f"{folder}/c")
+                query.trigger(availableNow=True).start().awaitTermination()
+
+            took = timed(run)
+            self._check(database)
+            sink.close()
+            return took
+
+    def three(self) -> float:
+        """Seconds for three stateful queries over the same topic."""
+        with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
+
+            def upsert(grain: str) -> Callable[[DataFrame, int], None]:
+                def batch(frame: DataFrame, _: int) -> None:
+                    rows = [tuple(row) for row in frame.collect()]
+                    with psycopg.connect(database) as connection:
+                        connection.cursor().executemany(UPSERT.format(grain=grain), rows)
+
+                return batch
+
+            def run() -> None:
+                queries = []
+                for grain, step in (("minute", 60), ("hour", 3_600), ("day", 86_400)):
+                    counted = (
+                        self.stream()
+                        .where(F.col("problem").isNull())
+                        .transform(exploded)
+                        .groupBy(
+                            F.expr(f"at_ms div {step * 1000} * {step}").alias("bucket"),
+                            *("club_id", "type", "channel", "measure"),
+                        )
+                        .agg(F.sum("count_total"))
+                    )
+                    writer = counted.writeStream.outputMode("update").foreachBatch(upsert(grain))
+                    writer = writer.option("checkpointLocation", f"{folder}/{grain}")
+                    queries.append(writer.trigger(availableNow=True).start())
+                for query in queries:
+                    query.awaitTermination()
+
+            took = timed(run)
+            self._check(database)
+            return took
+
+    def _check(self, database: str) -> None:
+        with psycopg.connect(database) as connection:
+            for grain in ("minute", "hour", "day"):
+                row = connection.execute(SUM[grain]).fetchone()
+                assert row is not None
+                assert row[0] == self.expected, (grain, row)
+
+    expected = 0
+
+    def row_a_commit(self, rows: int) -> float:
+        """Rows a second, one upsert and one commit each."""
+        with metrics_database(self.stack) as database, psycopg.connect(database, autocommit=True) as connection:
+            statement = UPSERT.format(grain="minute")
+
+            def run() -> None:
+                for n in range(rows):
+                    connection.execute(statement.encode(), (n % 600 * 60, n % 20, "news", "push", "sent", 1))
+
+            return rows / timed(run)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--events", type=int, default=400_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--recipients", type=int, default=3, help="of each event")
+    parser.add_argument("--batch", type=int, default=200_000, help="records a micro-batch")
+    parser.add_argument("--skip-three", action="store_true")
+    parser.add_argument("--verbose", action="store_true", help="what each batch took")
+    chosen = parser.parse_args()
+    if chosen.verbose:
+        logging.getLogger("spark_metrics.batches").setLevel(logging.INFO)
+        logging.basicConfig()
+    with tempfile.TemporaryDirectory() as folder:
+        stack = StackSettings.on_free_ports(Path(folder))
+        with Stack(stack, ["kafka", "registry", "postgres"]):
+            create_topics(stack.kafka_bootstrap, chain_topics())
+            ids_ = register_schemas(stack.registry_url, chain_topics())
+            produce(stack, ids_["outcome-value"], chosen.events, chosen.recipients)
+            settings = Settings(
+                bootstrap_servers=stack.kafka_bootstrap,
+                registry_url=stack.registry_url,
+                database_url="",
+                checkpoint_dir="",
+                jars=",".join(str(path) for path in sorted(Path(JARS, "spark").glob("*.jar"))),
+                max_offsets_per_trigger=chosen.batch,
+                driver_memory="2g",
+                java_options=JAVA_OPTIONS,
+            )
+            spark = spark_session(settings)
+            bench = Benchmark(stack, spark, settings)
+            bench.expected = chosen.events * chosen.recipients
+            print(
+                f"{chosen.events} events of {chosen.recipients} recipients, warm-up: {bench.ours(archived=False):.1f} s"
+            )
+            runs: dict[str, list[float]] = {"ours": [], "ours with archive": [], "three": [], "row a commit": []}
+            for _ in range(chosen.rounds):
+                runs["ours"].append(chosen.events / bench.ours(archived=False))
+                runs["ours with archive"].append(chosen.events / bench.ours(archived=True))
+                if not chosen.skip_three:
+                    runs["three"].append(chosen.events / bench.three())
+                runs["row a commit"].append(bench.row_a_commit(2_000))
+            medians = {name: statistics.median(values) for name, values in runs.items() if values}
+            for name, median in medians.items():
+                shown = ", ".join(f"{value:,.0f}" for value in runs[name])
+                print(
+                    f"{name:18} {median:>10,.0f} events/s  ({shown})  ours is {medians['ours'] / median:.2f} times that"
+                )
+            print(f"recipients/s: {medians['ours'] * chosen.recipients:,.0f}")
+            print(json.dumps({name: round(value) for name, value in medians.items()}))
+            spark.stop()
+
+
+if __name__ == "__main__":
+    main()
