@@ -1,0 +1,77 @@
+"""`masscomm dead-letters` as an operator types it, on the real broker and registry."""
+
+import json
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
+
+from devstack.dead_letters import commands
+from devstack.provision import create_topics, register_schemas
+from devstack.settings import StackSettings
+from masscomm import topics
+from masscomm.dead_letters import dead_letter_headers
+from masscomm.errors import DeadLetter
+from masscomm.kafka_event import KafkaRecord
+from masscomm.wire import Codec, HttpSchemaRegistry
+from tests.chain import NOW, send
+
+
+@pytest.fixture
+def reason(kafka: StackSettings, registry: StackSettings, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A reason of the test's own, with two dead letters of send.api: one that can be read, one that cannot."""
+    create_topics(kafka.kafka_bootstrap, topics.chain_topics())
+    register_schemas(registry.registry_url, topics.chain_topics())
+    monkeypatch.setattr(commands, "_stack", lambda: registry)
+    codec = Codec(HttpSchemaRegistry(registry.registry_url))
+    made = f"test-{uuid4()}"
+    producer = Producer({"bootstrap.servers": kafka.kafka_bootstrap, "broker.address.family": "v4"})
+    for offset, value in enumerate((codec.encode("send.api", "SendRequested", send([1]).to_avro()), b"\0poison")):
+        record = KafkaRecord(topic="send.api", partition=2, offset=offset, timestamp_ms=NOW)
+        headers = dead_letter_headers(record, DeadLetter(made, "bad"), "preference_checker")
+        producer.produce(topics.DEAD_LETTER, value, b"key", headers=list(headers))
+    assert producer.flush(20) == 0
+    return made
+
+
+def _run(*arguments: str, status: int = 0) -> str:
+    result = CliRunner().invoke(commands.app, list(arguments))
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def _lines(*arguments: str, status: int = 0) -> list[dict[str, object]]:
+    return [json.loads(line) for line in _run(*arguments, "--json", status=status).splitlines()]
+
+
+def test_letters_are_listed_shown_replayed_once_and_discarded_with_a_reason(reason: str) -> None:
+    first, second = _lines("list", "--reason", reason, "--topic", "send.api", "--since", "1h")
+    assert [(letter["offset"], letter["status"]) for letter in (first, second)] == [("0", "open"), ("1", "open")]
+    assert _lines("list", "--reason", reason, "--until", "1h") == []
+    assert [letter["place"] for letter in _lines("list", "--reason", reason, "--offset", "1")] == [second["place"]]
+    assert "2 dead letters" in _run("list", "--reason", reason)
+
+    (readable,) = _lines("show", str(first["place"]))
+    assert readable["payload"]["to_users"] == [1]  # type: ignore[index]
+    (poison,) = _lines("show", str(second["place"]))
+    assert poison["payload"] is None
+    assert poison["payload_error"]
+
+    assert [done["said"] for done in _lines("replay", "--reason", reason, "--dry-run")] == ["would be replayed"] * 2
+    assert [done["said"] for done in _lines("replay", str(first["place"]))] == ["replayed"]
+    (again,) = _lines("replay", str(first["place"]), status=1)
+    assert "already replayed" in str(again["said"])
+    assert [done["said"] for done in _lines("discard", str(second["place"]), "--why", "noise")] == ["discarded"]
+    statuses = [letter["status"] for letter in _lines("list", "--reason", reason)]
+    assert statuses == ["replayed", "discarded"]
+    (shown,) = _lines("show", str(second["place"]))
+    assert shown["history"][0]["why"] == "noise"  # type: ignore[index]
+
+
+def test_nothing_is_done_to_all_by_mistake(reason: str) -> None:
+    assert "say which" in _run("replay", status=2)
+    assert "--why" in _run("discard", "--reason", reason, status=2)
+    assert "no dead letter" in _run("replay", "0@999999999", status=2)
+    assert "no time" in _run("list", "--since", "yesterday", status=2)
+    assert [letter["status"] for letter in _lines("list", "--reason", reason)] == ["open", "open"]
