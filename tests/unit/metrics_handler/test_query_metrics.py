@@ -1,12 +1,15 @@
 """GET /v1/metrics over a store in memory."""
 
+import base64
+import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.metrics_store import Dimension, Granularity
+from functions.metrics_handler.metrics_store import Bounds, Dimension, Granularity
 from functions.metrics_handler.query_metrics import QueryMetrics, parse_query
 from masscomm.clock import FixedClock
 from masscomm.problem import Problem
@@ -133,6 +136,87 @@ def test_every_wrong_parameter_is_named(wrong: dict[str, list[str]], fields: lis
     assert [error.field for error in raised.value.errors] == fields
     for field in fields:
         assert field in raised.value.detail
+
+
+def forged(cursor: str, place: int, value: object) -> str:
+    key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    key[place] = value
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (0, "0000000000000000"),
+        (1, 10**30),
+        (1, int(NOON.timestamp()) + 1),  # in the middle of a bucket
+        (1, int(NOON.timestamp()) + 600),  # past the range
+        (1, "x"),
+        (2, []),
+        (2, [1, "news", "push", 7]),
+        (2, ["1", "news", "push", "sent"]),
+        (2, [True, "news", "push", "sent"]),
+        (2, [2**63, "news", "push", "sent"]),
+        (2, [1, "a\0", "push", "sent"]),
+        (2, [1, "\ud800", "push", "sent"]),
+        (3, 2**200),
+        (3, None),
+    ],
+)
+def test_a_cursor_that_somebody_made_up_is_refused(query: QueryMetrics, place: int, value: object) -> None:
+    """Guards: what Postgres cannot take is a fault, and half a bucket read from its middle a wrong figure."""
+    cursor = query.answer(ASKED | {"limit": ["1"]})["next_cursor"]
+    same = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))[place]
+    assert len(query.answer(ASKED | {"cursor": [forged(cursor, place, same)]})["rows"]) == 3
+    with pytest.raises(Problem) as raised:
+        query.answer(ASKED | {"cursor": [forged(cursor, place, value)]})
+    assert [error.field for error in raised.value.errors] == ["cursor"]
+
+
+def test_a_cursor_goes_with_its_query_whatever_the_limit(query: QueryMetrics) -> None:
+    cursor = query.answer(ASKED | {"limit": ["1"]})["next_cursor"]
+    assert len(query.answer(ASKED | {"limit": ["2"], "cursor": [cursor]})["rows"]) == 2
+    for other in ({"order": ["-bucket"]}, {"channel": ["push"]}, {"end": ["2026-11-21T12:03:00Z"]}, {"fill": ["zero"]}):
+        with pytest.raises(Problem):
+            query.answer(ASKED | other | {"cursor": [cursor]})
+
+
+@pytest.mark.parametrize(
+    ("contradictory", "field"),
+    [
+        ({"time_zone": ["Europe/Madrid"]}, "time_zone"),
+        ({"granularity": ["day"], "time_zone": ["Europe/Nowhere"]}, "time_zone"),
+        ({"granularity": ["day"], "time_zone": ["localtime"]}, "time_zone"),
+        ({"granularity": ["day"], "time_zone": ["right/UTC"]}, "time_zone"),
+        ({"granularity": ["day"], "time_zone": ["../UTC"]}, "time_zone"),
+        ({"measure": ["sent"], "measures": ["sent"]}, "measures"),
+        ({"measures": ["sent,opened"]}, "measures"),
+        ({"order": ["count_total"]}, "order"),
+        ({"fill": ["null"]}, "fill"),
+    ],
+)
+def test_what_contradicts_itself_is_named(contradictory: dict[str, list[str]], field: str) -> None:
+    with pytest.raises(Problem) as raised:
+        parse_query(ASKED | contradictory)
+    assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, [field])
+
+
+def test_a_query_over_a_bound_names_it(query: QueryMetrics) -> None:
+    store = InMemoryMetricsStore([a_count(0, club, "sent", 1) for club in range(4)], bounds=Bounds(read=3))
+    with pytest.raises(Problem, match="more than 3 rows") as raised:
+        QueryMetrics(store, FixedClock(), timedelta()).answer(ASKED)
+    assert raised.value.status == 400
+    with pytest.raises(Problem, match="more than 100000 rows"):
+        query.answer(ASKED | {"end": ["2027-11-21T12:00:00Z"], "fill": ["zero"]})
+
+
+def test_days_of_a_zone_are_told_in_its_time() -> None:
+    stored = [replace(a_count(0, 1, "sent", 5), granularity=Granularity.HOUR)]
+    asked = {"granularity": ["day"], "start": ["2026-11-21T00:00:00+01:00"], "end": ["2026-11-22T00:00:00+01:00"]}
+    store = InMemoryMetricsStore(stored, watermark=NOON + timedelta(hours=11))
+    answer = QueryMetrics(store, FixedClock(), timedelta()).answer(asked | {"time_zone": ["Europe/Madrid"]})
+    assert [(row["bucket"], row["count_total"]) for row in answer["rows"]] == [("2026-11-21T00:00:00+01:00", 5)]
+    assert (answer["time_zone"], answer["complete"]) == ("Europe/Madrid", True)
 
 
 def test_an_error_says_what_is_allowed() -> None:

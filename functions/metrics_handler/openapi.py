@@ -1,0 +1,116 @@
+"""The API's description, OpenAPI 3.1.
+
+    python -m functions.metrics_handler.openapi > docs/openapi/metrics_handler.json
+
+Routes and their path parameters come from the routes themselves, query parameters from the use cases, what most may be
+from the docstring of what reads it.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from functions.metrics_handler import buckets, handler, query_metrics, tell_trends, tell_user, watch_metrics
+from functions.metrics_handler import parameters as parse
+from masscomm.problem import CONTENT_TYPE
+
+_WHAT_IT_MAY_BE: dict[str, str | None] = {
+    "start": parse.time.__doc__,
+    "end": parse.time.__doc__,
+    "time_zone": buckets.time_zone.__doc__,
+    "club_id": parse.club_id.__doc__,
+    "type": parse.words.__doc__,
+    "channel": parse.words.__doc__,
+    "measure": parse.measure.__doc__,
+    "measures": parse.measures.__doc__,
+    "cursor": "next_cursor of the page before",
+    "granularity": "one of minute, hour, day",
+    "dimensions": "any of club_id, type, channel, measure, several times or with commas between them",
+    "order": "one of bucket, -bucket, -count_total",
+    "fill": "zero, and nothing else",
+    "limit": "rows at most",
+    "by": "one of type, club_id",
+    "window": f"minutes, from 1 to {tell_trends.MAX_WINDOW_MIN}",
+    "top": f"rows at most, from 1 to {tell_trends.MAX_TOP}",
+    "since": "the cursor of the answer before",
+    "wait": f"seconds to wait at most, from 0 to {watch_metrics.MAX_WAIT_S}",
+}
+_REPEATED = {"club_id", "type", "channel", "measure", "measures", "dimensions"}
+# The route that gives each, what may be asked for, what must be, and what the answer can be had as.
+_QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+    "/v1/metrics": (query_metrics.PARAMETERS, ("granularity", "start", "end"), ("application/json", "text/csv")),
+    "/v1/metrics/trending": (tell_trends.PARAMETERS, (), ("application/json", "text/csv")),
+    "/v1/metrics/stream": (watch_metrics.PARAMETERS, (), ("application/json",)),
+    "/v1/sends/{send_id}": ((), (), ("application/json",)),
+    "/v1/users/{user_id}/notifications": (tell_user.PARAMETERS, (), ("application/json",)),
+}
+_PROBLEMS = {
+    "400": "A parameter cannot be used, or the query is over a bound",
+    "403": "A club that may not be seen was asked for",
+    "404": "There is no such resource",
+    "406": "None of the media types wanted can be served",
+    "503": "The database is away; Retry-After says when to come again",
+}
+
+
+def document() -> dict[str, Any]:
+    """The whole description. Errors: KeyError for a route that is not described here."""
+    generated: dict[str, Any] = json.loads(
+        handler.app.get_openapi_json_schema(title="masscomm metrics", version="1", openapi_version="3.1.0")
+    )
+    for path, operations in generated["paths"].items():
+        allowed, required, media_types = _QUERIES[path]
+        operation = operations["get"]
+        operation["operationId"] = operation["operationId"].partition("_v1_")[0]
+        operation["summary"] = getattr(handler, operation["operationId"]).__doc__
+        in_path = operation.get("parameters", [])
+        operation["parameters"] = in_path + [_parameter(name, name in required, path) for name in allowed]
+        answer: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}, "text/csv": {}}
+        operation["responses"] = {
+            "200": {"description": "OK", "content": {each: answer[each] for each in media_types}},
+            "304": {"description": "Still what If-None-Match has"},
+        } | {
+            status: {"description": meaning, "content": {CONTENT_TYPE: {"schema": {"$ref": _PROBLEM}}}}
+            for status, meaning in _PROBLEMS.items()
+        }
+    generated["components"] = {"schemas": {"Problem": _PROBLEM_SCHEMA}}
+    return generated
+
+
+def _parameter(name: str, required: bool, path: str) -> dict[str, Any]:
+    measure_of_trends = path.endswith("/trending") and name == "measure"
+    repeated = name in _REPEATED and not measure_of_trends
+    schema: dict[str, Any] = {"type": "array", "items": {"type": "string"}} if repeated else {"type": "string"}
+    return {
+        "name": name,
+        "in": "query",
+        "required": required,
+        "description": _WHAT_IT_MAY_BE[name],
+        "schema": schema,
+    }
+
+
+_PROBLEM = "#/components/schemas/Problem"
+_TEXT = {"type": "string"}
+_PROBLEM_SCHEMA = {
+    "type": "object",
+    "description": "RFC 9457",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": _TEXT,
+        "title": _TEXT,
+        "status": {"type": "integer"},
+        "detail": _TEXT,
+        "errors": {"type": "array", "items": {"type": "object", "properties": {"field": _TEXT, "message": _TEXT}}},
+    },
+}
+
+
+def main(write: Callable[[str], object] = sys.stdout.write) -> None:
+    """Write the description as JSON."""
+    write(json.dumps(document(), indent=2, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
