@@ -38,7 +38,7 @@ def fill(connection: psycopg.Connection[tuple[int, ...]], happened: list[Event])
             )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events, queries(), st.integers(1, 40))
 def test_answers_and_pages_are_a_group_by(
     database: Database, happened: list[Event], asked: dict[str, list[str]], limit: int

@@ -144,7 +144,7 @@ def test_another_tenants_send_is_one_that_is_not_there(api: Api) -> None:
 _strange = st.text(max_size=30)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.sampled_from(
         ["/v1/metrics", "/v1/metrics/trending", "/v1/metrics/stream", "/v1/sends/{}", "/v1/users/{}/notifications"]

@@ -207,7 +207,7 @@ def test_a_query_over_a_bound_names_it(query: QueryMetrics) -> None:
         QueryMetrics(store, FixedClock(), timedelta()).answer(ASKED)
     assert raised.value.status == 400
     with pytest.raises(Problem, match="more than 100000 rows"):
-        query.answer(ASKED | {"end": ["2027-11-21T12:00:00Z"], "fill": ["zero"]})
+        parse_query(ASKED | {"end": ["2027-11-21T12:00:00Z"], "fill": ["zero"]})  # before any bucket is made
 
 
 def test_days_of_a_zone_are_told_in_its_time() -> None:

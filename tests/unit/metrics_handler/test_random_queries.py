@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
@@ -25,12 +25,14 @@ def pages(query: QueryMetrics, asked: dict[str, list[str]], limit: int) -> list[
     return found
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events, queries())
 def test_the_answer_is_a_group_by_over_what_happened(happened: list[Event], asked: dict[str, list[str]]) -> None:
     everything = expected(happened, asked)
     assert told(over(happened).answer(asked | {"limit": ["10000"]})) == everything[:10_000]
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events, queries(), st.integers(1, 40))
 def test_pages_one_after_another_are_the_answer(happened: list[Event], asked: dict[str, list[str]], limit: int) -> None:
     whole = over(happened).answer(asked | {"limit": ["2000"]})["rows"]
@@ -39,6 +41,7 @@ def test_pages_one_after_another_are_the_answer(happened: list[Event], asked: di
         assert found == whole
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events, events, queries().filter(lambda asked: asked.get("order") != ["-count_total"]))
 def test_what_is_counted_between_pages_repeats_and_loses_nothing(
     before: list[Event], more: list[Event], asked: dict[str, list[str]]
@@ -68,6 +71,7 @@ _names = st.one_of(st.sampled_from(PARAMETERS), st.text(max_size=8))
 _valid = {"granularity": ["hour"], "start": ["2026-11-21T00:00:00Z"], "end": ["2026-11-22T00:00:00Z"]}
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(_names, st.lists(_words, max_size=3), max_size=5), st.booleans())
 def test_no_parameters_make_a_fault(strange: dict[str, list[str]], mostly_valid: bool) -> None:
     refused: Problem | None = None

@@ -1,5 +1,7 @@
 """GET /v1/users/{user_id}/notifications over a store in memory."""
 
+import base64
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,6 +36,13 @@ def use_case(*, log: bool = True) -> TellUser:
 
 def found(body: dict[str, Any]) -> list[tuple[str, str]]:
     return [(row["send_id"], row["channel"]) for row in body["rows"]]
+
+
+def made_up(at: int, send_id: str = "a") -> str:
+    """A cursor with the right query in it, and a row that no answer had."""
+    cursor = use_case().answer("7", {"limit": ["1"]})["next_cursor"]
+    query = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))[0]
+    return base64.urlsafe_b64encode(json.dumps([query, at, send_id, "push"]).encode()).decode()
 
 
 def test_a_log_that_is_off_says_so() -> None:
@@ -92,6 +101,9 @@ def test_pages_are_the_answer_and_a_cursor_is_its_querys() -> None:
         ("me", {}, "user_id"),
         ("7", {"limit": ["1001"]}, "limit"),
         ("7", {"cursor": ["W10"]}, "cursor"),
+        ("7", {"cursor": [made_up(10**30)]}, "cursor"),
+        ("7", {"cursor": [made_up(0, "a\0")]}, "cursor"),
+        ("7", {"cursor": [made_up(0, "\ud800")]}, "cursor"),
         ("7", {"start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T12:00:00Z"]}, "end"),
         ("7", {"status": ["sent"]}, "status"),
     ],
