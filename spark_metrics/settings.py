@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from masscomm.errors import Stop
+from masscomm.measures import FAR_FUTURE_MS
 
 # Small on purpose: beside the broker, OpenSearch and the rest on one machine. A cluster brings its own options.
 DEFAULT_JAVA_OPTIONS = (
@@ -34,7 +35,7 @@ class Settings:
     trigger_ms: int = 1000
     max_offsets_per_trigger: int = 200_000
     wait_s: float = 120.0
-    far_future_s: int = 86_400
+    far_future_s: int = FAR_FUTURE_MS // 1000
     grace_s: int = 30
     redelivery_window_s: int = 7 * 86_400
     archive_dir: str = ""
