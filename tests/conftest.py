@@ -5,10 +5,14 @@ worker processes: a test makes its own topics, subjects, indices, databases and 
 kills no service. A test that must kill one makes a stack for itself.
 """
 
+import fcntl
+from collections.abc import Iterator
+
 import pytest
 
 from devstack import testing
 from devstack.settings import StackSettings
+from devstack.stack import Stack
 
 _SHARED = pytest.StashKey[testing.SharedStack]()
 
@@ -57,3 +61,17 @@ def localstack() -> StackSettings:
 def connect() -> StackSettings:
     """Kafka Connect with Debezium's PostgreSQL connector, and the broker and database it needs: `connect_url`."""
     return testing.ensure("connect", "postgres")
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Stack]:
+    """Everything there is, on free ports and in a folder of its own; one for all tests of a worker process.
+
+    Worker processes take turns: two stacks at once would be twice the memory, and neither would keep its deadlines. A
+    worker keeps it until its last test, so a second fixture that took the same turn would wait for itself.
+    """
+    base = tmp_path_factory.getbasetemp()
+    with (base if worker_id == "master" else base.parent).joinpath("stack.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with Stack(StackSettings.on_free_ports(tmp_path_factory.mktemp("stack"))) as started:
+            yield started
