@@ -199,7 +199,9 @@ def test_a_recorded_pid_that_another_process_has_now_is_left_alone(settings: Sta
     try:
         with stack_of(settings, pair) as stack:
             record = RunState(settings).services()
-            record["back"].pid = bystander.pid  # with the start time of another process
+            # With the start time of another process; the two may have begun in the same tick, hence another one.
+            record["back"].pid = bystander.pid
+            record["back"].ticks = (process.start_ticks(bystander.pid) or 0) - 1
             started = record
             del stack
         RunState(settings).write(started)
