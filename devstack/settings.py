@@ -109,10 +109,6 @@ class StackSettings:
         names = [each.name for each in fields(Ports)]
         return cls(state_dir.resolve(), replace(Ports(), **dict(zip(names, free, strict=True))))
 
-    def with_ports(self, **ports: int) -> Self:
-        """The same with some ports changed."""
-        return replace(self, ports=replace(self.ports, **ports))
-
     def as_dict(self) -> dict[str, object]:
         """What `from_dict` takes; plain JSON."""
         return {"state_dir": str(self.state_dir), "ports": asdict(self.ports)}

@@ -129,15 +129,6 @@ class OutcomeTail:
         """Distinct notifications of a send that have an outcome."""
         return len({(user_id, record["channel"]) for record in self.of(send_id) for user_id in record["user_ids"]})
 
-    def published_at(self, send_id: str) -> int | None:
-        """When the provider had taken a send's last notification, in ms since the epoch; None as long as it has not."""
-        times = [
-            record["timestamp"]
-            for record in self.of(send_id)
-            if any(result["status"] == "sent" for result in record["results"])
-        ]
-        return max(times, default=None)
-
 
 class DeadLetterTail:
     """The dead letters from now on."""
