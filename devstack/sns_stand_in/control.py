@@ -1,0 +1,127 @@
+"""The stand-in from outside: its process, and its control interface.
+
+GET  /_control/received?since=N   accepted publishes from the Nth on: [[time, endpoint, message_id, notification_id]]
+GET  /_control/counts             {calls, accepted, refused: {code: n}, held}, of publishes
+PUT  /_control/rules              [{code, endpoint, share, after, times, delay_s}], in place of those before
+PUT  /_control/limit              {per_s, burst}; per_s null: no limit
+POST /_control/release            answer the calls that are held
+"""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from devstack import process
+from devstack.settings import LOOPBACK, ROOT
+from devstack.sns_stand_in.script import Rule
+
+TIMEOUT_S = 60.0
+STOP_S = 5.0
+
+
+class StandInError(Exception):
+    """The stand-in could not start."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """A publish that was accepted. time: seconds since the epoch; notification_id: empty where the message has none."""
+
+    time: float
+    endpoint: str
+    message_id: str
+    notification_id: str
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Publishes: calls that came, those accepted, refused by code, and accepted ones whose answer is held."""
+
+    calls: int
+    accepted: int
+    refused: Mapping[str, int]
+    held: int
+
+
+class SnsStandIn:
+    """A stand-in that runs. Every method raises httpx.HTTPError where it does not answer."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://{LOOPBACK}:{port}"
+        self._client = httpx.Client(base_url=f"{self.url}/_control", timeout=TIMEOUT_S, trust_env=False)
+        self._received: list[Received] = []
+
+    @classmethod
+    @contextmanager
+    def start(cls, *, port: int = 0, log: Path | None = None, any_endpoint: bool = False) -> "Iterator[SnsStandIn]":
+        """A process of its own until the end of the block. port 0: a free one. Errors: StandInError.
+
+        It dies with the thread that started it.
+        """
+        command = [sys.executable, "-m", "devstack.sns_stand_in", "--port", str(port)]
+        command += ["--log", str(log)] if log is not None else []
+        command += ["--any-endpoint"] if any_endpoint else []
+        with subprocess.Popen(
+            process.child_command(command, death_signal=signal.SIGKILL, owned=()),
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as running:
+            try:
+                said = running.stdout.readline() if running.stdout is not None else ""
+                if not said.strip().isdecimal():
+                    raise StandInError(f"the SNS stand-in ended with status {running.wait(STOP_S)}")
+                stand_in = cls(int(said))
+                try:
+                    yield stand_in
+                finally:
+                    stand_in.close()
+            finally:
+                running.terminate()
+                try:
+                    running.wait(STOP_S)
+                except subprocess.TimeoutExpired:
+                    running.kill()
+
+    def close(self) -> None:
+        """Let its connection go; the process goes on."""
+        self._client.close()
+
+    def received(self) -> list[Received]:
+        """Every publish that was accepted, in order; only what is new is asked for."""
+        answer = self._client.get("/received", params={"since": len(self._received)}).raise_for_status()
+        self._received += [Received(*entry) for entry in answer.json()]
+        return list(self._received)
+
+    def counts(self) -> Counts:
+        """How many publishes came, and what became of them."""
+        return Counts(**self._client.get("/counts").raise_for_status().json())
+
+    def answer(self, *rules: Rule) -> None:
+        """Answer by these rules from now on, and by none before."""
+        self._put("rules", [asdict(rule) for rule in rules])
+
+    def limit(self, *, per_s: float | None, burst: float | None = None) -> None:
+        """Throttle what is more than per_s a second; burst: how many may come at once, a tenth of a second's else."""
+        self._put("limit", {"per_s": per_s, "burst": burst if burst is not None else max(1.0, (per_s or 0) / 10)})
+
+    def release(self) -> None:
+        """Answer the calls that are held."""
+        self._client.post("/release").raise_for_status()
+
+    def clear(self) -> None:
+        """Take everything again; what is held is answered."""
+        self.answer()
+        self.limit(per_s=None)
+        self.release()
+
+    def _put(self, name: str, document: Any) -> None:
+        self._client.put(f"/{name}", json=document).raise_for_status()

@@ -1,0 +1,81 @@
+"""Platform applications and their endpoints, in memory, with SNS' own refusals."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import NAMESPACE_URL, uuid5
+
+from devstack.settings import ACCOUNT, REGION
+from devstack.sns_stand_in.script import REFUSALS, Refusal
+
+
+class Refused(Exception):
+    """The call is refused as SNS refuses it."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.code)
+        self.refusal = refusal
+
+
+def application_arn(platform: str, name: str) -> str:
+    """The ARN of a platform application."""
+    return f"arn:aws:sns:{REGION}:{ACCOUNT}:app/{platform}/{name}"
+
+
+def endpoint_arn(application: str, token: str) -> str:
+    """The ARN of the endpoint that a token gets in an application (its ARN)."""
+    return f"{application.replace(':app/', ':endpoint/', 1)}/{uuid5(NAMESPACE_URL, f'{application}/{token}')}"
+
+
+@dataclass
+class Endpoints:
+    """any: endpoints nobody made take messages, too."""
+
+    any: bool = False
+    _applications: set[str] = field(default_factory=set)
+    _attributes: dict[str, dict[str, str]] = field(default_factory=dict)
+    _deleted: set[str] = field(default_factory=set)
+
+    def create_application(self, platform: str, name: str) -> str:
+        """Its ARN; the same for the same name."""
+        arn = application_arn(platform, name)
+        self._applications.add(arn)
+        return arn
+
+    def applications(self) -> list[str]:
+        """The ARNs of all there are."""
+        return sorted(self._applications)
+
+    def create(self, application: str, token: str, attributes: Mapping[str, str]) -> str:
+        """The endpoint of a token, made or found. Errors: Refused, where it is found with other attributes too."""
+        if application not in self._applications:
+            raise Refused(Refusal(404, "NotFound", "PlatformApplication does not exist"))
+        arn = endpoint_arn(application, token)
+        wanted = {"Enabled": "true", **attributes, "Token": token}
+        there = self._attributes.setdefault(arn, wanted)
+        self._deleted.discard(arn)
+        if any(there.get(name) != value for name, value in attributes.items()):
+            reason = f"Endpoint {arn} already exists with the same Token, but different attributes."
+            raise Refused(Refusal(400, "InvalidParameter", f"Invalid parameter: Token Reason: {reason}"))
+        return arn
+
+    def attributes(self, arn: str) -> dict[str, str]:
+        """Enabled and Token of an endpoint; to be changed in place. Errors: Refused."""
+        if arn not in self._attributes:
+            if not self.any or arn in self._deleted:
+                raise Refused(REFUSALS["NotFound"])
+            self._attributes[arn] = {"Enabled": "true", "Token": ""}
+        return self._attributes[arn]
+
+    def delete(self, arn: str) -> None:
+        """Take it away; one that is gone stays so."""
+        self._attributes.pop(arn, None)
+        self._deleted.add(arn)
+
+    def check(self, arn: str) -> None:
+        """Whether it takes messages. Errors: Refused."""
+        there = self._attributes.get(arn)
+        if there is None:
+            if not self.any or arn in self._deleted:
+                raise Refused(REFUSALS["NotFound"])
+        elif there["Enabled"] != "true":
+            raise Refused(REFUSALS["EndpointDisabled"])

@@ -1,0 +1,270 @@
+"""The stand-in's HTTP server: SNS' Query API at /, its control under /_control.
+
+As little as the SDKs need of HTTP/1.1 (keep-alive, Content-Length), so that a publish costs tens of microseconds.
+
+Source: Amazon SNS API reference, "Making Query Requests to Amazon SNS", "Publish", "CreatePlatformEndpoint".
+"""
+
+import asyncio
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO, cast
+from urllib.parse import parse_qsl
+from uuid import uuid4
+from xml.sax.saxutils import escape
+
+from devstack.settings import SettingsError
+from devstack.sns_stand_in.endpoints import Endpoints, Refused
+from devstack.sns_stand_in.script import HOLD, REFUSALS, RESET_AFTER, RESET_BEFORE, SLOW, Refusal, Rule, Script
+
+NAMESPACE = "http://sns.amazonaws.com/doc/2010-03-31/"
+CONTROL = "/_control/"
+FLUSH_S = 0.2
+_NOTIFICATION_ID = re.compile(r'notification_id\\*"\s*:\s*\\*"([^"\\]+)')
+_LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
+_REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 500: "Internal Server Error"}
+
+# An accepted publish: seconds since the epoch, endpoint's ARN (or telephone number), message id, notification id.
+type Entry = tuple[float, str, str, str]
+
+
+@dataclass
+class Service:
+    """What there is behind the HTTP: endpoints, the script, everything that was accepted."""
+
+    endpoints: Endpoints
+    log: TextIO | None = None
+    script: Script = field(default_factory=Script)
+    received: list[Entry] = field(default_factory=list)
+    calls: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    held: list[Callable[[], None]] = field(default_factory=list)
+
+    def act(self, parameters: Mapping[str, str]) -> str:
+        """The result element of any call but Publish. Errors: Refused."""
+        endpoint = parameters.get("EndpointArn", "")
+        match parameters.get("Action"):
+            case "CreatePlatformApplication":
+                arn = self.endpoints.create_application(parameters["Platform"], parameters["Name"])
+                return f"<PlatformApplicationArn>{escape(arn)}</PlatformApplicationArn>"
+            case "ListPlatformApplications":
+                members = "".join(
+                    f"<member><PlatformApplicationArn>{escape(arn)}</PlatformApplicationArn></member>"
+                    for arn in self.endpoints.applications()
+                )
+                return f"<PlatformApplications>{members}</PlatformApplications>"
+            case "CreatePlatformEndpoint":
+                attributes = _attributes(parameters)
+                arn = self.endpoints.create(parameters["PlatformApplicationArn"], parameters["Token"], attributes)
+                return f"<EndpointArn>{escape(arn)}</EndpointArn>"
+            case "GetEndpointAttributes":
+                entries = "".join(
+                    f"<entry><key>{name}</key><value>{escape(value)}</value></entry>"
+                    for name, value in self.endpoints.attributes(endpoint).items()
+                )
+                return f"<Attributes>{entries}</Attributes>"
+            case "SetEndpointAttributes":
+                self.endpoints.attributes(endpoint).update(_attributes(parameters))
+                return ""
+            case "DeleteEndpoint":
+                self.endpoints.delete(endpoint)
+                return ""
+        raise Refused(Refusal(400, "InvalidAction", f"The action {parameters.get('Action')} is not valid"))
+
+    def publish(self, parameters: Mapping[str, str], rule: Rule | None) -> str:
+        """Take a message; the result element. Errors: Refused, ConnectionAbortedError where no answer is to come."""
+        try:
+            if rule is not None and rule.code in REFUSALS:
+                raise Refused(REFUSALS[rule.code])  # noqa: TRY301 - counted with the others
+            self._check(parameters)
+        except Refused as refused:
+            self.refused[refused.refusal.code] += 1
+            raise
+        if rule is not None and rule.code == RESET_BEFORE:
+            self.refused[RESET_BEFORE] += 1
+            raise ConnectionAbortedError
+        found = _NOTIFICATION_ID.search(parameters.get("Message", ""))
+        target = parameters.get("TargetArn") or parameters["PhoneNumber"]
+        message_id = str(uuid4())
+        entry = (time.time(), target, message_id, found[1] if found else "")
+        self.received.append(entry)
+        if self.log is not None:
+            self.log.write(json.dumps(entry) + "\n")
+        return f"<MessageId>{message_id}</MessageId>"
+
+    def _check(self, parameters: Mapping[str, str]) -> None:
+        """Errors: Refused."""
+        endpoint = parameters.get("TargetArn", "")
+        if endpoint:
+            self.endpoints.check(endpoint)
+        elif not parameters.get("PhoneNumber"):
+            raise Refused(REFUSALS["InvalidParameter"])
+        if parameters.get("MessageStructure") == "json":
+            _check_json(parameters.get("Message", ""))
+
+    def release(self) -> None:
+        """Answer the calls that are held."""
+        held, self.held = self.held, []
+        for answer in held:
+            answer()
+
+    def counts(self) -> dict[str, object]:
+        """As control.Counts."""
+        return {
+            "calls": self.calls,
+            "accepted": len(self.received),
+            "refused": dict(self.refused),
+            "held": len(self.held),
+        }
+
+
+def _attributes(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Attributes.entry.1.key=…&Attributes.entry.1.value=… as a mapping."""
+    found = {}
+    number = 1
+    while (name := parameters.get(f"Attributes.entry.{number}.key")) is not None:
+        found[name] = parameters.get(f"Attributes.entry.{number}.value", "")
+        number += 1
+    return found
+
+
+def _check_json(message: str) -> None:
+    try:
+        document = json.loads(message)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        reason = "Invalid parameter: Message Structure - JSON message body failed to parse"
+        raise Refused(Refusal(400, "InvalidParameter", reason))
+    if "default" not in document:
+        reason = "Invalid parameter: Message Structure - No default entry in JSON message body"
+        raise Refused(Refusal(400, "InvalidParameter", reason))
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection: a request at a time, answered in order."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._buffer = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while True:
+            end = self._buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            length = _LENGTH.search(self._buffer, 0, end)
+            total = end + 4 + (int(length[1]) if length else 0)
+            if len(self._buffer) < total:
+                return
+            line = self._buffer[: self._buffer.index(b"\r\n")].decode("latin-1")
+            body, self._buffer = self._buffer[end + 4 : total], self._buffer[total:]
+            method, path, _ = line.split(" ", 2)
+            if path.startswith(CONTROL):
+                self._write(*control(self._service, method, path.removeprefix(CONTROL), body))
+            else:
+                self._call(dict(parse_qsl(body.decode(), keep_blank_values=True)))
+
+    def _call(self, parameters: Mapping[str, str]) -> None:
+        service, action, rule = self._service, parameters.get("Action", ""), None
+        try:
+            if action == "Publish":
+                service.calls += 1
+                rule = service.script.answer(parameters.get("TargetArn", ""), time.monotonic())
+                result = service.publish(parameters, rule)
+            else:
+                result = service.act(parameters)
+        except ConnectionAbortedError:
+            self._abort()
+        except Refused as refused:
+            self._write(refused.refusal.status, "text/xml", _error(refused.refusal))
+        else:
+            self._answer(rule, _success(action, result))
+
+    def _answer(self, rule: Rule | None, body: bytes) -> None:
+        if rule is None:
+            self._write(200, "text/xml", body)
+        elif rule.code == RESET_AFTER:
+            self._abort()
+        elif rule.code == HOLD:
+            self._service.held.append(lambda: self._write(200, "text/xml", body))
+        elif rule.code == SLOW:
+            asyncio.get_running_loop().call_later(rule.delay_s, self._write, 200, "text/xml", body)
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _write(self, status: int, kind: str, body: bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return  # whoever asked has gone
+        head = (
+            f"HTTP/1.1 {status} {_REASONS.get(status, 'Error')}\r\n"
+            f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        self._transport.write(head.encode() + body)
+
+
+def _success(action: str, result: str) -> bytes:
+    inner = f"<{action}Result>{result}</{action}Result>" if result else ""
+    return (
+        f'<{action}Response xmlns="{NAMESPACE}">{inner}'
+        f"<ResponseMetadata><RequestId>{uuid4()}</RequestId></ResponseMetadata></{action}Response>"
+    ).encode()
+
+
+def _error(refusal: Refusal) -> bytes:
+    kind = "Receiver" if refusal.status >= 500 else "Sender"
+    return (
+        f'<ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{kind}</Type><Code>{refusal.code}</Code>'
+        f"<Message>{escape(refusal.message)}</Message></Error><RequestId>{uuid4()}</RequestId></ErrorResponse>"
+    ).encode()
+
+
+def control(service: Service, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
+    """One request of the control interface: status, content type, body. control.py says what there is."""
+    name, _, query = path.partition("?")
+    answer: object = {}
+    try:
+        match method, name:
+            case "GET", "received":
+                since = int(dict(parse_qsl(query)).get("since", 0))
+                answer = service.received[since:]
+            case "GET", "counts":
+                answer = service.counts()
+            case "PUT", "rules":
+                service.script.set_rules([Rule.of(rule) for rule in json.loads(body)])
+            case "PUT", "limit":
+                document = json.loads(body)
+                service.script.limit(document["per_s"], document["burst"], time.monotonic())
+            case "POST", "release":
+                service.release()
+            case _:
+                return 404, "application/json", b'{"error": "no such control"}'
+    except (SettingsError, ValueError, TypeError, KeyError) as error:
+        return 400, "application/json", json.dumps({"error": str(error)}).encode()
+    return 200, "application/json", json.dumps(answer).encode()
+
+
+async def serve(
+    host: str, port: int, *, log: Path | None, any_endpoint: bool, listening: Callable[[int], None]
+) -> None:
+    """Serve until cancelled; listening is told the port. Errors: OSError."""
+    with (log or Path("/dev/null")).open("a") as file:
+        service = Service(Endpoints(any=any_endpoint), log=file if log is not None else None)
+        server = await asyncio.get_running_loop().create_server(lambda: Connection(service), host, port)
+        async with server:
+            listening(server.sockets[0].getsockname()[1])
+            while True:
+                await asyncio.sleep(FLUSH_S)
+                file.flush()

@@ -1,0 +1,168 @@
+"""The SNS stand-in answers as SNS does, as far as our adapters can tell, and remembers what it took."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import boto3
+import pytest
+from botocore.config import Config
+from mypy_boto3_sns import SNSClient
+
+from devstack.sns_stand_in import Rule, SnsStandIn, endpoint_arn
+from functions.device_registrar.endpoints import SnsEndpoints
+from masscomm.channels.aws import SnsPush
+from masscomm.channels.provider import ApplicationOff, ProviderError, TargetGone, Transient
+from masscomm.clock import SystemClock
+from tests.component.device_registrar.contract import Enabled, EndpointsContract
+from tests.provider_contract import PushContract, PushTargets, message
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SnsStandIn]:
+    with SnsStandIn.start(log=tmp_path_factory.mktemp("sns") / "published.jsonl") as sns:
+        yield sns
+
+
+@pytest.fixture
+def sns(running: SnsStandIn) -> Iterator[SnsStandIn]:
+    yield running
+    running.clear()
+
+
+def client_of(sns: SnsStandIn) -> SNSClient:
+    return boto3.client(
+        "sns",
+        region_name="us-east-1",
+        endpoint_url=sns.url,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        config=Config(retries={"total_max_attempts": 1}, read_timeout=5),
+    )
+
+
+@pytest.fixture(scope="module")
+def client(running: SnsStandIn) -> SNSClient:
+    return client_of(running)
+
+
+@pytest.fixture
+def applications(client: SNSClient) -> dict[str, str]:
+    return {
+        platform.lower(): client.create_platform_application(Name=f"t{uuid4().hex}", Platform=platform, Attributes={})[
+            "PlatformApplicationArn"
+        ]
+        for platform in ("GCM", "APNS")
+    }
+
+
+class TestPush(PushContract):
+    @pytest.fixture
+    def targets(self, client: SNSClient, applications: dict[str, str]) -> PushTargets:
+        def endpoint() -> str:
+            made = client.create_platform_endpoint(PlatformApplicationArn=applications["gcm"], Token=str(uuid4()))
+            return made["EndpointArn"]
+
+        disabled, absent = endpoint(), endpoint()
+        client.set_endpoint_attributes(EndpointArn=disabled, Attributes={"Enabled": "false"})
+        client.delete_endpoint(EndpointArn=absent)
+        return PushTargets(SnsPush(connections=2, client=client), endpoint(), disabled, absent)
+
+
+class TestEndpoints(EndpointsContract):
+    @pytest.fixture
+    def endpoints(self, client: SNSClient, applications: dict[str, str]) -> SnsEndpoints:
+        return SnsEndpoints(applications, connections=2, client=client)
+
+    @pytest.fixture
+    def token(self) -> str:
+        return uuid4().hex
+
+    @pytest.fixture
+    def enabled(self, client: SNSClient) -> Enabled:
+        def ask(arn: str) -> bool | None:
+            try:
+                return client.get_endpoint_attributes(EndpointArn=arn)["Attributes"]["Enabled"] == "true"
+            except client.exceptions.NotFoundException:
+                return None
+
+        return ask
+
+
+@pytest.fixture
+def endpoint(client: SNSClient, applications: dict[str, str]) -> str:
+    made = client.create_platform_endpoint(PlatformApplicationArn=applications["gcm"], Token="token")
+    assert made["EndpointArn"] == endpoint_arn(applications["gcm"], "token")
+    return made["EndpointArn"]
+
+
+def publish(client: SNSClient, endpoint: str) -> str:
+    return SnsPush(connections=1, client=client).publish(endpoint_arn=endpoint, message=message(), attributes={})
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("Throttling", Transient),
+        ("EndpointDisabled", TargetGone),
+        ("NotFound", TargetGone),
+        ("InvalidParameter", TargetGone),
+        ("ExpiredToken", Transient),
+        ("PlatformApplicationDisabled", ApplicationOff),
+        ("InternalError", Transient),
+        ("ServiceUnavailable", Transient),
+        ("reset_before", Transient),
+    ],
+)
+def test_what_it_is_told_to_answer_is_understood_and_nothing_taken(
+    sns: SnsStandIn, client: SNSClient, endpoint: str, code: str, expected: type[ProviderError]
+) -> None:
+    before = len(sns.received())
+    sns.answer(Rule(code=code, endpoint=endpoint, times=1))
+    with pytest.raises(ProviderError) as refused:
+        publish(client, endpoint)
+    assert type(refused.value) is expected
+    assert len(sns.received()) == before
+    assert publish(client, endpoint)
+
+
+def test_an_answer_that_is_lost_was_taken(sns: SnsStandIn, client: SNSClient, endpoint: str) -> None:
+    before = len(sns.received())
+    sns.answer(Rule(code="reset_after", times=1))
+    with pytest.raises(Transient) as lost:
+        publish(client, endpoint)
+    assert lost.value.answer_lost
+    assert len(sns.received()) == before + 1
+
+
+def test_a_rule_lets_some_pass_first(sns: SnsStandIn, client: SNSClient, endpoint: str) -> None:
+    sns.answer(Rule(code="Throttling", after=2))
+    for _ in range(2):
+        publish(client, endpoint)
+    with pytest.raises(Transient, match="Rate exceeded"):
+        publish(client, endpoint)
+
+
+def test_more_than_the_limit_is_throttled(sns: SnsStandIn, client: SNSClient, endpoint: str) -> None:
+    sns.limit(per_s=0.001, burst=3)
+    for _ in range(3):
+        publish(client, endpoint)
+    with pytest.raises(Transient) as refused:
+        publish(client, endpoint)
+    assert refused.value.throttled
+
+
+def test_what_it_took_can_be_told_by_notification(
+    sns: SnsStandIn, client: SNSClient, endpoint: str, running: SnsStandIn, tmp_path: Path
+) -> None:
+    since = SystemClock().now_ms() / 1000
+    message_id = publish(client, endpoint)
+    last = sns.received()[-1]
+    assert (last.endpoint, last.message_id, last.notification_id) == (endpoint, message_id, "n")
+    assert last.time >= since - 1
+    with SnsStandIn.start(log=tmp_path / "log", any_endpoint=True) as other:
+        message_id = publish(client_of(other), "arn:aws:sns:us-east-1:000000000000:endpoint/GCM/app/never-made")
+        assert other.counts().accepted == 1
+    [line] = (tmp_path / "log").read_text().splitlines()
+    assert json.loads(line)[2] == message_id
