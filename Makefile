@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench clean-state lock status down
+.PHONY: help setup run demo test check bench audit sbom licences clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can tell what is missing.
 PYTHON ?= python3
@@ -30,6 +30,21 @@ test: check ## every check and every test, servers included
 bench: setup ## what a recipient costs, from a thousand to a million
 	.venv/bin/python -m benchmarks.recipients
 
+audit: setup .devstack/supply-chain-venv ## known vulnerabilities of what is pinned; needs the advisory service
+	.devstack/supply-chain-venv/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off $(foreach name,main localstack bootstrap,-r requirements/$(name).txt)
+
+sbom: setup .devstack/supply-chain-venv ## bills of materials (CycloneDX) of packages and jars, in out/sbom
+	@mkdir -p out/sbom
+	.devstack/supply-chain-venv/bin/cyclonedx-py environment --output-reproducible --short-PURLs -o out/sbom/python.cdx.json .venv/bin/python
+	mvn -B -ntp -q -f devstack/jars/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeAggregateBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=jars.cdx -DoutputFormat=json
+
+licences: sbom ## the licence of every package and jar, in out/sbom/licences.tsv; fails where one is missing or refused
+	.venv/bin/python -m infra.supply_chain.licences out/sbom/python.cdx.json out/sbom/jars.cdx.json > out/sbom/licences.tsv
+
+.devstack/supply-chain-venv: requirements/supply-chain.txt
+	.venv/bin/python -m venv --clear $@
+	$@/bin/pip install -q --require-hashes -r $<
+
 status: ## what runs
 	@$(MASSCOMM) status
 
@@ -43,3 +58,4 @@ lock: setup ## compile the requirements to hashed lock files
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/bootstrap.in -o requirements/bootstrap.txt
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/main.in -o requirements/main.txt
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/localstack.in -o requirements/localstack.txt
+	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/supply-chain.in -o requirements/supply-chain.txt

@@ -1,0 +1,26 @@
+"""What runs on a build server and before a commit is what `make` runs, under the same names."""
+
+import json
+import re
+
+import yaml
+
+from devstack.settings import ROOT
+
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def test_the_workflow_runs_targets_that_exist() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "checks.yml").read_text())
+    chosen = workflow["jobs"]["targets"]["strategy"]["matrix"]["target"]
+    targets = {target for text in re.findall(r"'(\[.*?\])'", chosen) for target in json.loads(text)}
+    known = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+    assert {"test", "demo", "audit", "licences"} <= targets <= known
+
+
+def test_what_runs_before_a_commit_is_what_make_check_runs() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    before_commit = {hook["entry"].split(" --")[0] for hook in hooks}
+    recipe = MAKEFILE.partition("\ncheck:")[2].partition("\n\n")[0].splitlines()[1:]
+    in_make = {line.strip().removesuffix(" .").split(" --")[0] for line in recipe}
+    assert before_commit == in_make
