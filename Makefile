@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench audit sbom licences clean-state lock status down
+.PHONY: help setup run demo test check bench audit sbom licences synth snapshots clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can tell what is missing.
 PYTHON ?= python3
@@ -44,6 +44,13 @@ licences: sbom ## the licence of every package and jar, in out/sbom/licences.tsv
 .devstack/supply-chain-venv: requirements/supply-chain.txt
 	.venv/bin/python -m venv --clear $@
 	$@/bin/pip install -q --require-hashes -r $<
+
+ENVIRONMENTS ?= dev staging prod
+synth: setup ## the CloudFormation templates of every environment, in out/cdk; needs no AWS account
+	.venv/bin/python -m infra.cdk.app --out out/cdk $(ENVIRONMENTS)
+
+snapshots: setup ## renew the stored lists of each stack's resources
+	-MASSCOMM_RENEW_SNAPSHOTS=1 .venv/bin/python -m pytest -q tests/unit/infra/test_snapshots.py
 
 status: ## what runs
 	@$(MASSCOMM) status

@@ -29,6 +29,7 @@ CLASSES = os.path.join(WORK, "classes")
 LAUNCHERS = os.path.join(CLASSES, "launchers.jar")
 PYTHON = "3.13"
 JAVA_MAJOR = 17
+NODE_MAJOR = 20
 
 
 class SetupError(Exception):
@@ -82,11 +83,26 @@ def find_jdk() -> str:
     return home
 
 
+def find_node() -> str:
+    """Path of a Node.js that is new enough: aws-cdk-lib's Python drives it, in the tests of the templates too."""
+    node = shutil.which("node") or ""
+    if not node:
+        raise SetupError(f"Node.js {NODE_MAJOR} or newer is needed and no node is on PATH: install it.")
+    found = re.match(r"v(\d+)\.", _first_line([node, "--version"]))
+    if not found:
+        raise SetupError(f"Node.js {NODE_MAJOR} or newer is needed and the node of PATH does not run: install it.")
+    if int(found.group(1)) < NODE_MAJOR:
+        raise SetupError(
+            f"Node.js {NODE_MAJOR} or newer is needed and the node of PATH is {found.group(1)}: install a newer one."
+        )
+    return node
+
+
 def check_prerequisites() -> "dict[str, str]":
-    """Paths of what must be there: python, java_home, mvn, make. Raises SetupError, a line for each problem."""
+    """Paths of what must be there: python, java_home, node, mvn, make. Raises SetupError, a line for each problem."""
     problems = []
     found = {}
-    for name, finder in (("python", find_python), ("java_home", find_jdk)):
+    for name, finder in (("python", find_python), ("java_home", find_jdk), ("node", find_node)):
         try:
             found[name] = finder()
         except SetupError as error:

@@ -18,7 +18,13 @@ Tools = Callable[..., Path]
 def tools(tmp_path: Path) -> Tools:
     """Makes a PATH folder with programs that answer as given, and nothing else."""
 
-    def make(python: str = "3.13", java: str | None = "17.0.15", javac: bool = True, maven: bool = True) -> Path:
+    def make(
+        python: str = "3.13",
+        java: str | None = "17.0.15",
+        javac: bool = True,
+        maven: bool = True,
+        node: str | None = "v20.0.0",
+    ) -> Path:
         # As a JDK is laid out: its home is the folder above that of java.
         folder = tmp_path / "jdk" / "bin"
         folder.mkdir(parents=True)
@@ -35,6 +41,8 @@ def tools(tmp_path: Path) -> Tools:
             program("javac", "exit 0")
         if maven:
             program("mvn", "exit 0")
+        if node:
+            program("node", f"echo {node}")
         return folder
 
     return make
@@ -67,6 +75,9 @@ def test_everything_there_is_silent(tools: Tools) -> None:
         ({"java": None}, "JDK 17 is needed and no java is on PATH"),
         ({"javac": False}, "has no javac"),
         ({"maven": False}, "Maven is needed and mvn is not on PATH"),
+        ({"node": None}, "Node.js 20 or newer is needed and no node is on PATH"),
+        ({"node": "v18.20.4"}, "Node.js 20 or newer is needed and the node of PATH is 18:"),
+        ({"node": "none"}, "the node of PATH does not run"),
         ({"python": "3.12"}, "Python 3.13 is needed and not found (python3 is 3.12)"),
     ],
 )
@@ -117,7 +128,7 @@ def test_a_mirror_given_to_pip_is_given_to_uv(tmp_path: Path, monkeypatch: pytes
 
 def test_no_lock_file_or_pom_names_a_registry() -> None:
     """A lock that carries addresses breaks for whoever installs from a mirror of their own."""
-    locks = sorted((ROOT / "requirements").glob("*.txt"))
+    locks = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "infra" / "cdk" / "package-lock.json"]
     poms = sorted((ROOT / "devstack" / "jars").rglob("pom.xml"))
     assert locks
     assert poms

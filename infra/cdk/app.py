@@ -1,0 +1,67 @@
+"""The app: every stack of one environment.
+
+    make synth ENVIRONMENT=prod           (dev where nothing is said)
+
+Nothing is looked up: it synthesises without an AWS account. AwsSolutions' rules are checked at every synthesis, and
+what nobody has explained (resources/findings.py) ends it.
+"""
+
+import argparse
+import os
+import sys
+
+import aws_cdk as cdk
+from cdk_nag import AwsSolutionsChecks
+
+from infra.cdk.resources.findings import explain_custom_resources
+from infra.cdk.settings import ENVIRONMENTS, Environment
+from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.functions import FunctionsStack
+from infra.cdk.stacks.network import NetworkStack
+
+# What new CDK apps switch on; without them a template depends on who synthesises it.
+_FLAGS = {
+    "@aws-cdk/aws-iam:minimizePolicies": True,
+    "@aws-cdk/core:checkSecretUsage": True,
+    "@aws-cdk/core:enablePartitionLiterals": True,
+    "@aws-cdk/aws-apigateway:disableCloudWatchRole": True,
+    "@aws-cdk/aws-lambda:recognizeLayerVersion": True,
+    "@aws-cdk/aws-rds:databaseProxyUniqueResourceName": True,
+    "@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy": True,
+    "@aws-cdk/customresources:installLatestAwsSdkDefault": False,
+    "@aws-cdk/aws-ec2:restrictDefaultSecurityGroup": False,
+    # Nothing that another stack uses can be taken away under it.
+    "@aws-cdk/core:defaultCrossStackReferences": "strong",
+}
+
+
+def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
+    """Every stack of an environment; outdir: where app.synth() puts them."""
+    app = cdk.App(outdir=outdir, analytics_reporting=False, context=_FLAGS)
+    base = NetworkStack(app, environment=environment)
+    data = DataStack(app, environment=environment, base=base)
+    FunctionsStack(app, environment=environment, base=base, data=data, registry_url="http://registry")
+    explain_custom_resources(data)
+    for tag, value in {"application": "masscomm", "environment": environment.name}.items():
+        # The library tags it, CloudFormation refuses that.
+        cdk.Tags.of(app).add(tag, value, exclude_resource_types=["AWS::RDS::DBProxyTargetGroup"])
+    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app, write_suppressions_to_cloud_formation=True))
+    return app
+
+
+def main() -> int:
+    """Synthesise the environment that the CLI's context or MASSCOMM_ENVIRONMENT names, or those named, into --out."""
+    parser = argparse.ArgumentParser(description="synthesise environments")
+    parser.add_argument("--out", help="a folder, in which each environment gets one of its name; default: the CLI's")
+    parser.add_argument("environments", nargs="*", metavar="ENVIRONMENT")
+    arguments = parser.parse_args()
+    asked = cdk.App().node.try_get_context("environment") or os.environ.get("MASSCOMM_ENVIRONMENT") or "dev"
+    for name in arguments.environments or [asked]:
+        if name not in ENVIRONMENTS:
+            parser.error(f"there is no environment {name!r}: {', '.join(ENVIRONMENTS)}")
+        build(ENVIRONMENTS[name], outdir=os.path.join(arguments.out, name) if arguments.out else None).synth()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""The metrics database behind a proxy that takes IAM tokens, and the registry's own small database."""
+
+from aws_cdk import ArnFormat, Duration, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_rds as rds
+from constructs import Construct
+
+from infra.cdk.resources.findings import explain
+from infra.cdk.resources.logs import removal
+from infra.cdk.settings import Environment
+
+_COLONS = ArnFormat.COLON_RESOURCE_NAME
+
+
+class Database(Construct):
+    """One PostgreSQL instance: TLS only, encrypted, its administrator's password in Secrets Manager and rotated there.
+
+    instance: RDS's; secret_arn: the administrator's username and password.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        environment: Environment,
+        key: kms.IKey,
+        vpc: ec2.IVpc,
+        subnets: ec2.SubnetSelection,
+        group: ec2.ISecurityGroup,
+        instance_type: str,
+        name: str,
+    ) -> None:
+        super().__init__(scope, id)
+        settings = environment.database
+        major = settings.version.partition(".")[0]
+        engine = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.of(settings.version, major))
+        self.name = name
+        self.instance = rds.DatabaseInstance(
+            self,
+            "instance",
+            instance_identifier=f"{environment.prefix}-{id}",
+            engine=engine,
+            instance_type=ec2.InstanceType(instance_type),
+            vpc=vpc,
+            vpc_subnets=subnets,
+            security_groups=[self._own(group)],
+            database_name=name,
+            credentials=rds.Credentials.from_username("administrator", encryption_key=key),
+            # RDS makes the password, keeps it in Secrets Manager and changes it each week; nobody else ever had it.
+            manage_master_user_password=True,
+            parameters={"rds.force_ssl": "1"},
+            iam_authentication=True,
+            multi_az=settings.multi_az,
+            storage_encrypted=True,
+            storage_encryption_key=key,
+            storage_type=rds.StorageType.GP3,
+            allocated_storage=settings.volume_gb,
+            max_allocated_storage=settings.max_volume_gb,
+            backup_retention=Duration.days(settings.backup_days),
+            copy_tags_to_snapshot=True,
+            delete_automated_backups=not environment.protected,
+            deletion_protection=environment.protected,
+            removal_policy=removal(environment),
+            cloudwatch_logs_exports=["postgresql"],
+            enable_performance_insights=True,
+            performance_insight_encryption_key=key,
+            auto_minor_version_upgrade=True,
+        )
+        explain(self.instance, "the port is one more thing to know; security groups say who reaches it", "RDS11")
+        if not settings.multi_az:
+            explain(self.instance, f"{environment.name} may be away while a zone is", "RDS3")
+        if not environment.protected:
+            explain(self.instance, f"{environment.name} is made to be thrown away", "RDS10")
+        self.secret_arn = self._secret_arn()
+
+    def _secret_arn(self) -> str:
+        instance = self.instance.node.default_child
+        if not isinstance(instance, rds.CfnDBInstance):
+            raise TypeError(f"the database {self.name} has no instance")
+        return instance.attr_master_user_secret_secret_arn
+
+    def _own(self, group: ec2.ISecurityGroup) -> ec2.ISecurityGroup:
+        """The group by its id: rules that CDK adds stand in this stack, and no two stacks wait for each other."""
+        return ec2.SecurityGroup.from_security_group_id(self, f"{group.node.id}-group", group.security_group_id)
+
+    def add_proxy(
+        self, *, environment: Environment, vpc: ec2.IVpc, subnets: ec2.SubnetSelection, group: ec2.ISecurityGroup
+    ) -> rds.DatabaseProxy:
+        """A proxy that takes IAM tokens and hands them on: no password is stored for it anywhere."""
+        return rds.DatabaseProxy(
+            self,
+            "proxy",
+            proxy_target=rds.ProxyTarget.from_instance(self.instance),
+            db_proxy_name=f"{environment.prefix}-{self.name}",
+            default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
+            require_tls=True,
+            vpc=vpc,
+            vpc_subnets=subnets,
+            security_groups=[self._own(group)],
+            idle_client_timeout=Duration.minutes(30),
+        )
+
+
+def connect_statement(scope: Construct, proxy: rds.IDatabaseProxy, user: str) -> iam.PolicyStatement:
+    """What lets a role sign in to the proxy as a database user."""
+    stack = Stack.of(scope)
+    return iam.PolicyStatement(
+        actions=["rds-db:connect"],
+        resources=[
+            stack.format_arn(
+                service="rds-db",
+                resource="dbuser",
+                # prx-… is the last part of the proxy's ARN.
+                resource_name=f"{stack.split_arn(proxy.db_proxy_arn, _COLONS).resource_name}/{user}",
+                arn_format=_COLONS,
+            )
+        ],
+    )

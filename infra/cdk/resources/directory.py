@@ -1,0 +1,146 @@
+"""The OpenSearch domain that holds the directory, and which of its paths a role may ask for.
+
+_bulk and _mget name their indices in the body, where IAM does not look: the domain's own roles, which infra/provisioner
+writes, say which indices a role may read and write.
+"""
+
+from collections.abc import Iterable
+
+from aws_cdk import Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_opensearchservice as opensearch
+from constructs import Construct
+
+from infra.cdk.resources.findings import explain
+from infra.cdk.resources.logs import log_group, removal
+from infra.cdk.settings import Environment
+
+_LOGS = ("ES_APPLICATION_LOGS", "SEARCH_SLOW_LOGS", "INDEX_SLOW_LOGS", "AUDIT_LOGS")
+_VERBS = ("Delete", "Get", "Head", "Post", "Put")
+
+
+class Directory(Construct):
+    """A domain in the VPC; IAM signs every request, and the domain's own roles say which indices it is about.
+
+    arn, url: the domain's; administrator: the role that may change the domain's roles and indices.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        environment: Environment,
+        key: kms.IKey,
+        vpc: ec2.IVpc,
+        subnets: ec2.SubnetSelection,
+        group: ec2.ISecurityGroup,
+        administrator: iam.IRole,
+    ) -> None:
+        super().__init__(scope, "directory")
+        settings, stack = environment.opensearch, Stack.of(self)
+        self.name = f"{environment.prefix}-directory"
+        # Known before the domain is: its own access policy names it.
+        self.arn = stack.format_arn(service="es", resource="domain", resource_name=self.name)
+        groups = {kind: log_group(self, kind, environment=environment, key=key) for kind in _LOGS}
+        allowed = self._let_write(groups.values())
+        zones = len(environment.zones)
+        self.domain = opensearch.CfnDomain(
+            self,
+            "domain",
+            domain_name=self.name,
+            engine_version=settings.version,
+            cluster_config=opensearch.CfnDomain.ClusterConfigProperty(
+                instance_type=settings.instance_type,
+                instance_count=settings.data_nodes,
+                dedicated_master_enabled=settings.dedicated_masters > 0,
+                dedicated_master_count=settings.dedicated_masters or None,
+                dedicated_master_type=settings.master_type if settings.dedicated_masters else None,
+                zone_awareness_enabled=True,
+                zone_awareness_config=opensearch.CfnDomain.ZoneAwarenessConfigProperty(availability_zone_count=zones),
+            ),
+            ebs_options=opensearch.CfnDomain.EBSOptionsProperty(
+                ebs_enabled=True, volume_type="gp3", volume_size=settings.volume_gb
+            ),
+            vpc_options=opensearch.CfnDomain.VPCOptionsProperty(
+                subnet_ids=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
+                security_group_ids=[group.security_group_id],
+            ),
+            encryption_at_rest_options=opensearch.CfnDomain.EncryptionAtRestOptionsProperty(
+                enabled=True, kms_key_id=key.key_id
+            ),
+            node_to_node_encryption_options=opensearch.CfnDomain.NodeToNodeEncryptionOptionsProperty(enabled=True),
+            domain_endpoint_options=opensearch.CfnDomain.DomainEndpointOptionsProperty(
+                enforce_https=True, tls_security_policy="Policy-Min-TLS-1-2-PFS-2023-10"
+            ),
+            advanced_security_options=opensearch.CfnDomain.AdvancedSecurityOptionsInputProperty(
+                enabled=True,
+                internal_user_database_enabled=False,
+                master_user_options=opensearch.CfnDomain.MasterUserOptionsProperty(
+                    master_user_arn=administrator.role_arn
+                ),
+            ),
+            access_policies=self._policy(),
+            log_publishing_options={
+                kind: opensearch.CfnDomain.LogPublishingOptionProperty(
+                    enabled=True, cloud_watch_logs_log_group_arn=each.log_group_arn
+                )
+                for kind, each in groups.items()
+            },
+            off_peak_window_options=opensearch.CfnDomain.OffPeakWindowOptionsProperty(enabled=True),
+            software_update_options=opensearch.CfnDomain.SoftwareUpdateOptionsProperty(
+                auto_software_update_enabled=True
+            ),
+        )
+        self.domain.add_resource_dependency(allowed)
+        self.domain.apply_removal_policy(removal(environment))
+        self.url = f"https://{self.domain.attr_domain_endpoint}"
+        administrator.add_to_principal_policy(_http(_VERBS, [f"{self.arn}/*"]))
+        explain(self.domain, "it stands in the VPC, where addresses change: roles are what it lets in", "OS3")
+        if not settings.dedicated_masters:
+            explain(self.domain, "it holds what can be read again from the monolith, for few", "OS4")
+
+    def statements(self, requests: Iterable[str]) -> list[iam.PolicyStatement]:
+        """A role's requests, each `VERB path`."""
+        paths: dict[str, list[str]] = {}
+        for request in requests:
+            verb, _, path = request.partition(" ")
+            paths.setdefault(verb.capitalize(), []).append(f"{self.arn}/{path}")
+        return [_http([verb], found) for verb, found in paths.items()]
+
+    def _policy(self) -> iam.PolicyDocument:
+        """Nobody without a role of this account: what each may do stands in that role's own policy."""
+        return iam.PolicyDocument(
+            statements=[
+                iam.PolicyStatement(
+                    principals=[iam.AccountRootPrincipal()],
+                    actions=[f"es:ESHttp{verb}" for verb in _VERBS],
+                    resources=[f"{self.arn}/*"],
+                )
+            ]
+        )
+
+    def _let_write(self, groups: Iterable[logs.LogGroup]) -> logs.CfnResourcePolicy:
+        stack = Stack.of(self)
+        document = iam.PolicyDocument(
+            statements=[
+                iam.PolicyStatement(
+                    principals=[iam.ServicePrincipal("es.amazonaws.com")],
+                    actions=["logs:CreateLogStream", "logs:PutLogEvents"],
+                    resources=[group.log_group_arn for group in groups],
+                    conditions={"StringEquals": {"aws:SourceAccount": stack.account}},
+                )
+            ]
+        )
+        return logs.CfnResourcePolicy(
+            self,
+            "log-policy",
+            policy_name=f"{stack.stack_name}-directory",
+            policy_document=stack.to_json_string(document.to_json()),
+        )
+
+
+def _http(verbs: Iterable[str], paths: list[str]) -> iam.PolicyStatement:
+    return iam.PolicyStatement(actions=[f"es:ESHttp{verb}" for verb in verbs], resources=paths)

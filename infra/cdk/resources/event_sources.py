@@ -1,0 +1,95 @@
+"""Lambda's event source mappings for a function's topics."""
+
+from typing import Any
+
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra.cdk.resources.function import MasscommFunction
+from infra.cdk.resources.kafka import KafkaCluster
+from infra.cdk.settings import Environment
+
+# functions.yaml's words; what else stands there is for the local stack alone.
+_ONLY_LOCAL = {"partial_failures", "buffer_records", "buffer_bytes", "first_backoff_s", "last_backoff_s"}
+_KNOWN = {"batch_size", "window_s", "attempts", "max_age_s", "bisect"}
+
+
+def consumer_group(group: str, topic: str) -> str:
+    """The group of one mapping: AWS takes one topic a mapping, and a group no other mapping uses."""
+    return f"{group}.{topic}"
+
+
+class EventSources(Construct):
+    """A mapping in provisioned mode for each topic of the function.
+
+    Provisioned, because only that mode has retries, age, bisection and partial responses for Kafka. The mappings of a
+    function share their pollers: a topic that is quiet costs nothing beside one that is not.
+    """
+
+    def __init__(
+        self, scope: Construct, *, function: MasscommFunction, kafka: KafkaCluster, environment: Environment
+    ) -> None:
+        super().__init__(scope, "event-sources")
+        source = function.entry.event_source
+        if source is None:
+            raise ValueError(f"{function.name} has no event source")
+        if unknown := source.settings.keys() - _KNOWN - _ONLY_LOCAL:
+            raise ValueError(f"{function.name}: no event source mapping has {', '.join(sorted(unknown))}")
+        groups = {topic: consumer_group(function.entry.group, topic) for topic in source.topics}
+        function.grant(
+            [
+                *kafka.statements(
+                    reads=source.topics,
+                    writes=[source.on_failure] if source.on_failure else [],
+                    groups=groups.values(),
+                ),
+                iam.PolicyStatement(
+                    actions=["kafka-cluster:DescribeClusterDynamicConfiguration"], resources=[kafka.arn]
+                ),
+                iam.PolicyStatement(
+                    actions=["kafka:DescribeCluster", "kafka:DescribeClusterV2", "kafka:GetBootstrapBrokers"],
+                    resources=[kafka.arn],
+                ),
+            ]
+        )
+        for topic, group in groups.items():
+            mapping = self._mapping(topic, group, function, kafka, environment)
+            # Lambda checks that it may poll when the mapping is made.
+            mapping.node.add_dependency(function.role)
+
+    def _mapping(
+        self, topic: str, group: str, function: MasscommFunction, kafka: KafkaCluster, environment: Environment
+    ) -> lambda_.CfnEventSourceMapping:
+        source = function.entry.event_source
+        assert source is not None  # noqa: S101 - __init__ has looked
+        settings: dict[str, Any] = dict(source.settings)
+        retries = settings.get("attempts")
+        return lambda_.CfnEventSourceMapping(
+            self,
+            topic,
+            function_name=function.alias.function_arn,
+            event_source_arn=kafka.arn,
+            topics=[topic],
+            starting_position="TRIM_HORIZON",
+            amazon_managed_kafka_event_source_config=lambda_.CfnEventSourceMapping.AmazonManagedKafkaEventSourceConfigProperty(
+                consumer_group_id=group
+            ),
+            batch_size=settings["batch_size"],
+            maximum_batching_window_in_seconds=settings["window_s"],
+            maximum_retry_attempts=retries,
+            maximum_record_age_in_seconds=settings.get("max_age_s"),
+            bisect_batch_on_function_error=settings.get("bisect"),
+            function_response_types=["ReportBatchItemFailures"],
+            destination_config=lambda_.CfnEventSourceMapping.DestinationConfigProperty(
+                on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(destination=f"kafka://{source.on_failure}")
+            )
+            if source.on_failure
+            else None,
+            provisioned_poller_config=lambda_.CfnEventSourceMapping.ProvisionedPollerConfigProperty(
+                minimum_pollers=1, maximum_pollers=environment.pollers, poller_group_name=function.name
+            ),
+            metrics_config=lambda_.CfnEventSourceMapping.MetricsConfigProperty(
+                metrics=["EventCount", "ErrorCount", "KafkaMetrics"]
+            ),
+        )

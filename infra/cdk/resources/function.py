@@ -1,0 +1,113 @@
+"""One Lambda function with its log, its role and its way of staying warm."""
+
+from collections.abc import Iterable, Mapping
+
+from aws_cdk import Duration
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from functions.catalogue import FunctionEntry
+from infra.cdk.code import function_code
+from infra.cdk.profiles import Warmth
+from infra.cdk.resources.findings import explain
+from infra.cdk.resources.logs import log_group
+from infra.cdk.settings import Environment
+
+_ALIAS = "live"
+# Lambda makes and removes the network interfaces of a function in a VPC, and of its mappings' pollers; of these calls
+# only some take a resource, and none the ones of a single function.
+INTERFACE_ACTIONS = (
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:UnassignPrivateIpAddresses",
+)
+
+
+class MasscommFunction(Construct):
+    """A function of functions.yaml in one lane, python3.13 on arm64, in the VPC.
+
+    alias: what everything invokes; role: what its grants go to.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        entry: FunctionEntry,
+        environment: Environment,
+        key: kms.IKey,
+        vpc: ec2.IVpc,
+        subnets: ec2.SubnetSelection,
+        group: ec2.ISecurityGroup,
+        variables: Mapping[str, str],
+        warmth: Warmth,
+    ) -> None:
+        super().__init__(scope, entry.name)
+        self.entry = entry
+        self.name = f"{environment.prefix}-{entry.name}"
+        log = log_group(self, "log", environment=environment, key=key)
+        self.role = iam.Role(self, "role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        self.grant(
+            [
+                iam.PolicyStatement(
+                    actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log.log_group_arn]
+                ),
+                iam.PolicyStatement(actions=[*INTERFACE_ACTIONS], resources=["*"]),
+            ]
+        )
+        warm = environment.provisioned if warmth is Warmth.PROVISIONED else 0
+        self.function = lambda_.Function(
+            self,
+            "function",
+            function_name=self.name,
+            description=f"{environment.prefix}: {entry.package}, lane {entry.lane.value}",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=lambda_.Architecture.ARM_64,
+            code=function_code(entry.package),
+            handler=entry.handler,
+            timeout=Duration.seconds(entry.timeout_s),
+            memory_size=entry.memory_mb,
+            environment={
+                "POWERTOOLS_SERVICE_NAME": entry.package,
+                **variables,
+                **entry.environment,
+                "MASSCOMM_LANE": entry.lane.value,
+            },
+            role=self.role.without_policy_updates(),
+            log_group=log,
+            logging_format=lambda_.LoggingFormat.JSON,
+            tracing=lambda_.Tracing.ACTIVE,
+            vpc=vpc,
+            vpc_subnets=subnets,
+            security_groups=[group],
+            snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS
+            if warmth is Warmth.SNAPSTART and environment.provisioned
+            else None,
+        )
+        # X-Ray's two calls take no resource.
+        self.grant(
+            [iam.PolicyStatement(actions=["xray:PutTelemetryRecords", "xray:PutTraceSegments"], resources=["*"])]
+        )
+        self.alias = lambda_.Alias(
+            self,
+            "alias",
+            alias_name=_ALIAS,
+            version=self.function.current_version,
+            provisioned_concurrent_executions=warm or None,
+        )
+
+        explain(self.role, "calls that take no resource: network interfaces and traces", "IAM5[Resource::*]")
+        explain(self.function, "python3.13 is what everything is locked, built and tested for", "L1")
+
+    def grant(self, statements: Iterable[iam.PolicyStatement]) -> None:
+        """Let the function do these things."""
+        for statement in statements:
+            self.role.add_to_policy(statement)

@@ -1,0 +1,121 @@
+"""The VPC without a way out, the endpoints through which AWS is reached, and who may speak to whom."""
+
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from infra.cdk.resources.logs import log_group
+from infra.cdk.settings import Environment
+
+HTTPS = 443
+KAFKA_IAM = 9098
+POSTGRES = 5432
+REGISTRY = 8080
+
+# Every party that has a security group of its own.
+PARTIES = ("functions", "kafka", "directory", "database", "proxy", "registry", "registry-database", "connect", "spark")
+
+# (who, whom, port): everything else is refused on both sides.
+FLOWS = (
+    ("functions", "kafka", KAFKA_IAM),
+    ("functions", "directory", HTTPS),
+    ("functions", "proxy", POSTGRES),
+    ("functions", "registry", REGISTRY),
+    ("connect", "kafka", KAFKA_IAM),
+    ("spark", "kafka", KAFKA_IAM),
+    ("spark", "proxy", POSTGRES),
+    ("spark", "registry", REGISTRY),
+    ("proxy", "database", POSTGRES),
+    ("registry", "registry-database", POSTGRES),
+    # Lambda's event pollers stand in the cluster's own group; executors speak to their driver.
+    ("kafka", "kafka", KAFKA_IAM),
+)
+CALLERS_OF_AWS = ("functions", "kafka", "registry", "connect", "spark")
+
+_ENDPOINTS = {
+    "secrets": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
+    "kms": ec2.InterfaceVpcEndpointAwsService.KMS,
+    "logs": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
+    "xray": ec2.InterfaceVpcEndpointAwsService.XRAY,
+    # delivery and device_registrar
+    "sns": ec2.InterfaceVpcEndpointAwsService.SNS,
+    "email": ec2.InterfaceVpcEndpointAwsService.EMAIL,
+    # the event pollers, which stand in the cluster's subnets
+    "lambda": ec2.InterfaceVpcEndpointAwsService.LAMBDA_,
+    "sts": ec2.InterfaceVpcEndpointAwsService.STS,
+    # the registry's image
+    "ecr": ec2.InterfaceVpcEndpointAwsService.ECR,
+    "ecr-docker": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER,
+}
+
+
+class Network(Construct):
+    """One private subnet a zone. There is no NAT gateway: what has no endpoint is not reached.
+
+    vpc, subnets: where everything stands; groups: the security group of each of PARTIES.
+    """
+
+    def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
+        super().__init__(scope, "network")
+        self.subnets = ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
+        self.vpc = ec2.Vpc(
+            self,
+            "vpc",
+            vpc_name=environment.prefix,
+            ip_addresses=ec2.IpAddresses.cidr(environment.cidr),
+            availability_zones=[environment.region + zone for zone in environment.zones],
+            nat_gateways=0,
+            subnet_configuration=[
+                ec2.SubnetConfiguration(name="private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20)
+            ],
+            restrict_default_security_group=False,  # its custom resource holds ec2:* for what nobody uses
+            flow_logs={
+                "rejected": ec2.FlowLogOptions(
+                    traffic_type=ec2.FlowLogTrafficType.REJECT,
+                    destination=ec2.FlowLogDestination.to_cloud_watch_logs(
+                        log_group(self, "flow-log", environment=environment, key=key)
+                    ),
+                )
+            },
+        )
+        self.groups = {party: self._group(party, environment) for party in PARTIES}
+        for who, whom, port in FLOWS:
+            self._allow(who, self.groups[whom], port)
+        self._allow_all_within("spark")
+        self.groups["connect"].add_egress_rule(
+            ec2.Peer.ipv4(environment.monolith.cidr), ec2.Port.tcp(environment.monolith.port), "the monolith"
+        )
+        self._endpoints(environment)
+
+    def _group(self, party: str, environment: Environment) -> ec2.SecurityGroup:
+        return ec2.SecurityGroup(
+            self,
+            party,
+            vpc=self.vpc,
+            description=f"{environment.prefix} {party}",
+            allow_all_outbound=False,
+        )
+
+    def _allow(self, who: str, group: ec2.SecurityGroup, port: int) -> None:
+        group.add_ingress_rule(self.groups[who], ec2.Port.tcp(port), f"from {who}")
+        self.groups[who].add_egress_rule(group, ec2.Port.tcp(port), f"port {port}")
+
+    def _allow_all_within(self, party: str) -> None:
+        group = self.groups[party]
+        group.add_ingress_rule(group, ec2.Port.all_tcp(), "driver and executors")
+        group.add_egress_rule(group, ec2.Port.all_tcp(), "driver and executors")
+
+    def _endpoints(self, environment: Environment) -> None:
+        # Gateway endpoints are prefix lists, which a security group cannot name by service: HTTPS to the VPC's own
+        # endpoints and to S3 and DynamoDB by address.
+        for service in (ec2.GatewayVpcEndpointAwsService.S3, ec2.GatewayVpcEndpointAwsService.DYNAMODB):
+            self.vpc.add_gateway_endpoint(service.name.rpartition(".")[2] or "gateway", service=service)
+        group = self._group("endpoints", environment)
+        for party in CALLERS_OF_AWS:
+            group.add_ingress_rule(self.groups[party], ec2.Port.tcp(HTTPS), f"from {party}")
+            # No address of the outside is routed to: what this opens is the gateway endpoints.
+            self.groups[party].add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(HTTPS), "AWS, by endpoints")
+        for name, service in _ENDPOINTS.items():
+            self.vpc.add_interface_endpoint(
+                f"{name}-endpoint", service=service, subnets=self.subnets, security_groups=[group], open=False
+            )

@@ -1,0 +1,57 @@
+"""The DynamoDB tables of schemas/dynamodb."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from infra.cdk.resources.logs import removal
+from infra.cdk.settings import Environment
+
+
+def definitions() -> dict[str, Any]:
+    """Every definition, by the name that the files give its table."""
+    found = [json.loads(path.read_text()) for path in files("schemas").joinpath("dynamodb").iterdir()]
+    return {each["table"]["TableName"]: each for each in sorted(found, key=lambda each: each["table"]["TableName"])}
+
+
+class Tables(Construct):
+    """tables: by the name that the files give them; in AWS each begins with the environment's prefix."""
+
+    def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
+        super().__init__(scope, "tables")
+        self.tables = {name: self._table(name, each, environment, key) for name, each in definitions().items()}
+
+    def _table(self, name: str, definition: Any, environment: Environment, key: kms.IKey) -> dynamodb.Table:
+        table, attributes = definition["table"], {}
+        for each in table["AttributeDefinitions"]:
+            attributes[each["AttributeName"]] = dynamodb.Attribute(
+                name=each["AttributeName"], type=_TYPES[each["AttributeType"]]
+            )
+        keys = {each["KeyType"]: attributes[each["AttributeName"]] for each in table["KeySchema"]}
+        return dynamodb.Table(
+            self,
+            name,
+            table_name=f"{environment.prefix}-{name}",
+            partition_key=keys["HASH"],
+            sort_key=keys.get("RANGE"),
+            billing_mode=dynamodb.BillingMode[table["BillingMode"]],
+            time_to_live_attribute=definition["time_to_live"]["AttributeName"],
+            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
+            encryption_key=key,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+            deletion_protection=environment.protected,
+            removal_policy=removal(environment),
+        )
+
+
+_TYPES = {
+    "S": dynamodb.AttributeType.STRING,
+    "N": dynamodb.AttributeType.NUMBER,
+    "B": dynamodb.AttributeType.BINARY,
+}

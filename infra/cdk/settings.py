@@ -1,0 +1,155 @@
+"""What differs between environments. Everything that a person may want to change before deploying stands here."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaSettings:
+    """The MSK cluster. brokers: a multiple of the zones; volume_gb: of each broker."""
+
+    version: str = "3.9.x"
+    instance_type: str = "kafka.m7g.large"
+    brokers: int = 3
+    volume_gb: int = 500
+    replication_factor: int = 3
+    min_insync_replicas: int = 2
+    # A topic has as many times the partitions of schemas/topics.yaml.
+    partitions_factor: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenSearchSettings:
+    """The directory's domain. data_nodes: a multiple of the zones; dedicated_masters: 0 or 3."""
+
+    version: str = "OpenSearch_2.19"
+    instance_type: str = "r7g.large.search"
+    data_nodes: int = 3
+    master_type: str = "m7g.medium.search"
+    dedicated_masters: int = 3
+    volume_gb: int = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseSettings:
+    """The metrics database and the registry's. instance classes as RDS names them, without `db.`."""
+
+    version: str = "17.6"
+    instance_type: str = "r7g.large"
+    registry_instance_type: str = "t4g.small"
+    multi_az: bool = True
+    volume_gb: int = 100
+    max_volume_gb: int = 1000
+    backup_days: int = 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonolithSettings:
+    """The customer's database that change data capture reads.
+
+    secret_name: in Secrets Manager, JSON with host, port, dbname, username, password, made before the first deployment;
+    cidr, port: where the database is reached; the route to it (peering, a transit gateway) is made by hand.
+    """
+
+    secret_name: str = "masscomm/monolith"  # noqa: S105 - a name
+    cidr: str = "10.0.0.0/16"
+    port: int = 5432
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkSettings:
+    """The streaming job. vCPU and memory are of a worker; at most `executors` of them run beside the driver."""
+
+    release: str = "emr-spark-8.0.0"
+    worker_cpu: int = 2
+    worker_memory_gb: int = 8
+    executors: int = 2
+    python: str = "python3.12"
+    trigger_ms: int = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiSettings:
+    """The REST API. domain and certificate_arn: both or neither; rate and burst: requests a second of one key.
+
+    authorizer_secret_name: in Secrets Manager, who may see which clubs.
+    """
+
+    domain: str | None = None
+    certificate_arn: str | None = None
+    rate: int = 50
+    burst: int = 100
+    requests_a_day: int = 1_000_000
+    requests_an_address: int = 2_000  # in five minutes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """One environment.
+
+    name: part of every stack's and resource's name; protected: nothing that holds data can be deleted, by a deployment
+    or by hand; zones: letters of the region's availability zones; generation: the snapshot generation of change data
+    capture; sender: whom e-mail comes from; platforms: SNS's kind of application for each platform of ours, made by
+    hand as PREFIX-PLATFORM because they hold credentials; alarm_email: who hears of alarms; pollers: most event pollers
+    of one mapping; provisioned: environments kept warm for each function that somebody waits for, 0: none, and no
+    SnapStart either.
+    """
+
+    name: str
+    region: str = "eu-central-1"
+    zones: tuple[str, ...] = ("a", "b", "c")
+    cidr: str = "10.64.0.0/16"
+    protected: bool
+    log_days: int = 90
+    generation: str = "g1"
+    sender: str = "notifications@masscomm.example"
+    unsubscribe_url: str = "https://masscomm.example/unsubscribe"
+    platforms: tuple[tuple[str, str], ...] = (("gcm", "GCM"), ("apns", "APNS"))
+    alarm_email: str = "operations@masscomm.example"
+    pollers: int = 4
+    provisioned: int = 2
+    kafka: KafkaSettings = KafkaSettings()
+    opensearch: OpenSearchSettings = OpenSearchSettings()
+    database: DatabaseSettings = DatabaseSettings()
+    monolith: MonolithSettings = MonolithSettings()
+    spark: SparkSettings = SparkSettings()
+    api: ApiSettings = ApiSettings()
+
+    @property
+    def prefix(self) -> str:
+        """What names of this environment begin with."""
+        return f"masscomm-{self.name}"
+
+
+DEV = Environment(
+    name="dev",
+    protected=False,
+    log_days=14,
+    platforms=(("gcm", "GCM"), ("apns", "APNS_SANDBOX")),
+    pollers=2,
+    provisioned=0,
+    kafka=KafkaSettings(instance_type="kafka.t3.small", volume_gb=50),
+    opensearch=OpenSearchSettings(instance_type="t3.medium.search", dedicated_masters=0, volume_gb=20),
+    database=DatabaseSettings(instance_type="t4g.medium", multi_az=False, volume_gb=20, backup_days=1),
+)
+
+STAGING = Environment(
+    name="staging",
+    protected=False,
+    log_days=30,
+    provisioned=1,
+    kafka=KafkaSettings(volume_gb=200),
+    database=DatabaseSettings(instance_type="r7g.large", multi_az=False, backup_days=7),
+)
+
+PROD = Environment(
+    name="prod",
+    protected=True,
+    log_days=365,
+    pollers=20,
+    provisioned=4,
+    kafka=KafkaSettings(instance_type="kafka.m7g.xlarge", volume_gb=1000, partitions_factor=4),
+    opensearch=OpenSearchSettings(instance_type="r7g.xlarge.search"),
+    database=DatabaseSettings(instance_type="r7g.xlarge", volume_gb=200),
+)
+
+ENVIRONMENTS = {each.name: each for each in (DEV, STAGING, PROD)}

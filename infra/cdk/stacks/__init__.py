@@ -1,0 +1,1 @@
+"""A stack composes what resources/ makes, and grants."""

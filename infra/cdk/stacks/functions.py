@@ -1,0 +1,127 @@
+"""The functions with their triggers."""
+
+from collections import Counter
+
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from functions.catalogue import PREFIX, FunctionEntry, read_catalogue
+from infra.cdk.profiles import LEDGER, METRICS_READER, PROFILES, WAITING
+from infra.cdk.resources.event_sources import EventSources, consumer_group
+from infra.cdk.resources.findings import explain
+from infra.cdk.resources.function import MasscommFunction
+from infra.cdk.settings import Environment
+from infra.cdk.stacks.data import METRICS, DataStack
+from infra.cdk.stacks.grants import CDC_CONSUMER, CONNECT_OFFSETS_TOPIC, grant_profile
+from infra.cdk.stacks.network import NetworkStack
+from masscomm.topics import Lane
+
+
+class FunctionsStack(Stack):
+    """functions: by their name in functions.yaml."""
+
+    def __init__(
+        self, scope: Construct, *, environment: Environment, base: NetworkStack, data: DataStack, registry_url: str
+    ) -> None:
+        super().__init__(scope, f"{environment.prefix}-functions", env={"region": environment.region})
+        self._environment, self._base, self._data, self._registry_url = environment, base, data, registry_url
+        catalogue = read_catalogue(generation=environment.generation)
+        lanes = Counter(entry.package for entry in catalogue)
+        self.functions = {entry.name: self._function(entry, lanes[entry.package]) for entry in catalogue}
+
+    def _function(self, entry: FunctionEntry, lanes: int) -> MasscommFunction:
+        profile, network = PROFILES[entry.package], self._base.network
+        function = MasscommFunction(
+            self,
+            entry=entry,
+            environment=self._environment,
+            key=self._base.key,
+            vpc=network.vpc,
+            subnets=network.subnets,
+            group=network.groups["functions"],
+            variables=self._variables(entry),
+            warmth=profile.critical if entry.lane is Lane.CRITICAL else profile.warmth,
+        )
+        grant_profile(
+            function,
+            data=self._data,
+            environment=self._environment,
+            lanes=lanes,
+            applications=self._applications().values(),
+        )
+        if entry.event_source is not None:
+            EventSources(function, function=function, kafka=self._data.kafka, environment=self._environment)
+        if entry.schedule_s is not None:
+            self._schedule(function, Duration.seconds(entry.schedule_s))
+        return function
+
+    def _variables(self, entry: FunctionEntry) -> dict[str, str]:
+        """What masscomm.settings reads. Nothing of it is a secret."""
+        environment, data, profile = self._environment, self._data, PROFILES[entry.package]
+        variables = {
+            "LOG_LEVEL": "INFO",
+            "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
+            "KAFKA_AUTHENTICATION": "aws_msk_iam",
+            "SCHEMA_REGISTRY_URL": self._registry_url,
+        }
+        if profile.requests:
+            variables |= {
+                "OPENSEARCH_URL": data.directory.url,
+                "OPENSEARCH_AUTHENTICATION": "aws_sigv4",
+                "CDC_GENERATION": environment.generation,
+            }
+        if profile.asks_cdc:
+            variables |= {
+                "CDC_CONSUMER_GROUP": consumer_group(f"{PREFIX}.{CDC_CONSUMER}", "{topic}"),
+                "CONNECT_OFFSETS_TOPIC": CONNECT_OFFSETS_TOPIC,
+            }
+        if LEDGER in profile.tables:
+            variables["DELIVERY_LEDGER_TABLE"] = data.tables[LEDGER].table_name
+        if WAITING in profile.tables:
+            variables["WAITING_TABLE"] = data.tables[WAITING].table_name
+        if profile.email:
+            variables |= {"SES_SENDER": environment.sender, "UNSUBSCRIBE_URL": environment.unsubscribe_url}
+        if profile.registers_endpoints:
+            variables |= {
+                f"PLATFORM_APPLICATION_ARN_{platform.upper()}": arn for platform, arn in self._applications().items()
+            }
+        if profile.database:
+            variables |= {
+                "METRICS_DATABASE_URL": f"postgresql://{METRICS_READER}@{data.proxy.endpoint}/{METRICS}?sslmode=require",
+                "METRICS_DATABASE_AUTHENTICATION": "aws_rds_iam",
+            }
+        return variables
+
+    def _applications(self) -> dict[str, str]:
+        """SNS's applications by platform: CloudFormation has none, and their credentials are not ours to hold."""
+        prefix = self._environment.prefix
+        return {
+            platform: self.format_arn(service="sns", resource="app", resource_name=f"{kind}/{prefix}-{platform}")
+            for platform, kind in self._environment.platforms
+        }
+
+    def _schedule(self, function: MasscommFunction, every: Duration) -> None:
+        missed = sqs.Queue(
+            function,
+            "missed",
+            queue_name=f"{function.name}-missed",
+            encryption=sqs.QueueEncryption.KMS,
+            encryption_master_key=self._base.key,
+            enforce_ssl=True,
+            retention_period=Duration.days(14),
+        )
+        explain(missed, "it is a dead-letter queue: of the schedule", "SQS3")
+        events.Rule(
+            function,
+            "schedule",
+            schedule=events.Schedule.rate(every),
+            targets=[
+                # A sweep that was missed is made good by the next: it is only kept to be seen.
+                targets.LambdaFunction(
+                    function.alias, dead_letter_queue=missed, retry_attempts=0, max_event_age=Duration.seconds(60)
+                )
+            ],
+        )

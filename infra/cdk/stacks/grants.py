@@ -1,0 +1,119 @@
+"""What each function may do, from schemas/topics.yaml and its profile."""
+
+from collections.abc import Iterable
+
+from aws_cdk import Stack
+from aws_cdk import aws_iam as iam
+
+from functions.catalogue import FunctionEntry
+from infra.cdk.profiles import PROFILES, Profile
+from infra.cdk.resources.databases import connect_statement
+from infra.cdk.resources.event_sources import consumer_group
+from infra.cdk.resources.findings import explain
+from infra.cdk.resources.function import MasscommFunction
+from infra.cdk.settings import Environment
+from infra.cdk.stacks.data import DataStack
+from masscomm.topics import CDC_TABLES, Lane, cdc_topic, chain_topics, in_lane
+
+# Where MSK Connect stores source offsets; masscomm.cdc_progress reads them.
+CONNECT_OFFSETS_TOPIC = "connect.offsets"
+CDC_CONSUMER = "cdc_consumer"
+_TABLE_ACTIONS = ("DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
+
+
+def written_topics(entry: FunctionEntry, lanes: int) -> list[str]:
+    """The topics that schemas/topics.yaml says the function produces to, in its own lane where it has lanes."""
+    return [
+        topic.name
+        for topic in chain_topics()
+        if entry.package in topic.producers and (lanes == 1 or _in_lane(topic.name, entry.lane))
+    ]
+
+
+def _in_lane(name: str, lane: Lane) -> bool:
+    base = name.removesuffix(f".{Lane.CRITICAL.value}")
+    return in_lane(base, lane) == name
+
+
+def grant_profile(
+    function: MasscommFunction, *, data: DataStack, environment: Environment, lanes: int, applications: Iterable[str]
+) -> None:
+    """Give the function what its topics and its profile ask for, and nothing else."""
+    profile = PROFILES[function.entry.package]
+    function.grant(_kafka(function.entry, profile, data, environment, lanes))
+    function.grant(_directory(profile, data, environment))
+    function.grant(_tables(profile, data))
+    applications = list(applications)
+    function.grant(_provider(profile, Stack.of(function), environment, applications))
+    if profile.push or profile.registers_endpoints:
+        # <AWS::AccountId> is how the rule writes it; every other part is settled when this runs.
+        names = [arn.split(":app/")[1] for arn in applications]
+        prefix = f"IAM5[Resource::arn:aws:sns:{environment.region}:<AWS::AccountId>:endpoint"
+        explain(
+            function.role,
+            "an application has an endpoint for each device, made and removed all day",
+            *(f"{prefix}/{name}/*]" for name in names),
+        )
+    if profile.database:
+        function.grant([connect_statement(function, data.proxy, profile.database)])
+
+
+def _kafka(
+    entry: FunctionEntry, profile: Profile, data: DataStack, environment: Environment, lanes: int
+) -> list[iam.PolicyStatement]:
+    writes = written_topics(entry, lanes)
+    if not profile.asks_cdc:
+        return data.kafka.statements(writes=writes)
+    tables = [cdc_topic(table, environment.generation) for table in CDC_TABLES]
+    groups = [consumer_group(f"masscomm.{CDC_CONSUMER}", topic) for topic in tables]
+    return data.kafka.statements(writes=writes, reads=[CONNECT_OFFSETS_TOPIC], asks=groups, describes=tables)
+
+
+def _directory(profile: Profile, data: DataStack, environment: Environment) -> list[iam.PolicyStatement]:
+    return data.directory.statements(request.format(generation=environment.generation) for request in profile.requests)
+
+
+def _tables(profile: Profile, data: DataStack) -> list[iam.PolicyStatement]:
+    tables = [data.tables[name] for name in profile.tables]
+    if not tables:
+        return []
+    key = tables[0].encryption_key
+    if key is None:
+        raise ValueError("a table without a key of its own")
+    return [
+        iam.PolicyStatement(
+            actions=[f"dynamodb:{action}" for action in _TABLE_ACTIONS], resources=[each.table_arn for each in tables]
+        ),
+        iam.PolicyStatement(
+            actions=["kms:Decrypt", "kms:DescribeKey"],
+            resources=[key.key_arn],
+            conditions={"StringEquals": {"kms:ViaService": f"dynamodb.{Stack.of(data).region}.amazonaws.com"}},
+        ),
+    ]
+
+
+def _provider(
+    profile: Profile, stack: Stack, environment: Environment, applications: list[str]
+) -> list[iam.PolicyStatement]:
+    endpoints = [f"{arn.replace(':app/', ':endpoint/')}/*" for arn in applications]
+    found = []
+    if profile.push:
+        found.append(iam.PolicyStatement(actions=["sns:Publish"], resources=endpoints))
+    if profile.registers_endpoints:
+        found.append(iam.PolicyStatement(actions=["sns:CreatePlatformEndpoint"], resources=applications))
+        found.append(
+            iam.PolicyStatement(actions=["sns:DeleteEndpoint", "sns:SetEndpointAttributes"], resources=endpoints)
+        )
+    if profile.email:
+        domain = environment.sender.rpartition("@")[2]
+        found.append(
+            iam.PolicyStatement(
+                actions=["ses:SendRawEmail"],
+                resources=[
+                    stack.format_arn(service="ses", resource="identity", resource_name=name)
+                    for name in (domain, environment.sender)
+                ],
+                conditions={"StringEquals": {"ses:FromAddress": environment.sender}},
+            )
+        )
+    return found

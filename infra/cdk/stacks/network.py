@@ -1,0 +1,17 @@
+"""What everything else stands in: the key and the network."""
+
+from aws_cdk import Stack
+from constructs import Construct
+
+from infra.cdk.resources.key import data_key
+from infra.cdk.resources.network import Network
+from infra.cdk.settings import Environment
+
+
+class NetworkStack(Stack):
+    """key, and network with its security groups."""
+
+    def __init__(self, scope: Construct, *, environment: Environment) -> None:
+        super().__init__(scope, f"{environment.prefix}-network", env={"region": environment.region})
+        self.key = data_key(self, environment=environment)
+        self.network = Network(self, environment=environment, key=self.key)

@@ -1,0 +1,49 @@
+"""Every environment, synthesised once a session by one process: Node starts once, and no test imports the library."""
+
+import fcntl
+import os
+import subprocess
+import sys
+
+import pytest
+
+from devstack.settings import ROOT
+from tests.unit.infra.templates import SynthesisedEnvironment
+
+SYNTHESISED = ("dev", "prod")
+
+
+@pytest.fixture(scope="session")
+def synthesised(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, SynthesisedEnvironment]:
+    """The smallest and the largest environment, by name."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "cdk"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            # Neither credentials nor a region: a template must not depend on who makes it.
+            environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
+            done = subprocess.run(
+                [sys.executable, "-m", "infra.cdk.app", "--out", str(folder), *SYNTHESISED],
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
+    return {name: SynthesisedEnvironment(name, folder / name) for name in SYNTHESISED}
+
+
+@pytest.fixture(scope="session", params=SYNTHESISED)
+def environment(
+    request: pytest.FixtureRequest, synthesised: dict[str, SynthesisedEnvironment]
+) -> SynthesisedEnvironment:
+    """One environment after the other."""
+    return synthesised[str(request.param)]
+
+
+@pytest.fixture(scope="session")
+def prod(synthesised: dict[str, SynthesisedEnvironment]) -> SynthesisedEnvironment:
+    """What is protected."""
+    return synthesised["prod"]

@@ -1,0 +1,259 @@
+"""The templates: what must hold of every resource that anybody will ever add."""
+
+import base64
+import json
+import re
+from collections import Counter, defaultdict
+
+import pytest
+
+from functions.catalogue import read_catalogue
+from infra.cdk.settings import ENVIRONMENTS
+from masscomm.topics import cdc_topics, chain_topics
+from tests.unit.infra.templates import SynthesisedEnvironment, actions, as_list, flat, statements, targets
+
+KAFKA_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1") if entry.event_source is not None}
+ALL_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1")}
+# Calls that take no resource: nothing of a caller's own could be named.
+WITHOUT_RESOURCE = re.compile(
+    r"ec2:(Create|Delete|Describe)NetworkInterfaces?|ec2:Describe(SecurityGroups|Subnets|Vpcs)"
+    r"|ec2:(Assign|Unassign)PrivateIpAddresses|xray:Put(TelemetryRecords|TraceSegments)|ecr:GetAuthorizationToken"
+)
+
+
+def test_nothing_is_looked_up(environment: SynthesisedEnvironment) -> None:
+    assert "missing" not in environment.manifest
+    assert "env" not in json.dumps(list(environment.templates()))
+
+
+def test_every_finding_is_explained(environment: SynthesisedEnvironment) -> None:
+    report = json.loads((environment.folder / "validation-report.json").read_text())
+    assert [finding for plugin in report["pluginReports"] for finding in plugin["violations"]] == []
+    # An unexplained finding of AwsSolutions ends the synthesis; what was explained stands in the templates.
+    explained = [
+        rule
+        for resource in environment.resources()
+        for rule in resource.attributes.get("Metadata", {}).get("cdk_nag", {}).get("rules_to_suppress", [])
+    ]
+    assert explained
+    assert [rule for rule in explained if len(rule["reason"].split()) < 5] == []
+
+
+def test_every_topic_is_made_with_its_retention(environment: SynthesisedEnvironment) -> None:
+    wanted = {topic.name: topic for topic in [*chain_topics(), *cdc_topics("g1")]}
+    made = {each.properties["TopicName"]: each.properties for each in environment.resources("AWS::MSK::Topic")}
+    assert made.keys() == wanted.keys()
+    for name, properties in made.items():
+        topic = wanted[name]
+        settings = json.loads(base64.b64decode(properties["Configs"]))
+        assert topic.owner
+        assert topic.producers
+        assert int(settings["retention.ms"]) == topic.retention_hours * 3_600_000 > 0
+        assert settings["cleanup.policy"] == topic.cleanup
+        assert int(settings["max.message.bytes"]) == topic.max_message_bytes
+        assert properties["ReplicationFactor"] == 3
+        assert properties["PartitionCount"] % topic.partitions == 0
+
+
+def test_kafka_takes_iam_over_tls_and_nothing_else(environment: SynthesisedEnvironment) -> None:
+    (cluster,) = environment.resources("AWS::MSK::Cluster")
+    assert cluster.properties["ClientAuthentication"] == {
+        "Sasl": {"Iam": {"Enabled": True}},
+        "Unauthenticated": {"Enabled": False},
+    }
+    assert cluster.properties["EncryptionInfo"]["EncryptionInTransit"] == {"ClientBroker": "TLS", "InCluster": True}
+    assert cluster.properties["EncryptionInfo"]["EncryptionAtRest"]["DataVolumeKMSKeyId"]
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+def _functions(environment: SynthesisedEnvironment) -> dict[str, dict[str, object]]:
+    prefix = f"masscomm-{environment.name}-"
+    return {
+        str(each.properties["FunctionName"]).removeprefix(prefix): each.properties
+        for each in environment.resources("AWS::Lambda::Function")
+        if each.stack == "functions"
+    }
+
+
+def test_every_function_of_the_catalogue_is_deployed(environment: SynthesisedEnvironment) -> None:
+    functions = _functions(environment)
+    assert functions.keys() == ALL_FUNCTIONS
+    for properties in functions.values():
+        assert properties["Runtime"] == "python3.13"
+        assert properties["Architectures"] == ["arm64"]
+        assert properties["VpcConfig"]
+        assert properties["TracingConfig"] == {"Mode": "Active"}
+        assert (
+            "{log" in flat(properties["LoggingConfig"]["LogGroup"]) or "Ref" in properties["LoggingConfig"]["LogGroup"]
+        )  # type: ignore[index]
+
+
+def test_every_mapping_answers_record_by_record_and_gives_nothing_up_silently(
+    environment: SynthesisedEnvironment,
+) -> None:
+    by_function: defaultdict[str, list[str]] = defaultdict(list)
+    groups: Counter[str] = Counter()
+    for mapping in environment.resources("AWS::Lambda::EventSourceMapping"):
+        properties = mapping.properties
+        assert properties["FunctionResponseTypes"] == ["ReportBatchItemFailures"], mapping
+        assert properties["ProvisionedPollerConfig"]["MinimumPollers"] == 1, mapping
+        assert properties["MaximumBatchingWindowInSeconds"] == 0, mapping
+        assert properties["StartingPosition"] == "TRIM_HORIZON", mapping
+        assert "FilterCriteria" not in properties, mapping
+        (topic,) = properties["Topics"]
+        groups[properties["AmazonManagedKafkaEventSourceConfig"]["ConsumerGroupId"]] += 1
+        destination = properties.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
+        if destination is None:
+            assert properties["MaximumRetryAttempts"] == -1, mapping
+            assert properties.get("MaximumRecordAgeInSeconds", -1) == -1, mapping
+        else:
+            assert destination == "kafka://on-failure", mapping
+            assert properties["BisectBatchOnFunctionError"] is True, mapping
+        by_function[properties["ProvisionedPollerConfig"]["PollerGroupName"].split("-", 2)[2]].append(topic)
+    assert by_function.keys() == KAFKA_FUNCTIONS
+    assert max(groups.values()) == 1
+    for entry in read_catalogue(generation="g1"):
+        if entry.event_source is not None:
+            assert sorted(by_function[entry.name]) == sorted(entry.event_source.topics)
+
+
+def test_a_record_is_given_up_before_its_topic_forgets_it(environment: SynthesisedEnvironment) -> None:
+    retention = {topic.name: topic.retention_hours * 3600 for topic in [*chain_topics(), *cdc_topics("g1")]}
+    for mapping in environment.resources("AWS::Lambda::EventSourceMapping"):
+        age = mapping.properties.get("MaximumRecordAgeInSeconds", -1)
+        assert age == -1 or 60 <= age < retention[mapping.properties["Topics"][0]], mapping
+
+
+def test_what_a_schedule_missed_is_kept(environment: SynthesisedEnvironment) -> None:
+    rules = [each for each in environment.resources("AWS::Events::Rule") if each.stack == "functions"]
+    assert rules
+    for rule in rules:
+        for target in rule.properties["Targets"]:
+            assert target["DeadLetterConfig"]["Arn"], rule
+
+
+def test_no_variable_holds_a_secret(environment: SynthesisedEnvironment) -> None:
+    for name, properties in _functions(environment).items():
+        variables = properties["Environment"]["Variables"]  # type: ignore[index]
+        for variable, value in variables.items():
+            assert not re.search(r"PASSWORD|TOKEN|SECRET(?!_ARN)", variable), f"{name}: {variable}"
+            assert "resolve:secretsmanager" not in flat(value), f"{name}: {variable}"
+            assert not re.search(r"://[^/@]*:[^/@]*@", flat(value)), f"{name}: {variable}"
+
+
+# --- permissions ------------------------------------------------------------------------------------------------------
+
+
+def test_no_action_is_a_pattern_and_only_calls_without_resource_name_none(environment: SynthesisedEnvironment) -> None:
+    for resource, statement in statements(environment):
+        if resource.type == "AWS::KMS::Key":
+            continue  # its own policy: the key itself is meant
+        if statement["Effect"] == "Deny":
+            continue
+        assert "NotAction" not in statement, resource
+        assert "NotResource" not in statement, resource
+        assert [action for action in actions(statement) if "*" in action] == [], resource
+        if "*" in targets(statement):
+            assert [action for action in actions(statement) if not WITHOUT_RESOURCE.fullmatch(action)] == [], resource
+
+
+def test_a_function_reaches_its_own_topics_and_groups_only(environment: SynthesisedEnvironment) -> None:
+    entries = {entry.name: entry for entry in read_catalogue(generation="g1")}
+    allowed: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for resource, statement in statements(environment, "AWS::IAM::Policy"):
+        if resource.stack == "functions":
+            for role in resource.properties["Roles"]:
+                for action in actions(statement):
+                    allowed[role["Ref"]][action] |= targets(statement)
+    roles = {
+        str(each.properties["FunctionName"]).split("-", 2)[2]: each.properties["Role"]["Fn::GetAtt"][0]
+        for each in environment.resources("AWS::Lambda::Function")
+        if each.stack == "functions"
+    }
+    for name, entry in entries.items():
+        lane = name.endswith("-critical")
+        found = {
+            action: {target.rpartition("/")[2] for target in allowed[roles[name]][f"kafka-cluster:{action}"]}
+            for action in ("ReadData", "WriteData", "AlterGroup")
+        }
+        sources = set(entry.event_source.topics) if entry.event_source else set()
+        assert found["ReadData"] - {"connect.offsets"} == sources, name
+        assert found["AlterGroup"] == {f"{entry.group}.{topic}" for topic in sources}, name
+        produced = {topic.name for topic in chain_topics() if entry.package in topic.producers}
+        on_failure = {entry.event_source.on_failure} if entry.event_source and entry.event_source.on_failure else set()
+        assert found["WriteData"] <= produced | on_failure, name
+        assert produced == set() or found["WriteData"] - on_failure, name
+        if lane:
+            assert "build" not in found["WriteData"], name
+            assert "delivery" not in found["WriteData"], name
+        assert "kafka-cluster:CreateTopic" not in allowed[roles[name]], name
+        assert "kafka-cluster:DeleteTopic" not in allowed[roles[name]], name
+
+
+# --- what holds data --------------------------------------------------------------------------------------------------
+
+STATEFUL = {
+    "AWS::MSK::Cluster": None,
+    "AWS::MSK::Topic": None,
+    "AWS::OpenSearchService::Domain": None,
+    "AWS::RDS::DBInstance": "DeletionProtection",
+    "AWS::DynamoDB::Table": "DeletionProtectionEnabled",
+    "AWS::S3::Bucket": None,
+    "AWS::KMS::Key": None,
+    "AWS::Logs::LogGroup": None,
+}
+
+
+@pytest.mark.parametrize("kind", STATEFUL)
+def test_nothing_that_holds_data_can_be_deleted_in_prod(prod: SynthesisedEnvironment, kind: str) -> None:
+    found = list(prod.resources(kind))
+    assert found
+    for resource in found:
+        assert resource.attributes["DeletionPolicy"] == "Retain", resource
+        assert resource.attributes["UpdateReplacePolicy"] == "Retain", resource
+        flag = STATEFUL[kind]
+        assert flag is None or resource.properties[flag] is True, resource
+
+
+def test_everything_that_holds_data_is_encrypted_with_our_key(environment: SynthesisedEnvironment) -> None:
+    def key(value: object) -> bool:
+        return "masscomm" in flat(value) or "key" in flat(value)
+
+    for table in environment.resources("AWS::DynamoDB::Table"):
+        assert key(table.properties["SSESpecification"]["KMSMasterKeyId"]), table
+        assert table.properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"] is True
+        assert table.properties["TimeToLiveSpecification"]["Enabled"] is True
+    for instance in environment.resources("AWS::RDS::DBInstance"):
+        assert instance.properties["StorageEncrypted"] is True
+        assert key(instance.properties["KmsKeyId"]), instance
+        assert instance.properties["ManageMasterUserPassword"] is True
+        assert "MasterUserPassword" not in instance.properties
+        assert instance.properties["PubliclyAccessible"] is False or "PubliclyAccessible" not in instance.properties
+    for group in environment.resources("AWS::Logs::LogGroup"):
+        assert key(group.properties["KmsKeyId"]), group
+        assert group.properties["RetentionInDays"] == ENVIRONMENTS[environment.name].log_days, group
+    (domain,) = environment.resources("AWS::OpenSearchService::Domain")
+    assert key(domain.properties["EncryptionAtRestOptions"]["KmsKeyId"])
+    assert domain.properties["NodeToNodeEncryptionOptions"] == {"Enabled": True}
+    assert domain.properties["DomainEndpointOptions"]["EnforceHTTPS"] is True
+    for bucket in environment.resources("AWS::S3::Bucket"):
+        assert bucket.properties["BucketEncryption"], bucket
+        assert set(bucket.properties["PublicAccessBlockConfiguration"].values()) == {True}, bucket
+    refused = {
+        flat(each.properties["Bucket"])
+        for each in environment.resources("AWS::S3::BucketPolicy")
+        for statement in as_list(each.properties["PolicyDocument"]["Statement"])
+        if statement["Effect"] == "Deny" and "aws:SecureTransport" in json.dumps(statement)
+    }
+    assert refused == {f"{{{bucket.id}}}" for bucket in environment.resources("AWS::S3::Bucket")}
+
+
+def test_nothing_is_open_to_the_world(environment: SynthesisedEnvironment) -> None:
+    for kind in ("AWS::EC2::SecurityGroup", "AWS::EC2::SecurityGroupIngress"):
+        for resource in environment.resources(kind):
+            for rule in as_list(resource.properties.get("SecurityGroupIngress", resource.properties)):
+                assert rule.get("CidrIp") not in ("0.0.0.0/0", "::/0"), resource
+    assert list(environment.resources("AWS::EC2::NatGateway")) == []
+    assert list(environment.resources("AWS::EC2::InternetGateway")) == []
