@@ -1,9 +1,9 @@
 """What a recipient costs, from a thousand to a million of them: `python -m benchmarks.recipients`.
 
 Runs the preference checker and the builder over adapters in memory, fed and drained chunk by chunk as the event source
-mapping does, and prints for each size: time, directory round trips, records and bytes a recipient, and the process's
-peak memory. Flat columns are the point (invariant 8); the ratio to the smallest size is printed beside the time. Each
-size runs in a process of its own, several times; the median is printed.
+mapping does, and prints for each size: time, directory round trips, writes of first decisions, records and bytes a
+recipient, and the process's peak memory. Flat columns are the point (invariant 8); the ratio to the smallest size is
+printed beside the time. Each size runs in a process of its own, several times; the median is printed.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm import topics
 from masscomm.batch import BatchDriver, UseCase
 from masscomm.clock import SystemClock
+from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Device, Position, Settings, Template, User
 from masscomm.producer import Headers, Report
 from masscomm.records import SendRequested
@@ -118,12 +119,21 @@ class Minute:
 def measure(recipients: int) -> dict[str, float]:
     """One run in this process: seconds, round trips, records and bytes in all, peak memory in MB."""
     registry, directory, clock = InMemorySchemaRegistry(), EndlessDirectory(), SystemClock()
+    log = InMemoryDecisionLog()
     for topic in topics.chain_topics():
         if topic.schema is not None:
             registry.register(topic.subject, own_schema(topic.schema))
     codec = Codec(registry)
-    checker = CheckPreferences(directory=directory, clock=clock, lane=Lane.BULK, waiting=InMemoryWaitingStore())
-    builder = BuildMessages(directory=directory, templates=TemplateCache(directory, clock), clock=clock, lane=Lane.BULK)
+    checker = CheckPreferences(
+        directory=directory, clock=clock, lane=Lane.BULK, waiting=InMemoryWaitingStore(), decisions=log
+    )
+    builder = BuildMessages(
+        directory=directory,
+        templates=TemplateCache(directory, clock),
+        clock=clock,
+        lane=Lane.BULK,
+        decisions=log,
+    )
     to_build, to_deliver = Drain(topics.BUILD), Drain("nothing")
     check = _step("preference_checker", codec, to_build, checker, topics.SEND_API)
     build = _step("builder", codec, to_deliver, builder, topics.BUILD)
@@ -145,6 +155,7 @@ def measure(recipients: int) -> dict[str, float]:
     return {
         "seconds": time.perf_counter() - begun,
         "round_trips": directory.calls,
+        "log_writes": log.calls,
         "records": to_build.records + to_deliver.records,
         "bytes": to_build.bytes + to_deliver.bytes,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -175,7 +186,16 @@ def main() -> None:
     if chosen.one is not None:
         print(json.dumps(measure(chosen.one)))
         return
-    table = Table("recipients", "µs each", "ratio", "round trips /1000", "records /1000", "bytes each", "peak MB")
+    table = Table(
+        "recipients",
+        "µs each",
+        "ratio",
+        "round trips /1000",
+        "log writes /1000",
+        "records /1000",
+        "bytes each",
+        "peak MB",
+    )
     smallest = 0.0
     for size in chosen.sizes:
         runs = [_in_a_process(size) for _ in range(chosen.runs)]
@@ -187,6 +207,7 @@ def main() -> None:
             f"{each * 1e6:.1f}",
             f"{each / smallest:.2f}",
             f"{middle['round_trips'] / size * 1000:.2f}",
+            f"{middle['log_writes'] / size * 1000:.2f}",
             f"{middle['records'] / size * 1000:.2f}",
             f"{middle['bytes'] / size:.1f}",
             f"{middle['peak_mb']:.0f}",

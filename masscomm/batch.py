@@ -20,8 +20,9 @@ from masscomm.dead_letters import dead_letter_headers
 from masscomm.directory import Directory
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka_event import KafkaRecord, batch_response, parse
+from masscomm.outcomes import Told, outcome
 from masscomm.producer import Headers, Producer
-from masscomm.records import AvroRecord
+from masscomm.records import AvroRecord, BuildRequested, DeliveryRequested, RecheckRequested
 from masscomm.wire import Codec
 
 # Kept back from the remaining time for the flush and the answer.
@@ -75,6 +76,36 @@ class Batch[T]:
             item.error = item.error or error
 
         self.producer.produce(topic, key.encode(), value, headers or [], report)
+
+    def tell(
+        self,
+        item: Item[T],
+        parent: RecheckRequested | BuildRequested | DeliveryRequested,
+        told: Sequence[Told],
+        *,
+        step: str,
+        channel: str,
+        start: int,
+        end: int,
+        now_ms: int,
+        directory: Directory,
+    ) -> None:
+        """Produce the outcome of those who are told of in a range of the parent's positions, if there are any.
+
+        Errors: those of produce.
+        """
+        if told:
+            record = outcome(
+                parent,
+                told,
+                channel=channel,
+                step=step,
+                start=start,
+                end=end,
+                now_ms=now_ms,
+                directory=directory.position(),
+            )
+            self.produce(item, topics.OUTCOME, record.record_id, record)
 
     def confirm(self, directory: Directory, ts_ms: int) -> None:
         """directory.confirm, while there is time to wait for it; what was waited for in vain is not waited for again.

@@ -116,6 +116,17 @@ class ContentColumn(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Withdrawn(AvroRecord):
+    """A recipient of a delivery record of whom nothing can be written any more, and what becomes of them."""
+
+    position: int
+    status: str
+    reason: str | None = None
+    layer: str
+    rule: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeliveryRequested(AvroRecord):
     """Written messages for positions [range_start, range_end) on one channel."""
 
@@ -137,10 +148,12 @@ class DeliveryRequested(AvroRecord):
     user_ids: list[int]
     addresses: list[str]
     content: list[ContentColumn]
+    withdrawn: list[Withdrawn] = field(default_factory=list)
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        return cls(**{**value, "content": [ContentColumn(**column) for column in value["content"]]})
+        content = [ContentColumn(**column) for column in value["content"]]
+        return cls(**{**value, "content": content, "withdrawn": [Withdrawn(**entry) for entry in value["withdrawn"]]})
 
 
 @dataclass(frozen=True, kw_only=True)

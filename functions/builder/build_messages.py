@@ -1,7 +1,9 @@
 """Write the messages of a batch of build records, equal texts once."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from functions.builder.templates import (
@@ -18,19 +20,27 @@ from masscomm import topics
 from masscomm.batch import Batch, Item
 from masscomm.categories import CHANNELS
 from masscomm.clock import Clock
+from masscomm.decisions import DecisionLog, Decisions, settled
 from masscomm.directory import Directory, Template, User
 from masscomm.errors import DeadLetter
 from masscomm.ids import derived_id
 from masscomm.kafka_event import KafkaRecord
-from masscomm.outcomes import DEAD_LETTERED, Told, outcome
+from masscomm.outcomes import DEAD_LETTERED, Told
 from masscomm.preferences import Decision
-from masscomm.records import BuildRequested, ContentColumn, DeliveryRequested
+from masscomm.records import BuildRequested, ContentColumn, DeliveryRequested, Withdrawn
 from masscomm.statuses import Reason, Status
 from masscomm.topics import Lane
 from masscomm.wire import Codec
 
 # Under what a topic takes, with room for the record's own fields.
 MAX_CONTENT_BYTES = 700_000
+
+# The same for a record that was built before, whose texts may have grown: to cut it once more would make other records
+# of it, beside those that may be on their way.
+_MAX_GROWN_BYTES = 950_000
+
+# Writes of the decision log at once: a batch's records are recorded in the time of one or two.
+_RECORDING_AT_ONCE = 10
 
 _UNKNOWN = Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
 _OTHER_TENANT = Decision(Status.SUPPRESSED, Reason.OTHER_TENANT, "directory")
@@ -52,10 +62,10 @@ class Message:
 
 @dataclass
 class Written:
-    """What became of one build record's recipients."""
+    """What can be written now for one build record's recipients; told: by position, why there is no message."""
 
     messages: list[Message] = field(default_factory=list)
-    told: list[Told] = field(default_factory=list)
+    told: dict[int, Decision] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +76,7 @@ class BuildMessages:
     templates: TemplateCache
     clock: Clock
     lane: Lane
+    decisions: DecisionLog
 
     def decode(self, record: KafkaRecord, codec: Codec) -> BuildRequested:
         """A record of build. Errors: DeadLetter, Retry."""
@@ -80,31 +91,68 @@ class BuildMessages:
             return
         users = self.directory.users(list(dict.fromkeys(user for item in items for user in item.value.user_ids)))
         templates = self.templates.load([_key(item.value) for item in items])
+        drafts: list[Draft] = []
         for item in items:
-            batch.attempt(item, lambda item=item: self._build(batch, item, users, templates[_key(item.value)]))  # type: ignore[misc]
+            batch.attempt(item, partial(self._draft, batch, item, users, templates, drafts))
+        with ThreadPoolExecutor(_RECORDING_AT_ONCE) as pool:
+            settling = [pool.submit(self._settled, draft) for draft in drafts]
+        for draft, decided in zip(drafts, settling, strict=True):
+            batch.attempt(draft.item, partial(self._pass_on, batch, draft, decided.result))
 
     def dead_lettered(self, batch: Batch[BuildRequested], item: Item[BuildRequested], why: DeadLetter) -> None:  # noqa: ARG002
         """Its recipients failed: a dead letter is not a way to vanish."""
-        build = item.value
-        told = [Told(*who, DEAD_LETTERED) for who in zip(build.positions, build.user_ids, strict=True)]
-        self._tell(batch, item, told)
+        self._tell(batch, item, dict.fromkeys(item.value.positions, DEAD_LETTERED))
 
-    def _build(
+    def _draft(
         self,
         batch: Batch[BuildRequested],
         item: Item[BuildRequested],
         users: dict[int, User],
-        templates: list[Template],
+        templates: Mapping[tuple[int, str, str], list[Template]],
+        drafts: "list[Draft]",
     ) -> None:
-        build = item.value
+        """Add what the record comes to now. Errors: Retry."""
+        build, found = item.value, templates[_key(item.value)]
         if any(user_id not in users for user_id in build.user_ids):
             users = users | self._again(batch, build, lambda: self.directory.users(build.user_ids))
-        if not templates and literal_fields(build.channel, build.data) is None:
-            templates = self._again(batch, build, lambda: self._templates_now(build))
-        written = _write(build, users, templates)
-        for part in _parts(build, written.messages):
-            self._pass_on(batch, item, part, written.told)
-        self._tell(batch, item, sorted(written.told, key=lambda told: told.position))
+        if not found and literal_fields(build.channel, build.data) is None:
+            found = self._again(batch, build, lambda: self._templates_now(build))
+        written = _write(build, users, found)
+        parts = _fitting(written.messages, [(build.range_start, build.range_end)], MAX_CONTENT_BYTES)
+        written.told |= _too_large(parts, MAX_CONTENT_BYTES)
+        fitting = [part for part in parts if part.size <= MAX_CONTENT_BYTES]
+        drafts.append(Draft(item=item, written=written, parts=fitting))
+
+    def _settled(self, draft: "Draft") -> Decisions:
+        build = draft.item.value
+        now = Decisions(
+            positions=build.positions,
+            user_ids=build.user_ids,
+            told={build.channel: draft.written.told},
+            parts=tuple((part.start, part.end) for part in draft.parts),
+        )
+        return settled(self.decisions, build.record_id, now)
+
+    def _pass_on(self, batch: Batch[BuildRequested], draft: "Draft", settling: Callable[[], Decisions]) -> None:
+        """The messages go on, the others are told of: as was decided first of the record.
+
+        Of whom nothing can be written any more goes on all the same: their message may be on its way already, and only
+        delivery knows.
+        """
+        item, now, decided = draft.item, draft.written, settling()
+        build = item.value
+        told = decided.told.get(build.channel, {})
+        withdrawn = {position: why for position, why in now.told.items() if position not in told}
+        written = {message.position: message for message in now.messages}
+        messages = [
+            _blank(position, user_id) if position in withdrawn else written[position]
+            for position, user_id in zip(build.positions, build.user_ids, strict=True)
+            if position not in told
+        ]
+        for part in _fitting(messages, decided.parts, _MAX_GROWN_BYTES):
+            record = self._record(build, part, withdrawn | _too_large([part], _MAX_GROWN_BYTES))
+            batch.produce(item, topics.in_lane(topics.DELIVERY, self.lane), record.record_id, record)
+        self._tell(batch, item, told)
 
     def _again[V](self, batch: Batch[BuildRequested], build: BuildRequested, look_up: Callable[[], V]) -> V:
         """Look up anew what was absent, once the directory is past the moment of asking. Errors: Retry."""
@@ -115,16 +163,8 @@ class BuildMessages:
         self.templates.forget(_key(build))
         return self.templates.load([_key(build)])[_key(build)]
 
-    def _pass_on(
-        self, batch: Batch[BuildRequested], item: Item[BuildRequested], part: "Part", told: list[Told]
-    ) -> None:
-        if not part.messages:
-            return
-        if part.size > MAX_CONTENT_BYTES:  # a part of one: it cannot be cut any further
-            told.extend(Told(message.position, message.user_id, _TOO_LARGE) for message in part.messages)
-            return
-        build = item.value
-        record = DeliveryRequested(
+    def _record(self, build: BuildRequested, part: "Part", withdrawn: Mapping[int, Decision]) -> DeliveryRequested:
+        return DeliveryRequested(
             record_id=derived_id(build.record_id, "delivery", build.channel, part.start, part.end),
             parent_id=build.record_id,
             send_id=build.send_id,
@@ -143,23 +183,32 @@ class BuildMessages:
             user_ids=[message.user_id for message in part.messages],
             addresses=[message.address for message in part.messages] if build.channel == "email" else [],
             content=_columns(part.messages),
+            withdrawn=[
+                _withdrawn(message.position, withdrawn[message.position])
+                for message in part.messages
+                if message.position in withdrawn
+            ],
         )
-        batch.produce(item, topics.in_lane(topics.DELIVERY, self.lane), record.record_id, record)
 
-    def _tell(self, batch: Batch[BuildRequested], item: Item[BuildRequested], told: Sequence[Told]) -> None:
-        if told:
-            build = item.value
-            record = outcome(
-                build,
-                told,
-                channel=build.channel,
-                step="build",
-                start=build.range_start,
-                end=build.range_end,
-                now_ms=self.clock.now_ms(),
-                directory=self.directory.position(),
-            )
-            batch.produce(item, topics.OUTCOME, record.record_id, record)
+    def _tell(
+        self,
+        batch: Batch[BuildRequested],
+        item: Item[BuildRequested],
+        told: Mapping[int, Decision],
+    ) -> None:
+        build = item.value
+        who = zip(build.positions, build.user_ids, strict=True)
+        batch.tell(
+            item,
+            build,
+            [Told(position, user_id, told[position]) for position, user_id in who if position in told],
+            step="build",
+            channel=build.channel,
+            start=build.range_start,
+            end=build.range_end,
+            now_ms=self.clock.now_ms(),
+            directory=self.directory,
+        )
 
 
 def _key(build: BuildRequested) -> tuple[int, str, str]:
@@ -174,16 +223,15 @@ def _write(build: BuildRequested, users: Mapping[int, User], templates: Sequence
         user = users.get(user_id)
         reached = _reach(build, user)
         if isinstance(reached, Decision):
-            written.told.append(Told(position, user_id, reached))
+            written.told[position] = reached
             continue
         try:
             texts = writer.texts(reached)
         except RenderError as error:
-            failed = Decision(Status.FAILED, Reason.TEMPLATE_ERROR, "template", str(error)[:200])
-            written.told.append(Told(position, user_id, failed))
+            written.told[position] = Decision(Status.FAILED, Reason.TEMPLATE_ERROR, "template", str(error)[:200])
             continue
         if texts is None:
-            written.told.append(Told(position, user_id, _NO_TEMPLATE))
+            written.told[position] = _NO_TEMPLATE
         else:
             written.messages.append(
                 Message(position, user_id, reached.email or "", tuple(texts), tuple(texts.values()))
@@ -252,7 +300,7 @@ def _reach(build: BuildRequested, user: User | None) -> User | Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Messages of positions [start, end) that fit in one record; size: of their texts, bytes."""
+    """Messages of positions [start, end); size: of their content, bytes."""
 
     start: int
     end: int
@@ -260,20 +308,53 @@ class Part:
     size: int
 
 
-def _parts(build: BuildRequested, messages: Sequence[Message]) -> list[Part]:
-    """The record's range, halved by position until each half's content fits."""
-    pending = [(build.range_start, build.range_end, messages)]
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """What a record comes to now, before it is known whether something else was decided of it first."""
+
+    item: Item[BuildRequested]
+    written: Written
+    parts: Sequence[Part]
+
+
+def _fitting(messages: Sequence[Message], ranges: Sequence[tuple[int, int]], max_bytes: int) -> list[Part]:
+    """The ranges' messages, each range halved by position until its content fits or is one message that does not.
+
+    A range without messages is left out.
+    """
+    pending = [(start, end, _inside(messages, start, end)) for start, end in ranges]
     parts = []
     while pending:
         start, end, inside = pending.pop(0)
+        if not inside:
+            continue
         size = _size(inside)
-        if size <= MAX_CONTENT_BYTES or end - start <= 1:
+        if size <= max_bytes or end - start <= 1:
             parts.append(Part(start=start, end=end, messages=inside, size=size))
             continue
         middle = (start + end) // 2
-        pending.insert(0, (middle, end, [message for message in inside if message.position >= middle]))
-        pending.insert(0, (start, middle, [message for message in inside if message.position < middle]))
+        pending.insert(0, (middle, end, _inside(inside, middle, end)))
+        pending.insert(0, (start, middle, _inside(inside, start, middle)))
     return parts
+
+
+def _inside(messages: Sequence[Message], start: int, end: int) -> list[Message]:
+    return [message for message in messages if start <= message.position < end]
+
+
+def _too_large(parts: Sequence[Part], max_bytes: int) -> dict[int, Decision]:
+    """Whose message alone does not fit."""
+    return {message.position: _TOO_LARGE for part in parts if part.size > max_bytes for message in part.messages}
+
+
+def _blank(position: int, user_id: int) -> Message:
+    return Message(position, user_id, "", (), ())
+
+
+def _withdrawn(position: int, why: Decision) -> Withdrawn:
+    if why.status is None:
+        raise ValueError("whoever goes on has not been withdrawn")
+    return Withdrawn(position=position, status=why.status, reason=why.reason, layer=why.layer, rule=why.rule)
 
 
 def _size(messages: Sequence[Message]) -> int:

@@ -11,6 +11,7 @@ from masscomm import settings
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
+from masscomm.decisions_dynamodb import DynamoDbDecisionLog
 from masscomm.opensearch_directory import OpenSearchDirectory
 
 logger = Logger()
@@ -22,7 +23,11 @@ def bootstrap() -> tuple[BatchDriver, BuildMessages]:
     directory, clock = OpenSearchDirectory.from_environment(), SystemClock()
     driver = batch_driver("builder", logger)
     return driver, BuildMessages(
-        directory=directory, templates=TemplateCache(directory, clock), clock=clock, lane=settings.lane()
+        directory=directory,
+        templates=TemplateCache(directory, clock),
+        clock=clock,
+        lane=settings.lane(),
+        decisions=DynamoDbDecisionLog(clock=clock),
     )
 
 

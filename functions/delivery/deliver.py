@@ -24,7 +24,7 @@ from masscomm.directory import Device, Directory, Settings
 from masscomm.errors import DeadLetter, MasscommError, Retry
 from masscomm.ids import derived_id
 from masscomm.kafka_event import KafkaRecord
-from masscomm.outcomes import DEAD_LETTERED, Told, outcome
+from masscomm.outcomes import DEAD_LETTERED, Told
 from masscomm.records import ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.wire import Codec
 
@@ -70,7 +70,8 @@ class Deliver:
             raise DeadLetter("invalid", f"no delivery record: channel {delivery.channel!r}")
         if any(_misshapen(column, len(delivery.positions)) for column in delivery.content):
             raise DeadLetter("invalid", "a content column does not fit the positions")
-        if not _FIELDS[delivery.channel] <= {column.field for column in delivery.content}:
+        everybody = {entry.position for entry in delivery.withdrawn} >= set(delivery.positions)
+        if not everybody and not _FIELDS[delivery.channel] <= {column.field for column in delivery.content}:
             raise DeadLetter("invalid", f"the content lacks one of {sorted(_FIELDS[delivery.channel])}")
         return delivery
 
@@ -185,18 +186,17 @@ class Deliver:
         told = [
             Told(entry.position, entry.user_id, entry.decision, entry.message_ids) for _, entry in sorted(done.items())
         ]
-        if told:
-            record = outcome(
-                delivery,
-                told,
-                channel=delivery.channel,
-                step="delivery",
-                start=delivery.range_start,
-                end=delivery.range_end,
-                now_ms=self.clock.now_ms(),
-                directory=self.directory.position(),
-            )
-            batch.produce(item, topics.OUTCOME, record.record_id, record)
+        batch.tell(
+            item,
+            delivery,
+            told,
+            step="delivery",
+            channel=delivery.channel,
+            start=delivery.range_start,
+            end=delivery.range_end,
+            now_ms=self.clock.now_ms(),
+            directory=self.directory,
+        )
 
     def _tell_of_device(
         self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], device: Device, error: TargetGone

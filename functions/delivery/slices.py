@@ -17,7 +17,7 @@ from masscomm.directory import Device, Directory, Settings
 from masscomm.errors import Retry
 from masscomm.outcomes import EXPIRED
 from masscomm.preferences import Decision, decide_by_settings
-from masscomm.records import DeliveryRequested
+from masscomm.records import DeliveryRequested, Withdrawn
 from masscomm.statuses import Reason, Status
 
 _SENT = Decision(Status.SENT, None, "provider")
@@ -88,12 +88,15 @@ class Slices:
 
     def _waiting(self, settings: Mapping[int, Settings]) -> Iterable[_Recipient]:
         delivery = self.delivery
+        withdrawn = {entry.position: _withdrawn(entry) for entry in delivery.withdrawn}
         expired = delivery.expires_at is not None and delivery.expires_at <= self.clock.now_ms()
         for row, (position, user_id) in enumerate(zip(delivery.positions, delivery.user_ids, strict=True)):
             if position not in self.done:
                 # An opt-out may be newer than the preference checker's decision.
                 wanted = decide_by_settings(settings.get(user_id), type=delivery.type, channel=delivery.channel)
-                decision = EXPIRED if expired else wanted if wanted.status is not None else None
+                decision = EXPIRED if expired else withdrawn.get(position)
+                if decision is None and wanted.status is not None:
+                    decision = wanted
                 yield _Recipient(row=row, position=position, user_id=user_id, decision=decision)
 
     def _decide_all(self, recipients: Sequence[_Recipient]) -> None:
@@ -187,6 +190,11 @@ class Slices:
                 raise Retry(f"the device registrar is behind: devices of {len(pending)} users have no endpoint yet")
             self.clock.sleep(_REGISTRAR_POLL_S)
             devices = {**devices, **self.directory.devices(pending)}
+
+
+def _withdrawn(entry: Withdrawn) -> Decision:
+    reason = None if entry.reason is None else Reason(entry.reason)
+    return Decision(Status(entry.status), reason, entry.layer, entry.rule)
 
 
 def _with_devices(who: _Recipient, devices: Sequence[Device]) -> _Recipient:

@@ -13,12 +13,13 @@ from masscomm.categories import NAME_PATTERN
 from masscomm.chunks import SEND_AT, SPLIT_ABOVE, after_send_at, chunk_of, ranges, split_parts
 from masscomm.clock import Clock
 from masscomm.dead_letters import original_position
+from masscomm.decisions import DecisionLog, Decisions, settled
 from masscomm.directory import Directory, Settings, User
 from masscomm.errors import DeadLetter, Retry
 from masscomm.ids import derived_id
 from masscomm.kafka_event import KafkaRecord
 from masscomm.measures import FAR_FUTURE_MS
-from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told, outcome
+from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told
 from masscomm.preferences import Decision, decide
 from masscomm.records import BuildRequested, RecheckRequested, SendRequested
 from masscomm.topics import Lane
@@ -60,6 +61,7 @@ class CheckPreferences:
     clock: Clock
     lane: Lane
     waiting: WaitingStore
+    decisions: DecisionLog
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Chunk:
         """A record of send.* or recheck. Errors: DeadLetter, Retry."""
@@ -87,15 +89,20 @@ class CheckPreferences:
         now_ms = self.clock.now_ms()
         if chunk.send_at is not None and chunk.send_at > now_ms + MAX_AHEAD_MS:
             raise DeadLetter("invalid", f"send_at lies more than {MAX_AHEAD_MS // 86_400_000} days ahead")
-        if chunk.asked.expires_at is not None and chunk.asked.expires_at <= max(now_ms, chunk.send_at or 0):
+        asked = chunk.asked
+        # What becomes of a chunk with a send_at and of a long one is the same whenever it is asked: the time is looked
+        # at once there is nothing but recipients to decide about.
+        if chunk.send_at is not None and asked.expires_at is not None and asked.expires_at <= chunk.send_at:
             self._everybody(batch, item, EXPIRED)
         elif chunk.send_at is not None and chunk.send_at > now_ms:
             self._hold(batch, item, chunk.send_at)
         elif chunk.send_at is not None:
             self._go_on(batch, item, waiting)
-        elif len(chunk.asked.positions) > SPLIT_ABOVE:
+        elif len(asked.positions) > SPLIT_ABOVE:
             self._split(batch, item)
-        elif chunk.asked.positions:
+        elif asked.expires_at is not None and asked.expires_at <= now_ms:
+            self._pass_on(batch, item, {channel: dict.fromkeys(asked.positions, EXPIRED) for channel in asked.channels})
+        elif asked.positions:
             waiting.append(item)
 
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], send_at: int) -> None:
@@ -112,7 +119,7 @@ class CheckPreferences:
         parts = after_send_at(item.value.asked)
         if len(parts) == 1:
             item.value = Chunk(asked=parts[0])
-            waiting.append(item)
+            self._admit(batch, item, waiting)
             return
         for part in parts:
             batch.produce(item, topics.in_lane(topics.RECHECK, self.lane), part.record_id, part)
@@ -132,33 +139,34 @@ class CheckPreferences:
                 item.error = item.error or error
             return
         for item in group:
-            batch.attempt(item, partial(self._pass_on, batch, item, *found))
+            batch.attempt(item, partial(self._decide, batch, item, *found))
 
-    def _pass_on(
-        self,
-        batch: Batch[Chunk],
-        item: Item[Chunk],
-        users: Mapping[int, User],
-        settings: Mapping[int, Settings],
+    def _decide(
+        self, batch: Batch[Chunk], item: Item[Chunk], users: Mapping[int, User], settings: Mapping[int, Settings]
     ) -> None:
         asked = item.value.asked
+        told: dict[str, dict[int, Decision]] = {}
         for channel in asked.channels:
+            why = told[channel] = {}
+            for position, user_id in zip(asked.positions, asked.user_ids, strict=True):
+                decision = decide(
+                    users.get(user_id), settings.get(user_id), club_id=asked.club_id, type=asked.type, channel=channel
+                )
+                if decision.status is not None:
+                    why[position] = decision
+        self._pass_on(batch, item, told)
+
+    def _pass_on(self, batch: Batch[Chunk], item: Item[Chunk], told: Mapping[str, Mapping[int, Decision]]) -> None:
+        """Those who may be notified go on, the others are told of: as was decided first of the record."""
+        asked = item.value.asked
+        now = Decisions(positions=asked.positions, user_ids=asked.user_ids, told=told)
+        decided = settled(self.decisions, asked.record_id, now)
+        for channel in asked.channels:
+            why = decided.told.get(channel, {})
             for start, end, rows in ranges(asked, RANGE_SIZE):
-                told, allowed = [], []
-                for row in rows:
-                    user_id = asked.user_ids[row]
-                    decision = decide(
-                        users.get(user_id),
-                        settings.get(user_id),
-                        club_id=asked.club_id,
-                        type=asked.type,
-                        channel=channel,
-                    )
-                    if decision.status is None:
-                        allowed.append(row)
-                    else:
-                        told.append(Told(asked.positions[row], user_id, decision))
-                self._tell(batch, item, channel, start, end, told)
+                out = [_told(asked, row, why[asked.positions[row]]) for row in rows if asked.positions[row] in why]
+                self._tell(batch, item, channel, start, end, out)
+                allowed = [row for row in rows if asked.positions[row] not in why]
                 if allowed:
                     build = _build_record(asked, channel, start, end, allowed)
                     batch.produce(item, topics.in_lane(topics.BUILD, self.lane), build.record_id, build)
@@ -192,24 +200,22 @@ class CheckPreferences:
         asked = item.value.asked
         for channel in asked.channels:
             for start, end, rows in ranges(asked, RANGE_SIZE):
-                told = [Told(asked.positions[row], asked.user_ids[row], decision) for row in rows]
-                self._tell(batch, item, channel, start, end, told)
+                self._tell(batch, item, channel, start, end, [_told(asked, row, decision) for row in rows])
 
     def _tell(
         self, batch: Batch[Chunk], item: Item[Chunk], channel: str, start: int, end: int, told: Sequence[Told]
     ) -> None:
-        if told:
-            record = outcome(
-                item.value.asked,
-                told,
-                channel=channel,
-                step="preference",
-                start=start,
-                end=end,
-                now_ms=self.clock.now_ms(),
-                directory=self.directory.position(),
-            )
-            batch.produce(item, topics.OUTCOME, record.record_id, record)
+        batch.tell(
+            item,
+            item.value.asked,
+            told,
+            step="preference",
+            channel=channel,
+            start=start,
+            end=end,
+            now_ms=self.clock.now_ms(),
+            directory=self.directory,
+        )
 
 
 def _chunk_of(send: SendRequested, record: KafkaRecord) -> Chunk:
@@ -259,6 +265,10 @@ def _fault(send: SendRequested, record: KafkaRecord) -> DeadLetter | None:
     if not 0 <= send.chunk_index < send.chunk_count:
         return DeadLetter("invalid", f"chunk_index {send.chunk_index} is not one of {send.chunk_count} chunks")
     return None
+
+
+def _told(asked: RecheckRequested, row: int, decision: Decision) -> Told:
+    return Told(asked.positions[row], asked.user_ids[row], decision)
 
 
 def _build_record(asked: RecheckRequested, channel: str, start: int, end: int, rows: Sequence[int]) -> BuildRequested:

@@ -10,6 +10,7 @@ from masscomm import settings
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
+from masscomm.decisions_dynamodb import DynamoDbDecisionLog
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
@@ -19,12 +20,13 @@ logger = Logger()
 @cache
 def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
     """The adapters, built at the first invocation and kept."""
-    driver = batch_driver("preference_checker", logger)
+    driver, clock = batch_driver("preference_checker", logger), SystemClock()
     use_case = CheckPreferences(
         directory=OpenSearchDirectory.from_environment(),
-        clock=SystemClock(),
+        clock=clock,
         lane=settings.lane(),
         waiting=DynamoDbWaitingStore(),
+        decisions=DynamoDbDecisionLog(clock=clock),
     )
     return driver, use_case
 

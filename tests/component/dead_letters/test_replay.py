@@ -25,6 +25,7 @@ from masscomm import topics
 from masscomm.batch import BatchDriver
 from masscomm.clock import FixedClock
 from masscomm.dead_letters import REPLAYED, dead_letter_headers
+from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Settings, User
 from masscomm.errors import DeadLetter as Bad
 from masscomm.ids import send_id_of_record
@@ -148,7 +149,11 @@ def test_a_record_of_an_unknown_schema_goes_through_the_checker_once_the_schema_
     directory = InMemoryDirectory()
     directory.put(User(user_id=1, club_id=7), Settings(user_id=1))
     use_case = CheckPreferences(
-        directory=directory, clock=FixedClock(NOW), lane=Lane.BULK, waiting=InMemoryWaitingStore()
+        directory=directory,
+        clock=FixedClock(NOW),
+        lane=Lane.BULK,
+        waiting=InMemoryWaitingStore(),
+        decisions=InMemoryDecisionLog(),
     )
 
     def put_aside(coming: int) -> DeadLetter:

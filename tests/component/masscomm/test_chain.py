@@ -13,6 +13,7 @@ from masscomm import topics
 from masscomm.batch import BatchDriver
 from masscomm.clock import FixedClock
 from masscomm.dead_letters import original_position
+from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Settings, User
 from masscomm.errors import DeadLetter
 from masscomm.in_memory_directory import InMemoryDirectory
@@ -86,7 +87,13 @@ def test_a_send_on_kafka_becomes_a_build_record_an_outcome_and_a_dead_letter(
     directory.put(Settings(user_id=1), Settings(user_id=2, channels={"push": False}))
     clock = FixedClock(NOW)
     driver = BatchDriver(function="preference_checker", codec=codec, producer=producer)
-    use_case = CheckPreferences(directory=directory, clock=clock, lane=Lane.BULK, waiting=InMemoryWaitingStore())
+    use_case = CheckPreferences(
+        directory=directory,
+        clock=clock,
+        lane=Lane.BULK,
+        waiting=InMemoryWaitingStore(),
+        decisions=InMemoryDecisionLog(),
+    )
     assert failed_offsets(driver.run(batch, Context(clock), use_case)) == []
 
     (built,) = messages_of(bootstrap, chain["build"])

@@ -12,6 +12,7 @@ from functions.builder import build_messages
 from functions.builder.build_messages import MAX_CONTENT_BYTES, BuildMessages
 from functions.builder.templates import TemplateCache, fields_of
 from masscomm import topics
+from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Position, Template, User
 from masscomm.errors import Retry
 from masscomm.in_memory_directory import InMemoryDirectory
@@ -29,11 +30,13 @@ class Builder(Chain):
     def __init__(self, lane: Lane = Lane.BULK) -> None:
         super().__init__()
         self.directory = InMemoryDirectory()
+        self.log = InMemoryDecisionLog()
         self.use_case = BuildMessages(
             directory=self.directory,
             templates=TemplateCache(self.directory, self.clock),
             clock=self.clock,
             lane=lane,
+            decisions=self.log,
         )
         for user_id, name in enumerate(("Ada", "Bob", "Eve"), start=1):
             self.put_user(user_id, first_name=name)
@@ -272,7 +275,7 @@ def test_who_has_no_address_is_told_of_by_e_mail_and_not_by_push() -> None:
         (3, "email"): ("suppressed", "no_address"),
     }
     builder.forget()
-    builder.build(build([1, 2, 3]))
+    builder.build(build([1, 2, 3], record_id="of push"))
     assert sorted(_texts(builder.deliveries())) == [1, 2, 3]
 
 
@@ -325,6 +328,21 @@ def test_the_directory_is_asked_as_often_for_twenty_records_as_for_one() -> None
     builder.put_template("News", "b")
     assert builder.build(*(build([1, 2, 3], record_id=str(place)) for place in range(20))) == []
     assert builder.directory.calls == {"users": 1, "templates": 1}
+
+
+def test_first_decisions_are_written_once_a_record_and_nobody_alone_costs_a_write() -> None:
+    builder = Builder()
+    builder.put_template("News", "b")
+    assert builder.build(build([1, 2, 3, 99], record_id="a"), build([1, 2], record_id="b"), build([3])) == []
+    assert builder.log.calls == 2
+
+
+def test_nothing_goes_on_while_first_decisions_cannot_be_recorded() -> None:
+    builder = Builder()
+    builder.put_template("News", "b")
+    builder.log.failing = Retry("DynamoDB is down")
+    assert builder.build(build([1, 99], record_id="a"), build([2])) == [0]
+    assert sorted(_texts(builder.deliveries())) == [2]
 
 
 def _size(record: DeliveryRequested) -> int:

@@ -1,6 +1,7 @@
 """Checking preferences: everybody who was asked for is passed on or told of, once on each channel."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from functions.preference_checker.check_preferences import MAX_AHEAD_MS, MAX_DATA_BYTES, CheckPreferences
 from masscomm import topics
 from masscomm.chunks import SPLIT_ABOVE
+from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.ids import chunk_id, derived_id, send_id_of_record
@@ -31,8 +33,15 @@ class Checker(Chain):
         super().__init__()
         self.directory = InMemoryDirectory()
         self.waiting = InMemoryWaitingStore()
-        self.use_case = CheckPreferences(directory=self.directory, clock=self.clock, lane=lane, waiting=self.waiting)
+        self.log = InMemoryDecisionLog()
+        self.use_case = self.environment(self.directory, lane)
         self.put_users(range(1, 4))
+
+    def environment(self, directory: InMemoryDirectory, lane: Lane = Lane.BULK) -> CheckPreferences:
+        """The use case with another directory."""
+        return CheckPreferences(
+            directory=directory, clock=self.clock, lane=lane, waiting=self.waiting, decisions=self.log
+        )
 
     def put_users(self, user_ids: Iterable[int], **columns: Any) -> None:
         """Users of club 7 with settings that say nothing."""
@@ -182,7 +191,7 @@ def test_a_send_to_nobody_is_done() -> None:
 def test_an_unknown_user_waits_until_the_directory_is_past_the_send() -> None:
     checker = Checker()
     checker.directory.caught_up = BEHIND
-    assert checker.check(send([1, 99]), send([1, 2])) == [0]
+    assert checker.check(send([1, 99]), send([1, 2], chunk_index=1, chunk_count=2)) == [0]
     assert _passed_on(checker.builds()) == [(1, "push"), (2, "push")]
     assert checker.outcomes() == []
     checker.forget()
@@ -202,7 +211,7 @@ def test_a_user_who_was_created_and_notified_at_once_gets_the_message() -> None:
             self.put(User(user_id=99, club_id=7))
             return super().confirm(ts_ms)
 
-    use_case = CheckPreferences(directory=Late(), clock=checker.clock, lane=Lane.BULK, waiting=checker.waiting)
+    use_case = checker.environment(Late())
     assert checker.run(use_case, checker.encoded(send([99]), topics.SEND_MONOLITH)) == []
     assert _passed_on(checker.builds()) == [(99, "push")]
 
@@ -223,9 +232,7 @@ def test_that_somebody_has_no_settings_is_believed_only_once_the_directory_is_pa
 
     directory = Late()
     directory.put(User(user_id=99, club_id=7))
-    use_case = CheckPreferences(
-        directory=directory, clock=checker.clock, lane=Lane.BULK, waiting=InMemoryWaitingStore()
-    )
+    use_case = checker.environment(directory)
     assert checker.run(use_case, checker.encoded(send([99]), topics.SEND_MONOLITH)) == []
     assert told(checker.outcomes()) == {(99, "push"): ("suppressed", "opted_out")}
 
@@ -273,6 +280,22 @@ def test_malformed_settings_of_one_do_not_hold_up_the_others() -> None:
     assert checker.check(send([1, 2, 3])) == []
     assert _passed_on(checker.builds()) == [(1, "push"), (3, "push")]
     assert told(checker.outcomes()) == {(2, "push"): ("suppressed", "opted_out")}
+
+
+def test_first_decisions_are_written_once_a_record_and_nobody_alone_costs_a_write() -> None:
+    checker = Checker()
+    everybody = range(1, 2_001)
+    checker.put_users(everybody)
+    chunks = [send(everybody, channels=["push", "email"]), send([1, 2], chunk_index=1), send([3], chunk_index=2)]
+    assert checker.check(*(replace(chunk, chunk_count=3) for chunk in chunks)) == []
+    assert checker.log.calls == 2
+
+
+def test_nothing_goes_on_while_first_decisions_cannot_be_recorded() -> None:
+    checker = Checker()
+    checker.log.failing = Retry("DynamoDB is down")
+    assert checker.check(send([1, 2]), send([3], chunk_index=1, chunk_count=2)) == [0]
+    assert _passed_on(checker.builds()) == [(3, "push")]
 
 
 def test_what_has_expired_is_told_without_asking_anybody() -> None:
@@ -443,9 +466,7 @@ def test_a_batch_is_looked_up_in_bounded_groups(sizes: list[int]) -> None:
             asked.append(len(user_ids))
             return super().users_and_settings(user_ids)
 
-    use_case = CheckPreferences(
-        directory=Counting(), clock=checker.clock, lane=Lane.BULK, waiting=InMemoryWaitingStore()
-    )
+    use_case = checker.environment(Counting())
     starts = [sum(sizes[:place]) for place in range(len(sizes))]
     entries = [
         checker.encoded(send(range(start, start + size)), topics.SEND_MONOLITH, offset=place)

@@ -12,6 +12,7 @@ from functions.preference_checker.check_preferences import CheckPreferences
 from functions.scheduler.take_back import CRASHED, LIFETIME_MS, MAX_CRASHES, RETURNED, TakeBack
 from masscomm import topics
 from masscomm.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
+from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Settings, User
 from masscomm.errors import Retry
 from masscomm.in_memory_directory import InMemoryDirectory
@@ -72,7 +73,13 @@ def _checker(office: Office) -> CheckPreferences:
     directory = InMemoryDirectory()
     for user_id in (1, 2):
         directory.put(User(user_id=user_id, club_id=7), Settings(user_id=user_id))
-    return CheckPreferences(directory=directory, clock=office.clock, lane=Lane.BULK, waiting=office.store)
+    return CheckPreferences(
+        directory=directory,
+        clock=office.clock,
+        lane=Lane.BULK,
+        waiting=office.store,
+        decisions=InMemoryDecisionLog(),
+    )
 
 
 def _builds(office: Office, *entries: dict[str, Any]) -> list[BuildRequested]:

@@ -1,0 +1,24 @@
+"""What every log of first decisions does, whatever stands behind it."""
+
+import hashlib
+from uuid import uuid4
+
+from masscomm.decisions import DecisionLog
+
+
+class DecisionLogContract:
+    """Subclasses give the fixture `log`."""
+
+    def test_what_was_recorded_first_stands(self, log: DecisionLog) -> None:
+        record_id = str(uuid4())
+        assert log.first(record_id, b"\0first") == b"\0first"
+        assert log.first(record_id, b"second") == b"\0first"
+        assert log.first(record_id, b"\0first") == b"\0first"
+
+    def test_records_are_apart(self, log: DecisionLog) -> None:
+        assert [log.first(str(uuid4()), text) for text in (b"a", b"b")] == [b"a", b"b"]
+
+    def test_the_most_that_ten_thousand_recipients_come_to_is_kept_whole(self, log: DecisionLog) -> None:
+        record_id, large = str(uuid4()), hashlib.shake_128(b"large").digest(390_000)
+        assert log.first(record_id, large) == large
+        assert log.first(record_id, b"") == large

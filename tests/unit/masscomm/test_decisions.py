@@ -1,0 +1,97 @@
+"""First decisions: whole when they are read again, small enough to be kept, one write whatever the number."""
+
+import random
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from masscomm.chunks import SPLIT_ABOVE
+from masscomm.decisions import DecisionLog, Decisions, InMemoryDecisionLog, settled
+from masscomm.errors import DeadLetter
+from masscomm.preferences import Decision
+from masscomm.statuses import Reason, Status
+from tests.decision_log_contract import DecisionLogContract
+
+# What DynamoDB takes in an item, less its names.
+_ITEM_BYTES = 390_000
+
+
+class TestInMemoryDecisionLog(DecisionLogContract):
+    @pytest.fixture
+    def log(self) -> DecisionLog:
+        return InMemoryDecisionLog()
+
+
+def _decisions(positions: list[int], told: Mapping[str, Mapping[int, Decision]]) -> Decisions:
+    return Decisions(positions=positions, user_ids=[position + 100 for position in positions], told=told)
+
+
+DECISION = st.builds(
+    Decision,
+    status=st.sampled_from(Status),
+    reason=st.none() | st.sampled_from(Reason),
+    layer=st.sampled_from(["default", "user"]),
+    rule=st.none() | st.text(max_size=5),
+    settings_version=st.none() | st.integers(0, 2**60),
+)
+
+
+@settings(deadline=None)
+@given(
+    positions=st.lists(st.integers(0, 10_000), min_size=2, unique=True).map(sorted),
+    data=st.data(),
+    parts=st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100))).map(tuple),
+)
+def test_what_is_read_again_is_what_was_decided_first(
+    positions: list[int], data: st.DataObject, parts: tuple[tuple[int, int], ...]
+) -> None:
+    told = data.draw(
+        st.dictionaries(st.sampled_from(["push", "email"]), st.dictionaries(st.sampled_from(positions), DECISION))
+    )
+    log, first = InMemoryDecisionLog(), _decisions(positions, told)
+    assert settled(log, "r", first) == first
+    later = _decisions(positions, {"push": {positions[0]: Decision(Status.EXPIRED)}})
+    again = settled(log, "r", later)
+    assert again.told == told
+    assert again.parts == first.parts == ()
+    assert settled(log, "other", later) == later
+    cut = Decisions(positions=positions, user_ids=positions, told=told, parts=parts)
+    assert settled(log, "cut", cut) == cut
+    assert settled(log, "cut", Decisions(positions=positions, user_ids=positions, told={})) == cut
+
+
+def test_of_one_recipient_nothing_is_kept() -> None:
+    log = InMemoryDecisionLog()
+    alone = _decisions([3], {"push": {3: Decision(Status.EXPIRED)}})
+    assert settled(log, "r", alone) == alone
+    assert log.calls == 0
+
+
+def test_other_recipients_under_the_same_id_are_a_bad_record() -> None:
+    log = InMemoryDecisionLog()
+    settled(log, "r", Decisions(positions=[0, 1], user_ids=[1, 2], told={}))
+    for positions, user_ids in (([0, 1], [1, 3]), ([0, 2], [1, 2]), ([0, 1, 2], [1, 2, 3])):
+        with pytest.raises(DeadLetter):
+            settled(log, "r", Decisions(positions=positions, user_ids=user_ids, told={"push": {}}))
+
+
+def test_the_worst_that_a_record_can_come_to_fits_in_an_item() -> None:
+    throw = random.Random(1)  # noqa: S311
+    versions = {position: throw.getrandbits(43) for position in range(SPLIT_ABOVE)}
+
+    def opted_out(channel: str) -> dict[int, Decision]:
+        rules = (f"channel:{channel}", f"category:{'x' * 128}", f"category:{'x' * 128} channel:{channel}")
+        return {
+            position: Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", throw.choice(rules), version)
+            for position, version in versions.items()
+            if throw.random() < 0.9
+        }
+
+    told = {channel: opted_out(channel) for channel in ("push", "email")}
+    unknown = Decision(Status.FAILED, Reason.UNKNOWN_CHANNEL, "default", "channel:pigeon")
+    told |= {f"pigeon{n}": dict.fromkeys(versions, unknown) for n in range(14)}
+    log = InMemoryDecisionLog()
+    settled(log, "r", _decisions(list(versions), told))
+    assert len(log.decided["r"]) < _ITEM_BYTES

@@ -1,0 +1,230 @@
+"""Whatever changes between two deliveries of a record, and wherever a function is killed: everybody ends once.
+
+The chain in memory, from a send to the provider. Each function's batch is delivered several times: all but the last
+time it is killed with any subset of its records acknowledged, and before the next time settings, users, templates and
+the clock change. What the metrics would count of it is counted here: outcomes by id, statuses by rank.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from functions.builder import build_messages
+from functions.builder.build_messages import BuildMessages
+from functions.builder.templates import TemplateCache
+from functions.preference_checker import check_preferences
+from functions.preference_checker.check_preferences import CheckPreferences
+from masscomm import chunks, topics
+from masscomm.batch import UseCase
+from masscomm.decisions import InMemoryDecisionLog
+from masscomm.directory import Settings, Template, User
+from masscomm.errors import Retry
+from masscomm.records import NotificationOutcome
+from masscomm.statuses import TERMINAL, Status, merge
+from masscomm.topics import Lane
+from masscomm.waiting import InMemoryWaitingStore
+from tests.chain import NOW, entry, send
+from tests.unit.delivery.chain import Delivery
+
+USERS = range(1, 13)
+CHANNELS = ("push", "email")
+
+
+class World(Delivery):
+    """The chain's use cases, one directory and one producer for all of them."""
+
+    def __init__(self, throw: random.Random, *, growing: bool) -> None:
+        super().__init__()
+        self.throw = throw
+        self.growing = growing
+        self.log = InMemoryDecisionLog()
+        self.checker = CheckPreferences(
+            directory=self.directory,
+            clock=self.clock,
+            lane=Lane.BULK,
+            waiting=InMemoryWaitingStore(),
+            decisions=self.log,
+        )
+        self.builder = BuildMessages(
+            directory=self.directory,
+            templates=TemplateCache(self.directory, self.clock),
+            clock=self.clock,
+            lane=Lane.BULK,
+            decisions=self.log,
+        )
+        for user_id in USERS:
+            self.put_device(user_id, user_id)
+            self.directory.put(User(user_id=user_id, club_id=7, first_name="Ada", email=f"{user_id}@example.com"))
+            self.directory.put(Settings(user_id=user_id))
+        for number, channel in enumerate(CHANNELS):
+            self.put_template(number, channel, 10)
+
+    def put_template(self, number: int, channel: str, length: int) -> None:
+        text = self.throw.choice("XYZ") * length
+        self.directory.put(
+            Template(
+                template_id=number,
+                club_id=None,
+                type="news",
+                channel=channel,
+                locale="en",
+                title=text,
+                body=text + "{{ user.first_name }}",
+            )
+        )
+
+    def change(self) -> None:
+        """Something else is so when the record comes again."""
+        throw = self.throw
+        for user_id in throw.sample(USERS, throw.randint(0, 6)):
+            user = User(user_id=user_id, club_id=7)
+            match throw.randint(0, 5):
+                case 0:
+                    self.directory.put(Settings(user_id=user_id, channels={throw.choice(CHANNELS): False}))
+                case 1:
+                    self.directory.put(Settings(user_id=user_id))
+                case 2:
+                    self.directory.remove(user)
+                case 3:
+                    self.directory.put(user)  # without an address
+                case 4:
+                    self.directory.put(User(user_id=user_id, club_id=8, email="other@example.com"))
+                case _:
+                    self.directory.put(
+                        User(user_id=user_id, club_id=7, first_name="Ada", email=f"{user_id}@example.com")
+                    )
+        number = throw.randrange(len(CHANNELS))
+        if throw.random() < 0.2:
+            key = (7, "news", CHANNELS[number])
+            self.directory.remove(*self.directory.templates([key])[key])
+        elif throw.random() < 0.5:
+            self.put_template(
+                number, CHANNELS[number], throw.randint(1, 300) if self.growing else throw.choice([10, 60])
+            )
+        self.clock.advance(throw.choice([0, 1, 10, 3_000]))
+
+    def step(self, use_case: UseCase[Any], topic: str, values: Sequence[bytes]) -> None:
+        """Deliver records as batches, each several times, the last time to the end."""
+        entries = [entry(value, topic=topic, offset=offset) for offset, value in enumerate(values)]
+        while entries:
+            batch, entries = entries[:3], entries[3:]
+            for _ in range(self.throw.randint(0, 3)):
+                self.producer.fail = lambda *_: Retry("killed") if self.throw.random() < 0.5 else None
+                self.run(use_case, *batch)
+                self.change()
+            self.producer.fail = lambda *_: None
+            assert self.run(use_case, *batch) == []
+
+    def take(self, topic: str) -> list[bytes]:
+        """What was produced to a topic; as a consumer sees it who reads everything."""
+        return self.values(topic)
+
+    def send(self, expires_at: int | None) -> None:
+        """One send to everybody through the whole chain."""
+        record = send(USERS, channels=list(CHANNELS), expires_at=expires_at)
+        value = self.codec.encode(topics.SEND_MONOLITH, "SendRequested", record.to_avro())
+        self.step(self.checker, topics.SEND_MONOLITH, [value])
+        # Parts of a long chunk.
+        self.step(self.checker, topics.RECHECK, self.take(topics.RECHECK))
+        self.step(self.builder, topics.BUILD, self.take(topics.BUILD))
+        self.step(self.use_case, topics.DELIVERY, self.take(topics.DELIVERY))
+
+
+def _counted(outcomes: Sequence[NotificationOutcome]) -> list[NotificationOutcome]:
+    """As the metrics do: the first of each id."""
+    return list({outcome.record_id: outcome for outcome in reversed(outcomes)}.values())
+
+
+def _said(outcome: NotificationOutcome) -> list[tuple[int, str, str | None]]:
+    results = [outcome.results[place] for place in outcome.result_index]
+    return [(p, r.status, r.reason) for p, r in zip(outcome.positions, results, strict=True)]
+
+
+def _statuses(outcomes: Sequence[NotificationOutcome]) -> dict[tuple[int, str], Status]:
+    found: dict[tuple[int, str], Status] = {}
+    for outcome in outcomes:
+        for position, status, _ in _said(outcome):
+            key = (position, outcome.channel)
+            found[key] = merge(found.get(key, Status.ACCEPTED), Status(status))
+    return found
+
+
+def _published(world: World) -> Counter[tuple[int, str]]:
+    pushed = Counter((int(push.endpoint_arn.removeprefix("arn-")) - 1, "push") for push in world.push.published)
+    return pushed + Counter(
+        (USERS.index(int(sent.recipient.split("@")[0])), "email")
+        for sent in world.email.sent
+        if sent.recipient != "other@example.com"
+    )
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges, parts and records so small that a dozen recipients have several of each."""
+    monkeypatch.setattr(check_preferences, "RANGE_SIZE", 3)
+    monkeypatch.setattr(check_preferences, "SPLIT_ABOVE", 8)
+    monkeypatch.setattr(chunks, "PART_SIZE", 6)
+    monkeypatch.setattr(build_messages, "MAX_CONTENT_BYTES", 190)
+    monkeypatch.setattr(build_messages, "_MAX_GROWN_BYTES", 400)
+
+
+def everybody_ends_once(seed: int, *, growing: bool) -> None:
+    throw = random.Random(seed)  # noqa: S311 - nothing secret
+    world = World(throw, growing=growing)
+    world.send(NOW + 5_000_000 if throw.random() < 0.3 else None)
+    outcomes = world.outcomes()
+    counted = _counted(outcomes)
+    everybody = {(position, channel) for position in range(len(USERS)) for channel in CHANNELS}
+
+    # Nothing is in flight, and nobody is lost.
+    statuses = _statuses(counted)
+    assert statuses.keys() == everybody
+    assert set(statuses.values()) <= TERMINAL
+    # Whoever was published to is sent, and nobody else.
+    published = _published(world)
+    assert {who for who, status in statuses.items() if status is Status.SENT} == published.keys()
+    assert all(set(push.message) & set("XYZ") for push in world.push.published)
+    # An id that is refused tells of nobody anew. (Why somebody alone goes no further may be told in two ways.)
+    first = {outcome.record_id: outcome for outcome in counted}
+    assert all(outcome.positions == first[outcome.record_id].positions for outcome in outcomes)
+    assert all(_said(outcome) == _said(first[outcome.record_id]) for outcome in outcomes if len(outcome.positions) > 1)
+    # What the preference checker said first it says always: nobody is told of and passed on.
+    passed_on = {(p, record.channel) for record in world.builds() for p in record.positions}
+    told = [(p, each.channel) for each in counted if each.step == "preference" for p, _, _ in _said(each)]
+    assert len(told) == len(set(told))
+    assert passed_on.isdisjoint(told)
+    assert len({(r.record_id, *r.positions) for r in world.builds()}) == len({r.record_id for r in world.builds()})
+    if not growing:
+        assert set(published.values()) <= {1}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32))
+def test_everybody_ends_once_and_is_sent_to_once(seed: int) -> None:
+    everybody_ends_once(seed, growing=False)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32))
+def test_everybody_ends_once_though_messages_grow_until_their_record_is_cut_again(seed: int) -> None:
+    everybody_ends_once(seed, growing=True)
+
+
+def test_killed_between_the_outcome_and_the_build_record_of_a_range() -> None:
+    """The smallest case: of two acknowledgements one came, and two users changed their minds meanwhile."""
+    world = World(random.Random(0), growing=False)  # noqa: S311
+    world.directory.put(Settings(user_id=1, channels={"push": False}))
+    place = world.encoded(send([1, 2]), topics.SEND_MONOLITH)
+    world.producer.fail = lambda topic, _: None if topic == topics.OUTCOME else Retry("killed")
+    assert world.run(world.checker, place) == [0]
+    world.producer.fail = lambda *_: None
+    world.directory.put(Settings(user_id=1), Settings(user_id=2, channels={"push": False}))
+    assert world.run(world.checker, place) == []
+    (build,) = world.builds()
+    assert build.user_ids == [2]
+    assert {tuple(outcome.user_ids) for outcome in world.outcomes()} == {(1,)}
