@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench audit sbom licences synth snapshots clean-state lock status down
+.PHONY: help setup run demo test check bench recompute-check audit sbom licences synth snapshots clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can tell what is missing.
 PYTHON ?= python3
@@ -29,6 +29,9 @@ test: check ## every check and every test, servers included
 
 bench: setup ## what a recipient costs, from a thousand to a million
 	.venv/bin/python -m benchmarks.recipients
+
+recompute-check: setup ## count the demo's data again from the archive, and compare: 0 differing rows
+	@$(MASSCOMM) recompute-check
 
 audit: setup .devstack/supply-chain-venv ## known vulnerabilities of what is pinned; needs the advisory service
 	.devstack/supply-chain-venv/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off $(foreach name,main localstack bootstrap,-r requirements/$(name).txt)

@@ -298,6 +298,14 @@ def send(
     )
 
 
+@app.command("recompute-check")
+def recompute_check() -> None:
+    """Count everything again from the archive and compare it with what is served. Exit status 1 when a row differs."""
+    from devstack.recompute import recompute_check as run_check
+
+    raise typer.Exit(run_check(_settings()))
+
+
 @app.command("clean-state")
 def clean_state() -> None:
     """Remove everything the stack has stored. Refused while it runs."""

@@ -212,6 +212,5 @@ def function_environment(settings: StackSettings) -> dict[str, str]:
         "CDC_GENERATION": "g1",
         "CDC_CONSUMER_GROUP": "masscomm.cdc_consumer",
         "SPARK_CHECKPOINT_DIR": str(settings.data("spark") / "checkpoint"),
-        "ARCHIVE_DIR": str(settings.archive_dir),
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO"),
     }

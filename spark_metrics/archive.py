@@ -30,6 +30,7 @@ UNDERSTOOD = (
     *("chunk_index", "chunk_count", "counts"),
 )
 _BATCH = "batch="
+_MARK = "_archive_id"
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,35 @@ class Archive:
         connection.execute("update archive_compactions set removed = true where not removed")
 
     # --- Hadoop's file systems ---
+
+    @property
+    def folder(self) -> str:
+        """Where it is."""
+        return self._folder
+
+    def is_empty(self) -> bool:
+        """Whether it holds no records, counted or not."""
+        return not list(self._files_at(self._folder).globStatus(self._path(f"{self._folder}/date=*")) or ())
+
+    def mark(self) -> str | None:
+        """What write_mark wrote."""
+        path = self._path(f"{self._folder}/{_MARK}")
+        files = self._files_at(self._folder)
+        if not files.exists(path):
+            return None
+        stream = files.open(path)
+        try:
+            return bytes(stream.readAllBytes()).decode().strip()
+        finally:
+            stream.close()
+
+    def write_mark(self, text: str) -> None:
+        """Keep a text beside the records, in a file that Spark does not take for one of them."""
+        stream = self._files_at(self._folder).create(self._path(f"{self._folder}/{_MARK}"), True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
 
     def _found(self, pattern: str) -> Iterator[Folder]:
         for status in self._files_at(self._folder).globStatus(self._path(f"{self._folder}/{pattern}")) or ():

@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics.archive import Archive
+from spark_metrics.archive_mark import claim
 from spark_metrics.batches import count_batch
 from spark_metrics.broker import Broker
 from spark_metrics.settings import Settings, settings_from
@@ -152,13 +153,15 @@ class Job:
             status = StatusWriter(self._status_sink, epoch)
             self._await("Kafka and its topics", self._topics_are_there)
             self._check_offsets()
+            archive = Archive(spark, self._settings.archive_dir) if self._settings.archive_dir else None
+            self._await("Postgres", lambda: claim(self._sink.connected(), archive))
             parser = spark.sparkContext._jvm
             writers = KnownWriters(HttpSchemaRegistry(self._settings.registry_url), lambda text: parses(parser, text))
             known = self._await("the schema registry", lambda: registered_ids(self._settings.registry_url))
             self._await("the schema registry", lambda: writers.learn(known))
             watermark = Watermark()
             while not self._stop.is_set():
-                query = self._start(spark, writers)
+                query = self._start(spark, writers, archive)
                 status.state("running")
                 self._say_ready(began)
                 self._watch(query, status, watermark)
@@ -171,11 +174,10 @@ class Job:
 
     # --- the stream -------------------------------------------------------------------------------------------------
 
-    def _start(self, spark: SparkSession, writers: KnownWriters) -> StreamingQuery:
+    def _start(self, spark: SparkSession, writers: KnownWriters, archive: Archive | None) -> StreamingQuery:
         stream = kafka_records(spark, self._settings, self._starting_offsets()).transform(
             facts, writers=writers.known, far_future_ms=self._settings.far_future_s * 1000
         )
-        archive = Archive(spark, self._settings.archive_dir) if self._settings.archive_dir else None
         self._new_writers = False
 
         def into_postgres(batch: DataFrame, batch_id: int) -> None:

@@ -1,9 +1,12 @@
-"""Count again from the archive: `python -m spark_metrics.recompute --from 2026-11-01 --to 2026-11-08 [--swap]`.
+"""Count again from the archive: `python -m spark_metrics.recompute --from 2026-11-21T09:30Z --to 2026-11-22 [--swap]`.
 
-The days are UTC, the second one excluded. All three grains of these days and the totals of the sends requested in them
-are made anew, from the archived bytes, with the stream's own transforms and its rule for duplicates, and compared with
-what is served; the stream may run meanwhile. Prints the rows that differ; status 0 if none does, 1 if some do, 2 if it
-could not be found out.
+--from, --to: instants (RFC 3339) or days of UTC, the second one excluded; without one the span is open on that side. A
+bucket that the span cuts is counted again as a whole, in each grain: of the span above the minutes from 09:30 on, the
+hours from 09:00 on, and the whole day. Sends are those requested in the span itself.
+
+All three grains and the totals of the sends are made anew, from the archived bytes, with the stream's own transforms
+and its rule for duplicates, and compared with what is served; the stream may run meanwhile. Prints the rows that
+differ; status 0 if none does, 1 if some do, 2 if it could not be found out.
 
 --swap makes what is served what was recomputed, in one transaction. --check-topics also compares the archive, position
 by position and byte by byte, with what the topics still hold. --compact first writes each past hour of the archive as
@@ -16,7 +19,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -26,10 +29,12 @@ from masscomm.errors import MasscommError, Stop
 from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics.archive import LOCK, Archive
+from spark_metrics.archive_mark import check
 from spark_metrics.decode import Writers
 from spark_metrics.job import parses, spark_session, topic_names
-from spark_metrics.served import Served
+from spark_metrics.served import TABLES, Served
 from spark_metrics.settings import Settings, settings_from
+from spark_metrics.span import Span, instant
 from spark_metrics.states import blocks_of
 from spark_metrics.transforms import exploded, facts, states, sums
 from spark_metrics.writers import KnownWriters
@@ -37,7 +42,6 @@ from spark_metrics.writers import KnownWriters
 _log = logging.getLogger("spark_metrics.recompute")
 
 _PLACE = ("topic", "partition", "kafka_offset")
-_STEPS_S = {"counts_minute": 60, "counts_hour": 3_600, "counts_day": 86_400}
 
 
 def positions_refused(archived: DataFrame, window_s: int) -> DataFrame:
@@ -69,24 +73,25 @@ def positions_refused(archived: DataFrame, window_s: int) -> DataFrame:
 
 
 class Recompute:
-    """One run over the UTC days [first, end)."""
+    """One run over a span."""
 
-    def __init__(self, settings: Settings, spark: SparkSession, first: date, end: date) -> None:
+    def __init__(self, settings: Settings, spark: SparkSession, span: Span) -> None:
         if not settings.archive_dir:
             raise Stop("SPARK_ARCHIVE_DIR is not set: there is nothing to count again")
         self._settings = settings
         self._spark = spark
-        self._first, self._end = first, end
+        self._span = span
         self._archive = Archive(spark, settings.archive_dir)
 
     def run(self, *, swap: bool = False, check_topics: bool = False, compact: bool = False) -> int:
         """How many rows differ, after saying which."""
         with psycopg.connect(self._settings.database_url, autocommit=True, options="-c timezone=UTC") as connection:
+            check(connection, self._archive)
             if compact:
                 hours = self._archive.compact(connection, before=datetime.now(UTC))
                 _log.info("compacted %d hours", hours)
             connection.execute("select pg_advisory_lock_shared(%s)", [LOCK])
-            served = Served(connection, self._first, self._end)
+            served = Served(connection, self._span)
             # One state: what is served, and the batches that it counts.
             with connection.transaction():
                 connection.execute("set transaction isolation level repeatable read")
@@ -140,15 +145,16 @@ class Recompute:
         return writers.known
 
     def _rebuild(self, served: Served, counted: DataFrame) -> None:
-        first_s, end_s = (
-            int(datetime(d.year, d.month, d.day, tzinfo=UTC).timestamp()) for d in (self._first, self._end)
-        )
         summed = counted.transform(exploded).transform(sums).persist()
-        days = summed.where(F.col("minute_s").between(first_s, end_s - 1) & (F.col("count_total") > 0))
-        for table, step in _STEPS_S.items():
-            rows = days.groupBy(
-                F.expr(f"minute_s div {step} * {step}").alias("bucket_s"), "club_id", "type", "channel", "measure"
-            ).agg(F.sum("count_total").alias("count_total"))
+        for table in ("counts_minute", "counts_hour", "counts_day"):
+            step = TABLES[table].step_s
+            rows = (
+                summed.where(_within(F.col("minute_s") * 1000, self._span.whole(step)) & (F.col("count_total") > 0))
+                .groupBy(
+                    F.expr(f"minute_s div {step} * {step}").alias("bucket_s"), "club_id", "type", "channel", "measure"
+                )
+                .agg(F.sum("count_total").alias("count_total"))
+            )
             served.rebuilt(table, ((datetime.fromtimestamp(r[0], UTC), *r[1:]) for r in rows.toLocalIterator()))
         sent = F.col("source") == "send"
         sends = (
@@ -160,7 +166,7 @@ class Recompute:
                 F.max("chunk_count").alias("chunk_count"),
                 F.sum(F.when(sent, F.col("records")).otherwise(0)).alias("chunks"),
             )
-            .where(F.col("first_ms").between(first_s * 1000, end_s * 1000 - 1))
+            .where(F.col("first_ms").isNotNull() & _within(F.col("first_ms"), self._span))
             .persist()
         )
         served.rebuilt(
@@ -228,27 +234,32 @@ def _at(ms: int) -> datetime:
     return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
 
 
-def _day(text: str) -> date:
-    return date.fromisoformat(text)
+def _within(at_ms: Column, span: Span) -> Column:
+    first_ms, end_ms = span.milliseconds()
+    begun = F.lit(True) if first_ms is None else at_ms >= first_ms
+    return begun if end_ms is None else begun & (at_ms < end_ms)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the process's exit status."""
     parser = argparse.ArgumentParser(prog="spark_metrics.recompute", description="Count again from the archive.")
-    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
-    parser.add_argument("--from", dest="first", type=_day, required=True, help="the first UTC day, 2026-11-01")
-    parser.add_argument("--to", dest="end", type=_day, default=tomorrow, help="the UTC day after the last; tomorrow")
+    parser.add_argument(
+        "--from", dest="first", type=instant, help="the first instant, or a UTC day; else the first of all"
+    )
+    parser.add_argument("--to", dest="end", type=instant, help="what the span ends before; else open")
     parser.add_argument("--swap", action="store_true", help="serve what was recomputed")
     parser.add_argument("--check-topics", action="store_true", help="compare the archive with the topics too")
     parser.add_argument("--compact", action="store_true", help="write each past hour as one file first")
     chosen = parser.parse_args(arguments)
+    if chosen.first and chosen.end and chosen.first >= chosen.end:
+        parser.error("--to must be later than --from")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         settings = settings_from()
         spark = spark_session(settings)
         try:
-            differing = Recompute(settings, spark, chosen.first, chosen.end).run(
+            differing = Recompute(settings, spark, Span(chosen.first, chosen.end)).run(
                 swap=chosen.swap, check_topics=chosen.check_topics, compact=chosen.compact
             )
         finally:

@@ -4,7 +4,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date
 from typing import Any, LiteralString
 
 import psycopg
@@ -12,29 +11,39 @@ from psycopg import sql
 
 from masscomm.errors import Retry
 from spark_metrics.sink import STREAM
+from spark_metrics.span import Span
 from spark_metrics.states import BlockKey, stored, told
 
 
 @dataclass(frozen=True)
 class Table:
-    """key, sums: columns; other: columns that are set, not added to; scope: which rows the days [first, end) touch."""
+    """One table that is compared.
+
+    key, sums: columns; scope: which rows a span touches; other: columns that are set, not added to; step_s: of buckets,
+    of which a span touches whole ones, else 0.
+    """
 
     key: tuple[str, ...]
     sums: tuple[str, ...]
     scope: LiteralString
     other: tuple[str, ...] = ()
+    step_s: int = 0
+
+    def touched(self, span: Span) -> Span:
+        """The span that is compared."""
+        return span.whole(self.step_s) if self.step_s else span
 
 
-_BUCKET = Table(
-    ("bucket", "club_id", "type", "channel", "measure"),
-    ("count_total",),
-    "bucket >= {first} and bucket < {end}",
-)
+def _buckets(step_s: int) -> Table:
+    key = ("bucket", "club_id", "type", "channel", "measure")
+    return Table(key, ("count_total",), "bucket >= {first} and bucket < {end}", step_s=step_s)
+
+
 _OF_SENDS = "send_id in (select send_id from sends where requested_at >= {first} and requested_at < {end})"
 TABLES = {
-    "counts_minute": _BUCKET,
-    "counts_hour": _BUCKET,
-    "counts_day": _BUCKET,
+    "counts_minute": _buckets(60),
+    "counts_hour": _buckets(3_600),
+    "counts_day": _buckets(86_400),
     "sends": Table(
         ("send_id",),
         ("chunks",),
@@ -50,14 +59,14 @@ _SHOWN = 20
 
 
 class Served:
-    """One comparison over the UTC days [first, end); everything is kept in temporary tables of the connection.
+    """One comparison over a span; everything is kept in temporary tables of the connection.
 
     was_T holds what was served of table T, now_T what was recomputed.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any], first: date, end: date) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], span: Span) -> None:
         self._connection = connection
-        self._days = {"first": sql.Literal(f"{first}T00:00:00Z"), "end": sql.Literal(f"{end}T00:00:00Z")}
+        self._span = span
 
     def remember(self) -> None:
         """Keep what is served now."""
@@ -132,9 +141,13 @@ class Served:
             return comma.join(sql.SQL(pattern).format(c=sql.Identifier(column)) for column in columns)
 
         values = (*table.sums, *table.other)
+        touched = table.touched(self._span)
         return sql.SQL(text).format(
             **names,
-            scope=sql.SQL(table.scope).format(**self._days),
+            scope=sql.SQL(table.scope).format(
+                first=sql.Literal(touched.first.isoformat() if touched.first else "-infinity"),
+                end=sql.Literal(touched.end.isoformat() if touched.end else "infinity"),
+            ),
             columns=listed("{c}", (*table.key, *values)),
             key=listed("{c}", table.key),
             same=sql.SQL(" and ").join(

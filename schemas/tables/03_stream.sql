@@ -37,6 +37,8 @@ create table if not exists stream_watermark (
 alter table stream_status add column if not exists late bigint;
 alter table stream_status add column if not exists lags jsonb;
 alter table stream_status add column if not exists input_rate double precision;
+-- archive_id: the mark of the archive that holds what this database counts (spark_metrics.archive_mark); null: there is none
+alter table stream_status add column if not exists archive_id uuid;
 
 -- A bucket is complete when the watermark has passed its end and the grace after it: what stood at the ends of the topics then is
 -- counted, and an idle partition holds nothing back.

@@ -224,13 +224,12 @@ class Job:
         self.process.wait()
 
 
-def recompute(job: Job, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Count the last days again from the job's archive."""
-    first = datetime.now(UTC).date() - timedelta(days=3)
+def recompute(job: Job, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Count again from the job's archive."""
     return subprocess.run(
-        [sys.executable, "-m", "spark_metrics.recompute", "--from", str(first), *arguments],
+        [sys.executable, "-m", "spark_metrics.recompute", *arguments],
         cwd=ROOT,
-        env=job.environment,
+        env={**job.environment, **environment},
         capture_output=True,
         text=True,
         timeout=WAIT_S,
@@ -356,6 +355,10 @@ def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
         connection.execute("delete from send_totals where status = 'sent'")
         connection.execute("delete from send_states where channel = 'email'")
         connection.execute("update sends set chunks = chunks + 3")
+    # Outside of a span nothing is looked at.
+    before = datetime.now(UTC) - timedelta(days=9)
+    told = recompute(job, "--from", before.isoformat(), "--to", (before + timedelta(minutes=1)).isoformat())
+    assert told.stdout == "0 differing rows\n", told.stderr
     told = recompute(job, "--swap", "--check-topics", "--compact")
     assert told.returncode == 1, told.stderr
     assert "counts_day: served" in told.stdout
@@ -393,6 +396,9 @@ def test_a_killed_job_goes_on_where_it_was(start_job: StartJob, world: World, tm
     told = recompute(job, "--check-topics")
     assert told.stdout == "0 differing rows\n0 positions differ between archive and topics\n", told.stderr
     assert told.returncode == 0
+    told = recompute(job, SPARK_ARCHIVE_DIR=str(tmp_path / "elsewhere"))
+    assert "holds no archive" in told.stderr
+    assert told.returncode == 2
 
 
 def test_a_database_that_crashes_is_waited_for(start_job: StartJob, world: World, stack: Stack) -> None:

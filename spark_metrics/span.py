@@ -1,0 +1,39 @@
+"""A range of time as a command takes it, and the whole buckets that it touches."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True)
+class Span:
+    """[first, end); None: open on that side."""
+
+    first: datetime | None = None
+    end: datetime | None = None
+
+    def whole(self, step_s: int) -> "Span":
+        """Every bucket of so many seconds that lies in it, wholly or in part."""
+        step = timedelta(seconds=step_s)
+        first = self.first and self.first - (self.first - _EPOCH) % step
+        return Span(first, self.end and self.end + -(self.end - _EPOCH) % step)
+
+    def milliseconds(self) -> tuple[int | None, int | None]:
+        """Both ends since the epoch, as a timestamp of whole milliseconds is compared with them."""
+        return _ceiling_ms(self.first), _ceiling_ms(self.end)
+
+
+def _ceiling_ms(moment: datetime | None) -> int | None:
+    return None if moment is None else -((_EPOCH - moment) // timedelta(milliseconds=1))
+
+
+def instant(text: str) -> datetime:
+    """An RFC 3339 instant, or a date: its midnight in UTC. Errors: ValueError."""
+    if len(text) == len("2026-11-21"):
+        day = date.fromisoformat(text)
+        return datetime(day.year, day.month, day.day, tzinfo=UTC)
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text} has no offset: write 2026-11-21T09:30:00Z")
+    return moment.astimezone(UTC)
