@@ -14,3 +14,6 @@ ENDS = (Status.SUPPRESSED, Status.CANCELLED, Status.EXPIRED, Status.FAILED, Stat
 
 # A record whose own timestamp lies further than this after it was produced is not counted: its bucket is nobody's.
 FAR_FUTURE_MS = 86_400_000
+
+# What the view `trending` sums beforehand: one window ends with each minute.
+TRENDING_WINDOW_MIN = 15

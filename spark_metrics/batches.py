@@ -33,7 +33,7 @@ def count_batch(
         attempt = sink.begin()
         rows, replayed, archived = kept.withColumn("refused", F.lit(False)), 0, False
         while True:
-            staging.send(staging.staged(rows), database_url, attempt.number)
+            staging.send(staging.staged(rows, sink.views, recipients=sink.recipients), database_url, attempt.number)
             spent.add("stage_ms")
             unknown = sink.not_learned(attempt)
             if unknown:

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from masscomm.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
-from spark_metrics.sources import SOURCES, Source
+from spark_metrics.sources import SOURCES, Source, sources
 
 _HEADER_BYTES = 5
 
@@ -58,11 +58,12 @@ def _origin() -> Column:
     return F.when(header(SOURCE_TOPIC).isNotNull(), replayed).otherwise(here)
 
 
-def with_decoded(records: DataFrame, writers: Writers) -> DataFrame:
+def with_decoded(records: DataFrame, writers: Writers, *, recipients: bool = False) -> DataFrame:
     """What with_wire_header gives, with a struct column a source (`send`, `delivery`, `outcome`) beside the value.
 
     Only the column of the record's own source is filled, with the fields the source reads; every field is null where
-    the schema does not read the value. `known` says whether the writer's schema is among those given.
+    the schema does not read the value. `known` says whether the writer's schema is among those given. recipients: with
+    the users of outcomes.
     """
     return records.select(
         "topic",
@@ -75,7 +76,10 @@ def with_decoded(records: DataFrame, writers: Writers) -> DataFrame:
         "source",
         "schema_id",
         _known(writers).alias("known"),
-        *[_decoded(source, writers.get(source.kind, {})).alias(source.kind) for source in SOURCES],
+        *[
+            _decoded(source, writers.get(source.kind, {})).alias(source.kind)
+            for source in sources(recipients=recipients)
+        ],
     )
 
 

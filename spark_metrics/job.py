@@ -34,6 +34,7 @@ from spark_metrics.settings import Settings, settings_from
 from spark_metrics.sink import PostgresSink, StagingLost, StatusWriter
 from spark_metrics.sources import SOURCES
 from spark_metrics.transforms import facts
+from spark_metrics.views import load_views
 from spark_metrics.watermark import Watermark
 from spark_metrics.writers import KnownWriters, registered_ids
 
@@ -41,7 +42,7 @@ _log = logging.getLogger("spark_metrics")
 
 _TABLES = (
     *("counts_minute", "counts_hour", "counts_day", "sends", "send_totals", "send_states", "stream_status"),
-    *("archive_batches", "staging_attempts"),
+    *("archive_batches", "stream_views", "recipient_log", "staging_attempts"),
 )
 _LOOK_EVERY_S = 0.5
 _PAUSE_S = 0.5
@@ -131,7 +132,12 @@ class Job:
         self._settings = settings
         self._stop = threading.Event()
         self._broker = Broker(settings.bootstrap_servers)
-        self._sink = PostgresSink(settings.database_url, window_s=settings.redelivery_window_s)
+        self._sink = PostgresSink(
+            settings.database_url,
+            window_s=settings.redelivery_window_s,
+            views=load_views(settings.views),
+            recipients=settings.recipient_log,
+        )
         # The batches run on a thread of Spark's, and a connection belongs to one thread.
         self._status_sink = PostgresSink(settings.database_url)
         self._new_writers = False
@@ -148,6 +154,8 @@ class Job:
         # The slowest first: Spark needs nobody to come up, and the rest comes up meanwhile.
         spark = spark_session(self._settings)
         try:
+            for view in self._sink.views:
+                view.check_transform(spark)
             self._await("Postgres and its tables", self._tables_are_there)
             epoch = self._await("Postgres and its tables", self._sink.take_over)
             status = StatusWriter(self._status_sink, epoch)
@@ -176,7 +184,10 @@ class Job:
 
     def _start(self, spark: SparkSession, writers: KnownWriters, archive: Archive | None) -> StreamingQuery:
         stream = kafka_records(spark, self._settings, self._starting_offsets()).transform(
-            facts, writers=writers.known, far_future_ms=self._settings.far_future_s * 1000
+            facts,
+            writers=writers.known,
+            far_future_ms=self._settings.far_future_s * 1000,
+            recipients=self._settings.recipient_log,
         )
         self._new_writers = False
 
@@ -268,11 +279,14 @@ class Job:
 
     def _tables_are_there(self) -> None:
         rows = self._sink.connected().execute(
-            "select name from unnest(%s::text[]) as name where to_regclass(name) is null", [list(_TABLES)]
+            "select name from unnest(%s::text[]) as name where to_regclass(name) is null",
+            [[*_TABLES, *(view.table for view in self._sink.views)]],
         )
         missing = [name for (name,) in rows]
         if missing:
             raise Retry(f"tables are missing: {', '.join(missing)}")
+        for view in self._sink.views:
+            view.check_table(self._sink.connected())
 
     def _topics_are_there(self) -> None:
         missing = self._broker.missing(topic_names())

@@ -28,15 +28,17 @@ from pyspark.sql import functions as F
 from masscomm.errors import MasscommError, Stop
 from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.wire import HttpSchemaRegistry
+from spark_metrics import recipient_log
 from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import check
 from spark_metrics.decode import Writers
 from spark_metrics.job import parses, spark_session, topic_names
-from spark_metrics.served import TABLES, Served
+from spark_metrics.served import TABLES, Served, log_of, tables_of
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.span import Span, instant
 from spark_metrics.states import blocks_of
 from spark_metrics.transforms import exploded, facts, states, sums
+from spark_metrics.views import complete, kept_since, load_views, maintained_since
 from spark_metrics.writers import KnownWriters
 
 _log = logging.getLogger("spark_metrics.recompute")
@@ -81,6 +83,7 @@ class Recompute:
         self._settings = settings
         self._spark = spark
         self._span = span
+        self._views = load_views(settings.views)
         self._archive = Archive(spark, settings.archive_dir)
 
     def run(self, *, swap: bool = False, check_topics: bool = False, compact: bool = False) -> int:
@@ -91,7 +94,9 @@ class Recompute:
                 hours = self._archive.compact(connection, before=datetime.now(UTC))
                 _log.info("compacted %d hours", hours)
             connection.execute("select pg_advisory_lock_shared(%s)", [LOCK])
-            served = Served(connection, self._span)
+            logged, logged_since = maintained_since(connection, recipient_log.NAME)
+            tables = tables_of(self._views, kept_since(connection)) | (log_of(logged_since) if logged else {})
+            served = Served(connection, self._span, tables)
             # One state: what is served, and the batches that it counts.
             with connection.transaction():
                 connection.execute("set transaction isolation level repeatable read")
@@ -99,9 +104,11 @@ class Recompute:
                 everything = self._archive.folders(connection)
                 offsets = connection.execute("select topic, partition, next_offset from stream_offsets").fetchall()
             archived = self._archive.read(everything)
-            counted = self._counted(archived).persist()
+            counted = self._counted(archived, recipients=logged).persist()
             try:
                 self._rebuild(served, counted)
+                if logged:
+                    self._rebuild_log(served, counted, archived, logged_since)
             finally:
                 counted.unpersist()
             differing = served.differing()
@@ -110,6 +117,8 @@ class Recompute:
             if swap and differing:
                 served.swap()
                 print(f"swapped: {differing} rows are now what the archive says")  # noqa: T201
+            if swap and self._span == Span():
+                complete(connection, [view.table for view in self._views])
             print(f"{differing} differing rows")  # noqa: T201
             if check_topics:
                 wrong = self._topics_differ(archived, offsets)
@@ -117,7 +126,7 @@ class Recompute:
                 differing += wrong
             return differing
 
-    def _counted(self, archived: DataFrame) -> DataFrame:
+    def _counted(self, archived: DataFrame, *, recipients: bool) -> DataFrame:
         """The facts of every record that the stream counts, made anew from its bytes."""
         refused = positions_refused(archived, self._settings.redelivery_window_s)
         good = archived.where(F.col("problem").isNull()).join(refused, list(_PLACE), "left_anti")
@@ -131,7 +140,12 @@ class Recompute:
             "headers",
         )
         return (
-            raw.transform(facts, writers=self._writers(ids), far_future_ms=self._settings.far_future_s * 1000)
+            raw.transform(
+                facts,
+                writers=self._writers(ids),
+                far_future_ms=self._settings.far_future_s * 1000,
+                recipients=recipients,
+            )
             .where(F.col("problem").isNull())
             .drop("value", "headers")
         )
@@ -189,6 +203,18 @@ class Recompute:
         )
         served.rebuilt("send_channels", map(tuple, channels.toLocalIterator()))
         known = counted.join(ids, "send_id", "left_semi").transform(states)
+        for view in self._views:
+            rebuilt = (
+                summed.transform(view.transform)
+                .withColumn("bucket", F.unix_millis("bucket"))
+                .where(_within(F.col("bucket"), served.tables[view.table].touched(self._span)))
+                .groupBy(*view.keys)
+                .agg(*[F.sum(name).alias(name) for name in view.sums])
+            )
+            place = view.keys.index("bucket")
+            served.rebuilt(
+                view.table, ((*r[:place], _at(r[place]), *r[place + 1 :]) for r in rebuilt.toLocalIterator())
+            )
         served.rebuilt_states(
             ((r[0], r[1], r[2], block), codes)
             for r in known.toLocalIterator()
@@ -196,6 +222,15 @@ class Recompute:
         )
         sends.unpersist()
         summed.unpersist()
+
+    def _rebuild_log(self, served: Served, counted: DataFrame, archived: DataFrame, since: datetime | None) -> None:
+        told = counted.where(_within(F.col("at_ms"), self._span))
+        if since is not None:
+            since_us = round(since.timestamp() * 1_000_000)
+            places = archived.where(F.col("counted_us") >= since_us).select(*_PLACE)
+            told = told.join(places, list(_PLACE), "left_semi")
+        rows = told.transform(recipient_log.recipients).transform(recipient_log.compared)
+        served.rebuilt(recipient_log.NAME, map(tuple, rows.toLocalIterator()))
 
     def _topics_differ(self, archived: DataFrame, offsets: Sequence[tuple[str, int, int]]) -> int:
         """Positions that stand in the topics below the stream's offsets and not, or not so, in the archive."""

@@ -2,17 +2,20 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
 
 from masscomm.errors import Retry
+from spark_metrics import recipient_log
 from spark_metrics.sink import STREAM
 from spark_metrics.span import Span
 from spark_metrics.states import BlockKey, stored, told
+from spark_metrics.views import View
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,8 @@ class Table:
     """One table that is compared.
 
     key, sums: columns; scope: which rows a span touches; other: columns that are set, not added to; step_s: of buckets,
-    of which a span touches whole ones, else 0.
+    of which a span touches whole ones, else 0; kept_since: what is older is served no more;
+    query: what is compared where it is no table itself, and then never swapped.
     """
 
     key: tuple[str, ...]
@@ -28,15 +32,20 @@ class Table:
     scope: LiteralString
     other: tuple[str, ...] = ()
     step_s: int = 0
+    kept_since: datetime | None = None
+    query: LiteralString = ""
 
     def touched(self, span: Span) -> Span:
         """The span that is compared."""
-        return span.whole(self.step_s) if self.step_s else span
+        return span.whole(self.step_s).since(self.kept_since) if self.step_s else span
+
+
+_BUCKETS: LiteralString = "bucket >= {first} and bucket < {end}"
 
 
 def _buckets(step_s: int) -> Table:
     key = ("bucket", "club_id", "type", "channel", "measure")
-    return Table(key, ("count_total",), "bucket >= {first} and bucket < {end}", step_s=step_s)
+    return Table(key, ("count_total",), _BUCKETS, step_s=step_s)
 
 
 _OF_SENDS = "send_id in (select send_id from sends where requested_at >= {first} and requested_at < {end})"
@@ -58,21 +67,36 @@ TABLES = {
 _SHOWN = 20
 
 
+def tables_of(views: Iterable[View], kept: Mapping[str, datetime]) -> dict[str, Table]:
+    """What is compared: TABLES, and the views' own. kept: {view: since when it is kept}, where not all is."""
+    return TABLES | {
+        view.table: Table(view.keys, view.sums, _BUCKETS, step_s=view.step_s, kept_since=kept.get(view.table))
+        for view in views
+    }
+
+
+def log_of(since: datetime | None) -> dict[str, Table]:
+    """The log of recipients, of what was counted since."""
+    log = Table(recipient_log.KEY, recipient_log.SUMS, "true", kept_since=since, query=recipient_log.COMPARED)
+    return {recipient_log.NAME: log}
+
+
 class Served:
     """One comparison over a span; everything is kept in temporary tables of the connection.
 
     was_T holds what was served of table T, now_T what was recomputed.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any], span: Span) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], span: Span, tables: Mapping[str, Table] = TABLES) -> None:
         self._connection = connection
         self._span = span
+        self.tables = tables
 
     def remember(self) -> None:
         """Keep what is served now."""
-        for name in TABLES:
-            self._run("create temp table {was} as select {columns} from {served} where {scope}", name)
-            self._run("create temp table {now} as select {columns} from {served} limit 0", name)
+        for name in self.tables:
+            self._run("create temp table {was} as select {columns} from {rows} where {scope}", name)
+            self._run("create temp table {now} as select {columns} from {was} limit 0", name)
 
     def rebuilt(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Take the recomputed rows of a table: key, sums, other columns."""
@@ -97,14 +121,14 @@ class Served:
 
     def differing(self) -> int:
         """How many rows differ, over all tables."""
-        for name in TABLES:
+        for name in self.tables:
             self._run(_DIFFERING, name)
-        counts = [self._run("select count(*) from {diff}", name).fetchone() for name in TABLES]
+        counts = [self._run("select count(*) from {diff}", name).fetchone() for name in self.tables]
         return sum(row[0] for row in counts if row)
 
     def report(self) -> Iterator[str]:
         """A line a differing row, at most twenty a table: what is served, what was recomputed."""
-        for name in TABLES:
+        for name in self.tables:
             for was, now in self._run("select was::text, now::text from {diff} order by 1, 2 limit {shown}", name):
                 yield f"{name}: served {was}, recomputed {now}"
 
@@ -120,7 +144,9 @@ class Served:
             changed = self._run(_CHANGED, "send_states").fetchone()
             if changed and changed[0]:
                 raise Retry("the stream has changed what differs meanwhile: run it again")
-            for name, table in TABLES.items():
+            for name, table in self.tables.items():
+                if table.query:
+                    continue
                 self._run(_ADD if table.sums else _SET, name)
                 self._run(_DROP, name)
 
@@ -128,7 +154,7 @@ class Served:
         return self._connection.execute(self._statement(text, name))
 
     def _statement(self, text: LiteralString, name: str) -> sql.Composed:
-        table = TABLES[name]
+        table = self.tables[name]
         names = {
             "served": sql.Identifier(name),
             "was": sql.Identifier(f"was_{name}"),
@@ -142,12 +168,17 @@ class Served:
 
         values = (*table.sums, *table.other)
         touched = table.touched(self._span)
+        span = {
+            "first": sql.Literal(touched.first.isoformat() if touched.first else "-infinity"),
+            "end": sql.Literal(touched.end.isoformat() if touched.end else "infinity"),
+            "kept_since": sql.Literal(table.kept_since.isoformat() if table.kept_since else "-infinity"),
+        }
         return sql.SQL(text).format(
             **names,
-            scope=sql.SQL(table.scope).format(
-                first=sql.Literal(touched.first.isoformat() if touched.first else "-infinity"),
-                end=sql.Literal(touched.end.isoformat() if touched.end else "infinity"),
-            ),
+            scope=sql.SQL(table.scope).format(**span),
+            rows=sql.SQL("({}) as rows").format(sql.SQL(table.query).format(**span))
+            if table.query
+            else names["served"],
             columns=listed("{c}", (*table.key, *values)),
             key=listed("{c}", table.key),
             same=sql.SQL(" and ").join(

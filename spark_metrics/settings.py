@@ -23,6 +23,8 @@ class Settings:
     the start and later; far_future_s: a timestamp further than that after the record was produced is quarantined;
     grace_s: how long after its end a bucket is complete at the earliest;
     redelivery_window_s: how long a record id is remembered, so that the same record produced again adds nothing;
+    views: what else is kept, module:VARIABLE of a spark_metrics.views.View each (SPARK_VIEWS: with commas, or none);
+    recipient_log: whether a row a recipient is kept (spark_metrics.recipient_log);
     archive_dir: where records are archived (a folder, s3://…), nowhere if empty; ready_file: written when the query
     runs.
     """
@@ -38,12 +40,19 @@ class Settings:
     far_future_s: int = FAR_FUTURE_MS // 1000
     grace_s: int = 30
     redelivery_window_s: int = 7 * 86_400
+    views: tuple[str, ...] = ("spark_metrics.trending:TRENDING",)
+    recipient_log: bool = False
     archive_dir: str = ""
     master: str = "local[2]"
     driver_memory: str = "512m"  # Spark refuses a heap below 450 MB
     java_options: str = DEFAULT_JAVA_OPTIONS
     fail_on_data_loss: bool = True
     ready_file: str = ""
+
+
+def view_names(text: str) -> tuple[str, ...]:
+    """What SPARK_VIEWS lists, with commas; "none" is none."""
+    return tuple(name.strip() for name in text.split(",")) if text != "none" else ()
 
 
 def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -78,6 +87,8 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
         far_future_s=number("SPARK_FAR_FUTURE_S", Settings.far_future_s),
         grace_s=number("SPARK_GRACE_S", Settings.grace_s),
         redelivery_window_s=number("SPARK_REDELIVERY_WINDOW_S", Settings.redelivery_window_s),
+        views=view_names(text("SPARK_VIEWS", ",".join(Settings.views))),
+        recipient_log=text("SPARK_RECIPIENT_LOG", "false").lower() == "true",
         archive_dir=text("SPARK_ARCHIVE_DIR", ""),
         master=text("SPARK_MASTER", Settings.master),
         driver_memory=text("SPARK_DRIVER_MEMORY", Settings.driver_memory),

@@ -15,7 +15,7 @@ again.
 
 import logging
 from array import array
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -25,9 +25,11 @@ from psycopg.types.json import Jsonb
 
 from masscomm.errors import Stop
 from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
+from spark_metrics import recipient_log
 from spark_metrics.staging import TABLES
 from spark_metrics.states import BlockKey, blocks_of, merged, restored, stored
 from spark_metrics.transforms import Problem
+from spark_metrics.views import View, maintain
 
 _log = logging.getLogger(__name__)
 
@@ -97,8 +99,12 @@ class PostgresSink:
     half done, and the same call can be made again.
     """
 
-    def __init__(self, database_url: str, *, window_s: int = 7 * 86_400) -> None:
-        """window_s: how long an id is remembered."""
+    def __init__(
+        self, database_url: str, *, window_s: int = 7 * 86_400, views: Sequence[View] = (), recipients: bool = False
+    ) -> None:
+        """window_s: how long an id is remembered; views, recipients (their log): what is merged beside the counts."""
+        self.views = views
+        self.recipients = recipients
         self._url = database_url
         self._window_s = window_s
         self._connection: psycopg.Connection[Any] | None = None
@@ -127,6 +133,8 @@ class PostgresSink:
         with self.connected().transaction():
             row = self.connected().execute(_TAKE_OVER, {"stream": STREAM}).fetchone()
             self._epoch = int(row[0]) if row else 0
+            log = [recipient_log.NAME] if self.recipients else []
+            maintain(self.connected(), [*(view.table for view in self.views), *log])
             self.connected().execute(_TRUNCATE)
         return self._epoch
 
@@ -235,6 +243,10 @@ class PostgresSink:
             connection.execute("set local enable_nestloop = off")
             records, quarantined, new, late = connection.execute(_MERGE, names).fetchone() or (0, 0, 0, 0)
             self._merge_states(connection, attempt)
+            for view in self.views:
+                view.merge(connection, attempt.number)
+            if self.recipients:
+                recipient_log.merge(connection, attempt.number, attempt.counted_at)
             connection.execute("update archive_batches set committed_at = now() where batch = %(attempt)s", names)
             merged = Merged(records, records - quarantined - new, quarantined, done["replayed"], late)
             connection.execute(_BATCH_DONE, {"stream": STREAM} | done | vars(merged))
@@ -468,16 +480,16 @@ into_days as (
         do update set count_total = c.count_total + excluded.count_total
 ),
 late as materialized (
-    select to_timestamp(minute_s) as minute, sum(records) as records, coalesce(sum(count_total), 0) as total
+    select to_timestamp(minute_s) as minute, club_id, sum(records) as records, coalesce(sum(count_total), 0) as total
     from counted, stream_watermark as w
     where w.stream = %(stream)s
         and to_timestamp(minute_s + 60) + make_interval(secs => w.grace_ms / 1000.0) <= w.watermark
-    group by 1
+    group by 1, 2
 ),
 into_revised as (
-    insert into revised_minutes as r (minute, revised_at, late_records, late_total)
-    select minute, now(), records, total from late
-    on conflict (minute) do update
+    insert into revised_minutes as r (minute, club_id, revised_at, late_records, late_total)
+    select minute, club_id, now(), records, total from late
+    on conflict (minute, club_id) do update
         set revised_at = excluded.revised_at,
             late_records = r.late_records + excluded.late_records,
             late_total = r.late_total + excluded.late_total

@@ -1,7 +1,7 @@
 """What is counted: the records, the topics they come by, and the fields that are read of each."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from masscomm import topics
@@ -60,6 +60,11 @@ OUTCOME = Source(
     | {"results": _names("status", "reason", "count")},
 )
 SOURCES = (SEND, DELIVERY, OUTCOME)
+
+
+def sources(*, recipients: bool) -> tuple[Source, ...]:
+    """The sources; recipients: with the users of each outcome, which nothing but the log of recipients needs."""
+    return (SEND, DELIVERY, replace(OUTCOME, fields=OUTCOME.fields | _names("user_ids"))) if recipients else SOURCES
 
 
 def _projected(schema: Any, wanted: Fields | None) -> Any:

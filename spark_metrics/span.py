@@ -19,6 +19,10 @@ class Span:
         first = self.first and self.first - (self.first - _EPOCH) % step
         return Span(first, self.end and self.end + -(self.end - _EPOCH) % step)
 
+    def since(self, moment: datetime | None) -> "Span":
+        """What of it is not before a moment."""
+        return self if moment is None else Span(max(moment, self.first or moment), self.end)
+
     def milliseconds(self) -> tuple[int | None, int | None]:
         """Both ends since the epoch, as a timestamp of whole milliseconds is compared with them."""
         return _ceiling_ms(self.first), _ceiling_ms(self.end)

@@ -4,7 +4,7 @@ A record is never a row of its own but for its id: what is counted is summed fir
 transaction under its partition and attempt number, so that of a task that ran twice one run counts, whole.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,9 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from spark_metrics import recipient_log
 from spark_metrics.transforms import exploded, states, sums
+from spark_metrics.views import View
 
 # Columns after attempt, part and try; schemas/tables/03_stream.sql.
 TABLES = {
@@ -25,11 +27,15 @@ TABLES = {
         *("count_total", "records", "first_ms", "chunk_count"),
     ),
     "staging_states": ("send_id", "chunk_index", "channel", "placed"),
+    "staging_views": ("view", "row"),
+    "staging_recipients": ("send_id", "club_id", "type", "channel", "status", "reason", "at_ms", "user_ids"),
 }
-TEXTS = frozenset({"topic", "source", "problem", "send_id", "type", "channel", "measure", "reason"})
+TEXTS = frozenset(
+    {"topic", "source", "problem", "send_id", "type", "channel", "measure", "reason", "status", "view", "row"}
+)
 
 
-def staged(facts: DataFrame) -> DataFrame:
+def staged(facts: DataFrame, views: Iterable[View] = (), *, recipients: bool = False) -> DataFrame:
     """Facts, with the column `refused` (a record that was counted before), to rows of (table, lines).
 
     lines: one or more lines of Postgres' text format, each ended by a line feed.
@@ -57,7 +63,10 @@ def staged(facts: DataFrame) -> DataFrame:
         "placed", F.concat(F.lit("{"), F.array_join(F.col("placed").cast("array<string>"), ","), F.lit("}"))
     )
     rows = by_place
-    for table, frame in (("staging_counts", counts), ("staging_states", told)):
+    more = [("staging_views", view.rows_to_stage(counts)) for view in views]
+    if recipients:
+        more.append(("staging_recipients", recipient_log.rows_to_stage(counted)))
+    for table, frame in (("staging_counts", counts), ("staging_states", told), *more):
         rows = rows.unionAll(frame.select(_lines(table, _line(*TABLES[table])).alias("r")).select("r.*"))
     # A connection a task.
     return rows.where(F.length("lines") > 0).coalesce(facts.sparkSession.sparkContext.defaultParallelism)

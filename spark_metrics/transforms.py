@@ -29,18 +29,18 @@ class Problem(StrEnum):
     NOT_LEARNED = "not_learned"  # never stays: the registry is asked, and it is counted or becomes unknown_schema
 
 
-def facts(records: DataFrame, *, writers: Writers, far_future_ms: int) -> DataFrame:
+def facts(records: DataFrame, *, writers: Writers, far_future_ms: int, recipients: bool = False) -> DataFrame:
     """Kafka's records to what is known of each: a row a record, every position seen.
 
     Columns: topic, partition, kafka_offset, timestamp_ms, value, headers, source, schema_id, send_id, record_id,
     club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total), positions,
-    result_index, codes (spark_metrics.states, one a result), problem. Nothing but position and problem may be believed
-    where there is one.
+    result_index, codes (spark_metrics.states, one a result), problem; with recipients also user_ids. Nothing but
+    position and problem may be believed where there is one.
     """
     return (
         records.transform(with_wire_header)
-        .transform(with_decoded, writers=writers)
-        .transform(with_facts)
+        .transform(with_decoded, writers=writers, recipients=recipients)
+        .transform(with_facts, recipients=recipients)
         .transform(with_problem, far_future_ms=far_future_ms)
     )
 
@@ -55,7 +55,7 @@ def rows_to_stage(records: DataFrame, *, writers: Writers, far_future_ms: int) -
     return records.transform(facts, writers=writers, far_future_ms=far_future_ms).transform(exploded)
 
 
-def with_facts(decoded: DataFrame) -> DataFrame:
+def with_facts(decoded: DataFrame, *, recipients: bool = False) -> DataFrame:
     """What the three sources have in common, and `counts`: an array of {channel, measure, reason, count_total}."""
     send, delivery, outcome = F.col("send"), F.col("delivery"), F.col("outcome")
     send_id = F.when(
@@ -91,6 +91,7 @@ def with_facts(decoded: DataFrame) -> DataFrame:
             outcome["positions"].alias("positions"),
             outcome["result_index"].alias("result_index"),
             F.transform(outcome["results"], lambda r: code_of(r["status"], r["reason"])).alias("codes"),
+            *([outcome["user_ids"].alias("user_ids")] if recipients else []),
         )
     )
 

@@ -14,6 +14,7 @@ def spark_environment(settings: StackSettings) -> dict[str, str]:
         "SPARK_JARS": ",".join(sorted(str(path) for path in Path(JARS, "spark").glob("*.jar"))),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_LOCAL_DIRS": str(settings.data("spark") / "tmp"),
+        "SPARK_RECIPIENT_LOG": "true",
         "SPARK_ARCHIVE_DIR": str(settings.archive_dir),
         "SPARK_READY_FILE": str(settings.data("spark") / "ready"),
         "PYSPARK_PYTHON": sys.executable,

@@ -5,7 +5,7 @@ from typing import Any
 from psycopg import sql
 from psycopg.sql import SQL, Composable, Composed, Identifier, Placeholder
 
-from functions.metrics_handler.metrics_store import Bounds, Dimension, Granularity, MetricsQuery, Order
+from functions.metrics_handler.metrics_store import MAX_REVISED, Bounds, Dimension, Granularity, MetricsQuery, Order
 
 _TABLES = {
     Granularity.MINUTE: Identifier("counts_minute"),
@@ -74,6 +74,18 @@ def rows(query: MetricsQuery) -> Composed:
     )
 
 
+def revised(query: MetricsQuery) -> Composed:
+    """The query's buckets of which a minute changed after it was complete, and when the last one did."""
+    bucket: Composable = SQL("date_trunc({}, minute, 'UTC')").format(sql.Literal(query.granularity.value))
+    if query.buckets is not None:
+        bucket = SQL("(%(buckets)s::timestamptz[])[width_bucket(minute, %(buckets)s::timestamptz[])]")
+    clubs = SQL(" and club_id = any(%(club_id)s::bigint[])") if query.club_id else SQL("")
+    return SQL(
+        "select {} as bucket, max(revised_at) from revised_minutes"
+        " where minute >= %(start)s and minute < %(end)s{} group by 1 order by 1 limit {}"
+    ).format(bucket, clubs, sql.Literal(MAX_REVISED))
+
+
 def trends(query: MetricsQuery) -> Composed:
     """The dimension, count_total from `middle` on, and count_total before it; the largest first, `top` of them."""
     return SQL(
@@ -89,14 +101,43 @@ def trends(query: MetricsQuery) -> Composed:
     )
 
 
+def window_rows_read(query: MetricsQuery) -> Composed:
+    """How many rows of the view `trending` the query reads, counted to one more than the bound."""
+    return SQL("select count(*) from (select from trending where {} limit %(read_bound)s) as matching").format(
+        _window_conditions(query)
+    )
+
+
+def window_trends(query: MetricsQuery) -> Composed:
+    """As trends, from the view `trending`: `within` and `before` are where its windows end."""
+    return SQL(
+        "select {name}, sum(count_total) filter (where bucket = any(%(within)s)) as within,"
+        " coalesce(sum(count_total) filter (where bucket = any(%(before)s)), 0) as before"
+        " from trending where {conditions} group by {name} having bool_or(bucket = any(%(within)s))"
+        " order by within desc, {sorted} limit %(top)s"
+    ).format(
+        name=_names(query),
+        conditions=_window_conditions(query),
+        sorted=SQL(", ").join(map(_sorted, query.dimensions)),
+    )
+
+
+def _window_conditions(query: MetricsQuery) -> Composable:
+    return SQL(" and ").join(
+        [SQL("bucket = any(%(within)s::timestamptz[] || %(before)s::timestamptz[])"), *_filters(query)]
+    )
+
+
 def _conditions(query: MetricsQuery) -> Composable:
-    conditions: list[Composable] = [SQL("bucket >= %(start)s and bucket < %(end)s")]
-    conditions += [
+    return SQL(" and ").join([SQL("bucket >= %(start)s and bucket < %(end)s"), *_filters(query)])
+
+
+def _filters(query: MetricsQuery) -> list[Composed]:
+    return [
         SQL("{} = any({}::{}[])").format(Identifier(dimension), Placeholder(dimension), _TYPES[dimension])
         for dimension in Dimension
         if getattr(query, dimension)
     ]
-    return SQL(" and ").join(conditions)
 
 
 def _filled(query: MetricsQuery) -> Composed:

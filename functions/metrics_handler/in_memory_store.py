@@ -3,11 +3,13 @@
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
 
+from functions.metrics_handler.buckets import LENGTH, floor
 from functions.metrics_handler.metrics_store import (
+    MAX_REVISED,
     Bounds,
     Count,
     Counts,
@@ -25,6 +27,7 @@ from functions.metrics_handler.metrics_store import (
     check_filled,
     check_read,
 )
+from masscomm.statuses import RANK, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +54,12 @@ class InMemoryMetricsStore:
     batch_id: int | None = None
     finished_at: datetime | None = None
     recipients: list[tuple[int, LogRow]] | None = None
+    grace: timedelta = timedelta(0)
+    revised_minutes: list[tuple[datetime, int, datetime]] = field(default_factory=list)
 
     def counts(self, query: MetricsQuery) -> Counts:
         if query.buckets == ():
-            return Counts([], more=False, watermark=self.watermark)
+            return Counts([], more=False, watermark=self.watermark, grace=self.grace)
         matching = [row for row in self.stored if _matches(row, query)]
         check_read(len(matching), self.bounds)
         totals: Counter[tuple[datetime, tuple[int | str, ...]]] = Counter()
@@ -72,7 +77,18 @@ class InMemoryMetricsStore:
         rows = sorted((Count(bucket, values, total) for (bucket, values), total in totals.items()), key=_place(query))
         if query.after is not None:
             rows = [row for row in rows if _place(query)(row) > _place(query)(query.after)]
-        return Counts(rows[: query.limit], len(rows) > query.limit, self.watermark)
+        return Counts(rows[: query.limit], len(rows) > query.limit, self.watermark, self.grace, self._revised(query))
+
+    def _revised(self, query: MetricsQuery) -> dict[datetime, datetime]:
+        """Needs whole days, hours or minutes of UTC where no buckets are named."""
+        found: dict[datetime, datetime] = {}
+        for minute, club_id, revised_at in sorted(self.revised_minutes):
+            if query.start <= minute < query.end and (not query.club_id or club_id in query.club_id):
+                bucket = floor(minute, LENGTH[query.granularity])
+                if query.buckets is not None:
+                    bucket = query.buckets[bisect_right(query.buckets, minute) - 1]
+                found[bucket] = max(revised_at, found.get(bucket, revised_at))
+        return dict(list(found.items())[:MAX_REVISED])
 
     def trends(self, query: MetricsQuery, middle: datetime) -> Trends:
         (dimension,) = query.dimensions
@@ -84,17 +100,22 @@ class InMemoryMetricsStore:
             (within if row.bucket >= middle else before)[getattr(row, dimension)] += row.count_total
         rows = [Trend(value, total, before[value]) for value, total in within.items()]
         rows.sort(key=lambda row: (-row.count_total, row.value))
-        return Trends(rows[: query.limit], self.watermark)
+        return Trends(rows[: query.limit], self.watermark, self.grace)
 
     def position(self) -> Position:
-        return Position(self.batch_id, self.finished_at, self.watermark)
+        return Position(self.batch_id, self.finished_at, self.watermark, self.grace)
 
     def log(self, query: LogQuery) -> Log | None:
         if self.recipients is None:
             return None
-        rows = [row for user_id, row in self.recipients if user_id == query.user_id and _in_log(row, query)]
+        known: dict[tuple[str, str], LogRow] = {}
+        for user_id, row in self.recipients:
+            if user_id == query.user_id:
+                key = row.key.send_id, row.key.channel
+                known[key] = max(known.get(key, row), row, key=_rank)
+        rows = [row for row in known.values() if _in_log(row, query)]
         rows.sort(key=lambda row: row.key, reverse=True)
-        return Log(rows[: query.limit], len(rows) > query.limit, self.watermark)
+        return Log(rows[: query.limit], len(rows) > query.limit, self.watermark, grace=self.grace)
 
     def send(self, send_id: str) -> SendTotals | None:
         known = self.sends.get(send_id)
@@ -105,6 +126,12 @@ def _matches(row: StoredCount, query: MetricsQuery) -> bool:
     if row.granularity is not query.granularity or not query.start <= row.bucket < query.end:
         return False
     return all(not getattr(query, name) or getattr(row, name) in getattr(query, name) for name in Dimension)
+
+
+def _rank(row: LogRow) -> tuple[int, float]:
+    """Of two accounts of a notification that of the higher rank stays, of equal ones the first."""
+    rank = RANK[Status(row.status)] if row.status in list(Status) else -1
+    return rank, -row.key.at.timestamp()
 
 
 def _in_log(row: LogRow, query: LogQuery) -> bool:

@@ -1,8 +1,8 @@
 """Where the metrics are read from: the port, and what it gives."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
@@ -87,6 +87,10 @@ class Bounds:
     filled: int = 100_000
 
 
+# Of how many revised buckets a query is told at most.
+MAX_REVISED = 1_000
+
+
 class TooMuch(Exception):
     """A query is over its bounds; the message names the bound."""
 
@@ -107,12 +111,16 @@ def check_filled(rows: int, bounds: Bounds) -> None:
 class Counts:
     """The first rows in the order asked for; more: there are others.
 
-    watermark: whatever stood in the topics at that moment is in them; None: nothing was ever counted.
+    watermark: whatever stood in the topics at that moment is in them; None: nothing was ever counted; grace: how long
+    after its end a bucket is complete at the earliest, as the stream has it; revised: {where a bucket begins: when it
+    last changed after it was complete}, of the clubs asked for, at most MAX_REVISED of them.
     """
 
     rows: Sequence[Count]
     more: bool
     watermark: datetime | None
+    grace: timedelta = timedelta(0)
+    revised: Mapping[datetime, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -130,6 +138,7 @@ class Trends:
 
     rows: Sequence[Trend]
     watermark: datetime | None
+    grace: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,7 @@ class Position:
     batch_id: int | None
     finished_at: datetime | None
     watermark: datetime | None
+    grace: timedelta = timedelta(0)
 
 
 @dataclass
@@ -200,11 +210,13 @@ class LogQuery:
 
 @dataclass(frozen=True)
 class Log:
-    """The first rows; more: there are others."""
+    """The first rows; more: there are others; since: what was counted before is not in it, None: everything is."""
 
     rows: Sequence[LogRow]
     more: bool
     watermark: datetime | None
+    since: datetime | None = None
+    grace: timedelta = timedelta(0)
 
 
 class MetricsStore(Protocol):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import prod
 from typing import Any
 
@@ -30,6 +30,8 @@ from functions.metrics_handler.metrics_store import (
     check_read,
 )
 from masscomm.errors import Retry
+from masscomm.measures import TRENDING_WINDOW_MIN
+from masscomm.statuses import RANK
 
 _CONNECT_TIMEOUT_S = 3
 _RECONNECT_S = 1
@@ -42,8 +44,9 @@ type _Connection = psycopg.Connection[tuple[Any, ...]]
 def connection_pool(database_url: str) -> ConnectionPool[_Connection]:
     """A pool for one Lambda environment: it serves one request at a time, so it holds one connection.
 
-        Nothing connects before the first request, and one that died while the environment slept is replaced when it is
-    XX"""
+    Nothing connects before the first request, and one that died while the environment slept is replaced when it is
+    used next.
+    """
     return ConnectionPool(
         database_url,
         min_size=0,
@@ -81,28 +84,36 @@ class PostgresMetricsStore:
     def counts(self, query: MetricsQuery) -> Counts:
         values = counts_statement.values_of(query, self._bounds)
         with self._connection() as connection:
-            watermark = _watermark(connection)
+            watermark, grace = _watermark(connection)
             if query.buckets == ():
-                return Counts([], more=False, watermark=watermark)
+                return Counts([], more=False, watermark=watermark, grace=grace)
             check_read(_number(connection, counts_statement.rows_read(query), values), self._bounds)
             if query.fill:
                 check_filled(self._combinations(connection, query, values) * len(query.buckets or ()), self._bounds)
             rows = connection.execute(counts_statement.rows(query), values).fetchall()
+            revised = dict(connection.execute(counts_statement.revised(query), values).fetchall())
         counts = [Count(bucket, tuple(dimensions), int(total)) for bucket, *dimensions, total in rows]
-        return Counts(counts[: query.limit], len(counts) > query.limit, watermark)
+        return Counts(counts[: query.limit], len(counts) > query.limit, watermark, grace, revised)
 
     def trends(self, query: MetricsQuery, middle: datetime) -> Trends:
         values = counts_statement.values_of(query, self._bounds) | {"middle": middle, "top": query.limit}
         with self._connection() as connection:
-            watermark = _watermark(connection)
-            check_read(_number(connection, counts_statement.rows_read(query), values), self._bounds)
-            rows = connection.execute(counts_statement.trends(query), values).fetchall()
-        return Trends([Trend(value, int(within), int(before)) for value, within, before in rows], watermark)
+            watermark, grace = _watermark(connection)
+            rows_read, statement = counts_statement.rows_read(query), counts_statement.trends(query)
+            if _in_windows(query, middle) and connection.execute(_WINDOWS_KEPT, values).fetchone() == (True,):
+                values |= {"within": _window_ends(middle, query.end), "before": _window_ends(query.start, middle)}
+                rows_read, statement = counts_statement.window_rows_read(query), counts_statement.window_trends(query)
+            check_read(_number(connection, rows_read, values), self._bounds)
+            rows = connection.execute(statement, values).fetchall()
+        return Trends([Trend(value, int(within), int(before)) for value, within, before in rows], watermark, grace)
 
     def position(self) -> Position:
         with self._connection() as connection:
             row = connection.execute(_POSITION).fetchone()
-        return Position(*row) if row else Position(None, None, None)
+        if row is None:
+            return Position(None, None, None)
+        batch_id, finished_at, watermark, grace_ms = row
+        return Position(batch_id, finished_at, watermark, timedelta(milliseconds=grace_ms))
 
     def log(self, query: LogQuery) -> Log | None:
         key = query.after
@@ -116,15 +127,16 @@ class PostgresMetricsStore:
             "send_id": key and key.send_id,
             "after_channel": key and key.channel,
             "limit": query.limit + 1,
+            "by_rank": sorted(RANK, key=lambda status: RANK[status]),
         }
         with self._connection() as connection:
-            switched_on = connection.execute("select to_regclass('recipient_log') is not null").fetchone()
-            if switched_on != (True,):
+            switched_on = connection.execute(_LOG_SINCE).fetchone()
+            if switched_on is None:
                 return None
             found = connection.execute(_LOG, values).fetchall()
-            watermark = _watermark(connection)
+            watermark, grace = _watermark(connection)
         rows = [LogRow(LogKey(at, send_id, channel), *rest) for at, send_id, channel, *rest in found]
-        return Log(rows[: query.limit], len(rows) > query.limit, watermark)
+        return Log(rows[: query.limit], len(rows) > query.limit, watermark, switched_on[0], grace)
 
     def send(self, send_id: str) -> SendTotals | None:
         if not _is_text(send_id):
@@ -146,7 +158,7 @@ class PostgresMetricsStore:
                 [send_id],
             ):
                 channels.setdefault(channel, ChannelTotals()).by_status.setdefault(status, {})[reason] = count
-            watermark = _watermark(connection)
+            watermark, _ = _watermark(connection)
         club_id, category, requested_at, chunk_count, chunks = send
         return SendTotals(
             send_id=send_id,
@@ -178,6 +190,26 @@ class PostgresMetricsStore:
             raise Retry("the metrics database has no tables yet") from error
 
 
+_WINDOW = timedelta(minutes=TRENDING_WINDOW_MIN)
+
+# Whether the view has all of the span. A day: a record may be dated so far ahead of its being counted.
+_WINDOWS_KEPT = """
+select exists (
+    select from stream_views
+    where view = 'trending' and since + interval '1 day' <= %(start)s and kept_since <= %(start)s
+)
+"""
+
+
+def _in_windows(query: MetricsQuery, middle: datetime) -> bool:
+    """Whether whole windows of the view make up both parts."""
+    return not (middle - query.start) % _WINDOW and not (query.end - middle) % _WINDOW
+
+
+def _window_ends(start: datetime, end: datetime) -> list[datetime]:
+    return [end - n * _WINDOW for n in range((end - start) // _WINDOW)]
+
+
 def _number(connection: _Connection, statement: Composed, values: dict[str, Any]) -> int:
     row = connection.execute(statement, values).fetchone()
     return int(row[0]) if row else 0
@@ -188,15 +220,25 @@ def _is_text(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-# One statement for every combination of filters: a user has few rows, and the index finds them by user.
+_LOG_SINCE = """
+select nullif(greatest(since, kept_since), '-infinity') from stream_views where view = 'recipient_log'
+"""
+
+# One statement for every combination of filters: a user has few rows, and the index of each day finds them. Of what was
+# told of a notification the status of the highest rank is its own (masscomm.statuses.merge).
 _LOG = """
+with notifications as (
+    select distinct on (send_id, channel) at, send_id, channel, club_id, type, status, reason
+    from recipient_log
+    where user_id = %(user_id)s
+        and (%(club_id)s::bigint[] is null or club_id = any(%(club_id)s))
+        and (%(channel)s::text[] is null or channel = any(%(channel)s))
+    order by send_id, channel, array_position(%(by_rank)s::text[], status) desc nulls last, at, reason
+)
 select at, send_id, channel, club_id, type, status, reason
-from recipient_log
-where user_id = %(user_id)s
-    and (%(start)s::timestamptz is null or at >= %(start)s)
+from notifications
+where (%(start)s::timestamptz is null or at >= %(start)s)
     and (%(end)s::timestamptz is null or at < %(end)s)
-    and (%(club_id)s::bigint[] is null or club_id = any(%(club_id)s))
-    and (%(channel)s::text[] is null or channel = any(%(channel)s))
     and (
         %(at)s::timestamptz is null
         or (at, send_id collate "C", channel collate "C") < (%(at)s, %(send_id)s::text, %(after_channel)s::text)
@@ -206,13 +248,14 @@ limit %(limit)s
 """
 
 _POSITION = """
-select s.batch_id, s.finished_at, w.watermark
+select s.batch_id, s.finished_at, w.watermark, coalesce(w.grace_ms, 0)
 from (values ('metrics')) as of (stream)
 left join stream_status s using (stream)
 left join stream_watermark w using (stream)
 """
 
 
-def _watermark(connection: _Connection) -> datetime | None:
-    row = connection.execute("select watermark from stream_watermark where stream = 'metrics'").fetchone()
-    return row[0] if row else None
+def _watermark(connection: _Connection) -> tuple[datetime | None, timedelta]:
+    """The watermark, and the grace after a bucket's end."""
+    row = connection.execute("select watermark, grace_ms from stream_watermark where stream = 'metrics'").fetchone()
+    return (row[0], timedelta(milliseconds=row[1])) if row else (None, timedelta(0))

@@ -15,8 +15,9 @@ limit        rows at most, 1000 without it
 cursor       next_cursor of the page before. It is a key, not a position: what is counted meanwhile repeats no row. In
              order of count_total a row that has grown past the cursor meanwhile is missed; in the others none is
 
-complete says that the watermark has passed the end of the last bucket by the grace: the rows do not grow any more, but
-for records that reach their topic later than that.
+complete says that the watermark has passed the end of the last bucket by the grace (grace_ms): the rows do not grow any
+more, but for records that reach their topic later than that. revised names the buckets of this page to which that has
+happened, and when last (of the clubs asked for; at most 1,000 of them); revised_at is the latest of these.
 """
 
 from collections.abc import Mapping
@@ -91,7 +92,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class QueryMetrics:
-    """The use case. grace: how long after its end a bucket may still get records that were under way."""
+    """The use case. grace: how long after its end a bucket is complete at the earliest, where the stream says less."""
 
     store: MetricsStore
     clock: Clock
@@ -126,9 +127,19 @@ class QueryMetrics:
             "truncated": counts.more,
             "next_cursor": cursor_after(query, counts.rows[-1]) if counts.more else None,
             "watermark": rfc3339(counts.watermark),
-            "complete": counts.watermark is not None and counts.watermark >= asked.last_end + self.grace,
+            "grace_ms": max(self.grace, counts.grace) // timedelta(milliseconds=1),
+            "complete": is_complete(counts.watermark, asked.last_end, self.grace, counts.grace),
+            "revised_at": rfc3339(max(counts.revised.values(), default=None)),
+            "revised": [
+                {"bucket": asked.written(bucket), "revised_at": rfc3339(at)} for bucket, at in counts.revised.items()
+            ],
             "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
         }
+
+
+def is_complete(watermark: datetime | None, end: datetime, *graces: timedelta) -> bool:
+    """Whether the watermark has passed an end by the longest grace."""
+    return watermark is not None and watermark >= end + max(graces)
 
 
 def too_much(error: TooMuch) -> Problem:

@@ -6,6 +6,7 @@ measure      what is compared, requested without it
 top          rows at most, 10 without it
 club_id, type, channel   only these, each as often as wanted
 
+A window of whole quarters of an hour is read from the view `trending`, any other from the minutes: the same figures.
 Each row has count_total of the window and `before`, that of as many minutes before it. Equal rows come by name.
 """
 
@@ -18,12 +19,12 @@ from functions.metrics_handler import parameters as parse
 from functions.metrics_handler.buckets import LENGTH, floor
 from functions.metrics_handler.metrics_store import Dimension, Granularity, MetricsQuery, MetricsStore, TooMuch
 from functions.metrics_handler.parameters import Reader, rfc3339
-from functions.metrics_handler.query_metrics import too_much
+from functions.metrics_handler.query_metrics import is_complete, too_much
 from functions.metrics_handler.tenant import Clubs, seen
 from masscomm.clock import Clock
-from masscomm.measures import REQUESTED
+from masscomm.measures import REQUESTED, TRENDING_WINDOW_MIN
 
-DEFAULT_WINDOW_MIN, MAX_WINDOW_MIN = 15, 1_440
+DEFAULT_WINDOW_MIN, MAX_WINDOW_MIN = TRENDING_WINDOW_MIN, 1_440
 DEFAULT_TOP, MAX_TOP = 10, 100
 
 PARAMETERS = ("by", "window", "measure", "top", "club_id", "type", "channel")
@@ -56,7 +57,8 @@ class TellTrends:
             "end": rfc3339(query.end),
             "rows": [{by: row.value, "count_total": row.count_total, "before": row.before} for row in trends.rows],
             "watermark": rfc3339(trends.watermark),
-            "complete": trends.watermark is not None and trends.watermark >= query.end + self.grace,
+            "grace_ms": max(self.grace, trends.grace) // timedelta(milliseconds=1),
+            "complete": is_complete(trends.watermark, query.end, self.grace, trends.grace),
             "generated_at": rfc3339(now),
         }
 

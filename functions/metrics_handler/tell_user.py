@@ -7,6 +7,7 @@ club_id, channel   only these, each as often as wanted
 limit        rows at most, 100 without it
 cursor       next_cursor of the page before
 
+since says that what was counted before it is not told (the log was off, or older days are deleted); null: all is told.
 complete says that the watermark has passed `end` by the grace; without an end it is false.
 """
 
@@ -22,6 +23,7 @@ from typing import Any
 from functions.metrics_handler import parameters as parse
 from functions.metrics_handler.metrics_store import LogKey, LogQuery, MetricsStore
 from functions.metrics_handler.parameters import Reader, rfc3339
+from functions.metrics_handler.query_metrics import is_complete
 from functions.metrics_handler.tenant import Clubs, seen
 from masscomm.clock import Clock
 from masscomm.problem import FieldError, Problem
@@ -65,13 +67,12 @@ class TellUser:
             ],
             "truncated": found.more,
             "next_cursor": _cursor_after(query, found.rows[-1].key) if found.more else None,
+            "since": rfc3339(found.since),
             "watermark": rfc3339(found.watermark),
-            "complete": self._complete(query.end, found.watermark),
+            "grace_ms": max(self.grace, found.grace) // timedelta(milliseconds=1),
+            "complete": query.end is not None and is_complete(found.watermark, query.end, self.grace, found.grace),
             "generated_at": rfc3339(datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)),
         }
-
-    def _complete(self, end: datetime | None, watermark: datetime | None) -> bool:
-        return end is not None and watermark is not None and watermark >= end + self.grace
 
 
 def _parsed(user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> LogQuery:

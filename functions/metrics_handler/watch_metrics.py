@@ -71,7 +71,7 @@ class WatchMetrics:
             "metrics": self.query_metrics.answer(query, clubs) if query and changed else None,
             "watermark": rfc3339(position.watermark),
             # Every minute that is over, and the grace with it, is counted.
-            "complete": complete_to is not None and complete_to >= self._minute(now),
+            "complete": complete_to is not None and complete_to >= self._minute(now, position.grace),
             "generated_at": rfc3339(now),
         }
 
@@ -92,10 +92,11 @@ class WatchMetrics:
         return f"{(position.batch_id or 0)}-{finished_us}-{int(complete_to.timestamp())}"
 
     def _complete_to(self, position: Position) -> datetime | None:
-        return None if position.watermark is None else self._minute(position.watermark)
+        return None if position.watermark is None else self._minute(position.watermark, position.grace)
 
-    def _minute(self, moment: datetime) -> datetime:
-        return max(_EPOCH, floor(moment - self.query_metrics.grace, LENGTH[Granularity.MINUTE]))
+    def _minute(self, moment: datetime, grace: timedelta) -> datetime:
+        """Up to where everything is complete when the watermark is at a moment."""
+        return max(_EPOCH, floor(moment - max(self.query_metrics.grace, grace), LENGTH[Granularity.MINUTE]))
 
 
 _EPOCH = datetime.fromtimestamp(0, UTC)

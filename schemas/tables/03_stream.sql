@@ -44,15 +44,29 @@ alter table stream_status add column if not exists archive_id uuid;
 -- counted, and an idle partition holds nothing back.
 alter table stream_watermark add column if not exists grace_ms bigint not null default 0;
 
--- Minutes that changed after they were complete. An hour or a day was revised when the last of its minutes was.
+-- Minutes of a club that changed after they were complete. An hour or a day was revised when the last of its minutes was.
 --
+-- club_id                   0 where the row is older than this column
 -- late_records, late_total: records that came late, and notifications they counted (under every measure)
 create table if not exists revised_minutes (
-    minute       timestamptz primary key,
+    minute       timestamptz not null,
+    club_id      bigint      not null,
     revised_at   timestamptz not null,
     late_records bigint      not null,
-    late_total   bigint      not null
+    late_total   bigint      not null,
+    primary key (minute, club_id)
 );
+do $$ begin
+    if not exists (
+        select from information_schema.columns
+        where table_schema = current_schema and table_name = 'revised_minutes' and column_name = 'club_id'
+    ) then
+        alter table revised_minutes add column club_id bigint not null default 0;
+        alter table revised_minutes alter column club_id drop default;
+        alter table revised_minutes drop constraint revised_minutes_pkey;
+        alter table revised_minutes add primary key (minute, club_id);
+    end if;
+end $$;
 
 -- The first offset of each partition that is not merged yet: positions below it are replays.
 create table if not exists stream_offsets (

@@ -57,6 +57,13 @@ STORED = [
         (Granularity.DAY, NOON.replace(hour=0), 1, "news", "push", "sent", 10),
     ]
 ]
+GRACE = timedelta(seconds=30)
+REVISED = [
+    (NOON, 1, NOON + timedelta(hours=1)),
+    (NOON, 2, NOON + timedelta(hours=3)),
+    (NOON + MINUTE, 1, NOON + timedelta(hours=2)),
+    (NOON + timedelta(days=1), 1, NOON + timedelta(days=2)),
+]
 SEND = SendTotals(
     send_id="s",
     club_id=7,
@@ -79,6 +86,12 @@ def fill(url: str) -> None:
                 f"insert into counts_{row.granularity} values (%s, %s, %s, %s, %s, %s)".encode(),  # noqa: S608
                 [row.bucket, row.club_id, row.type, row.channel, row.measure, row.count_total],
             )
+        connection.execute(
+            "insert into trending"
+            " select bucket + n * interval '1 minute', club_id, type, channel, measure, sum(count_total)"
+            " from counts_minute, generate_series(1, 15) as n group by 1, 2, 3, 4, 5"
+        )
+        connection.execute("insert into stream_views values ('trending', '-infinity')")
         connection.execute("insert into sends values ('s', 7, 'news', %s, 2, 1)", [NOON])
         for channel, totals in SEND.channels.items():
             values = [channel, totals.requested, totals.duplicates, totals.queued]
@@ -91,7 +104,9 @@ def fill(url: str) -> None:
         connection.execute(
             "insert into stream_status (stream, epoch, batch_id, finished_at) values ('metrics', 1, 7, %s)", [NOON]
         )
-        connection.execute("insert into stream_watermark values ('metrics', %s, now())", [WATERMARK])
+        connection.execute("insert into stream_watermark values ('metrics', %s, now(), 30000)", [WATERMARK])
+        for minute, club_id, revised_at in REVISED:
+            connection.execute("insert into revised_minutes values (%s, %s, %s, 1, 1)", [minute, club_id, revised_at])
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +121,9 @@ def in_postgres(postgres: StackSettings) -> Iterator[MetricsStore]:
 @pytest.fixture(params=["postgres", "memory"])
 def store(request: pytest.FixtureRequest) -> MetricsStore:
     if request.param == "memory":
-        return InMemoryMetricsStore(STORED, {"s": SEND}, WATERMARK, BOUNDS, 7, NOON)
+        return InMemoryMetricsStore(
+            STORED, {"s": SEND}, WATERMARK, BOUNDS, 7, NOON, grace=GRACE, revised_minutes=REVISED
+        )
     found: MetricsStore = request.getfixturevalue("in_postgres")
     return found
 
@@ -232,9 +249,30 @@ def test_a_query_over_its_bounds_is_not_run(store: MetricsStore) -> None:
         store.counts(a_query(**FILLED | {"type": ("a", "b", "c")}, dimensions=(Dimension.TYPE, Dimension.MEASURE)))
 
 
+def test_revised_buckets_are_told_to_those_who_may_see_them(store: MetricsStore) -> None:
+    hour = timedelta(hours=1)
+    minutes = store.counts(a_query(club_id=(1,)))
+    assert (minutes.grace, minutes.revised) == (GRACE, {NOON: NOON + hour, NEXT: NOON + 2 * hour})
+    assert store.counts(a_query(club_id=(3,))).revised == {}
+    whole_hour = a_query(granularity=Granularity.HOUR, end=NOON + hour)
+    assert store.counts(whole_hour).revised == {NOON: NOON + 3 * hour}
+    assert store.counts(replace(whole_hour, club_id=(1,))).revised == {NOON: NOON + 2 * hour}
+    # Days of a zone, of hours.
+    zone = a_query(
+        granularity=Granularity.HOUR,
+        start=NOON - 11 * hour,
+        end=NOON + 37 * hour,
+        buckets=(NOON - 11 * hour, NOON + 13 * hour),
+    )
+    assert store.counts(replace(zone, club_id=(1,))).revised == {
+        NOON - 11 * hour: NOON + 2 * hour,
+        NOON + 13 * hour: NOON + 48 * hour,
+    }
+
+
 def test_trends_are_the_largest_first_with_what_was_before(store: MetricsStore) -> None:
     query = a_query(dimensions=(Dimension.CHANNEL,), measure=("sent", "failed"), end=NOON + 3 * MINUTE)
-    assert store.trends(query, NEXT) == Trends([Trend("push", 13, 8)], WATERMARK)
+    assert store.trends(query, NEXT) == Trends([Trend("push", 13, 8)], WATERMARK, GRACE)
     assert store.trends(query, NOON).rows == [Trend("push", 21, 0), Trend("email", 4, 0)]
     assert store.trends(replace(query, limit=1), NOON).rows == [Trend("push", 21, 0)]
     by_type = replace(query, dimensions=(Dimension.TYPE,), start=NEXT, measure=())
@@ -244,8 +282,48 @@ def test_trends_are_the_largest_first_with_what_was_before(store: MetricsStore) 
         store.trends(a_query(dimensions=(Dimension.TYPE,), end=NOON + 4 * MINUTE), NOON)
 
 
+@pytest.mark.parametrize("window", [14, 15, 30])
+@pytest.mark.parametrize("end", [NOON + MINUTE, NOON + 3 * MINUTE, NOON + 18 * MINUTE])
+def test_trends_of_any_window_are_sums_of_its_minutes(store: MetricsStore, window: int, end: datetime) -> None:
+    middle = end - window * MINUTE
+    query = a_query(dimensions=(Dimension.CHANNEL,), type=("news",), measure=("sent",), start=middle - window * MINUTE)
+    query = replace(query, end=end)
+
+    def counted(first: datetime, last: datetime) -> dict[str, int]:
+        sums: dict[str, int] = {}
+        for row in STORED:
+            asked = (row.granularity, row.type, row.measure) == (Granularity.MINUTE, "news", "sent")
+            if asked and first <= row.bucket < last:
+                sums[row.channel] = sums.get(row.channel, 0) + row.count_total
+        return sums
+
+    before = counted(query.start, middle)
+    expected = [Trend(name, n, before.get(name, 0)) for name, n in counted(middle, end).items()]
+    assert sorted(store.trends(query, middle).rows, key=str) == sorted(expected, key=str)
+
+
+def test_windows_are_read_where_the_view_has_them(postgres: StackSettings) -> None:
+    start = NOON - 30 * MINUTE
+    query = a_query(dimensions=(Dimension.TYPE,), start=start, end=NOON)
+    with metrics_database(postgres) as url, psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("insert into trending values (%s, 1, 'from the view', 'push', 'sent', 3)", [NOON])
+        with connection_pool(url) as pool:
+            store = PostgresMetricsStore(pool)
+            for since, kept_since, rows in [
+                (None, None, []),
+                ("-infinity", "-infinity", [Trend("from the view", 3, 0)]),
+                (start - timedelta(days=1), start, [Trend("from the view", 3, 0)]),
+                (start - timedelta(hours=23), start, []),
+                ("-infinity", start + MINUTE, []),
+            ]:
+                connection.execute("delete from stream_views")
+                if since:
+                    connection.execute("insert into stream_views values ('trending', %s, %s)", [since, kept_since])
+                assert store.trends(query, NOON - 15 * MINUTE).rows == rows
+
+
 def test_a_position_is_that_of_the_last_batch(store: MetricsStore) -> None:
-    assert store.position() == Position(7, NOON, WATERMARK)
+    assert store.position() == Position(7, NOON, WATERMARK, GRACE)
 
 
 def test_where_nothing_was_counted_there_is_no_position(postgres: StackSettings) -> None:
@@ -253,12 +331,6 @@ def test_where_nothing_was_counted_there_is_no_position(postgres: StackSettings)
         assert PostgresMetricsStore(pool).position() == InMemoryMetricsStore().position() == Position(None, None, None)
 
 
-LOG_TABLE = """
-create table recipient_log (
-    user_id bigint not null, send_id text not null, channel text not null, club_id bigint not null, type text not null,
-    status text not null, reason text not null, at timestamptz not null
-)
-"""
 RECIPIENTS = [
     (7, LogRow(LogKey(NOON, "a", "push"), 1, "news", "sent", "")),
     (7, LogRow(LogKey(NEXT, "B", "push"), 2, "news", "failed", "no_template")),
@@ -266,24 +338,37 @@ RECIPIENTS = [
     (7, LogRow(LogKey(NEXT, "b", "push"), 2, "news", "sent", "")),
     (8, LogRow(LogKey(NEXT, "c", "push"), 1, "news", "sent", "")),
 ]
+# What was told of them before or beside it: each notification is told of once, under its highest status.
+OTHER_ACCOUNTS = [
+    (7, LogRow(LogKey(NOON - MINUTE, "a", "push"), 1, "news", "held", "")),
+    (7, LogRow(LogKey(NEXT + MINUTE, "a", "push"), 1, "news", "failed", "too_large")),
+    (7, LogRow(LogKey(NOON + 2 * MINUTE, "a", "push"), 1, "news", "sent", "")),
+    (7, LogRow(LogKey(NOON + 3 * MINUTE, "B", "push"), 2, "news", "a new word", "")),
+]
 
 
 @pytest.fixture(params=["postgres", "memory"])
 def logged(request: pytest.FixtureRequest, postgres: StackSettings) -> Iterator[MetricsStore]:
     """A store with the log of recipients on."""
     if request.param == "memory":
-        yield InMemoryMetricsStore(recipients=RECIPIENTS)
+        yield InMemoryMetricsStore(recipients=[*OTHER_ACCOUNTS, *RECIPIENTS])
         return
     with metrics_database(postgres) as url:
         with psycopg.connect(url) as connection:
-            connection.execute("drop table if exists recipient_log")
-            connection.execute(LOG_TABLE)
-            for user_id, row in RECIPIENTS:
+            connection.execute("insert into stream_views values ('recipient_log', '-infinity')")
+            for day in (21, 22):
                 connection.execute(
-                    "insert into recipient_log values (%s, %s, %s, %s, %s, %s, %s, %s)",
+                    f"create table of_{day} partition of recipient_log"
+                    f" for values from ('2026-11-{day} 00:00Z') to ('2026-11-{day + 1} 00:00Z')".encode()
+                )
+            for number, (user_id, row) in enumerate([*OTHER_ACCOUNTS, *RECIPIENTS]):
+                connection.execute(
+                    "insert into recipient_log"
+                    " (user_id, at, send_id, channel, club_id, type, status, reason, counted_at)"
+                    " values (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
                     [
-                        user_id, row.key.send_id, row.key.channel, row.club_id, row.type, row.status, row.reason,
-                        row.key.at,
+                        user_id, row.key.at, row.key.send_id, row.key.channel, row.club_id, row.type, row.status,
+                        row.reason, NOON + timedelta(days=number % 2),
                     ],
                 )  # fmt: skip
         with connection_pool(url) as pool:
@@ -291,10 +376,17 @@ def logged(request: pytest.FixtureRequest, postgres: StackSettings) -> Iterator[
 
 
 def test_a_log_that_is_off_is_none(postgres: StackSettings) -> None:
-    with metrics_database(postgres) as url, psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("drop table if exists recipient_log")
-        with connection_pool(url) as pool:
-            assert PostgresMetricsStore(pool).log(LogQuery(user_id=7)) is None
+    with (
+        metrics_database(postgres) as url,
+        psycopg.connect(url, autocommit=True) as connection,
+        connection_pool(url) as pool,
+    ):
+        store = PostgresMetricsStore(pool)
+        assert store.log(LogQuery(user_id=7)) is None
+        connection.execute("insert into stream_views values ('recipient_log', %s, '-infinity')", [NOON])
+        assert store.log(LogQuery(user_id=7)) == Log([], more=False, watermark=None, since=NOON)
+        connection.execute("update stream_views set kept_since = %s", [NEXT])
+        assert store.log(LogQuery(user_id=7)) == Log([], more=False, watermark=None, since=NEXT)
     assert InMemoryMetricsStore().log(LogQuery(user_id=7)) is None
 
 

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -59,6 +60,7 @@ class World:
     rng: random.Random = field(default_factory=lambda: random.Random(20261121))  # noqa: S311
     counts: Counter[tuple[int, int, str, str, str]] = field(default_factory=Counter)
     by_send: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
+    log: Counter[tuple[int, int, str, str, int, str, str, str]] = field(default_factory=Counter)
     quarantined: set[tuple[str, int, int]] = field(default_factory=set)
     _waiting: dict[int, Callable[[str, int, int, int], None]] = field(default_factory=dict)
 
@@ -148,6 +150,8 @@ class World:
         ):
             n = self.rng.randrange(5)
             results.append({"status": status, "reason": reason, "count": n})
+            told = (now, shared["send_id"], channel, shared["club_id"], shared["type"], status, reason or "")
+            self.log.update((user, *told) for user in range(len(result_index), len(result_index) + n))
             result_index += [place] * n
             self.count(now, shared["club_id"], shared["type"], channel, status, n)
             if n:
@@ -320,14 +324,51 @@ def assert_is_a_plain_count(database: str, world: World) -> None:
             " union all select send_id, channel, 'requested', '', requested from send_channels"
         )
         assert Counter({row[:4]: row[4] for row in rows}) == world.by_send
+        rows = connection.execute(
+            "select user_id, (extract(epoch from at) * 1000)::bigint, send_id, channel, club_id, type, status, reason"
+            " from recipient_log"
+        )
+        assert Counter(rows) == world.log
         places = set(connection.execute("select topic, partition, kafka_offset from quarantine"))
         assert places == world.quarantined
 
 
+def as_the_page_says(database: str, folder: Path) -> dict[str, str]:
+    """Add the view of docs/metrics-views.md: its table, its module; the environment that has it kept."""
+    blocks = dict(re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs" / "metrics-views.md").read_text(), re.DOTALL))
+    with psycopg.connect(database) as connection:
+        connection.execute(blocks["sql"].encode())
+    (folder / "not_sent.py").write_text(blocks["python"])
+    name, _, value = blocks["sh"].strip().partition("=")
+    return {name: value, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+
+
+def assert_views_are_sums_of_the_counts(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        rows = connection.execute(
+            "select bucket, club_id, status, sum(total) from not_sent group by 1, 2, 3"
+            " except all select bucket, club_id, measure, sum(count_total) from counts_hour group by 1, 2, 3"
+        )
+        assert rows.fetchall() == []
+        assert (
+            connection.execute("select sum(total) from not_sent").fetchone()
+            == connection.execute(
+                "select sum(count_total) from counts_hour where measure in ('suppressed', 'failed', 'expired')"
+            ).fetchone()
+        )
+        differing = connection.execute(
+            "select * from trending full join ("
+            " select bucket + n * interval '1 minute' as bucket, club_id, type, channel, measure, sum(count_total) as n"
+            " from counts_minute, generate_series(1, 15) as n group by 1, 2, 3, 4, 5"
+            ") as windows using (bucket, club_id, type, channel, measure) where count_total is distinct from n"
+        )
+        assert differing.fetchall() == []
+
+
 def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
-    start_job: StartJob, world: World, stack: Stack
+    start_job: StartJob, world: World, stack: Stack, database: str, tmp_path: Path
 ) -> None:
-    job = start_job()
+    job = start_job(**as_the_page_says(database, tmp_path))
     wait_until("the ready file", lambda: one(job.database, "select state from stream_status") == "running", job)
     for _ in range(20):
         world.a_send(times=world.rng.choice([1, 1, 3]))
@@ -346,6 +387,7 @@ def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
         world.a_send(times=2)
     counted_up_to(job, world.flush())
     assert_is_a_plain_count(job.database, world)
+    assert_views_are_sums_of_the_counts(job.database)
 
     # What is served goes wrong, and is put right from the archive while the stream runs.
     with psycopg.connect(job.database) as connection:
@@ -355,6 +397,8 @@ def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
         connection.execute("delete from send_totals where status = 'sent'")
         connection.execute("delete from send_states where channel = 'email'")
         connection.execute("update sends set chunks = chunks + 3")
+        connection.execute("delete from trending where measure = 'sent'")
+        connection.execute("update not_sent set total = 2 * total")
     # Outside of a span nothing is looked at.
     before = datetime.now(UTC) - timedelta(days=9)
     told = recompute(job, "--from", before.isoformat(), "--to", (before + timedelta(minutes=1)).isoformat())
@@ -366,6 +410,7 @@ def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     world.a_send(times=2)
     counted_up_to(job, world.flush())
     assert_is_a_plain_count(job.database, world)
+    assert_views_are_sums_of_the_counts(job.database)
 
     job.process.send_signal(signal.SIGTERM)
     assert job.process.wait(WAIT_S) == 0

@@ -376,9 +376,13 @@ def test_a_record_of_a_complete_minute_is_late_and_revises_it(sink: PostgresSink
     StatusWriter(other, epoch=1).consumed(minute + 70_000, 0, {}, grace_ms=10_000)
     assert count(sink, Record(1, number=2), Record(2, number=3, at_ms=minute + 60_000)).late == 1
     assert count(sink, Record(3, number=4, counts=[("push", "sent", None, 2), ("push", "failed", "x", 2)])).late == 1
-    rows = sink.connected().execute("select minute, late_records, late_total, revised_at <= now() from revised_minutes")
-    assert [(round(row[0].timestamp() * 1000), *row[1:]) for row in rows] == [(minute, 2, 7, True)]
-    assert totals(sink) == {"sent": 11, "failed": 2}
+    assert count(sink, Record(4, number=5, club_id=8)).late == 1
+    rows = sink.connected().execute(
+        "select minute, club_id, late_records, late_total, revised_at <= now() from revised_minutes order by 2"
+    )
+    found = [(round(row[0].timestamp() * 1000), *row[1:]) for row in rows]
+    assert found == [(minute, 7, 2, 7, True), (minute, 8, 1, 3, True)]
+    assert totals(sink) == {"sent": 14, "failed": 2}
     other.close()
 
 

@@ -90,6 +90,26 @@ def test_complete_is_when_the_watermark_has_passed_the_last_bucket(
     assert query.answer(ASKED | {"end": [end]})["complete"] is complete
 
 
+def test_revised_buckets_and_the_grace_are_told(query: QueryMetrics) -> None:
+    assert isinstance(query.store, InMemoryMetricsStore)
+    query.store.revised_minutes = [
+        (NOON, 1, NOON + timedelta(hours=1)),
+        (NOON + timedelta(minutes=1), 2, NOON + timedelta(hours=2)),
+    ]
+    query.store.grace = timedelta(milliseconds=5_001)
+    answer = query.answer(ASKED)
+    # A millisecond more than the watermark is past the end.
+    assert (answer["grace_ms"], answer["complete"]) == (5_001, False)
+    assert answer["revised_at"] == "2026-11-21T14:00:00Z"
+    assert answer["revised"] == [
+        {"bucket": "2026-11-21T12:00:00Z", "revised_at": "2026-11-21T13:00:00Z"},
+        {"bucket": "2026-11-21T12:01:00Z", "revised_at": "2026-11-21T14:00:00Z"},
+    ]
+    # That another club's records came late is nobody's business.
+    assert query.answer(ASKED, clubs=frozenset({1}))["revised_at"] == "2026-11-21T13:00:00Z"
+    assert query.answer(ASKED | {"club_id": ["3"]})["revised_at"] is None
+
+
 def test_nothing_ever_counted_is_not_complete() -> None:
     answer = QueryMetrics(InMemoryMetricsStore(), FixedClock(), timedelta()).answer(ASKED)
     assert (answer["rows"], answer["watermark"], answer["complete"]) == ([], None, False)

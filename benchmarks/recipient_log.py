@@ -1,0 +1,117 @@
+"""What the log of recipients costs: `python -m benchmarks.recipient_log [--events 2000] [--rounds 3]`.
+
+Needs `make setup`; starts a broker, a registry and a database of its own, and stops them. Counts the same topic of
+outcome records of 500 recipients with the log and without, in turns, and prints recipients a second: medians of the
+rounds, and the ratio. Each round reads every row back.
+"""
+
+import argparse
+import json
+import logging
+import statistics
+import tempfile
+from pathlib import Path
+
+import psycopg
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.metrics_throughput import JAVA_OPTIONS, produce, timed
+from devstack.provision import create_topics, register_schemas
+from devstack.settings import StackSettings
+from devstack.setup import JARS
+from devstack.stack import Stack
+from masscomm.topics import chain_topics
+from masscomm.wire import HttpSchemaRegistry
+from spark_metrics.batches import count_batch
+from spark_metrics.job import kafka_records, spark_session
+from spark_metrics.settings import Settings
+from spark_metrics.sink import PostgresSink
+from spark_metrics.transforms import facts
+from spark_metrics.views import load_views
+from spark_metrics.writers import KnownWriters, registered_ids
+from tests.metrics_database import metrics_database
+
+RECIPIENTS = 500
+
+
+def count(stack: StackSettings, spark: SparkSession, settings: Settings, events: int, *, logged: bool) -> float:
+    """Recipients a second."""
+    known = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
+    known.learn(registered_ids(stack.registry_url))
+    records = kafka_records(spark, settings, "earliest").transform(
+        facts, writers=known.known, far_future_ms=86_400_000, recipients=logged
+    )
+    with metrics_database(stack) as database, tempfile.TemporaryDirectory() as folder:
+        sink = PostgresSink(database, views=load_views(settings.views), recipients=logged)
+        sink.take_over()
+
+        def batch(frame: DataFrame, batch_id: int) -> None:
+            count_batch(
+                frame,
+                batch_id=batch_id,
+                sink=sink,
+                database_url=database,
+                archive=None,
+                learn=lambda unknown: set(unknown),
+            )
+
+        def run() -> None:
+            query = records.writeStream.foreachBatch(batch).option("checkpointLocation", f"{folder}/c")
+            query.trigger(availableNow=True).start().awaitTermination()
+
+        took = timed(run)
+        sink.close()
+        with psycopg.connect(database) as connection:
+            row = connection.execute(
+                "select (select sum(count_total) from counts_minute), count(*) from recipient_log"
+            ).fetchone()
+            assert row == (events * RECIPIENTS, events * RECIPIENTS if logged else 0), row
+        return events * RECIPIENTS / took
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--events", type=int, default=2_000, help=f"outcome records of {RECIPIENTS} recipients")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=1_000, help="records a micro-batch")
+    parser.add_argument("--verbose", action="store_true", help="what each batch took")
+    chosen = parser.parse_args()
+    if chosen.verbose:
+        logging.getLogger("spark_metrics.batches").setLevel(logging.INFO)
+        logging.basicConfig()
+    with tempfile.TemporaryDirectory() as folder:
+        stack = StackSettings.on_free_ports(Path(folder))
+        with Stack(stack, ["kafka", "registry", "postgres"]):
+            create_topics(stack.kafka_bootstrap, chain_topics())
+            produce(
+                stack,
+                register_schemas(stack.registry_url, chain_topics())["outcome-value"],
+                chosen.events,
+                RECIPIENTS,
+            )
+            settings = Settings(
+                bootstrap_servers=stack.kafka_bootstrap,
+                registry_url=stack.registry_url,
+                database_url="",
+                checkpoint_dir="",
+                jars=",".join(str(path) for path in sorted(Path(JARS, "spark").glob("*.jar"))),
+                max_offsets_per_trigger=chosen.batch,
+                driver_memory="2g",
+                java_options=JAVA_OPTIONS,
+            )
+            spark = spark_session(settings)
+            print(f"warm-up: {count(stack, spark, settings, chosen.events, logged=True):,.0f} recipients/s")
+            runs: dict[str, list[float]] = {"with the log": [], "without": []}
+            for _ in range(chosen.rounds):
+                for name, rates in runs.items():
+                    rates.append(count(stack, spark, settings, chosen.events, logged=name == "with the log"))
+            medians = {name: statistics.median(rates) for name, rates in runs.items()}
+            for name, median in medians.items():
+                shown = ", ".join(f"{rate:,.0f}" for rate in runs[name])
+                print(f"{name:14} {median:>10,.0f} recipients/s  ({shown})")
+            print(json.dumps({name: round(rate) for name, rate in medians.items()}))
+            spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The log of recipients: which user got which status of which send, a row each; optional, since it is large.
+
+It is staged with a batch and written in the transaction that counts it, so it is as exact as the counts: what is
+refused as a redelivery has no row, what is counted has one a recipient.
+"""
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+NAME = "recipient_log"
+
+
+def recipients(facts: DataFrame) -> DataFrame:
+    """What countable outcome records say of each user, a row a record and result.
+
+    Columns: send_id, club_id, type, channel, status, reason, at_ms, user_ids. A position without a user or a result is
+    left out.
+    """
+    results = facts.where((F.col("source") == "outcome") & (F.size("counts") > 0)).select(
+        *("send_id", "club_id", "type", "at_ms", "user_ids", "result_index", "counts"),
+        F.posexplode("counts").alias("number", "count"),
+    )
+    return results.select(
+        "send_id",
+        "club_id",
+        "type",
+        "count.channel",
+        F.col("count.measure").alias("status"),
+        "count.reason",
+        "at_ms",
+        _users_of(F.col("number")).alias("user_ids"),
+    ).where(F.size("user_ids") > 0)
+
+
+def _users_of(number: Column) -> Column:
+    """The users with this result."""
+    placed = F.arrays_zip("user_ids", "result_index")
+    chosen = F.filter(placed, lambda place: (place["result_index"] == number) & place["user_ids"].isNotNull())
+    return F.transform(chosen, lambda place: place["user_ids"])
+
+
+def rows_to_stage(facts: DataFrame) -> DataFrame:
+    """`recipients` with user_ids as Postgres writes an array."""
+    users = F.concat(F.lit("{"), F.array_join(F.col("user_ids").cast("array<string>"), ","), F.lit("}"))
+    return recipients(facts).withColumn("user_ids", users)
+
+
+def merge(connection: psycopg.Connection[Any], attempt: int, counted_at: datetime) -> None:
+    """Write the rows that an attempt has staged."""
+    _make_partition(connection, counted_at.astimezone(UTC).date())
+    connection.execute(_WRITE, [counted_at, attempt])
+
+
+def _make_partition(connection: psycopg.Connection[Any], day: date) -> None:
+    if connection.execute("select to_regclass(%s) is not null", [table_of(day)]).fetchone() == (True,):
+        return
+    names = {
+        "partition": sql.Identifier(table_of(day)),
+        "day": sql.Literal(f"{day}T00:00:00Z"),
+        "next": sql.Literal(f"{day + timedelta(days=1)}T00:00:00Z"),
+    }
+    # Attached, not created as one: that would wait for every reader of the log, and have the next ones wait.
+    connection.execute(sql.SQL("create table {partition} (like recipient_log including all)").format(**names))
+    connection.execute(
+        sql.SQL("alter table recipient_log attach partition {partition} for values from ({day}) to ({next})").format(
+            **names
+        )
+    )
+
+
+def tables(connection: psycopg.Connection[Any]) -> list[tuple[date, bool, bool]]:
+    """The log's days (UTC) that have a table; whether it is attached, and whether it is being detached."""
+    found = connection.execute(
+        "select relname, inhrelid is not null, coalesce(inhdetachpending, false)"
+        " from pg_class left join pg_inherits on inhrelid = pg_class.oid"
+        " where relkind = 'r' and relnamespace = (select relnamespace from pg_class"
+        " where oid = 'recipient_log'::regclass) and relname ~ '^recipient_log_[0-9]{8}$' order by 1"
+    )
+    return [(date.fromisoformat(name[-8:]), attached, pending) for name, attached, pending in found]
+
+
+def table_of(day: date) -> str:
+    """The table of one of the log's days."""
+    return f"{NAME}_{day:%Y%m%d}"
+
+
+_WRITE = """
+insert into recipient_log (user_id, at, send_id, channel, club_id, type, status, reason, counted_at)
+select user_id, to_timestamp(at_ms / 1000.0), send_id, channel, club_id, type, status, coalesce(reason, ''), %s
+from staging_recipients, unnest(user_ids) as user_id
+where attempt = %s
+"""
+
+# How the log is compared: rows by send and status, with sums that two different sets of rows hardly share.
+KEY = ("send_id", "channel", "status", "reason")
+SUMS = ("rows", "users", "checksum")
+COMPARED: LiteralString = """
+select send_id, channel, status, reason, count(*) as rows, sum(user_id)::numeric as users,
+    sum(user_id % 1000003 * (extract(epoch from at) * 1000)::bigint % 1000003) as checksum
+from recipient_log
+where at >= {first} and at < {end} and counted_at >= {kept_since}
+group by send_id, channel, status, reason
+"""
+
+
+def compared(rows: DataFrame) -> DataFrame:
+    """COMPARED, of what `recipients` gives."""
+    user = F.explode("user_ids").alias("user_id")
+    return (
+        rows.select("send_id", "channel", "status", F.coalesce("reason", F.lit("")).alias("reason"), "at_ms", user)
+        .groupBy("send_id", "channel", "status", "reason")
+        .agg(
+            F.count("*").alias("rows"),
+            F.sum(F.col("user_id").cast("decimal(20)")).alias("users"),
+            F.sum(F.expr("user_id % 1000003 * at_ms % 1000003")).alias("checksum"),
+        )
+    )

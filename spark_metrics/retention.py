@@ -1,0 +1,107 @@
+"""Delete what is old enough: `python -m spark_metrics.retention [--recipient-log-days 30] [--quarantine-days 180]`.
+
+Dropped are the days of the log of recipients, by when they were counted; buckets of the views that say how long they
+are kept; and quarantined positions. What is deleted is remembered in stream_views, so that recompute and the API do not
+take it for never counted. Counts, sends and the archive are not touched. It may run at any time, beside the stream, and
+be cut off: the next run goes on. Run it once a day.
+
+METRICS_DATABASE_URL and SPARK_VIEWS as for the job. Status 0: done; 2: the database is away or another run holds on.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from masscomm.errors import MasscommError, Stop
+from spark_metrics import recipient_log
+from spark_metrics.settings import Settings, view_names
+from spark_metrics.views import View, load_views
+
+_log = logging.getLogger("spark_metrics.retention")
+
+# Dropping a day's table waits for whoever reads it; meanwhile new readers would wait behind it.
+_LOCK_TIMEOUT = b"set lock_timeout = '10s'"
+
+
+def drop_recipients(connection: psycopg.Connection[Any], before: date) -> list[date]:
+    """Drop the log's days (UTC) before one; which. The connection must be in autocommit."""
+    connection.execute(
+        "update stream_views set kept_since = greatest(kept_since, %s) where view = %s",
+        [datetime(before.year, before.month, before.day, tzinfo=UTC), recipient_log.NAME],
+    )
+    dropped = []
+    for day, attached, pending in recipient_log.tables(connection):
+        if day >= before:
+            continue
+        names = {"day": sql.Identifier(recipient_log.table_of(day))}
+        # Two steps, so that readers of the other days never wait; a run that was cut off between them is finished.
+        if pending:
+            connection.execute(sql.SQL("alter table recipient_log detach partition {day} finalize").format(**names))
+        elif attached:
+            connection.execute(sql.SQL("alter table recipient_log detach partition {day} concurrently").format(**names))
+        connection.execute(sql.SQL("drop table {day}").format(**names))
+        dropped.append(day)
+    return dropped
+
+
+def delete_buckets(connection: psycopg.Connection[Any], view: View, now: datetime) -> int:
+    """Delete a view's buckets that are older than it says, to the whole day (UTC); how many rows."""
+    if view.keep is None:
+        return 0
+    before = (now - view.keep).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    with connection.transaction():
+        connection.execute(
+            "update stream_views set kept_since = greatest(kept_since, %s) where view = %s", [before, view.table]
+        )
+        statement = sql.SQL("delete from {table} where bucket < %s").format(table=sql.Identifier(view.table))
+        return connection.execute(statement, [before]).rowcount
+
+
+def delete_quarantined(connection: psycopg.Connection[Any], days: int) -> int:
+    """Delete positions that were put aside longer ago; how many."""
+    return connection.execute(
+        "delete from quarantine where quarantined_at < now() - make_interval(days => %s)", [days]
+    ).rowcount
+
+
+def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
+    """Run the command; the process's exit status."""
+    parser = argparse.ArgumentParser(prog="spark_metrics.retention", description="Delete what is old enough.")
+    parser.add_argument("--recipient-log-days", type=_days, default=30, help="whole days to keep beside today; 30")
+    parser.add_argument("--quarantine-days", type=_days, default=180, help="days to keep; 180")
+    chosen = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        url = environ.get("METRICS_DATABASE_URL")
+        if not url:
+            raise Stop("METRICS_DATABASE_URL is not set")
+        views = load_views(view_names(environ.get("SPARK_VIEWS") or ",".join(Settings.views)))
+        with psycopg.connect(url, autocommit=True, connect_timeout=5, options="-c timezone=UTC") as connection:
+            connection.execute(_LOCK_TIMEOUT)
+            now = datetime.now(UTC)
+            days = drop_recipients(connection, now.date() - timedelta(days=chosen.recipient_log_days))
+            _log.info("dropped %d days of the log of recipients: %s", len(days), ", ".join(map(str, days)) or "none")
+            for view in views:
+                _log.info("deleted %d rows of %s", delete_buckets(connection, view, now), view.table)
+            _log.info("deleted %d quarantined positions", delete_quarantined(connection, chosen.quarantine_days))
+    except (MasscommError, psycopg.OperationalError) as error:
+        _log.error("%s", error)
+        return 2
+    return 0
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError("must be a whole number above 0")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Views: further sums of what is counted, each one transform, one table and one name in SPARK_VIEWS.
+
+A view is merged in the transaction that counts a batch, so it is as exact as the counts, and recompute compares it as
+it compares them. docs/metrics-views.md shows how one is added.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from importlib import import_module
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from masscomm.errors import Stop
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A table of sums by key and time.
+
+    table      its name, the view's too
+    keys       the columns of its primary key; `bucket` (timestamptz) is among them
+    sums       its other columns, bigint: what batches add up to
+    transform  what spark_metrics.transforms.sums gives of a batch → a row a key (or several), of keys and sums
+    step_s     every bucket begins at a whole multiple of so many seconds
+    keep       how long spark_metrics.retention leaves a bucket; None: for ever
+    """
+
+    table: str
+    keys: tuple[str, ...]
+    sums: tuple[str, ...]
+    transform: Callable[[DataFrame], DataFrame]
+    step_s: int = 60
+    keep: timedelta | None = None
+
+    def rows_to_stage(self, counted: DataFrame) -> DataFrame:
+        """A batch's rows as (view, row): the name, and a JSON object of keys and sums."""
+        return counted.transform(self.transform).select(
+            F.lit(self.table).alias("view"), F.to_json(F.struct(*self.keys, *self.sums)).alias("row")
+        )
+
+    def check_transform(self, spark: SparkSession) -> None:
+        """Errors: Stop, where it does not take what it is given, or gives something else than keys and sums."""
+        try:
+            self.rows_to_stage(spark.createDataFrame([], _SUMS))
+        except PySparkException as error:
+            raise Stop(f"the transform of the view {self.table} cannot be planned: {error}") from error
+
+    def merge(self, connection: psycopg.Connection[Any], attempt: int) -> None:
+        """Add what an attempt has staged."""
+        connection.execute(self._statement(_MERGE), [attempt, self.table])
+
+    def check_table(self, connection: psycopg.Connection[Any]) -> None:
+        """Errors: Stop, where the table is not as the view says."""
+        try:
+            connection.execute(self._statement(_EXPLAIN), [0, self.table])
+        except psycopg.ProgrammingError as error:
+            raise Stop(f"the table {self.table} is not as its view says: {error}") from error
+
+    def _statement(self, text: LiteralString) -> sql.Composed:
+        def listed(pattern: LiteralString, names: Sequence[str]) -> sql.Composed:
+            return sql.SQL(", ").join(sql.SQL(pattern).format(c=sql.Identifier(name)) for name in names)
+
+        return sql.SQL(text).format(
+            table=sql.Identifier(self.table),
+            columns=listed("{c}", (*self.keys, *self.sums)),
+            keys=listed("{c}", self.keys),
+            summed=listed("sum({c})", self.sums),
+            added=listed("{c} = t.{c} + excluded.{c}", self.sums),
+        )
+
+
+# Of spark_metrics.transforms.sums.
+_SUMS = (
+    "source string, send_id string, club_id long, type string, minute_s long, channel string, measure string,"
+    " reason string, count_total long, records long, first_ms long, chunk_count int"
+)
+
+_MERGE: LiteralString = """
+insert into {table} as t ({columns})
+select {keys}, {summed}
+from (
+    select (jsonb_populate_record(null::{table}, row)).* from staging_views where attempt = %s and view = %s
+) as staged
+group by {keys}
+on conflict ({keys}) do update set {added}
+"""
+_EXPLAIN: LiteralString = "explain " + _MERGE
+
+
+def load_views(names: Sequence[str]) -> tuple[View, ...]:
+    """The views of these names, module:VARIABLE each. Errors: Stop, for one that is none."""
+    views = []
+    for name in names:
+        module, _, variable = name.partition(":")
+        try:
+            view = getattr(import_module(module), variable)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise Stop(f"SPARK_VIEWS names {name}, which cannot be had: {error}") from error
+        if not isinstance(view, View):
+            raise Stop(f"SPARK_VIEWS names {name}, which is no spark_metrics.views.View")
+        views.append(view)
+    if len({view.table for view in views}) != len(views):
+        raise Stop("SPARK_VIEWS names two views of one table")
+    return tuple(views)
+
+
+def maintained_since(connection: psycopg.Connection[Any], name: str) -> tuple[bool, datetime | None]:
+    """Whether a view (or the log of recipients) is kept, and since when; None: it has all that was ever counted."""
+    row = connection.execute(
+        "select nullif(greatest(since, kept_since), '-infinity') from stream_views where view = %s", [name]
+    ).fetchone()
+    return row is not None, row[0] if row else None
+
+
+def kept_since(connection: psycopg.Connection[Any]) -> dict[str, datetime]:
+    """{view: what is older was deleted}, of those from which something was."""
+    rows = connection.execute("select view, kept_since from stream_views where kept_since > '-infinity'")
+    return dict(rows.fetchall())
+
+
+def maintain(connection: psycopg.Connection[Any], names: Sequence[str]) -> None:
+    """Say in stream_views what the stream maintains from now on, and since when; what it no longer does is left out."""
+    connection.execute("delete from stream_views where view <> all(%s)", [list(names)])
+    connection.execute(_MAINTAINED, [list(names)])
+
+
+def complete(connection: psycopg.Connection[Any], names: Sequence[str]) -> None:
+    """Say that what was counted before these views began is in them."""
+    connection.execute("update stream_views set since = '-infinity' where view = any(%s)", [list(names)])
+
+
+# What a database has counted before a view began is not in it; an empty one has counted nothing.
+_MAINTAINED = """
+insert into stream_views (view, since)
+select name, case when exists (select from stream_offsets) then now() else '-infinity' end
+from unnest(%s::text[]) as name
+on conflict do nothing
+"""

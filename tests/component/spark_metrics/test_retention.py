@@ -1,0 +1,100 @@
+"""Retention on a real Postgres: what is old goes, what is kept is told of, and a run that was cut off is finished."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+
+import psycopg
+import pytest
+
+from spark_metrics import recipient_log
+from spark_metrics.retention import delete_buckets, delete_quarantined, drop_recipients, main
+from spark_metrics.sink import PostgresSink
+from spark_metrics.trending import TRENDING
+from spark_metrics.views import kept_since
+
+TODAY = datetime.now(UTC).date()
+NOW = datetime.now(UTC)
+DAY = timedelta(days=1)
+
+type Connection = psycopg.Connection[tuple[object, ...]]
+
+
+@pytest.fixture
+def connection(database: str) -> Iterator[Connection]:
+    sink = PostgresSink(database, views=[TRENDING], recipients=True)
+    sink.take_over()
+    sink.close()
+    with psycopg.connect(database, autocommit=True) as connection:
+        yield connection
+
+
+def write(connection: Connection, day: date) -> None:
+    """A row of the log that is counted on a day."""
+    moment = datetime(day.year, day.month, day.day, 23, 59, 59, tzinfo=UTC)
+    with connection.transaction():
+        connection.execute(
+            "insert into staging_recipients values (1, 0, 0, 'a send', 7, 'news', 'push', 'sent', null, 5, '{1, 2}')"
+        )
+        recipient_log.merge(connection, 1, moment)
+        connection.execute("truncate staging_recipients")
+
+
+def days(connection: Connection) -> list[object]:
+    rows = connection.execute("select distinct (counted_at at time zone 'UTC')::date from recipient_log order by 1")
+    return [day for (day,) in rows]
+
+
+def test_days_that_are_old_enough_are_dropped(connection: Connection) -> None:
+    for n in range(4):
+        write(connection, TODAY - n * DAY)
+        write(connection, TODAY - n * DAY)
+    assert drop_recipients(connection, TODAY - DAY) == [TODAY - 3 * DAY, TODAY - 2 * DAY]
+    assert days(connection) == [TODAY - DAY, TODAY]
+    assert drop_recipients(connection, TODAY - 3 * DAY) == []
+    first = datetime(TODAY.year, TODAY.month, TODAY.day, tzinfo=UTC) - DAY
+    assert kept_since(connection) == {"recipient_log": first}
+    write(connection, TODAY)
+
+
+def test_a_run_that_was_cut_off_is_finished(connection: Connection, database: str) -> None:
+    for n in (1, 2, 3):
+        write(connection, TODAY - n * DAY)
+    connection.execute(f"alter table recipient_log detach partition {recipient_log.table_of(TODAY - 3 * DAY)}".encode())
+    # A reader with an old snapshot holds the second step up until the run gives up.
+    with psycopg.connect(database) as reader:
+        reader.execute("select from recipient_log")
+        connection.execute("set lock_timeout = '100ms'")
+        with pytest.raises(psycopg.OperationalError):
+            drop_recipients(connection, TODAY - DAY)
+    assert [pending for _, _, pending in recipient_log.tables(connection)] == [True, False]
+    assert drop_recipients(connection, TODAY - DAY) == [TODAY - 2 * DAY]
+    assert days(connection) == [TODAY - DAY]
+
+
+def test_a_view_s_buckets_go_by_whole_days(connection: Connection) -> None:
+    assert TRENDING.keep is not None
+    first = (NOW - TRENDING.keep).replace(hour=0, minute=0, second=0, microsecond=0)
+    for bucket in (first - timedelta(minutes=1), first, NOW):
+        connection.execute("insert into trending values (%s, 1, 'news', 'push', 'sent', 1)", [bucket])
+    assert delete_buckets(connection, TRENDING, NOW) == 1
+    assert kept_since(connection) == {"trending": first}
+    assert delete_buckets(connection, TRENDING, NOW - DAY) == 0
+    assert kept_since(connection) == {"trending": first}
+
+
+def test_quarantined_positions_are_kept_for_some_days(connection: Connection) -> None:
+    for n in (1, 9, 11):
+        connection.execute("insert into quarantine values ('outcome', 0, %s, 'x', null, now() - %s)", [n, n * DAY])
+    assert delete_quarantined(connection, 10) == 1
+
+
+def test_the_command(connection: Connection, database: str) -> None:
+    write(connection, TODAY - 31 * DAY)
+    write(connection, TODAY - 30 * DAY)
+    assert main([], {"METRICS_DATABASE_URL": database}) == 0
+    assert days(connection) == [TODAY - 30 * DAY]
+    assert main(["--recipient-log-days", "1"], {"METRICS_DATABASE_URL": database, "SPARK_VIEWS": "none"}) == 0
+    assert days(connection) == []
+    assert main([], {}) == 2
+    with pytest.raises(SystemExit):
+        main(["--recipient-log-days", "0"], {"METRICS_DATABASE_URL": database})

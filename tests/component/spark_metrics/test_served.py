@@ -1,0 +1,157 @@
+"""Comparing and swapping what is served, on a real Postgres, beside a stream that goes on."""
+
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+from masscomm.errors import Retry
+from masscomm.statuses import RANK, Status
+from spark_metrics.served import TABLES, Served, Table, log_of
+from spark_metrics.sink import STREAM, PostgresSink
+from spark_metrics.span import Span
+from spark_metrics.states import BLOCK, stored
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+type Connection = psycopg.Connection[tuple[object, ...]]
+
+
+def block(status: Status) -> array[int]:
+    """A block whose first position has a status."""
+    return array("H", [(RANK[status] + 1) * 256, *[0] * (BLOCK - 1)])
+
+
+@pytest.fixture
+def connection(database: str) -> Iterator[Connection]:
+    """Of a database that serves: a send to one user, told to be held; five sent in the minute of noon."""
+    sink = PostgresSink(database)
+    sink.take_over()
+    sink.close()
+    with psycopg.connect(database, autocommit=True, options="-c timezone=UTC") as connection:
+        connection.execute("insert into sends values ('s', 7, 'news', %s, 1, 1)", [NOON])
+        connection.execute("insert into send_states values ('s', 0, 'push', 0, %s)", [stored(block(Status.HELD))])
+        connection.execute("insert into send_totals values ('s', 'push', 'held', '', 1)")
+        for table in ("minute", "hour", "day"):
+            connection.execute(
+                f"insert into counts_{table} values (date_trunc(%s, %s, 'UTC'), 7, 'news', 'push', 'sent', 5)".encode(),  # noqa: S608
+                [table, NOON],
+            )
+        yield connection
+
+
+def compared(
+    connection: Connection, *, sent: int = 5, status: Status = Status.HELD, tables: Mapping[str, Table] = TABLES
+) -> Served:
+    """What is served beside what was recomputed."""
+    served = Served(connection, Span(), tables)
+    with connection.transaction():
+        connection.execute("set transaction isolation level repeatable read")
+        served.remember()
+    for grain in ("minute", "hour", "day"):
+        bucket = NOON.replace(hour=0) if grain == "day" else NOON
+        served.rebuilt(f"counts_{grain}", [(bucket, 7, "news", "push", "sent", sent)])
+    served.rebuilt("sends", [("s", 1, 7, "news", NOON, 1)])
+    served.rebuilt_states([(("s", 0, "push", 0), block(status))])
+    return served
+
+
+def test_what_is_the_same_does_not_differ(connection: Connection) -> None:
+    served = compared(connection)
+    assert (served.differing(), list(served.report())) == (0, [])
+
+
+def test_a_span_takes_whole_buckets_of_each_grain(connection: Connection) -> None:
+    """The minute of noon is before the span; the hour and the day are cut by it."""
+    served = Served(connection, Span(NOON + MINUTE, NOON + 2 * MINUTE))
+    served.remember()
+    assert served.differing() == 2
+    assert sorted(line.split(":")[0] for line in served.report()) == ["counts_day", "counts_hour"]
+
+
+def test_a_swap_leaves_what_the_stream_has_counted_since(connection: Connection) -> None:
+    served = compared(connection, sent=7, status=Status.SENT)
+    # Three minutes, and of the send the block and two rows of its totals.
+    assert served.differing() == 6
+    connection.execute("update counts_minute set count_total = count_total + 1")
+    connection.execute("insert into counts_minute values (%s, 7, 'news', 'push', 'sent', 9)", [NOON + MINUTE])
+    served.swap()
+    rows = connection.execute("select count_total from counts_minute order by bucket").fetchall()
+    assert rows == [(8,), (9,)]
+    assert connection.execute("select status, count_total from send_totals").fetchall() == [("sent", 1)]
+    assert connection.execute("select codes from send_states").fetchall() == [(stored(block(Status.SENT)),)]
+
+
+def test_a_swap_waits_for_the_merge_that_runs_and_leaves_its_blocks_alone(
+    connection: Connection, database: str
+) -> None:
+    """Guard: the lock on stream_status."""
+    served = compared(connection, status=Status.SENT)
+    assert served.differing() == 3
+    raised: list[BaseException] = []
+
+    def swap() -> None:
+        try:
+            served.swap()
+        except Retry as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=swap)
+    with psycopg.connect(database) as merge:
+        merge.execute("select 1 from stream_status where stream = %s for update", [STREAM])
+        merge.execute("update send_states set codes = %s", [stored(block(Status.DELIVERED))])
+        merge.execute("update send_totals set status = 'delivered'")
+        thread.start()
+        _await(lambda: _waits_for_a_lock(database, connection.info.backend_pid))
+        merge.commit()
+    thread.join(10)
+    assert [type(error) for error in raised] == [Retry]
+    assert connection.execute("select codes from send_states").fetchall() == [(stored(block(Status.DELIVERED)),)]
+    assert connection.execute("select status, count_total from send_totals").fetchall() == [("delivered", 1)]
+
+
+def test_the_log_is_compared_by_its_rows_and_never_swapped(connection: Connection) -> None:
+    connection.execute(
+        "create table a_day partition of recipient_log for values from ('2026-11-20 00:00Z') to ('2026-11-23 00:00Z')"
+    )
+    for user_id, counted_at in ((7, NOON), (-(2**63), NOON), (8, NOON - MINUTE)):
+        connection.execute(
+            "insert into recipient_log values (%s, %s, 's', 'push', 7, 'news', 'sent', '', %s)",
+            [user_id, NOON, counted_at],
+        )
+    tables = TABLES | log_of(NOON)
+    served = compared(connection, status=Status.SENT, tables=tables)
+    at_ms = round(NOON.timestamp() * 1000)
+    checksum = sum(_remainder(_remainder(user) * at_ms) for user in (7, -(2**63)))
+    served.rebuilt("recipient_log", [("s", "push", "sent", "", 2, 7 - 2**63, checksum)])
+    served.rebuilt("recipient_log", [("t", "push", "sent", "", 1, 8, 0)])
+    assert served.differing() == 3 + 1
+    assert [line for line in served.report() if line.startswith("recipient_log")] == [
+        'recipient_log: served None, recomputed (t,push,sent,"",1,8,0)'
+    ]
+    served.swap()
+    assert connection.execute("select count(*) from recipient_log").fetchone() == (3,)
+    assert connection.execute("select status from send_totals").fetchall() == [("sent",)]
+
+
+def _remainder(number: int) -> int:
+    """As SQL has it: with the sign of the number."""
+    return abs(number) % 1_000_003 * (1 if number >= 0 else -1)
+
+
+def _waits_for_a_lock(database: str, pid: int) -> bool:
+    with psycopg.connect(database) as other:
+        row = other.execute("select wait_event_type = 'Lock' from pg_stat_activity where pid = %s", [pid]).fetchone()
+    return row == (True,)
+
+
+def _await(look: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -1,0 +1,48 @@
+"""Views: the sliding windows, and names that are no views."""
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from masscomm.errors import Stop
+from spark_metrics.trending import TRENDING, windows
+from spark_metrics.views import load_views
+
+_SUMS = "send_id string, minute_s long, club_id long, type string, channel string, measure string, count_total long"
+
+
+def test_a_minute_stands_in_the_fifteen_windows_that_hold_it(spark: SparkSession) -> None:
+    rows = [
+        ("a", 600, 1, "news", "push", "sent", 3),
+        ("b", 600, 1, "news", "push", "sent", 4),
+        ("a", 660, 1, "news", "push", "sent", 5),
+        ("a", 660, 2, "news", "push", "sent", 0),
+        ("a", 660, 2, None, None, None, None),
+    ]
+    found = spark.createDataFrame(rows, _SUMS).transform(windows).selectExpr("unix_seconds(bucket) as s", "*").collect()
+    expected = {660: 7} | {660 + 60 * n: 12 for n in range(1, 15)} | {660 + 60 * 15: 5}
+    assert {row["s"]: row["count_total"] for row in found} == expected
+    assert {row["club_id"] for row in found} == {1}
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["nowhere:VIEW"], "nowhere:VIEW, which cannot be had"),
+        (["spark_metrics.trending:NOTHING"], "cannot be had"),
+        (["spark_metrics.trending"], "cannot be had"),
+        ([""], "cannot be had"),
+        (["spark_metrics.trending:windows"], "is no spark_metrics.views.View"),
+        (["spark_metrics.trending:TRENDING"] * 2, "two views of one table"),
+    ],
+)
+def test_what_is_no_view_is_refused(names: list[str], why: str) -> None:
+    with pytest.raises(Stop, match=why):
+        load_views(names)
+
+
+def test_a_transform_that_gives_something_else_is_refused(spark: SparkSession) -> None:
+    TRENDING.check_transform(spark)
+    with pytest.raises(Stop, match="transform of the view trending cannot be planned"):
+        replace(TRENDING, transform=lambda sums: sums).check_transform(spark)
