@@ -37,12 +37,16 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """One recipient's first and only decision, with the answers it rests on."""
+    """One recipient's first and only decision, with the answers it rests on.
+
+    again_ms: where it is that they wait: when (ms since the epoch) they go on, in a record with entries of its own.
+    """
 
     position: int
     user_id: int
     decision: Decision
     answers: tuple[Answer, ...] = ()
+    again_ms: int | None = None
 
     @property
     def message_ids(self) -> tuple[str, ...]:
@@ -139,6 +143,7 @@ def to_document(decided: Sequence[Decided]) -> dict[str, Any]:
     """A slice as plain JSON: each distinct decision once, recipients in columns."""
     distinct = list(dict.fromkeys(entry.decision for entry in decided))
     places = {decision: place for place, decision in enumerate(distinct)}
+    waits = any(entry.again_ms is not None for entry in decided)
     return {
         "decisions": [
             [decision.status, decision.reason, decision.layer, decision.rule, decision.settings_version]
@@ -148,6 +153,7 @@ def to_document(decided: Sequence[Decided]) -> dict[str, Any]:
         "user_ids": [entry.user_id for entry in decided],
         "decision": [places[entry.decision] for entry in decided],
         "answers": [[[a.target, a.message_id, a.error] for a in entry.answers] for entry in decided],
+        **({"again_ms": [entry.again_ms for entry in decided]} if waits else {}),
     }
 
 
@@ -157,15 +163,19 @@ def from_document(document: dict[str, Any]) -> list[Decided]:
         Decision(Status(status), None if reason is None else Reason(reason), layer, rule, version)
         for status, reason, layer, rule, version in document["decisions"]
     ]
-    columns = zip(document["positions"], document["user_ids"], document["decision"], document["answers"], strict=True)
+    again = document.get("again_ms") or [None] * len(document["positions"])
+    columns = zip(
+        document["positions"], document["user_ids"], document["decision"], document["answers"], again, strict=True
+    )
     return [
         Decided(
             position=position,
             user_id=user_id,
             decision=decisions[place],
             answers=tuple(Answer(target=t, message_id=m, error=e) for t, m, e in answers),
+            again_ms=again_ms,
         )
-        for position, user_id, place, answers in columns
+        for position, user_id, place, answers, again_ms in columns
     ]
 
 

@@ -128,7 +128,7 @@ class Withdrawn(AvroRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class DeliveryRequested(AvroRecord):
-    """Written messages for positions [range_start, range_end) on one channel."""
+    """Written messages for positions [range_start, range_end) on one channel; waits: how often they have waited."""
 
     record_id: str
     parent_id: str
@@ -144,6 +144,7 @@ class DeliveryRequested(AvroRecord):
     expires_at: int | None = None
     collapse_key: str | None = None
     reference: str | None = None
+    waits: int = 0
     positions: list[int]
     user_ids: list[int]
     addresses: list[str]

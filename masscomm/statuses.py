@@ -10,7 +10,7 @@ class Status(StrEnum):
     SCHEDULED = "scheduled"  # waits for its send_at
     HELD = "held"  # waits for the end of the user's quiet hours
     QUEUED = "queued"  # written, waits for delivery
-    SENDING = "sending"  # a delivery has begun
+    SENDING = "sending"  # a delivery has begun; the provider was busy or an endpoint is not there yet, and it goes on
     SUPPRESSED = "suppressed"  # must not or cannot be sent to this user: the reason says why
     CANCELLED = "cancelled"  # the send was cancelled before this was published
     EXPIRED = "expired"  # expires_at passed before it could be published

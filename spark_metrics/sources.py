@@ -47,7 +47,7 @@ DELIVERY = Source(
     "delivery",
     "DeliveryRequested",
     (topics.DELIVERY,),
-    _names("record_id", "send_id", "club_id", "type", "built_at", "channel", "positions"),
+    _names("record_id", "send_id", "club_id", "type", "built_at", "channel", "waits", "positions"),
 )
 OUTCOME = Source(
     "outcome",

@@ -85,7 +85,7 @@ def with_facts(decoded: DataFrame, *, recipients: bool = False) -> DataFrame:
             F.coalesce(send["chunk_index"], outcome["chunk_index"]).alias("chunk_index"),
             send["chunk_count"].alias("chunk_count"),
             F.when(F.col("source") == "send", requested(F.col("channels"), send["to_users"]))
-            .when(F.col("source") == "delivery", queued(delivery["channel"], delivery["positions"]))
+            .when(F.col("source") == "delivery", queued(delivery["channel"], delivery["positions"], delivery["waits"]))
             .otherwise(decided(outcome["channel"], outcome["results"]))
             .alias("counts"),
             outcome["positions"].alias("positions"),
@@ -132,9 +132,10 @@ def requested(channels: Column, to_users: Column) -> Column:
     return F.when(again > 0, F.concat(of(REQUESTED, distinct), of(DUPLICATE, again))).otherwise(of(REQUESTED, distinct))
 
 
-def queued(channel: Column, positions: Column) -> Column:
-    """The recipients of a delivery record."""
-    return F.array(_count(channel, F.lit(QUEUED), F.lit(None).cast("string"), F.size(positions)))
+def queued(channel: Column, positions: Column, waits: Column) -> Column:
+    """The recipients of a delivery record; who comes again after a wait was queued before it."""
+    counts = F.array(_count(channel, F.lit(QUEUED), F.lit(None).cast("string"), F.size(positions)))
+    return F.filter(counts, lambda _: waits == 0)
 
 
 def decided(channel: Column, results: Column) -> Column:

@@ -92,6 +92,12 @@ class DeliveryLedgerContract:
             ledgers("a").record(record_id, [decided(0), decided(1, OPTED_OUT)])
         assert ledgers("a").decided(record_id) == [decided(0), decided(1, OPTED_OUT)]
 
+    def test_that_somebody_waits_is_a_decision_and_says_until_when(self, ledgers: Ledgers, record_id: str) -> None:
+        waits = Decided(position=3, user_id=1003, decision=Decision(Status.SENDING), again_ms=1_700_000_060_000)
+        ledgers("a").record(record_id, [decided(1)])
+        ledgers("a").record(record_id, [waits, decided(4)])
+        assert ledgers("b").decided(record_id) == [decided(1), waits, decided(4)]
+
     def test_what_was_recorded_first_stands(self, ledgers: Ledgers, clock: FixedClock, record_id: str) -> None:
         ledgers("a").record(record_id, [decided(5)])
         with pytest.raises(Conflict):

@@ -3,7 +3,8 @@
     the record's lease → what is recorded of it → whoever is left, slice by slice → one outcome for the whole record
 
 Nothing is published without the ledger's word on what was published before. A record that comes again goes on after the
-last finished slice and tells the decisions that were recorded, whatever was decided since.
+last finished slice and tells the decisions that were recorded, whatever was decided since. Who cannot be delivered to
+now waits (functions/delivery/waiting.py) and holds up nobody.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from functools import partial
 from functions.delivery.calls import Caller
 from functions.delivery.publishing import Publisher
 from functions.delivery.slices import Slices
+from functions.delivery.waiting import Later
 from masscomm import topics
 from masscomm.batch import Batch, Item
 from masscomm.channels.provider import TargetGone
@@ -55,6 +57,7 @@ class Deliver:
     ledger: DeliveryLedger
     publisher: Publisher
     caller: Caller
+    later: Later
     clock: Clock
     slice_size: int = SLICE_SIZE
 
@@ -165,12 +168,14 @@ class Deliver:
                 invocation_s=batch.remaining_s,
                 confirm=partial(batch.confirm, self.directory),
                 gone=partial(self._tell_of_device, batch, item),
+                again_ms=partial(self.later.again_ms, delivery),
             )
             try:
                 slices.finish(settings, devices)
             except Exception:
                 self._release(delivery.record_id)
                 raise
+        self.later.put(delivery, item.record, begun.done.values(), batch.codec)
         self._tell(batch, item, begun.done)
 
     def _release(self, record_id: str) -> None:
@@ -181,10 +186,12 @@ class Deliver:
     def _tell(
         self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], done: Mapping[int, Decided]
     ) -> None:
-        """One outcome for the whole record, of everything recorded."""
+        """One outcome for the whole record, of everything recorded; that somebody waits is told once, not each time."""
         delivery = item.value
         told = [
-            Told(entry.position, entry.user_id, entry.decision, entry.message_ids) for _, entry in sorted(done.items())
+            Told(entry.position, entry.user_id, entry.decision, entry.message_ids)
+            for _, entry in sorted(done.items())
+            if entry.again_ms is None or not delivery.waits
         ]
         batch.tell(
             item,

@@ -9,8 +9,10 @@ from aws_lambda_powertools import Logger
 
 from functions.delivery.calls import Caller
 from functions.delivery.deliver import SLICE_SIZE, Deliver
-from functions.delivery.publishing import Publisher
+from functions.delivery.publishing import PATIENCE_S, Publisher
+from functions.delivery.waiting import Later
 from masscomm import settings
+from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
 from masscomm.channels.aws import SesEmail, SnsPush
@@ -18,6 +20,7 @@ from masscomm.channels.circuit import CircuitPush
 from masscomm.clock import SystemClock
 from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.opensearch_directory import OpenSearchDirectory
+from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
 logger = Logger()
 
@@ -32,7 +35,9 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
         ledger=DynamoDbDeliveryLedger(
             table=os.environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"), owner=str(uuid4()), clock=clock
         ),
-        publisher=Publisher(clock=clock, workers=workers),
+        publisher=Publisher(
+            clock=clock, workers=workers, patience_s=settings.number("DELIVERY_PATIENCE_S", PATIENCE_S)
+        ),
         caller=Caller(
             push=CircuitPush(SnsPush(connections=workers), clock=clock),
             email=SesEmail(sender=sender, connections=workers),
@@ -40,6 +45,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
             sender=sender,
             unsubscribe_url=os.environ.get("UNSUBSCRIBE_URL"),
         ),
+        later=Later(store=DynamoDbWaitingStore(), back_off=BackOff.from_environment(), clock=clock),
         clock=clock,
         slice_size=int(settings.number("DELIVERY_SLICE_SIZE", SLICE_SIZE)),
     )

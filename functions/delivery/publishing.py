@@ -1,33 +1,117 @@
-"""Publishing with bounded concurrency, and again while time remains where the provider is busy or down."""
+"""Publishing with bounded concurrency, and again with jitter for as long as the provider is worth it."""
 
 import math
 import random
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from aws_lambda_powertools import Logger
 
-from masscomm.channels.provider import CALL_S, ApplicationOff, ProviderError, Transient
+from masscomm.channels.provider import CALL_S, ApplicationOff, ProviderError, TargetGone, Transient
 from masscomm.clock import Clock
 
 logger = Logger()
 
+PATIENCE_S = 10.0
 _FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 5.0
+# A pause and a call after it fit into what a lease has left when it is not renewed yet (slices.py).
+_LONGEST_PAUSE_S = 2.0
+_PROBE_EVERY_S = 1.0
+# One that is refused again and again may be at fault itself; so many are not.
+_SEVERAL = 5
+
+
+class NotTried(Transient):
+    """There was no time for the call: nobody was asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """What the provider finally said to one call: a message id, or the error it stays with."""
+    """What the provider said to one call: a message id, or an error; again: that may be another one the next time.
+
+    tried: False where the provider was not asked.
+    """
 
     message_id: str | None = None
     error: ProviderError | None = None
+    again: bool = False
+    tried: bool = True
+
+
+class Outage:
+    """Whether a provider is worth another try: not after it has taken nothing from anybody for as long as our patience.
+
+    Where it took nothing from several, it is left alone: one call a second finds out whether it takes something again,
+    and nobody else waits for it. Thread-safe.
+    """
+
+    def __init__(self, clock: Clock, patience_s: float) -> None:
+        self._clock = clock
+        self._patience_s = patience_s
+        self._since: float | None = None  # the first refusal after the last success
+        self._last = 0.0  # the last refusal
+        self._from = 0  # how many calls were refused since, not counting their repetitions
+        self._probe_at: float | None = None  # once our patience was used up
+        self._lock = threading.Lock()
+
+    def may_call(self) -> bool:
+        """Whether to make a call; whoever is told so says what came of it."""
+        with self._lock:
+            now = self._clock.monotonic()
+            self._forget_what_is_old(now)
+            if self._probe_at is None:
+                return True
+            if now < self._probe_at:
+                return False
+            self._probe_at = now + CALL_S + _PROBE_EVERY_S  # the others wait for what this one learns
+            return True
+
+    def answered(self) -> None:
+        """It took a message, or knows the device no more: it works."""
+        with self._lock:
+            self._since, self._from, self._probe_at = None, 0, None
+
+    def not_asked(self) -> None:
+        """The call came to nothing before it reached the provider."""
+        with self._lock:
+            if self._probe_at is not None:
+                self._probe_at = self._clock.monotonic()
+
+    def refused(self, *, again: bool = False) -> None:
+        """It took nothing; again: of what it had refused already."""
+        with self._lock:
+            now = self._clock.monotonic()
+            self._forget_what_is_old(now)
+            self._since, self._last = now if self._since is None else self._since, now
+            self._from += not again
+            if self._probe_at is not None:
+                self._probe_at = now + _PROBE_EVERY_S
+
+    def worth_another(self, pause_s: float) -> bool:
+        """Whether to try again after the pause what it did not take."""
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._since is None or now + pause_s <= self._since + self._patience_s:
+                return True
+            if self._from >= _SEVERAL:
+                self._probe_at = self._probe_at or now + _PROBE_EVERY_S
+            return False
+
+    def _forget_what_is_old(self, now: float) -> None:
+        """What failed long ago says nothing of now."""
+        if now - self._last > self._patience_s + _LONGEST_PAUSE_S + CALL_S:
+            self._since, self._from, self._probe_at = None, 0, None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Publisher:
-    """Makes a record's provider calls; workers: how many at once; call_s: the longest that one can take.
+    """Makes a record's provider calls.
+
+    workers: how many at once; call_s: the longest that one can take; patience_s: seconds without anything taken after
+    which the provider is left alone.
 
     No call begins that could end after the invocation or the record's lease: what is published then is known to nobody
     or to another, and is published again.
@@ -36,42 +120,69 @@ class Publisher:
     clock: Clock
     workers: int
     call_s: float = CALL_S
+    patience_s: float = PATIENCE_S
     _random: random.Random = field(default_factory=random.Random)
+    _outages: dict[str, Outage] = field(default_factory=dict)
 
     def publish_all(
         self,
         calls: Iterable[Callable[[], str]],
         remaining_s: Callable[[], float],
-        patience_s: float | None = None,
+        *,
+        channel: str,
+        patience_s: float = math.inf,
     ) -> list[Published]:
         """Make every call, in any order; the answers stand in the calls' order.
 
-        remaining_s: seconds until every call must have ended. patience_s: seconds after which none is repeated, as
-        long as the time allows where it is None. A transient error stays only where either is used up. A fault in the
-        code is such an error, at once: it concerns one recipient, and what was published to the others must not be
-        forgotten over it.
+        remaining_s: seconds until every call must have ended; channel: what the provider is for; patience_s: seconds
+        after which none of them is repeated, however well the provider does. A transient error stays where the time or
+        the patience is used up, NotTried where nobody was asked. A fault in the code is such an error, at once: it
+        concerns one recipient, and what was published to the others must not be forgotten over it.
         """
-        until = self.clock.monotonic() + (math.inf if patience_s is None else patience_s)
+        outage = self._outages.setdefault(channel, Outage(self.clock, self.patience_s))
+        until, pause = self.clock.monotonic() + patience_s, _FIRST_PAUSE_S
+        made = list(calls)
         with ThreadPoolExecutor(self.workers) as pool:
-            return list(pool.map(lambda call: self._publish(call, remaining_s, until), calls))
-
-    def _publish(self, call: Callable[[], str], remaining_s: Callable[[], float], until: float) -> Published:
-        pause = _FIRST_PAUSE_S
-        while True:
-            if remaining_s() < self.call_s:
-                return Published(error=Transient("no time was left for another call"))
-            try:
-                return Published(message_id=call())
-            except ApplicationOff as error:  # until an operator acts: no use in waiting here
-                return Published(error=error)
-            except Transient as error:
-                # Decorrelated jitter: pauses grow, and no two callers stay in step.
+            answers = list(pool.map(partial(self._publish, remaining_s, outage, again=False), made))
+            # Everybody has a turn before anybody has a second one: who is refused must not keep others from a worker.
+            while again := [place for place, answer in enumerate(answers) if answer.again]:
+                # Decorrelated jitter: pauses grow, and no two functions stay in step.
                 pause = self._random.uniform(_FIRST_PAUSE_S, min(_LONGEST_PAUSE_S, pause * 3))
-                if remaining_s() < pause + self.call_s or self.clock.monotonic() + pause > until:
-                    return Published(error=error)
+                too_late = self.clock.monotonic() + pause > until or remaining_s() < pause + self.call_s
+                if too_late or not outage.worth_another(pause):
+                    break
                 self.clock.sleep(pause)
-            except ProviderError as error:
-                return Published(error=error)
-            except Exception as error:
-                logger.exception("a provider call failed in our own code")
-                return Published(error=Transient(f"a fault in the code: {error!r}"[:500]))
+                repeat = partial(self._publish, remaining_s, outage, again=True)
+                for place, answer in zip(again, pool.map(repeat, [made[place] for place in again]), strict=True):
+                    answers[place] = answer if answer.tried else replace(answers[place], again=False)
+        return answers
+
+    def _publish(
+        self, remaining_s: Callable[[], float], outage: Outage, call: Callable[[], str], *, again: bool
+    ) -> Published:
+        if remaining_s() < self.call_s:
+            return Published(error=NotTried("no time was left for another call"), tried=False)
+        if not outage.may_call():
+            return Published(
+                error=Transient(f"the provider has taken nothing for {self.patience_s:.0f} s"), tried=False
+            )
+        try:
+            message_id = call()
+        except ApplicationOff as off:  # until an operator acts: no use in waiting here
+            outage.not_asked()
+            return Published(error=off)
+        except Transient as refusal:
+            outage.refused(again=again)
+            return Published(error=refusal, again=True)
+        except TargetGone as gone:
+            outage.answered()
+            return Published(error=gone)
+        except ProviderError as error:
+            outage.not_asked()
+            return Published(error=error)
+        except Exception as fault:
+            outage.not_asked()
+            logger.exception("a provider call failed in our own code")
+            return Published(error=Transient(f"a fault in the code: {fault!r}"[:500]))
+        outage.answered()
+        return Published(message_id=message_id)

@@ -1,16 +1,20 @@
 """The recipients of one record, a slice at a time: publish, record what came of it, then the next.
 
 First whoever can be reached now: one device that is not known of yet must not hold up everybody else, nor must one
-that the provider takes nothing for.
+that the provider takes nothing for. Who is left when our patience is used up is recorded as waiting, like any other
+decision: they go on in a record of their own (functions/delivery/waiting.py), and this one is done.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import batched
 
+from aws_lambda_powertools import Logger
+
 from functions.delivery.calls import Call, Caller, Expired
-from functions.delivery.publishing import Published, Publisher
-from masscomm.channels.provider import Rejected, TargetGone, Transient
+from functions.delivery.publishing import NotTried, Published, Publisher
+from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import Answer, Conflict, Decided, DeliveryLedger, KeptLease
 from masscomm.directory import Device, Directory, Settings
@@ -20,11 +24,14 @@ from masscomm.preferences import Decision, decide_by_settings
 from masscomm.records import DeliveryRequested, Withdrawn
 from masscomm.statuses import Reason, Status
 
+logger = Logger()
+
 _SENT = Decision(Status.SENT, None, "provider")
 _NO_DEVICE = Decision(Status.SUPPRESSED, Reason.NO_DEVICE, "directory")
 _DEVICE_INACTIVE = Decision(Status.SUPPRESSED, Reason.DEVICE_INACTIVE, "provider")
+_WAITS = Decision(Status.SENDING, None, "provider")
 
-# How long a record waits inside the invocation for the device registrar before it comes again.
+# How long a record waits inside the invocation for the device registrar.
 _REGISTRAR_WAIT_S = 10.0
 _REGISTRAR_POLL_S = 0.25
 # How long a slice waits for its last recipient while other slices have not had their turn.
@@ -33,6 +40,8 @@ _FIRST_WRITE_PAUSE_S = 0.1
 _LONGEST_WRITE_PAUSE_S = 2.0
 # A write of the ledger with its repetition.
 _WRITE_S = 6.0
+# Kept back from the calls' time: to record who waits, and to let them wait.
+_RESERVE_S = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +61,8 @@ class Slices:
 
     done: by position, what is recorded; invocation_s: seconds left of the invocation; confirm: makes sure that the
     directory has everything up to a time (masscomm.batch.Batch.confirm); gone: told of each device whose endpoint takes
-    nothing any more, with the provider's word.
+    nothing any more, with the provider's word; again_ms: when those go on who are left now, None where nothing is tried
+    any more.
     """
 
     delivery: DeliveryRequested
@@ -67,12 +77,13 @@ class Slices:
     invocation_s: Callable[[], float]
     confirm: Callable[[int], None]
     gone: Callable[[Device, TargetGone], None]
+    again_ms: Callable[[], int | None]
     _errors: set[str] = field(default_factory=set)
 
     def finish(self, settings: Mapping[int, Settings], devices: Mapping[int, list[Device]]) -> None:
-        """Decide about everybody who is left. Errors: Retry where some are still left; the others are recorded."""
+        """Decide about everybody who is left, be it that they wait. Errors: Retry: what was decided is recorded."""
         now, behind = [], []
-        for who in self._waiting(settings):
+        for who in self._undecided(settings):
             if who.decision is None and self.delivery.channel == "push":
                 owned = devices.get(who.user_id, ())
                 if not _ready(owned):
@@ -81,12 +92,14 @@ class Slices:
                 now.append(_with_devices(who, owned))
             else:
                 now.append(who)
-        self._decide_all(now)
+        left = self._decide_all(now)
         if behind:
-            found = self._registered(behind, self._found(behind, devices))
-            self._decide_all([_with_devices(who, found.get(who.user_id, ())) for who in behind])
+            registered, unregistered = self._registered(behind, devices)
+            left += self._decide_all(registered) + unregistered
+        if left:
+            self._let_wait(left)
 
-    def _waiting(self, settings: Mapping[int, Settings]) -> Iterable[_Recipient]:
+    def _undecided(self, settings: Mapping[int, Settings]) -> Iterable[_Recipient]:
         delivery = self.delivery
         withdrawn = {entry.position: _withdrawn(entry) for entry in delivery.withdrawn}
         expired = delivery.expires_at is not None and delivery.expires_at <= self.clock.now_ms()
@@ -99,34 +112,55 @@ class Slices:
                     decision = wanted
                 yield _Recipient(row=row, position=position, user_id=user_id, decision=decision)
 
-    def _decide_all(self, recipients: Sequence[_Recipient]) -> None:
-        """Errors: Retry where some are left."""
+    def _decide_all(self, recipients: Sequence[_Recipient]) -> list[_Recipient]:
+        """Answers whom the provider took nothing for. Errors: Retry."""
         if len(recipients) > self.size:
             recipients = self._decide(recipients, _PATIENCE_S)
-        left = self._decide(recipients, None)
-        if left:
-            raise Retry(f"the provider took nothing for {len(left)} recipients: {min(self._errors)}")
+        return self._decide(recipients, math.inf)
 
-    def _decide(self, recipients: Sequence[_Recipient], patience_s: float | None) -> list[_Recipient]:
-        """Publish and record slice by slice; answers those whose turn must come again. Errors: Retry."""
+    def _decide(self, recipients: Sequence[_Recipient], patience_s: float) -> list[_Recipient]:
+        """Publish and record slice by slice; answers those who are left. Errors: Retry."""
         left: list[_Recipient] = []
         for part in batched(recipients, self.size, strict=False):
-            if self._remaining_s() <= 0:
-                raise Retry("the record has become another's, or the invocation's time is used up")
             decided, undecided = self._publish(part, patience_s)
             if decided:
                 self._record(decided)
             left += undecided
         return left
 
-    def _publish(self, part: Sequence[_Recipient], patience_s: float | None) -> tuple[list[Decided], list[_Recipient]]:
+    def _let_wait(self, left: Sequence[_Recipient]) -> None:
+        """Record that they wait. Errors: Retry where nothing speaks against going on at once."""
+        if not self._errors:
+            raise Retry("the invocation's time is used up")
+        if self.lease.remaining_s(_RESERVE_S) <= 0:
+            raise Retry("the record has become another's")
+        again_ms = self.again_ms()
+        decision = EXPIRED if again_ms is None else _WAITS
+        left = sorted(left, key=lambda who: who.position)
+        self._record(
+            [Decided(position=who.position, user_id=who.user_id, decision=decision, again_ms=again_ms) for who in left]
+        )
+        logger.info(
+            "waits for its next try",
+            record_id=self.delivery.record_id,
+            recipients=len(left),
+            waits=self.delivery.waits,
+            error=min(self._errors),
+        )
+
+    def _publish(self, part: Sequence[_Recipient], patience_s: float) -> tuple[list[Decided], list[_Recipient]]:
         calls: list[tuple[_Recipient, Call]] = [
             (who, call)
             for who in part
             if who.decision is None
             for call in self.caller.calls(self.delivery, who.row, who.devices)
         ]
-        published = self.publisher.publish_all((call.make for _, call in calls), self._remaining_s, patience_s)
+        published = self.publisher.publish_all(
+            (call.make for _, call in calls),
+            self._remaining_s,
+            channel=self.delivery.channel,
+            patience_s=patience_s,
+        )
         said: dict[int, list[tuple[Call, Published]]] = {}
         for (who, call), answer in zip(calls, published, strict=True):
             said.setdefault(who.position, []).append((call, answer))
@@ -138,7 +172,7 @@ class Slices:
             decision = who.decision or _decision([answer for _, answer in answers])
             if decision is None:
                 left.append(who)
-                self._errors.update(str(answer.error) for _, answer in answers if answer.error is not None)
+                self._errors.update(str(answer.error) for _, answer in answers if _is_refusal(answer.error))
             else:
                 told = tuple(_answer(call, answer) for call, answer in answers)
                 decided.append(Decided(position=who.position, user_id=who.user_id, decision=decision, answers=told))
@@ -167,29 +201,53 @@ class Slices:
     def _remaining_s(self) -> float:
         """Seconds in which a provider call must have ended."""
         # Renewed with some seconds in hand, so that a slice is not stopped over a renewal that is answered late.
-        return min(self.invocation_s(), self.lease.remaining_s(self.publisher.call_s + 2))
-
-    def _found(self, waiting: Sequence[_Recipient], devices: Mapping[int, list[Device]]) -> Mapping[int, list[Device]]:
-        """The devices once those who seem to have none are known to. Errors: Retry."""
-        without = [who.user_id for who in waiting if not devices.get(who.user_id)]
-        if without:
-            self.confirm(min(self.delivery.timestamp, self.clock.now_ms()))
-            devices = {**devices, **self.directory.devices(without)}
-        return devices
+        return min(self.invocation_s() - _RESERVE_S, self.lease.remaining_s(self.publisher.call_s + 2))
 
     def _registered(
-        self, waiting: Sequence[_Recipient], devices: Mapping[int, list[Device]]
-    ) -> Mapping[int, list[Device]]:
-        """The devices once each has its endpoint. Errors: Retry where the device registrar is behind."""
+        self, behind: Sequence[_Recipient], devices: Mapping[int, list[Device]]
+    ) -> tuple[list[_Recipient], list[_Recipient]]:
+        """(who can be decided about, who must wait) once there has been time for the directory and the registrar.
+
+        Errors: Retry where devices cannot be looked up.
+        """
+        devices = dict(devices)
+        without = [who.user_id for who in behind if not devices.get(who.user_id)]
+        unknown: set[int] = set()
+        if without:
+            try:
+                self.confirm(min(self.delivery.timestamp, self.clock.now_ms()))
+            except Retry as error:
+                self._errors.add(str(error))
+                unknown.update(without)
+            devices |= self.directory.devices(without)
+            unknown = {user_id for user_id in unknown if not devices.get(user_id)}
+        devices |= self._with_endpoints(behind, devices)
+        ready, waiting = [], []
+        for who in behind:
+            owned = devices.get(who.user_id, ())
+            if who.user_id in unknown or any(map(_unregistered, owned)):
+                waiting.append(who)
+            else:
+                ready.append(_with_devices(who, owned))
+        return ready, waiting
+
+    def _with_endpoints(
+        self, behind: Sequence[_Recipient], devices: Mapping[int, list[Device]]
+    ) -> dict[int, list[Device]]:
+        """The devices for which the registrar was waited for, as they are then. Errors: Retry."""
+        found: dict[int, list[Device]] = {}
         until = self.clock.monotonic() + _REGISTRAR_WAIT_S
-        while True:
-            pending = [who.user_id for who in waiting if any(map(_unregistered, devices.get(who.user_id, ())))]
-            if not pending:
-                return devices
+        pending = [who.user_id for who in behind if any(map(_unregistered, devices.get(who.user_id, ())))]
+        while pending:
             if self.clock.monotonic() >= until or self._remaining_s() < _REGISTRAR_POLL_S:
-                raise Retry(f"the device registrar is behind: devices of {len(pending)} users have no endpoint yet")
+                self._errors.add(
+                    f"the device registrar is behind: devices of {len(pending)} users have no endpoint yet"
+                )
+                break
             self.clock.sleep(_REGISTRAR_POLL_S)
-            devices = {**devices, **self.directory.devices(pending)}
+            found |= self.directory.devices(pending)
+            pending = [user_id for user_id in pending if any(map(_unregistered, found.get(user_id, ())))]
+        return found
 
 
 def _withdrawn(entry: Withdrawn) -> Decision:
@@ -215,6 +273,11 @@ def _ready(devices: Sequence[Device]) -> bool:
 
 def _unregistered(device: Device) -> bool:
     return device.enabled and device.endpoint_arn is None
+
+
+def _is_refusal(error: ProviderError | None) -> bool:
+    """Whether somebody said no, and not our own clock."""
+    return error is not None and not isinstance(error, NotTried)
 
 
 def _answer(call: Call, published: Published) -> Answer:

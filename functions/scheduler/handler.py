@@ -8,6 +8,7 @@ from aws_lambda_powertools import Logger
 
 from functions.scheduler.release_due import ReleaseDue
 from functions.scheduler.take_back import TakeBack
+from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
@@ -22,7 +23,7 @@ def bootstrap() -> tuple[BatchDriver, TakeBack, ReleaseDue]:
     driver = batch_driver("scheduler", logger)
     store, clock = DynamoDbWaitingStore(), SystemClock()
     sweep = ReleaseDue(store=store, producer=driver.producer, clock=clock, logger=logger)
-    return driver, TakeBack(store=store, clock=clock), sweep
+    return driver, TakeBack(store=store, clock=clock, back_off=BackOff.from_environment()), sweep
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

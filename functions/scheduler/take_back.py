@@ -7,10 +7,11 @@ passed on is recognised. On a topic of requests nothing is written, where it wou
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 
 from masscomm import topics
+from masscomm.back_off import BackOff
 from masscomm.batch import Batch, Item
 from masscomm.chunks import SPLIT_ABOVE, after_send_at, chunk_of, ranges, split_parts
 from masscomm.clock import Clock
@@ -28,7 +29,7 @@ from masscomm.kafka_event import KafkaRecord, parse
 from masscomm.outcomes import DEAD_LETTERED, RANGE_SIZE, Told, outcome
 from masscomm.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
 from masscomm.topics import Lane
-from masscomm.waiting import Waiting, WaitingStore, jittered
+from masscomm.waiting import Waiting, WaitingStore
 from masscomm.wire import Codec
 
 WHY = "on_failure"
@@ -36,13 +37,8 @@ WHY = "on_failure"
 RETURNED = "masscomm.returned"
 CRASHED = "masscomm.crashed"
 
-# Waits double from the first to the last.
-FIRST_WAIT_MS = 60_000
-LAST_WAIT_MS = 30 * 60_000
-# A function that ends in an error may end so because of the record. With the waits above this is some three hours.
+# A function that ends in an error may end so because of the record. With the usual waits this is some three hours.
 MAX_CRASHES = 10
-# How long a record without expires_at comes back, from when it was requested.
-LIFETIME_MS = 3 * 86_400_000
 
 _POSITION = {SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP}
 
@@ -72,6 +68,7 @@ class TakeBack:
 
     store: WaitingStore
     clock: Clock
+    back_off: BackOff = field(default_factory=BackOff)
 
     def decode(self, record: KafkaRecord, codec: Codec) -> GivenUp:
         """A record in Lambda's on-failure form. Errors: DeadLetter, Retry."""
@@ -146,17 +143,19 @@ class TakeBack:
             *((name, str(count).encode()) for name, count in counts),
         )
         for parent in given_up.parents:
-            if parent.expires_at is None and parent.timestamp + LIFETIME_MS <= now_ms:
-                raise DeadLetter("gave_up", f"it has come back for {LIFETIME_MS // 86_400_000} days")
+            ends_ms = self.back_off.ends_ms(since_ms=parent.timestamp, expires_at=parent.expires_at)
+            if parent.expires_at is None and ends_ms <= now_ms:
+                days = self.back_off.lifetime_ms / 86_400_000
+                raise DeadLetter("gave_up", f"it has come back for {days:g} days")
             item_id = released_id(parent.record_id, WHY, given_up.returned, parent.range_start, parent.range_end)
             if given_up.as_is is not None:
                 topic, value = given_up.as_is
             else:
                 topic = topics.in_lane(topics.RECHECK, given_up.lane)
                 value = batch.codec.encode(topic, "RecheckRequested", parent.to_avro())
-            due_ms = max(given_up.not_before, _due(now_ms, given_up.returned, item_id))
-            if parent.expires_at is not None:  # whoever has it then says that it has expired
-                due_ms = min(due_ms, parent.expires_at)
+            # Whoever has it when it expires says that it has.
+            due_ms = self.back_off.due_ms(now_ms=now_ms, n=given_up.returned, item_id=item_id, ends_ms=ends_ms)
+            due_ms = max(given_up.not_before, due_ms)
             yield Waiting(id=item_id, due_ms=due_ms, topic=topic, value=value, why=WHY, headers=headers)
 
 
@@ -178,11 +177,6 @@ def _parts(chunk: RecheckRequested, send_at: int | None) -> list[RecheckRequeste
     if send_at is not None:
         return after_send_at(chunk)
     return split_parts(chunk) if len(chunk.positions) > SPLIT_ABOVE else [chunk]
-
-
-def _due(now_ms: int, returned: int, item_id: str) -> int:
-    wait = min(FIRST_WAIT_MS * 2 ** min(returned - 1, 20), LAST_WAIT_MS)
-    return jittered(now_ms + wait // 2, item_id, wait // 2)
 
 
 def _failed(record: KafkaRecord) -> tuple[KafkaRecord, bool]:

@@ -6,14 +6,17 @@ from typing import Any
 from functions.delivery.calls import Caller
 from functions.delivery.deliver import Deliver
 from functions.delivery.publishing import Publisher
+from functions.delivery.waiting import Later
 from masscomm import topics
+from masscomm.back_off import BackOff
 from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
 from masscomm.delivery_ledger import DeliveryLedger
 from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
 from masscomm.directory import Device, Directory
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.records import AvroRecord, ContentColumn, DeliveryRequested, DeviceStatusChanged
-from tests.chain import Chain, delivery
+from masscomm.waiting import InMemoryWaitingStore, Waiting
+from tests.chain import Chain, delivery, entry
 
 
 class Delivery(Chain):
@@ -26,6 +29,7 @@ class Delivery(Chain):
         self.email = InMemoryEmail()
         self.unsubscribe_url = unsubscribe_url
         self.table = LedgerTable()
+        self.waiting = InMemoryWaitingStore()
         self.ledger = InMemoryDeliveryLedger(clock=self.clock, table=self.table)
         self.use_case = self.environment(self.ledger)
         for user_id in (1, 2, 3):
@@ -46,6 +50,7 @@ class Delivery(Chain):
                 sender="no-reply@masscomm.example",
                 unsubscribe_url=self.unsubscribe_url,
             ),
+            later=Later(store=self.waiting, back_off=BackOff(), clock=self.clock),
             clock=self.clock,
             slice_size=slice_size,
         )
@@ -60,6 +65,23 @@ class Delivery(Chain):
         """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
         entries = [self.encoded(record, topics.DELIVERY, offset=offset) for offset, record in enumerate(records)]
         return self.run(environment or self.use_case, *entries, seconds=seconds)
+
+    def release(self, *, environment: Deliver | None = None) -> list[int]:
+        """Let the time come for what waits and deliver it; answers the offsets that come again."""
+        items = list(self.waiting.items.values())
+        self.clock.advance(max(0, *(item.due_ms - self.clock.now_ms() for item in items)) / 1000 if items else 0)
+        for item in items:
+            self.waiting.done(item)
+        entries = [entry(item.value, topic=item.topic, offset=900 + place) for place, item in enumerate(items)]
+        return self.run(environment or self.use_case, *entries)
+
+    def waiting_for(self) -> dict[str, list[int]]:
+        """Who waits, by the id of the record they wait in."""
+        return {item.id: self.in_waiting(item).user_ids for item in self.waiting.items.values()}
+
+    def in_waiting(self, item: Waiting) -> DeliveryRequested:
+        """The record that waits."""
+        return DeliveryRequested.from_avro(self.codec.decode("DeliveryRequested", item.value))
 
     def device_statuses(self) -> list[DeviceStatusChanged]:
         """The device status records produced."""

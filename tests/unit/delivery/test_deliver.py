@@ -3,6 +3,7 @@
 import email
 import email.policy
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.delivery.publishing import Published, Publisher
+from functions.delivery.publishing import PATIENCE_S, Published, Publisher
 from masscomm import topics
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
 from masscomm.clock import FixedClock
@@ -23,6 +24,7 @@ from tests.chain import NOW, SEND_ID, delivery, told
 from tests.unit.delivery.chain import Delivery, by_email
 
 SENT = ("sent", None)
+WAITS = ("sending", None)
 
 
 def _once(error: ProviderError) -> Callable[[str], ProviderError | None]:
@@ -100,13 +102,15 @@ def test_who_has_only_disabled_devices_is_suppressed(how: str) -> None:
 def test_who_has_no_device_is_suppressed_once_the_directory_is_past_the_send() -> None:
     chain = Delivery()
     chain.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
-    assert chain.deliver(delivery([1, 99])) == [0]
+    assert chain.deliver(delivery([1, 99])) == []
     # The one who can be reached is not kept waiting.
     assert chain.reached() == ["arn-1"]
+    assert told(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): WAITS}
+    chain.forget()
     chain.directory.caught_up = Position(lsn=2, ts_ms=NOW)
-    assert chain.deliver(delivery([1, 99])) == []
+    assert chain.release() == []
     assert chain.reached() == ["arn-1"]
-    assert told(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): ("suppressed", "no_device")}
+    assert told(chain.outcomes()) == {(99, "push"): ("suppressed", "no_device")}
 
 
 class Registrar(InMemoryDirectory):
@@ -122,9 +126,9 @@ class Registrar(InMemoryDirectory):
         return super().devices(user_ids)
 
 
-@pytest.mark.parametrize(("after_s", "comes_again"), [(3.0, []), (60.0, [0])])
+@pytest.mark.parametrize(("after_s", "waits"), [(3.0, False), (25.0, True)])
 def test_a_device_that_is_not_registered_yet_is_waited_for_and_keeps_nobody_else_waiting(
-    after_s: float, comes_again: list[int]
+    after_s: float, waits: bool
 ) -> None:
     chain = Delivery()
     directory = Registrar(chain.clock, after_s)
@@ -134,11 +138,13 @@ def test_a_device_that_is_not_registered_yet_is_waited_for_and_keeps_nobody_else
     order: list[float] = []
     chain.push.fail = lambda _arn: order.append(chain.clock.monotonic())
     use_case = chain.environment(chain.ledger, directory=directory)
-    assert chain.run(use_case, chain.encoded(delivery([9, 1]), topics.DELIVERY)) == comes_again
+    assert chain.run(use_case, chain.encoded(delivery([9, 1]), topics.DELIVERY)) == []
     assert order[0] == NOW / 1000
-    assert chain.reached() == (["arn-1"] if comes_again else ["arn-1", "arn-9"])
+    assert chain.reached() == (["arn-1"] if waits else ["arn-1", "arn-9"])
     assert chain.clock.monotonic() - NOW / 1000 <= 11
-    assert len(chain.outcomes()) == (0 if comes_again else 1)
+    assert told(chain.outcomes()) == {(1, "push"): SENT, (9, "push"): WAITS if waits else SENT}
+    assert chain.release(environment=use_case) == []
+    assert chain.reached() == ["arn-1", "arn-9"]
 
 
 @pytest.mark.parametrize("error", [Transient("InternalError"), Transient("Throttled", throttled=True)])
@@ -152,16 +158,17 @@ def test_what_passes_is_tried_again_and_sent(error: Transient) -> None:
 
 
 @pytest.mark.parametrize("error", [Transient("InternalError"), Transient("Throttled", throttled=True)])
-def test_what_does_not_pass_comes_again_and_only_for_those_it_concerns(error: Transient) -> None:
+def test_what_does_not_pass_waits_and_only_for_those_it_concerns(error: Transient) -> None:
     chain = Delivery()
     chain.push.fail = lambda arn: error if arn == "arn-2" else None
-    assert chain.deliver(delivery([1, 2, 3])) == [0]
-    assert chain.outcomes() == []
-    assert chain.clock.now_ms() - NOW <= 60_000
-    chain.push.fail = lambda _arn: None
     assert chain.deliver(delivery([1, 2, 3])) == []
+    assert told(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): WAITS, (3, "push"): SENT}
+    assert chain.clock.now_ms() - NOW <= (PATIENCE_S + 2) * 1000
+    chain.push.fail = lambda _arn: None
+    chain.forget()
+    assert chain.release() == []
     assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
-    assert told(chain.outcomes()) == dict.fromkeys([(1, "push"), (2, "push"), (3, "push")], SENT)
+    assert told(chain.outcomes()) == {(2, "push"): SENT}
 
 
 def test_what_was_published_is_not_published_again_where_its_outcome_was_lost() -> None:
@@ -183,15 +190,16 @@ def test_a_fault_over_one_recipient_does_not_make_the_others_get_it_twice() -> N
             raise KeyError("a fault in the code")
 
     chain.push.fail = fault
-    assert chain.deliver(delivery([1, 2, 3])) == [0]
-    assert chain.deliver(delivery([1, 2, 3])) == [0]
+    assert chain.deliver(delivery([1, 2, 3])) == []
+    assert chain.deliver(delivery([1, 2, 3])) == []
     assert chain.reached() == ["arn-1", "arn-3"]
+    assert list(chain.waiting_for().values()) == [[2]]
 
 
-def test_one_record_that_comes_again_does_not_hold_up_the_others() -> None:
+def test_one_record_that_waits_does_not_hold_up_the_others() -> None:
     chain = Delivery()
     chain.push.fail = lambda arn: Transient("down") if arn == "arn-1" else None
-    assert chain.deliver(delivery([2], record_id="b"), delivery([1], record_id="a")) == [1]
+    assert chain.deliver(delivery([1], record_id="a"), delivery([2], record_id="b")) == []
     assert chain.reached() == ["arn-2"]
 
 
@@ -383,17 +391,22 @@ def test_everybody_is_told_of_exactly_once_and_nobody_gets_it_twice(fates: list[
     busy = {arn for arn, error in errors.items() if isinstance(error, Transient)}
     chain.push.fail = errors.get
     record = delivery(users)
-    again = chain.deliver(record)
-    assert again == ([0] if busy else [])
-    for arn in busy:
-        del errors[arn]
     if outage:
         chain.producer.fail = lambda _topic, _value: Retry("down")
         assert chain.deliver(record) == ([0] if fates else [])
         chain.producer.fail = lambda _topic, _value: None
     chain.forget()
     assert chain.deliver(record) == []
-    outcomes = told(chain.outcomes())
+    first = told(chain.outcomes())
+    waited = {user_id for (user_id, _), what in first.items() if what == WAITS}
+    assert waited == {user_id for user_id in users if f"arn-{user_id}" in busy}
+    for arn in busy:
+        del errors[arn]
+    chain.forget()
+    assert chain.release() == []
+    after = told(chain.outcomes())
+    assert {user_id for user_id, _ in after} == waited
+    outcomes = first | after
     assert sorted(user_id for user_id, _ in outcomes) == list(users)
     took = chain.reached()
     assert len(took) == len(set(took))
@@ -404,7 +417,7 @@ def test_everybody_is_told_of_exactly_once_and_nobody_gets_it_twice(fates: list[
 def _calls(*answers: Callable[[], str]) -> list[Published]:
     clock = FixedClock(NOW)
     publisher = Publisher(clock=clock, workers=2)
-    return publisher.publish_all(answers, lambda: 60 - (clock.monotonic() - NOW / 1000))
+    return publisher.publish_all(answers, lambda: 60 - (clock.monotonic() - NOW / 1000), channel="push")
 
 
 def test_answers_stand_in_the_calls_order() -> None:
@@ -428,24 +441,25 @@ def test_pauses_grow_with_jitter_and_stay_bounded() -> None:
     def busy() -> str:
         raise Transient("Throttled", throttled=True)
 
-    publisher = Publisher(clock=Sleeping(NOW), workers=1)
-    (answer,) = publisher.publish_all([busy], lambda: 60 - (clock.monotonic() - NOW / 1000))
+    publisher = Publisher(clock=Sleeping(NOW), workers=1, patience_s=math.inf)
+    (answer,) = publisher.publish_all([busy], lambda: 60 - (clock.monotonic() - NOW / 1000), channel="push")
     assert isinstance(answer.error, Transient)
     assert answer.error.throttled
-    assert all(0.1 <= pause <= 5 for pause in pauses)
+    assert all(0.1 <= pause <= 2 for pause in pauses)
     assert len(set(pauses)) == len(pauses) > 5
     assert sum(pauses) <= 52
 
 
-def test_whose_application_is_off_comes_again_at_once_and_the_others_are_sent_to() -> None:
+def test_whose_application_is_off_waits_at_once_and_the_others_are_sent_to() -> None:
     chain = Delivery()
     chain.push.fail = lambda arn: ApplicationOff("PlatformApplicationDisabled") if arn == "arn-2" else None
-    assert chain.deliver(delivery([1, 2, 3])) == [0]
+    assert chain.deliver(delivery([1, 2, 3])) == []
     assert chain.reached() == ["arn-1", "arn-3"]
     assert chain.clock.now_ms() == NOW
     chain.push.fail = lambda _arn: None
-    assert chain.deliver(delivery([1, 2, 3])) == []
-    assert told(chain.outcomes()) == dict.fromkeys([(1, "push"), (2, "push"), (3, "push")], SENT)
+    chain.forget()
+    assert chain.release() == []
+    assert told(chain.outcomes()) == {(2, "push"): SENT}
     assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
 
 

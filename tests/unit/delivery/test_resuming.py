@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 
 from functions.delivery.deliver import Deliver
-from masscomm.channels.provider import Transient
 from masscomm.delivery_ledger import LEASE_S
 from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from masscomm.directory import Settings
@@ -190,8 +189,9 @@ def test_a_finished_record_is_told_again_without_waiting_for_anybody() -> None:
 
 def test_what_could_not_be_finished_is_anothers_at_once() -> None:
     fleet = Fleet()
-    fleet.push.fail = lambda arn: Transient("down") if arn == "arn-1100" else None
+    fleet.at_call(120, lambda: fleet.clock.advance(0.2))
     assert fleet.deliver(fleet.record(), environment=fleet.started("a"), seconds=20) == [0]
+    assert 0 < len(fleet.taken()) < len(USERS)
     fleet.heal()
     before = fleet.clock.now_ms()
     assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []

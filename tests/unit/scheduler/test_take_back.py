@@ -9,8 +9,9 @@ import pytest
 from devstack.event_source.on_failure import Condition, LastAnswer, failure_record
 from devstack.event_source.record import EventEnvelope, Partition, SourceRecord
 from functions.preference_checker.check_preferences import CheckPreferences
-from functions.scheduler.take_back import CRASHED, LIFETIME_MS, MAX_CRASHES, RETURNED, TakeBack
+from functions.scheduler.take_back import CRASHED, MAX_CRASHES, RETURNED, TakeBack
 from masscomm import topics
+from masscomm.back_off import BackOff
 from masscomm.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Settings, User
@@ -181,7 +182,7 @@ def test_what_crashes_its_function_again_and_again_goes_aside_and_its_recipients
 
 def test_what_never_expires_comes_back_for_some_days() -> None:
     office = Office()
-    office.give_up(send([1], timestamp=NOW - LIFETIME_MS), topics.SEND_API)
+    office.give_up(send([1], timestamp=NOW - BackOff().lifetime_ms), topics.SEND_API)
     assert [letter["masscomm.reason"] for letter in office.dead_letters()] == ["gave_up"]
     assert told(office.outcomes()) == {(1, "push"): ("failed", "dead_letter")}
 

@@ -193,6 +193,20 @@ def test_requested_counts_distinct_users_a_channel(spark: SparkSession) -> None:
     assert_df_equality(found, expected, ignore_nullable=True)
 
 
+def test_who_comes_to_delivery_again_after_a_wait_was_queued_before_it(staged: ToRows) -> None:
+    rows = staged(
+        [
+            {"topic": "delivery", "value": a_delivery()},
+            {"topic": "delivery", "value": a_delivery(record_id=ids.chunk_id("a parent", 1), waits=1), "offset": 1},
+        ],
+        WRITERS,
+    )
+    assert [counts([row]) for row in sorted(rows, key=lambda row: row["kafka_offset"])] == [
+        [("push", "queued", None, 3)],
+        [(None, None, None, None)],
+    ]
+
+
 def test_queued_stands_in_the_bucket_of_building_and_outcomes_in_that_of_deciding(staged: ToRows) -> None:
     results = [
         {"status": "suppressed", "reason": "opted_out", "count": 3, "rule": "a"},

@@ -1,0 +1,87 @@
+"""Who is left of a delivery record when the invocation's patience is used up goes on in a record of its own, later.
+
+That they wait is recorded in the delivery ledger first, then the record is left to the scheduler. A redelivery that
+comes in between, or after, finds what was recorded and leaves the same record again: the same id, the same recipients,
+the same time. Released twice, the ledger has it once.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from masscomm.back_off import BackOff
+from masscomm.clock import Clock
+from masscomm.delivery_ledger import Decided
+from masscomm.ids import released_id
+from masscomm.kafka_event import KafkaRecord
+from masscomm.records import ContentColumn, DeliveryRequested
+from masscomm.waiting import Waiting, WaitingStore
+from masscomm.wire import Codec
+
+WHY = "back_off"
+# Headers of ours are about the record they stand on.
+_OURS = "masscomm."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Later:
+    """Where what is left goes. One for each function environment."""
+
+    store: WaitingStore
+    back_off: BackOff
+    clock: Clock
+
+    def again_ms(self, delivery: DeliveryRequested) -> int | None:
+        """When those go on whom nothing was decided about; None where it has been tried for long enough."""
+        now_ms = self.clock.now_ms()
+        ends_ms = self.back_off.ends_ms(since_ms=delivery.built_at, expires_at=delivery.expires_at)
+        if ends_ms <= now_ms:
+            return None
+        return self.back_off.due_ms(now_ms=now_ms, n=delivery.waits + 1, item_id=_next_id(delivery), ends_ms=ends_ms)
+
+    def put(self, delivery: DeliveryRequested, record: KafkaRecord, done: Iterable[Decided], codec: Codec) -> None:
+        """Leave those who wait to the scheduler, for the topic their record stands on. Errors: Retry, Stop."""
+        again = {entry.position: entry.again_ms for entry in done if entry.again_ms is not None}
+        if not again:
+            return
+        rest = _rest(delivery, again.keys())
+        self.store.put(
+            Waiting(
+                id=rest.record_id,
+                due_ms=min(again.values()),
+                topic=record.topic,
+                value=codec.encode(record.topic, "DeliveryRequested", rest.to_avro()),
+                why=WHY,
+                headers=tuple(header for header in record.headers if not header[0].startswith(_OURS)),
+            ),
+            self.clock.now_ms(),
+        )
+
+
+def _next_id(delivery: DeliveryRequested) -> str:
+    return released_id(delivery.record_id, WHY, delivery.waits + 1, delivery.range_start, delivery.range_end)
+
+
+def _rest(delivery: DeliveryRequested, positions: Collection[int]) -> DeliveryRequested:
+    """The record of those positions alone."""
+    rows = [row for row, position in enumerate(delivery.positions) if position in positions]
+    return replace(
+        delivery,
+        record_id=_next_id(delivery),
+        parent_id=delivery.record_id,
+        waits=delivery.waits + 1,
+        positions=[delivery.positions[row] for row in rows],
+        user_ids=[delivery.user_ids[row] for row in rows],
+        addresses=[delivery.addresses[row] for row in rows] if delivery.addresses else [],
+        content=[_of_rows(column, rows) for column in delivery.content],
+    )
+
+
+def _of_rows(column: ContentColumn, rows: Collection[int]) -> ContentColumn:
+    if not column.index:
+        return column
+    places = {place: number for number, place in enumerate(dict.fromkeys(column.index[row] for row in rows))}
+    return replace(
+        column,
+        values=[column.values[place] for place in places],
+        index=[places[column.index[row]] for row in rows],
+    )

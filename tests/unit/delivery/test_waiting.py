@@ -1,0 +1,365 @@
+"""What the provider takes nothing for goes on later in a record of its own, whatever dies in between."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from aws_lambda_powertools import Logger
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from functions.delivery.deliver import Deliver
+from functions.delivery.publishing import PATIENCE_S, Outage
+from functions.scheduler.release_due import ReleaseDue
+from masscomm import topics
+from masscomm.channels.provider import Transient
+from masscomm.clock import FixedClock
+from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger
+from masscomm.directory import Device
+from masscomm.errors import Retry
+from masscomm.ids import released_id
+from masscomm.records import ContentColumn, DeliveryRequested
+from masscomm.waiting import InMemoryWaitingStore, Waiting
+from tests.chain import NOW, delivery, entry, told
+from tests.unit.delivery.chain import Delivery, by_email
+
+SENT = ("sent", None)
+WAITS = ("sending", None)
+DAY = 86_400_000
+BUSY = Transient("Throttling", throttled=True)
+
+
+def _busy(*arns: str) -> Callable[[str], Transient | None]:
+    return lambda arn: BUSY if arn in arns else None
+
+
+def test_what_waits_is_a_record_of_its_own_with_those_positions_alone() -> None:
+    chain = Delivery()
+    chain.push.fail = _busy("arn-1", "arn-3")
+    bodies = ContentColumn(field="body", values=["for one", "for two", "for three"], index=[0, 1, 2])
+    record = delivery([1, 2, 3], content=[ContentColumn(field="title", values=["All"], index=[]), bodies])
+    assert chain.deliver(record) == []
+    (item,) = chain.waiting.items.values()
+    waits = chain.in_waiting(item)
+    assert (waits.positions, waits.user_ids, waits.waits) == ([0, 2], [1, 3], 1)
+    assert (waits.record_id, waits.parent_id) == (item.id, record.record_id)
+    assert item.id == released_id(record.record_id, "back_off", 1, record.range_start, record.range_end)
+    assert (waits.range_start, waits.range_end) == (record.range_start, record.range_end)
+    assert [column.value_at(row) for row in (0, 1) for column in waits.content] == [
+        "All",
+        "for one",
+        "All",
+        "for three",
+    ]
+    assert waits.content[1].values == ["for one", "for three"]
+    assert (item.topic, item.why) == (topics.DELIVERY, "back_off")
+
+
+def test_an_e_mail_that_waits_keeps_its_address() -> None:
+    chain = Delivery()
+    chain.email.fail = _busy("user2@example.com")
+    assert chain.deliver(by_email([1, 2, 3])) == []
+    chain.email.fail = _busy()
+    assert chain.release() == []
+    assert sorted(sent.recipient for sent in chain.email.sent) == [f"user{n}@example.com" for n in (1, 2, 3)]
+
+
+def test_it_goes_back_to_the_lane_it_came_from_with_its_headers_but_for_ours() -> None:
+    chain = Delivery()
+    chain.push.fail = _busy("arn-1")
+    headers = (("traceparent", b"00-1"), ("masscomm.returned", b"3"))
+    place = chain.encoded(delivery([1]), "delivery.critical", headers=headers)
+    assert chain.run(chain.use_case, place) == []
+    (item,) = chain.waiting.items.values()
+    assert (item.topic, item.headers) == ("delivery.critical", (("traceparent", b"00-1"),))
+
+
+def test_waits_double_until_it_has_expired_and_that_it_waits_is_told_once() -> None:
+    chain = Delivery()
+    chain.push.fail = _busy("arn-1")
+    ends = NOW + 20 * 60_000
+    chain.deliver(delivery([1], expires_at=ends))
+    waits = []
+    while chain.waiting.items:
+        (item,) = chain.waiting.items.values()
+        waits.append(item.due_ms - chain.clock.now_ms())
+        last = item.due_ms
+        assert chain.release() == []
+    assert all(30_000 * 2**n <= wait <= 60_000 * 2**n for n, wait in enumerate(waits[:-1]))
+    assert last == ends
+    assert [told([outcome]) for outcome in chain.outcomes()] == [{(1, "push"): WAITS}, {(1, "push"): ("expired",) * 2}]
+    assert chain.reached() == []
+
+
+def test_without_a_time_to_expire_it_is_tried_for_three_days_and_has_expired_then() -> None:
+    chain = Delivery()
+    chain.push.fail = _busy("arn-1")
+    chain.deliver(delivery([1]))
+    tries = 0
+    while chain.waiting.items:
+        assert chain.release() == []
+        tries += 1
+    assert 3 * DAY <= chain.clock.now_ms() - NOW <= 3 * DAY + 60_000
+    assert 150 < tries < 300
+    assert told(chain.outcomes()[-1:]) == {(1, "push"): ("expired", "expired")}
+
+
+def test_while_it_cannot_be_left_to_the_scheduler_the_record_comes_again_and_leaves_the_same() -> None:
+    chain = Delivery()
+    chain.push.fail = _busy("arn-2")
+    chain.waiting.failing = Retry("DynamoDB is down")
+    assert chain.deliver(delivery([1, 2])) == [0]
+    assert chain.outcomes() == []
+    chain.waiting.failing = None
+    chain.push.fail = _busy()
+    chain.clock.advance(5)
+    assert chain.deliver(delivery([1, 2])) == []
+    first = dict(chain.waiting.items)
+    assert chain.reached() == ["arn-1"]  # that it waits was recorded before
+    assert told(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): WAITS}
+    chain.clock.advance(5)
+    assert chain.deliver(delivery([1, 2])) == []
+    assert chain.waiting.items == first
+    assert chain.release() == []
+    assert chain.reached() == ["arn-1", "arn-2"]
+
+
+def test_a_record_released_twice_reaches_nobody_twice_and_tells_the_same() -> None:
+    chain = Delivery()
+    chain.push.fail = _busy("arn-2")
+    chain.deliver(delivery([1, 2]))
+    (item,) = chain.waiting.items.values()
+    chain.push.fail = _busy()
+    chain.forget()
+    chain.release()
+    assert chain.run(chain.use_case, entry(item.value, topic=item.topic, offset=77)) == []
+    assert chain.reached() == ["arn-1", "arn-2"]
+    first, second = chain.outcomes()
+    assert (first.record_id, first.positions, first.results) == (second.record_id, second.positions, second.results)
+
+
+def test_a_long_outage_costs_a_record_one_call_and_ends_with_it() -> None:
+    chain = Delivery()
+    for user_id in range(10, 110):
+        chain.put_device(user_id, user_id)
+    chain.push.fail = lambda _arn: Transient("down")
+    assert chain.deliver(delivery(range(10, 110), record_id="a")) == []
+    assert chain.clock.monotonic() - NOW / 1000 <= PATIENCE_S
+    chain.push.calls.clear()
+    for name in "bcde":
+        assert chain.deliver(delivery(range(10, 110), record_id=name)) == []
+        chain.clock.advance(1)
+    assert 3 <= len(chain.push.calls) <= 4
+    chain.push.fail = _busy()
+    assert chain.deliver(delivery(range(10, 110), record_id="f")) == []
+    assert chain.push.published  # those whose turn came after one had found out
+    found_out = len(chain.push.published)
+    assert chain.deliver(delivery(range(10, 110), record_id="g")) == []
+    assert len(chain.push.published) == found_out + 100
+    assert chain.release() == []
+    assert len(chain.push.published) == 7 * 100
+
+
+def test_who_is_refused_keeps_nobody_else_from_a_worker() -> None:
+    chain = Delivery()
+    for user_id in range(10, 60):
+        chain.put_device(user_id, user_id)
+    refused = {f"arn-{user_id}" for user_id in range(10, 30)}
+    began: dict[str, float] = {}
+
+    def fail(arn: str) -> Transient | None:
+        began.setdefault(arn, chain.clock.monotonic())
+        return BUSY if arn in refused else None
+
+    chain.push.fail = fail
+    assert chain.deliver(delivery(range(10, 60))) == []
+    assert set(began.values()) == {NOW / 1000}
+    assert len(chain.reached()) == 30
+
+
+def _refuse(outage: Outage) -> None:
+    for _ in range(10):
+        outage.refused()
+
+
+def test_what_failed_long_ago_takes_no_patience_from_a_call_of_now() -> None:
+    clock = FixedClock(NOW)
+    outage = Outage(clock, 10.0)
+    _refuse(outage)
+    assert outage.worth_another(1)
+    clock.advance(9.5)
+    assert not outage.worth_another(1)
+    assert not outage.may_call()
+    clock.advance(3600)
+    assert outage.may_call()
+    _refuse(outage)
+    assert outage.worth_another(1)
+
+
+def test_one_that_is_refused_again_and_again_makes_no_outage() -> None:
+    clock = FixedClock(NOW)
+    outage = Outage(clock, 10.0)
+    outage.refused()
+    for _ in range(20):
+        clock.advance(1)
+        outage.refused(again=True)
+    assert not outage.worth_another(1)
+    assert outage.may_call()
+
+
+def test_what_one_call_took_gives_all_the_others_their_patience_back() -> None:
+    clock = FixedClock(NOW)
+    outage = Outage(clock, 10.0)
+    _refuse(outage)
+    clock.advance(9)
+    outage.answered()
+    clock.advance(9)
+    outage.refused()
+    assert outage.worth_another(9)
+
+
+def test_a_provider_left_alone_is_asked_by_one_call_a_second() -> None:
+    clock = FixedClock(NOW)
+    outage = Outage(clock, 10.0)
+    _refuse(outage)
+    clock.advance(10)
+    assert not outage.worth_another(1)
+    clock.advance(1)
+    assert [outage.may_call() for _ in range(3)] == [True, False, False]
+    outage.refused()
+    assert not outage.may_call()
+    clock.advance(1)
+    assert outage.may_call()
+    outage.answered()
+    assert [outage.may_call() for _ in range(3)] == [True, True, True]
+
+
+class KilledError(BaseException):
+    """The process ends here: nothing after it happens."""
+
+
+class Fuse:
+    """Kills at the nth step, once."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def step(self, *_: object) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise KilledError
+
+
+class FusedStore(InMemoryWaitingStore):
+    """A store that may be the last thing a process sees."""
+
+    def __init__(self, fuse: Fuse) -> None:
+        super().__init__()
+        self._fuse = fuse
+
+    def put(self, item: Waiting, now_ms: int) -> None:
+        self._fuse.step()
+        super().put(item, now_ms)
+
+    def claim(self, item: Waiting, now_ms: int) -> bool:
+        self._fuse.step()
+        return super().claim(item, now_ms)
+
+    def done(self, item: Waiting) -> None:
+        self._fuse.step()
+        super().done(item)
+
+
+class Mortal(Delivery):
+    """Delivery and the scheduler, of which any step may be the last of its process; slices of two."""
+
+    def __init__(self, kill_at: int, busy_until: dict[int, int]) -> None:
+        super().__init__()
+        self.fuse = Fuse(kill_at)
+        self.waiting = FusedStore(self.fuse)
+        self.producer.fail = self.fuse.step
+        self.owners = 0
+        for user_id in busy_until:
+            self.put_device(user_id, user_id)
+
+        def fail(arn: str) -> Transient | None:
+            self.fuse.step()
+            return BUSY if self.clock.now_ms() < busy_until[int(arn.removeprefix("arn-"))] else None
+
+        self.push.fail = fail
+
+    def started(self) -> Deliver:
+        self.owners += 1
+        ledger = InMemoryDeliveryLedger(clock=self.clock, owner=str(self.owners), table=self.table)
+        ledger.fail = self.fuse.step
+        return self.environment(ledger, slice_size=2, workers=1)
+
+    def run_to_the_end(self, record: DeliveryRequested) -> int:
+        """Deliver it and all that waits for it, each again until it has succeeded; answers how often something died."""
+        kills = 0
+        environment = self.started()
+        logger = Logger()
+        todo = [self.encoded(record, topics.DELIVERY)]
+        while todo or self.waiting.items:
+            before = len(self.producer.produced)
+            try:
+                if todo:
+                    if self.run(environment, todo[0]) == []:
+                        todo.pop(0)
+                else:
+                    self.clock.advance(60)
+                    sweep = ReleaseDue(store=self.waiting, producer=self.producer, clock=self.clock, logger=logger)
+                    sweep.sweep(lambda: 60)
+            except KilledError:
+                kills += 1
+                environment = self.started()
+            released = [(t, v) for t, _, v, _ in self.producer.produced[before:] if t == topics.DELIVERY]
+            todo += [entry(value, topic=topic, offset=100 + len(todo)) for topic, value in released]
+        return kills
+
+
+def _counted_once(chain: Delivery) -> dict[int, list[str]]:
+    """What the metrics learn of each user: an outcome whose id they have seen they refuse."""
+    learnt: dict[int, list[str]] = {}
+    seen: dict[str, object] = {}
+    for outcome in chain.outcomes():
+        said = told([outcome])
+        if seen.setdefault(outcome.record_id, said) is said:
+            for (user_id, _), (status, _reason) in said.items():
+                learnt.setdefault(user_id, []).append(status)
+        assert seen[outcome.record_id] == said
+    return learnt
+
+
+@pytest.mark.parametrize("kill_at", range(1, 60))
+def test_killed_at_any_step_nobody_is_missed_nor_told_of_twice(kill_at: int) -> None:
+    busy = {1: NOW, 2: NOW + 40_000, 3: NOW, 4: NOW + 200_000, 5: NOW + 40_000}
+    _check(kill_at, busy)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 120), st.lists(st.sampled_from([0, 1, 15, 70, 400]), min_size=1, max_size=7))
+def test_killed_anywhere_whoever_is_busy_for_however_long(kill_at: int, busy_s: list[int]) -> None:
+    _check(kill_at, {user_id: NOW + seconds * 1000 for user_id, seconds in enumerate(busy_s, start=1)})
+
+
+def _check(kill_at: int, busy_until: dict[int, int]) -> None:
+    chain = Mortal(kill_at, busy_until)
+    kills = chain.run_to_the_end(delivery(busy_until))
+    times = Counter(int(push.endpoint_arn.removeprefix("arn-")) for push in chain.push.published)
+    assert times.keys() == busy_until.keys()
+    assert sum(times.values()) - len(times) <= 2 * kills  # a slice
+    learnt = _counted_once(chain)
+    assert {user_id: statuses[-1:] for user_id, statuses in learnt.items()} == {key: ["sent"] for key in busy_until}
+    assert all(statuses in (["sent"], ["sending", "sent"]) for statuses in learnt.values())
+
+
+def test_a_device_without_an_endpoint_waits_and_holds_up_nobody() -> None:
+    chain = Delivery()
+    chain.directory.put(Device(device_id=9, user_id=9, platform="gcm", token="t"))
+    assert chain.deliver(delivery([9, 1])) == []
+    assert told(chain.outcomes()) == {(1, "push"): SENT, (9, "push"): WAITS}
+    chain.put_device(9, 9)
+    chain.forget()
+    assert chain.release() == []
+    assert told(chain.outcomes()) == {(9, "push"): SENT}
