@@ -167,11 +167,17 @@ class BatchDriver:
     alarm: DeadLetterAlarm | None = None
 
     def run[T](self, event: Mapping[str, Any], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
-        """The partial batch response to an aws:kafka event.
+        """The partial batch response to an aws:kafka event; where we are misconfigured, everything comes again.
 
-        Errors: ValueError (not such an event), Stop (misconfigured): the whole batch comes again.
+        Errors: ValueError (not such an event).
         """
         records = parse(event)
+        try:
+            return self._run(records, context, use_case)
+        except Stop as error:
+            return stopped(records, error, self.logger)
+
+    def _run[T](self, records: Sequence[KafkaRecord], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
         failed: list[tuple[KafkaRecord, Exception]] = []
         dead: list[tuple[KafkaRecord, DeadLetter]] = []
         batch: Batch[T] = Batch(
@@ -267,6 +273,15 @@ class BatchDriver:
                 error=str(error) if expected else repr(error),
                 exc_info=None if expected else error,
             )
+
+
+def stopped(records: Iterable[KafkaRecord], error: Stop, logger: Logger) -> dict[str, Any]:
+    """The answer of a function that is misconfigured: all of them again, until an operator has acted.
+
+    An error instead would say the same of every record as of one that crashes its function.
+    """
+    logger.critical("misconfigured: nothing goes on until somebody acts", error=str(error), exc_info=error)
+    return batch_response(records)
 
 
 def _errors[T](items: Iterable[Item[T]]) -> list[tuple[KafkaRecord, Exception]]:

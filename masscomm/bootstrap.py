@@ -1,10 +1,15 @@
 """What every Kafka-triggered function is built from."""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from aws_lambda_powertools import Logger
 
 from masscomm import settings
-from masscomm.batch import BatchDriver
+from masscomm.batch import BatchDriver, LambdaContext, UseCase, stopped
 from masscomm.dead_letter_alarm import DEFAULT_LIMIT, DeadLetterAlarm
+from masscomm.errors import Stop
+from masscomm.kafka_event import parse
 from masscomm.producer import KafkaProducer
 from masscomm.wire import Codec, HttpSchemaRegistry
 
@@ -20,3 +25,20 @@ def batch_driver(function: str, logger: Logger) -> BatchDriver:
             function=function, limit=settings.number("DEAD_LETTER_ALARM_LIMIT", DEFAULT_LIMIT), logger=logger
         ),
     )
+
+
+def answer[T](
+    bootstrap: Callable[[], tuple[BatchDriver, UseCase[T]]],
+    event: Mapping[str, Any],
+    context: LambdaContext,
+    logger: Logger,
+) -> dict[str, Any]:
+    """The partial batch response of the function that bootstrap builds, also where it cannot be built.
+
+    Errors: ValueError where it is no aws:kafka event.
+    """
+    try:
+        driver, use_case = bootstrap()
+    except Stop as error:
+        return stopped(parse(event), error, logger)
+    return driver.run(event, context, use_case)

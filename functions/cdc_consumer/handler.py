@@ -9,7 +9,7 @@ from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
 from masscomm import settings
 from masscomm.batch import BatchDriver, LambdaContext
-from masscomm.bootstrap import batch_driver
+from masscomm.bootstrap import answer, batch_driver
 from masscomm.cdc_progress import KafkaCdcProgress
 from masscomm.clock import SystemClock
 from masscomm.opensearch import connect
@@ -33,5 +33,4 @@ def bootstrap() -> tuple[BatchDriver, ApplyChanges]:
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
-    driver, use_case = bootstrap()
-    return driver.run(event, context, use_case)
+    return answer(bootstrap, event, context, logger)

@@ -14,7 +14,7 @@ from functions.delivery.waiting import Later
 from masscomm import settings
 from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, LambdaContext
-from masscomm.bootstrap import batch_driver
+from masscomm.bootstrap import answer, batch_driver
 from masscomm.channels.aws import SesEmail, SnsPush
 from masscomm.channels.circuit import CircuitPush
 from masscomm.clock import SystemClock
@@ -54,5 +54,4 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
-    driver, use_case = bootstrap()
-    return driver.run(event, context, use_case)
+    return answer(bootstrap, event, context, logger)

@@ -10,7 +10,7 @@ from functions.device_registrar.endpoints import SnsEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
 from masscomm import settings
 from masscomm.batch import BatchDriver, LambdaContext
-from masscomm.bootstrap import batch_driver
+from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
 from masscomm.opensearch import connect
 
@@ -37,5 +37,4 @@ def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
-    driver, use_case = bootstrap()
-    return driver.run(event, context, use_case)
+    return answer(bootstrap, event, context, logger)

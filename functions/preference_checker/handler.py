@@ -8,7 +8,7 @@ from aws_lambda_powertools import Logger
 from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm import settings
 from masscomm.batch import BatchDriver, LambdaContext
-from masscomm.bootstrap import batch_driver
+from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
 from masscomm.opensearch_directory import OpenSearchDirectory
@@ -33,5 +33,4 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
-    driver, use_case = bootstrap()
-    return driver.run(event, context, use_case)
+    return answer(bootstrap, event, context, logger)

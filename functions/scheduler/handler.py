@@ -8,10 +8,12 @@ from aws_lambda_powertools import Logger
 
 from functions.scheduler.release_due import ReleaseDue
 from functions.scheduler.take_back import TakeBack
+from masscomm import settings
 from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
+from masscomm.source_records import KafkaSourceRecords
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
 logger = Logger()
@@ -23,7 +25,13 @@ def bootstrap() -> tuple[BatchDriver, TakeBack, ReleaseDue]:
     driver = batch_driver("scheduler", logger)
     store, clock = DynamoDbWaitingStore(), SystemClock()
     sweep = ReleaseDue(store=store, producer=driver.producer, clock=clock, logger=logger)
-    return driver, TakeBack(store=store, clock=clock, back_off=BackOff.from_environment()), sweep
+    take_back = TakeBack(
+        store=store,
+        source=KafkaSourceRecords(settings.required("KAFKA_BOOTSTRAP_SERVERS")),
+        clock=clock,
+        back_off=BackOff.from_environment(),
+    )
+    return driver, take_back, sweep
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

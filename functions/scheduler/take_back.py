@@ -2,13 +2,15 @@
 
 What comes back keeps the ids it had: a chunk goes to recheck under the chunk's own id, everything else to its own topic
 as it was. So all that is derived from it has the ids of the attempts that failed, and what one of those had already
-passed on is recognised. On a topic of requests nothing is written, where it would be counted again.
+passed on is recognised. On a topic of requests nothing is written, where it would be counted again. A record that was
+too large for the on-failure topic is read again from its own.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from typing import Any
 
 from masscomm import topics
 from masscomm.back_off import BackOff
@@ -26,8 +28,10 @@ from masscomm.dead_letters import (
 from masscomm.errors import DeadLetter
 from masscomm.ids import released_id
 from masscomm.kafka_event import KafkaRecord, parse
-from masscomm.outcomes import DEAD_LETTERED, RANGE_SIZE, Told, outcome
+from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, Told, outcome
+from masscomm.preferences import Decision
 from masscomm.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
+from masscomm.source_records import SourceRecords
 from masscomm.topics import Lane
 from masscomm.waiting import Waiting, WaitingStore
 from masscomm.wire import Codec
@@ -67,12 +71,13 @@ class TakeBack:
     """The use case; one for each function environment."""
 
     store: WaitingStore
+    source: SourceRecords
     clock: Clock
     back_off: BackOff = field(default_factory=BackOff)
 
     def decode(self, record: KafkaRecord, codec: Codec) -> GivenUp:
         """A record in Lambda's on-failure form. Errors: DeadLetter, Retry."""
-        failed, crashed = _failed(record)
+        failed, crashed = self._failed(record)
         # Somebody has looked at it since: it has all its returns again.
         afresh = record.header(REPLAYED) is not None
         counts = {
@@ -111,10 +116,13 @@ class TakeBack:
 
     def dead_lettered(self, batch: Batch[GivenUp], item: Item[GivenUp], why: DeadLetter) -> None:  # noqa: ARG002
         """Its recipients failed: what is not taken back any more is not to vanish."""
+        self._everybody(batch, item, DEAD_LETTERED)
+
+    def _everybody(self, batch: Batch[GivenUp], item: Item[GivenUp], decision: Decision) -> None:
         for parent in item.value.parents:
             for channel in parent.channels if isinstance(parent, RecheckRequested) else [parent.channel]:
                 for start, end, rows in ranges(parent, RANGE_SIZE):
-                    told = [Told(parent.positions[row], parent.user_ids[row], DEAD_LETTERED) for row in rows]
+                    told = [Told(parent.positions[row], parent.user_ids[row], decision) for row in rows]
                     record = outcome(
                         parent,
                         told,
@@ -127,14 +135,50 @@ class TakeBack:
                     )
                     batch.produce(item, topics.OUTCOME, record.record_id, record)
 
+    def _failed(self, record: KafkaRecord) -> tuple[KafkaRecord, bool]:
+        """The record given up on, and whether its last invocation ended in an error.
+
+        Source: AWS documentation, the record format of a Kafka on-failure destination. Errors: DeadLetter, Retry.
+        """
+        try:
+            document = json.loads(record.value or b"")
+            answer = document["responseContext"]
+            crashed = answer is not None and answer.get("functionError") is not None
+            payload = document.get("payload")
+            found = [] if payload is None else parse(payload)
+            position = _position(document) if payload is None else None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DeadLetter("undecodable", f"no on-failure record: {error!r}"[:500]) from error
+        if position is not None:
+            return self._read_again(*position), crashed
+        if len(found) != 1:
+            raise DeadLetter("undecodable", f"{len(found)} records are in it instead of one")
+        return found[0], crashed
+
+    def _read_again(self, topic: str, partition: int, offset: int) -> KafkaRecord:
+        """A record that was too large to be handed over. Errors: DeadLetter where it is not kept any more, Retry."""
+        there = self.source.at(topic, partition, offset) if topic in _kinds() else None
+        if there is None:
+            raise DeadLetter(
+                "too_large", f"it was handed over without its record, and {topic}-{partition}@{offset} is gone"
+            )
+        return there
+
     def _wait(self, batch: Batch[GivenUp], item: Item[GivenUp]) -> None:
         given_up, now_ms = item.value, self.clock.now_ms()
         if given_up.crashed > MAX_CRASHES:
             raise DeadLetter(
                 "crashes", f"its function has ended in an error each time it came back, {MAX_CRASHES} times"
             )
+        ends = [self._ends_ms(parent) for parent in given_up.parents if parent.expires_at is None]
+        if ends and min(ends) <= now_ms:
+            self._everybody(batch, item, EXPIRED)
+            return
         for held in self._held(batch, given_up, now_ms):
             self.store.put(held, now_ms)
+
+    def _ends_ms(self, parent: Asked) -> int:
+        return self.back_off.ends_ms(since_ms=parent.timestamp, expires_at=parent.expires_at)
 
     def _held(self, batch: Batch[GivenUp], given_up: GivenUp, now_ms: int) -> Iterator[Waiting]:
         counts = [(RETURNED, given_up.returned), (CRASHED, given_up.crashed)]
@@ -143,10 +187,6 @@ class TakeBack:
             *((name, str(count).encode()) for name, count in counts),
         )
         for parent in given_up.parents:
-            ends_ms = self.back_off.ends_ms(since_ms=parent.timestamp, expires_at=parent.expires_at)
-            if parent.expires_at is None and ends_ms <= now_ms:
-                days = self.back_off.lifetime_ms / 86_400_000
-                raise DeadLetter("gave_up", f"it has come back for {days:g} days")
             item_id = released_id(parent.record_id, WHY, given_up.returned, parent.range_start, parent.range_end)
             if given_up.as_is is not None:
                 topic, value = given_up.as_is
@@ -154,7 +194,9 @@ class TakeBack:
                 topic = topics.in_lane(topics.RECHECK, given_up.lane)
                 value = batch.codec.encode(topic, "RecheckRequested", parent.to_avro())
             # Whoever has it when it expires says that it has.
-            due_ms = self.back_off.due_ms(now_ms=now_ms, n=given_up.returned, item_id=item_id, ends_ms=ends_ms)
+            due_ms = self.back_off.due_ms(
+                now_ms=now_ms, n=given_up.returned, item_id=item_id, ends_ms=self._ends_ms(parent)
+            )
             due_ms = max(given_up.not_before, due_ms)
             yield Waiting(id=item_id, due_ms=due_ms, topic=topic, value=value, why=WHY, headers=headers)
 
@@ -179,22 +221,11 @@ def _parts(chunk: RecheckRequested, send_at: int | None) -> list[RecheckRequeste
     return split_parts(chunk) if len(chunk.positions) > SPLIT_ABOVE else [chunk]
 
 
-def _failed(record: KafkaRecord) -> tuple[KafkaRecord, bool]:
-    """The record given up on, and whether its last invocation ended in an error.
-
-    Source: AWS documentation, the record format of a Kafka on-failure destination. Errors: DeadLetter.
-    """
-    try:
-        document = json.loads(record.value or b"")
-        answer = document["responseContext"]
-        crashed = answer is not None and answer.get("functionError") is not None
-        payload = document.get("payload")
-        found = [] if payload is None else parse(payload)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DeadLetter("undecodable", f"no on-failure record: {error!r}"[:500]) from error
-    if len(found) != 1:
-        raise DeadLetter("too_large" if not found else "undecodable", f"{len(found)} records are in it instead of one")
-    return found[0], crashed
+def _position(document: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Where the record stands, which is said also where the record is not. Errors: ValueError, KeyError."""
+    ((partition, info),) = document["KafkaBatchInfo"]["recordsInfo"].items()
+    topic, _, number = partition.rpartition("-")
+    return topic, int(number), int(info["firstRecordOffset"])
 
 
 def _count(record: KafkaRecord, header: str) -> int:

@@ -6,18 +6,20 @@ from functools import partial
 from typing import Any
 
 import pytest
+from aws_lambda_powertools import Logger
 from hypothesis import given
 from hypothesis import strategies as st
 
 from masscomm import topics
-from masscomm.batch import Batch, Item
+from masscomm.batch import Batch, BatchDriver, Item
+from masscomm.bootstrap import answer
 from masscomm.directory import Position
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.kafka_event import KafkaRecord
 from masscomm.records import SendRequested
 from masscomm.wire import Codec
-from tests.chain import NOW, Chain, entry, send
+from tests.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 
 type Work = Callable[[Batch[SendRequested], Item[SendRequested]], None]
 
@@ -205,7 +207,7 @@ def test_time_is_kept_back_for_the_flush() -> None:
 
 
 @pytest.mark.parametrize("where", ["decode", "handle", "work", "tell"])
-def test_a_wrong_installation_stops_the_whole_batch(where: str) -> None:
+def test_a_wrong_installation_brings_the_whole_batch_again_and_is_no_crash(where: str) -> None:
     def stop(*_: Any) -> None:
         raise Stop("refused")
 
@@ -216,8 +218,18 @@ def test_a_wrong_installation_stops_the_whole_batch(where: str) -> None:
         "tell": Relay(work=_failing_at(0, DeadLetter("invalid", "bad")), tell=stop),
     }[where]
     chain = Chain()
-    with pytest.raises(Stop):
-        chain.run(use_case, *_sends(chain, 2))
+    assert chain.run(use_case, *_sends(chain, 2)) == [0, 1]
+
+
+def test_a_function_that_cannot_be_built_brings_everything_again_and_is_no_crash() -> None:
+    chain = Chain()
+
+    def bootstrap() -> tuple[BatchDriver, Relay]:
+        raise Stop("the environment variable X is not set")
+
+    events = event(*_sends(chain, 2))
+    assert failed_offsets(answer(bootstrap, events, Context(chain.clock), Logger())) == [0, 1]
+    assert failed_offsets(answer(lambda: (chain.driver, Relay()), events, Context(chain.clock), Logger())) == []
 
 
 def test_an_item_with_an_error_is_left_aside() -> None:

@@ -17,7 +17,9 @@ from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Settings, User
 from masscomm.errors import Retry
 from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.kafka_event import KafkaRecord
 from masscomm.records import AvroRecord, BuildRequested
+from masscomm.source_records import InMemorySourceRecords
 from masscomm.topics import Lane
 from masscomm.waiting import InMemoryWaitingStore, Waiting
 from tests.chain import NOW, Chain, build, delivery, entry, send, told
@@ -34,7 +36,8 @@ class Office(Chain):
     def __init__(self) -> None:
         super().__init__()
         self.store = InMemoryWaitingStore()
-        self.use_case = TakeBack(store=self.store, clock=self.clock)
+        self.source = InMemorySourceRecords()
+        self.use_case = TakeBack(store=self.store, source=self.source, clock=self.clock)
 
     def give_up(
         self,
@@ -180,11 +183,32 @@ def test_what_crashes_its_function_again_and_again_goes_aside_and_its_recipients
     assert dict(office.only().headers)[CRASHED] == b"1"
 
 
-def test_what_never_expires_comes_back_for_some_days() -> None:
+def test_what_never_expires_comes_back_for_some_days_and_has_expired_then() -> None:
     office = Office()
     office.give_up(send([1], timestamp=NOW - BackOff().lifetime_ms), topics.SEND_API)
-    assert [letter["masscomm.reason"] for letter in office.dead_letters()] == ["gave_up"]
-    assert told(office.outcomes()) == {(1, "push"): ("failed", "dead_letter")}
+    assert office.dead_letters() == []
+    assert not office.store.items
+    assert told(office.outcomes()) == {(1, "push"): ("expired", "expired")}
+
+
+def test_a_record_too_large_to_be_handed_over_is_read_again_where_it_stands() -> None:
+    office = Office()
+    value = office.codec.encode("build", "BuildRequested", build([1, 2]).to_avro())
+    there = KafkaRecord(
+        topic="build", partition=3, offset=41, timestamp_ms=NOW, value=value, headers=((RETURNED, b"4"),)
+    )
+    office.source.records["build", 3, 41] = there
+    assert office.give_up(b"left out", "build", with_payload=False) == []
+    assert office.dead_letters() == []
+    item = office.only()
+    assert (item.topic, item.value, dict(item.headers)[RETURNED]) == ("build", value, b"5")
+
+
+def test_one_that_cannot_be_read_again_now_comes_again() -> None:
+    office = Office()
+    office.source.failing = Retry("Kafka is down")
+    assert office.give_up(b"left out", "build", with_payload=False) == [0]
+    assert office.dead_letters() == []
 
 
 def test_a_table_that_does_not_answer_brings_it_again() -> None:
