@@ -17,9 +17,11 @@ from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.channels.aws import SesEmail, SnsPush
 from masscomm.channels.circuit import CircuitPush
-from masscomm.clock import SystemClock
+from masscomm.clock import Clock, SystemClock
 from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.opensearch_directory import OpenSearchDirectory
+from masscomm.pacing import Pacer
+from masscomm.topics import Lane
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
 logger = Logger()
@@ -36,7 +38,10 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
             table=os.environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"), owner=str(uuid4()), clock=clock
         ),
         publisher=Publisher(
-            clock=clock, workers=workers, patience_s=settings.number("DELIVERY_PATIENCE_S", PATIENCE_S)
+            clock=clock,
+            paces=_paces(clock),
+            workers=workers,
+            patience_s=settings.number("DELIVERY_PATIENCE_S", PATIENCE_S),
         ),
         caller=Caller(
             push=CircuitPush(SnsPush(connections=workers), clock=clock),
@@ -50,6 +55,16 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
         slice_size=int(settings.number("DELIVERY_SLICE_SIZE", SLICE_SIZE)),
     )
     return batch_driver("delivery", logger), use_case
+
+
+def _paces(clock: Clock) -> dict[str, Pacer]:
+    """By channel: this environment's share of the account's quota, of which the critical lane's is never taken away."""
+    shares = {channel: settings.number(f"{channel.upper()}_RATE_PER_S", 0) or None for channel in ("push", "email")}
+    critical = settings.lane() is Lane.CRITICAL
+    return {
+        channel: Pacer(clock, per_s=per_s, floor_per_s=per_s if critical and per_s else 1.0)
+        for channel, per_s in shares.items()
+    }
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

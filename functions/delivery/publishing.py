@@ -3,7 +3,7 @@
 import math
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,6 +12,7 @@ from aws_lambda_powertools import Logger
 
 from masscomm.channels.provider import CALL_S, ApplicationOff, ProviderError, TargetGone, Transient
 from masscomm.clock import Clock
+from masscomm.pacing import Pacer
 
 logger = Logger()
 
@@ -110,14 +111,15 @@ class Outage:
 class Publisher:
     """Makes a record's provider calls.
 
-    workers: how many at once; call_s: the longest that one can take; patience_s: seconds without anything taken after
-    which the provider is left alone.
+    paces: by channel, how fast; workers: how many at once; call_s: the longest that one can take; patience_s: seconds
+    without anything taken after which the provider is left alone.
 
     No call begins that could end after the invocation or the record's lease: what is published then is known to nobody
     or to another, and is published again.
     """
 
     clock: Clock
+    paces: Mapping[str, Pacer]
     workers: int
     call_s: float = CALL_S
     patience_s: float = PATIENCE_S
@@ -141,9 +143,10 @@ class Publisher:
         """
         outage = self._outages.setdefault(channel, Outage(self.clock, self.patience_s))
         until, pause = self.clock.monotonic() + patience_s, _FIRST_PAUSE_S
+        publish = partial(self._publish, remaining_s, outage, self.paces[channel], until)
         made = list(calls)
         with ThreadPoolExecutor(self.workers) as pool:
-            answers = list(pool.map(partial(self._publish, remaining_s, outage, again=False), made))
+            answers = list(pool.map(partial(publish, again=False), made))
             # Everybody has a turn before anybody has a second one: who is refused must not keep others from a worker.
             while again := [place for place, answer in enumerate(answers) if answer.again]:
                 # Decorrelated jitter: pauses grow, and no two functions stay in step.
@@ -152,20 +155,39 @@ class Publisher:
                 if too_late or not outage.worth_another(pause):
                     break
                 self.clock.sleep(pause)
-                repeat = partial(self._publish, remaining_s, outage, again=True)
-                for place, answer in zip(again, pool.map(repeat, [made[place] for place in again]), strict=True):
+                repeated = pool.map(partial(publish, again=True), [made[place] for place in again])
+                for place, answer in zip(again, repeated, strict=True):
                     answers[place] = answer if answer.tried else replace(answers[place], again=False)
         return answers
 
     def _publish(
-        self, remaining_s: Callable[[], float], outage: Outage, call: Callable[[], str], *, again: bool
+        self,
+        remaining_s: Callable[[], float],
+        outage: Outage,
+        pacer: Pacer,
+        until: float,
+        call: Callable[[], str],
+        *,
+        again: bool,
     ) -> Published:
-        if remaining_s() < self.call_s:
-            return Published(error=NotTried("no time was left for another call"), tried=False)
-        if not outage.may_call():
-            return Published(
-                error=Transient(f"the provider has taken nothing for {self.patience_s:.0f} s"), tried=False
-            )
+        """One call, and again at once, at the pace it is told, as long as the provider asks for nothing but that."""
+        told: Published = Published(error=NotTried("no time was left for another call"), tried=False)
+        while remaining_s() >= self.call_s:
+            if not pacer.take():
+                continue
+            if not outage.may_call():
+                nothing = f"the provider has taken nothing for {self.patience_s:.0f} s"
+                return Published(error=Transient(nothing), tried=False)
+            told = self._call(call, outage, again=again)
+            throttled = isinstance(told.error, Transient) and told.error.throttled
+            pacer.answered(throttled=throttled)
+            # Without a pace there is nothing that would hold it back.
+            if not throttled or pacer.per_s is None or self.clock.monotonic() > until or not outage.worth_another(0):
+                break
+            again = True
+        return told
+
+    def _call(self, call: Callable[[], str], outage: Outage, *, again: bool) -> Published:
         try:
             message_id = call()
         except ApplicationOff as off:  # until an operator acts: no use in waiting here

@@ -10,13 +10,20 @@ from functions.delivery.waiting import Later
 from masscomm import topics
 from masscomm.back_off import BackOff
 from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
+from masscomm.clock import FixedClock
 from masscomm.delivery_ledger import DeliveryLedger
 from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
 from masscomm.directory import Device, Directory
 from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.pacing import Pacer
 from masscomm.records import AvroRecord, ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.waiting import InMemoryWaitingStore, Waiting
 from tests.chain import Chain, delivery, entry
+
+
+def paces(clock: FixedClock) -> dict[str, Pacer]:
+    """As fast as the provider takes it."""
+    return {channel: Pacer(clock) for channel in ("push", "email")}
 
 
 class Delivery(Chain):
@@ -42,7 +49,7 @@ class Delivery(Chain):
         return Deliver(
             directory=directory or self.directory,
             ledger=ledger,
-            publisher=Publisher(clock=self.clock, workers=workers),
+            publisher=Publisher(clock=self.clock, paces=paces(self.clock), workers=workers),
             caller=Caller(
                 push=self.push,
                 email=self.email,

@@ -21,7 +21,7 @@ from masscomm.ids import notification_id
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.records import ContentColumn
 from tests.chain import NOW, SEND_ID, delivery, told
-from tests.unit.delivery.chain import Delivery, by_email
+from tests.unit.delivery.chain import Delivery, by_email, paces
 
 SENT = ("sent", None)
 WAITS = ("sending", None)
@@ -416,7 +416,7 @@ def test_everybody_is_told_of_exactly_once_and_nobody_gets_it_twice(fates: list[
 
 def _calls(*answers: Callable[[], str]) -> list[Published]:
     clock = FixedClock(NOW)
-    publisher = Publisher(clock=clock, workers=2)
+    publisher = Publisher(clock=clock, paces=paces(clock), workers=2)
     return publisher.publish_all(answers, lambda: 60 - (clock.monotonic() - NOW / 1000), channel="push")
 
 
@@ -439,12 +439,11 @@ def test_pauses_grow_with_jitter_and_stay_bounded() -> None:
             clock.advance(seconds)
 
     def busy() -> str:
-        raise Transient("Throttled", throttled=True)
+        raise Transient("InternalError")
 
-    publisher = Publisher(clock=Sleeping(NOW), workers=1, patience_s=math.inf)
+    publisher = Publisher(clock=Sleeping(NOW), paces=paces(clock), workers=1, patience_s=math.inf)
     (answer,) = publisher.publish_all([busy], lambda: 60 - (clock.monotonic() - NOW / 1000), channel="push")
     assert isinstance(answer.error, Transient)
-    assert answer.error.throttled
     assert all(0.1 <= pause <= 2 for pause in pauses)
     assert len(set(pauses)) == len(pauses) > 5
     assert sum(pauses) <= 52

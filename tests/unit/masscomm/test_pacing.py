@@ -1,0 +1,173 @@
+"""The pace of provider calls, in a simulation of several environments over one quota."""
+
+import heapq
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from masscomm.clock import FixedClock
+from masscomm.pacing import Pacer
+from tests.chain import NOW
+
+CALL_S = 0.001
+
+
+@dataclass
+class Provider:
+    """Takes per_s calls a second, a tenth of a second's at once."""
+
+    per_s: float
+    taken: list[float] = field(default_factory=list)
+    refused: int = 0
+    _tokens: float = 0.0
+    _at: float = NOW / 1000
+
+    def call(self, now: float) -> bool:
+        """Whether it is throttled."""
+        self._tokens = min(self.per_s / 10, self._tokens + (now - self._at) * self.per_s)
+        self._at = now
+        if self._tokens < 1:
+            self.refused += 1
+            return True
+        self._tokens -= 1
+        self.taken.append(now)
+        return False
+
+    def used(self, since_s: float, until_s: float) -> float:
+        """The share of what was allowed between two times, in seconds from the beginning."""
+        begun = NOW / 1000
+        taken = sum(begun + since_s <= at < begun + until_s for at in self.taken)
+        return taken / (self.per_s * (until_s - since_s))
+
+
+class Own(FixedClock):
+    """An environment's time; finer than a millisecond."""
+
+    def __init__(self) -> None:
+        super().__init__(NOW)
+        self.at = NOW / 1000
+
+    def monotonic(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+class Environment:
+    """A function that has as much to send as it may."""
+
+    def __init__(self, per_s: float | None, *, begins_s: float = 0.0) -> None:
+        self.clock = Own()
+        self.clock.at += begins_s
+        self.pacer = Pacer(self.clock, per_s=per_s)
+        self.taken = 0
+
+
+def run(provider: Provider, environments: list[Environment], seconds: float) -> None:
+    """Whoever's time is earliest makes the next call, until everybody's time is up."""
+    ready = [(environment.clock.at, place) for place, environment in enumerate(environments)]
+    heapq.heapify(ready)
+    end = NOW / 1000 + seconds
+    while ready and ready[0][0] < end:
+        _, place = heapq.heappop(ready)
+        environment = environments[place]
+        if environment.pacer.take():
+            throttled = provider.call(environment.clock.at)
+            environment.taken += not throttled
+            environment.clock.at += CALL_S if environment.pacer.per_s is None else 0  # others' calls are under way
+            environment.pacer.answered(throttled=throttled)
+        heapq.heappush(ready, (environment.clock.at, place))
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("configured", [None, 0.5, 1.0, 3.0])
+def test_environments_converge_to_what_is_allowed_together(count: int, configured: float | None) -> None:
+    provider = Provider(per_s=400)
+    share = None if configured is None else configured * 400 / count
+    environments = [Environment(share) for _ in range(count)]
+    run(provider, environments, 40)
+    assert provider.used(20, 40) >= 0.97
+    assert provider.refused > 0
+    assert provider.refused / (provider.refused + len(provider.taken)) < 0.15
+
+
+def test_nobody_starves() -> None:
+    provider = Provider(per_s=400)
+    environments = [Environment(100), Environment(100), Environment(100, begins_s=5), Environment(100, begins_s=10)]
+    run(provider, environments, 60)
+    shares = [environment.taken / sum(each.taken for each in environments) for environment in environments]
+    assert min(shares) > 0.1
+    late = [environment.pacer.per_s or 0 for environment in environments]
+    assert min(late) > 30
+
+
+def test_what_is_allowed_again_is_used_again_soon() -> None:
+    provider = Provider(per_s=400)
+    environments = [Environment(100) for _ in range(4)]
+    run(provider, environments, 10)
+    provider.per_s = 40
+    run(provider, environments, 20)
+    assert provider.used(14, 20) >= 0.9
+    provider.per_s = 400
+    run(provider, environments, 50)
+    assert provider.used(35, 50) >= 0.97
+
+
+def test_one_that_is_alone_takes_over_what_the_others_leave() -> None:
+    provider = Provider(per_s=400)
+    staying = Environment(100)
+    run(provider, [staying, Environment(300)], 10)
+    run(provider, [staying], 60)
+    assert provider.used(45, 60) >= 0.97
+
+
+def test_an_environment_with_little_to_do_does_not_raise_its_pace() -> None:
+    clock = Own()
+    pacer = Pacer(clock, per_s=100)
+    for _ in range(500):
+        assert pacer.take()
+        pacer.answered(throttled=False)
+        clock.sleep(0.05)
+    assert pacer.per_s == 100
+
+
+def test_it_never_falls_below_its_floor_and_comes_back() -> None:
+    clock = Own()
+    pacer = Pacer(clock, per_s=50, floor_per_s=10)
+    for _ in range(500):
+        if pacer.take():
+            pacer.answered(throttled=True)
+    assert pacer.per_s == 10
+    for _ in range(5_000):
+        if pacer.take():
+            pacer.answered(throttled=False)
+    assert pacer.per_s >= 50
+
+
+def test_turns_are_apart_and_nobody_takes_one_far_ahead() -> None:
+    clock = Own()
+    pacer = Pacer(clock, per_s=10)
+    begun = clock.at
+    for _ in range(30):
+        while not pacer.take():
+            pass
+    assert clock.at - begun == pytest.approx((30 - 1) / 10 - 0.2, abs=0.001)
+
+
+def test_threads_share_one_pace() -> None:
+    class Still(Own):
+        """Time stands: a turn beyond the present one is not given."""
+
+        def sleep(self, seconds: float) -> None:
+            pass
+
+    pacer = Pacer(Still(), per_s=100)
+    given: list[bool] = []
+    threads = [threading.Thread(target=lambda: given.append(pacer.take())) for _ in range(100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 44 <= sum(given) <= 47  # a fifth of a second made up, a quarter ahead
