@@ -73,6 +73,7 @@ def _rest(delivery: DeliveryRequested, positions: Collection[int]) -> DeliveryRe
         user_ids=[delivery.user_ids[row] for row in rows],
         addresses=[delivery.addresses[row] for row in rows] if delivery.addresses else [],
         content=[_of_rows(column, rows) for column in delivery.content],
+        withdrawn=[entry for entry in delivery.withdrawn if entry.position in positions],
     )
 
 
