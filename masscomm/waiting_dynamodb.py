@@ -6,6 +6,7 @@ more: no sweep misses a bucket, however long none has run.
 """
 
 import json
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,11 @@ class DynamoDbWaitingStore:
             config=Config(connect_timeout=1, read_timeout=3, retries={"total_max_attempts": 3, "mode": "standard"}),
         )
         self._marked: set[str] = set()
+
+    @classmethod
+    def from_environment(cls) -> "DynamoDbWaitingStore":
+        """WAITING_TABLE, where the table has another name."""
+        return cls(table=os.environ.get("WAITING_TABLE", TABLE))
 
     def put(self, item: Waiting, now_ms: int) -> None:
         due_ms = max(item.due_ms, now_ms)  # a minute that is past may be closed

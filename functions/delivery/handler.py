@@ -50,7 +50,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
             sender=sender,
             unsubscribe_url=os.environ.get("UNSUBSCRIBE_URL"),
         ),
-        later=Later(store=DynamoDbWaitingStore(), back_off=BackOff.from_environment(), clock=clock),
+        later=Later(store=DynamoDbWaitingStore.from_environment(), back_off=BackOff.from_environment(), clock=clock),
         clock=clock,
         slice_size=int(settings.number("DELIVERY_SLICE_SIZE", SLICE_SIZE)),
     )

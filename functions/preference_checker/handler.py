@@ -25,7 +25,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         directory=OpenSearchDirectory.from_environment(),
         clock=clock,
         lane=settings.lane(),
-        waiting=DynamoDbWaitingStore(),
+        waiting=DynamoDbWaitingStore.from_environment(),
         decisions=DynamoDbDecisionLog(clock=clock),
     )
     return driver, use_case

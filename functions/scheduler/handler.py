@@ -23,7 +23,7 @@ logger = Logger()
 def bootstrap() -> tuple[BatchDriver, TakeBack, ReleaseDue]:
     """The adapters, built at the first invocation and kept."""
     driver = batch_driver("scheduler", logger)
-    store, clock = DynamoDbWaitingStore(), SystemClock()
+    store, clock = DynamoDbWaitingStore.from_environment(), SystemClock()
     sweep = ReleaseDue(store=store, producer=driver.producer, clock=clock, logger=logger)
     take_back = TakeBack(
         store=store,

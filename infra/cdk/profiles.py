@@ -6,7 +6,7 @@ Every function of functions/functions.yaml has a profile, and every profile a fu
 from dataclasses import dataclass
 from enum import Enum
 
-from masscomm.topics import CDC_TABLES
+from masscomm.topics import BUILD, CDC_TABLES, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH
 
 
 class Warmth(Enum):
@@ -57,7 +57,8 @@ class Profile:
 
     indices, written: of the directory, a captured table by its alias: what the domain's own role lets it read and
     write; requests: `POST users/_search`, every path it asks for there, {generation} filled in; tables: of
-    schemas/dynamodb, read and written; asks_cdc: how far change data capture has come; push, email: publishes;
+    schemas/dynamodb, read and written; reads: topics, beside those it is
+    triggered by, in all lanes; asks_cdc: how far change data capture has come; push, email: publishes;
     registers_endpoints: makes devices' endpoints; database: the user it signs in as; critical: the warmth of its
     critical lane, where it has one.
     """
@@ -68,6 +69,7 @@ class Profile:
     written: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
     asks_cdc: bool = False
     push: bool = False
     email: bool = False
@@ -84,7 +86,7 @@ PROFILES = {
         warmth=Warmth.SNAPSTART,
         indices=DIRECTORY,
         requests=_LOOK_UPS,
-        tables=(LEDGER,),
+        tables=(LEDGER, WAITING),
         asks_cdc=True,
         push=True,
         email=True,
@@ -103,7 +105,9 @@ PROFILES = {
         requests=_DEVICE_STATES,
         registers_endpoints=True,
     ),
-    "scheduler": Profile(warmth=Warmth.NOTHING, tables=(WAITING,)),
+    "scheduler": Profile(
+        warmth=Warmth.NOTHING, tables=(WAITING,), reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY)
+    ),
     "send_handler": Profile(warmth=Warmth.PROVISIONED),
     "metrics_handler": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER),
     "metrics_stream": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER),

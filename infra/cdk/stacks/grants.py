@@ -62,11 +62,12 @@ def _kafka(
     entry: FunctionEntry, profile: Profile, data: DataStack, environment: Environment, lanes: int
 ) -> list[iam.PolicyStatement]:
     writes = written_topics(entry, lanes)
+    reads = list(dict.fromkeys(in_lane(name, lane) for name in profile.reads for lane in Lane))
     if not profile.asks_cdc:
-        return data.kafka.statements(writes=writes)
+        return data.kafka.statements(writes=writes, reads=reads)
     tables = [cdc_topic(table, environment.generation) for table in CDC_TABLES]
     groups = [consumer_group(f"masscomm.{CDC_CONSUMER}", topic) for topic in tables]
-    return data.kafka.statements(writes=writes, reads=[CONNECT_OFFSETS_TOPIC], asks=groups, describes=tables)
+    return data.kafka.statements(writes=writes, reads=[*reads, CONNECT_OFFSETS_TOPIC], asks=groups, describes=tables)
 
 
 def _directory(profile: Profile, data: DataStack, environment: Environment) -> list[iam.PolicyStatement]:

@@ -1,0 +1,192 @@
+"""How much of what a provider allows is used, by several delivery functions at once that know nothing of each other.
+
+    python -m benchmarks.pacing [--per-s 300] [--functions 4] [--seconds 20]
+
+Each function is a process of its own with delivery's use case, SNS' real client and a delivery ledger in memory. In
+front of them stands the devstack's SNS stand-in, which throttles whatever is more than it allows in all. Each case
+begins with another idea of the quota: none, half of it, all of it, thrice as much as there is.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from rich.console import Console
+from rich.table import Table
+
+from devstack.sns_stand_in import SnsStandIn, endpoint_arn
+from functions.delivery.calls import Caller
+from functions.delivery.deliver import Deliver
+from functions.delivery.publishing import Publisher
+from functions.delivery.waiting import Later
+from masscomm import topics
+from masscomm.back_off import BackOff
+from masscomm.batch import BatchDriver
+from masscomm.channels.aws import SnsPush
+from masscomm.channels.in_memory import InMemoryEmail
+from masscomm.clock import SystemClock
+from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger
+from masscomm.directory import Device, Settings
+from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.pacing import Pacer
+from masscomm.producer import InMemoryProducer
+from masscomm.records import NotificationOutcome
+from masscomm.waiting import InMemoryWaitingStore
+from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+from tests.chain import delivery, entry
+
+APPLICATION = "arn:aws:sns:eu-central-1:000000000000:app/GCM/pacing"
+RECIPIENTS = 500
+# Until then a function learns what it may.
+WARM_UP_S = 6.0
+# Of each second that is looked at.
+TARGET = 0.97
+
+
+class EverybodyHasADevice(InMemoryDirectory):
+    """A directory in which each user id is that of a device, too."""
+
+    def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
+        return {user_id: [_device(user_id)] for user_id in user_ids}
+
+    def settings(self, user_ids: Sequence[int]) -> dict[int, Settings]:  # noqa: ARG002
+        return {}
+
+
+def _device(user_id: int) -> Device:
+    arn = endpoint_arn(APPLICATION, str(user_id))
+    return Device(device_id=user_id, user_id=user_id, platform="gcm", token="t", endpoint_arn=arn)  # noqa: S106
+
+
+class Minute:
+    """Lambda's context: a minute from now."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + 60
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(0, round((self._until - time.monotonic()) * 1000))
+
+
+def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, int]:
+    """One function: record after record until the time (of time.time()); what became of its recipients."""
+    clock, registry, producer = SystemClock(), InMemorySchemaRegistry(), InMemoryProducer()
+    for topic in topics.chain_topics():
+        if topic.schema is not None:
+            registry.register(topic.subject, own_schema(topic.schema))
+    codec, store, workers = Codec(registry), InMemoryWaitingStore(), 16
+    os.environ |= {"AWS_ENDPOINT_URL_SNS": url}
+    use_case = Deliver(
+        directory=EverybodyHasADevice(),
+        ledger=InMemoryDeliveryLedger(clock=clock),
+        publisher=Publisher(clock=clock, paces={"push": Pacer(clock, per_s=per_s)}, workers=workers),
+        caller=Caller(push=SnsPush(connections=workers), email=InMemoryEmail(), clock=clock, sender="a@example.com"),
+        later=Later(store=store, back_off=BackOff(), clock=clock),
+        clock=clock,
+    )
+    driver = BatchDriver(function="delivery", codec=codec, producer=producer)
+    became: Counter[str] = Counter()
+    again = 0
+    for turn in count():
+        if time.time() > until:
+            break
+        users = [number * 10**8 + turn * RECIPIENTS + place for place in range(RECIPIENTS)]
+        now = clock.now_ms()
+        record = delivery(users, record_id=str(uuid4()), timestamp=now, built_at=now)
+        value = codec.encode(topics.DELIVERY, "DeliveryRequested", record.to_avro())
+        event = {"records": {f"{topics.DELIVERY}-0": [entry(value, topic=topics.DELIVERY)]}}
+        again += len(driver.run(event, Minute(), use_case)["batchItemFailures"])
+        for name, _, value_told, _ in producer.produced:
+            if name == topics.OUTCOME:
+                told = NotificationOutcome.from_avro(codec.decode("NotificationOutcome", value_told))
+                became.update({result.status: result.count for result in told.results})
+        producer.produced.clear()
+    return {**became, "records again": again}
+
+
+def measure(*, per_s: float, functions: int, seconds: float, share: float | None) -> dict[str, Any]:
+    """One case: the share of what was allowed that was used after the warm-up, throttles, and what became of all."""
+    with SnsStandIn.start(any_endpoint=True) as sns, tempfile.TemporaryDirectory() as folder:
+        sns.limit(per_s=per_s)
+        until = time.time() + WARM_UP_S + seconds
+        quota = None if share is None else share * per_s / functions
+        environment = {
+            **os.environ,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "eu-central-1",
+            "POWERTOOLS_LOG_LEVEL": "ERROR",
+        }
+        outs = [Path(folder, str(number)) for number in range(functions)]
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.pacing", "--worker", sns.url, str(number), str(until), str(quota)],
+                stdout=out.open("w"),
+                env=environment,
+            )
+            for number, out in enumerate(outs)
+        ]
+        if any(each.wait(seconds + WARM_UP_S + 90) for each in running):
+            raise SystemExit("a function ended in an error")
+        became = sum((Counter(json.loads(out.read_text())) for out in outs), Counter[str]())
+        taken = sum(until - seconds <= each.time < until for each in sns.received())
+        counts = sns.counts()
+    return {
+        "quota each": quota,
+        "used": taken / (per_s * seconds),
+        "throttled": sum(counts.refused.values()) / counts.calls,
+        "became": became,
+    }
+
+
+def cases(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
+    """Each idea of the quota, one after another."""
+    return [
+        measure(per_s=arguments.per_s, functions=arguments.functions, seconds=arguments.seconds, share=share)
+        for share in (None, 0.5, 1.0, 3.0)
+    ]
+
+
+def main() -> int:
+    """Print a table; 1 where less than TARGET was used, or anybody failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pacing", description=__doc__)
+    parser.add_argument("--per-s", type=float, default=300.0, help="what the provider takes a second, in all")
+    parser.add_argument("--functions", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=20.0, help="that are looked at, after the warm-up")
+    parser.add_argument("--worker", nargs=4, metavar=("URL", "NUMBER", "UNTIL", "QUOTA"), help="one function, here")
+    arguments = parser.parse_args()
+    if arguments.worker:
+        url, number, until, quota = arguments.worker
+        print(json.dumps(work(url, int(number), float(until), None if quota == "None" else float(quota))))
+        return 0
+    table = Table("share believed (a second)", "used of allowed", "calls throttled", "sent", "waits", "failed", "again")
+    ok = True
+    for case in cases(arguments):
+        became = case["became"]
+        failed = sum(became[status] for status in became if status not in ("sent", "sending", "records again"))
+        ok = ok and case["used"] >= TARGET and failed == 0
+        table.add_row(
+            "nothing known" if case["quota each"] is None else f"{case['quota each']:,.0f} each",
+            f"{case['used']:.1%}",
+            f"{case['throttled']:.1%}",
+            f"{became['sent']:,}",
+            f"{became['sending']:,}",
+            f"{failed:,}",
+            f"{became['records again']:,}",
+        )
+    Console().print(table)
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
