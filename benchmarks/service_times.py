@@ -1,0 +1,335 @@
+"""How long an invocation takes, for infra/capacity: `python -m benchmarks.service_times [--write]`.
+
+Needs `make setup`; starts a broker, OpenSearch, LocalStack (DynamoDB, SES) and the SNS stand-in of its own, and stops
+them. The functions run in this process as they do in Lambda: the real adapters, records of one recipient and of many.
+For each the time on the wall and this process's processor time are taken (all threads), because Lambda gives a function
+less of a processor than this machine does, and what is waited for does not get slower by that. Medians of the runs.
+
+--write puts the figures into infra/capacity/service_times.json, from which docs/capacity.md is calculated.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import boto3
+import psutil
+
+from benchmarks.recipients import Minute
+from devstack.provision import create_dynamodb_tables, create_indices, create_topics
+from devstack.settings import StackSettings
+from devstack.sns_stand_in import Rule, SnsStandIn, endpoint_arn
+from devstack.stack import Stack
+from functions.builder.build_messages import BuildMessages
+from functions.builder.templates import TemplateCache
+from functions.delivery.calls import Caller
+from functions.delivery.deliver import SLICE_SIZE, Deliver
+from functions.delivery.publishing import Publisher
+from functions.preference_checker.check_preferences import CheckPreferences
+from masscomm import topics
+from masscomm.batch import BatchDriver, UseCase
+from masscomm.channels.aws import SesEmail, SnsPush
+from masscomm.chunks import PART_SIZE
+from masscomm.clock import SystemClock
+from masscomm.decisions_dynamodb import DynamoDbDecisionLog
+from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.directory import Device, Settings, Template, User
+from masscomm.opensearch import connect
+from masscomm.opensearch_directory import OpenSearchDirectory
+from masscomm.outcomes import RANGE_SIZE
+from masscomm.producer import Headers, KafkaProducer, Report
+from masscomm.records import AvroRecord, DeliveryRequested
+from masscomm.topics import CDC_TABLES, Lane
+from masscomm.waiting import InMemoryWaitingStore
+from masscomm.wire import Codec
+from tests.chain import build, delivery, entry, registry_with_all_schemas, send
+from tests.component.directory.test_opensearch_directory import OpenSearchTables
+
+FIGURES = Path(__file__).parents[1] / "infra" / "capacity" / "service_times.json"
+COMMAND = "python -m benchmarks.service_times --write"
+GENERATION, CLUB = "g1", 7
+PROVIDER_MS = (0, 10, 25, 50, 100)
+WORKERS = 16
+# As docs/metrics.md gives it for `python -m benchmarks.metrics_throughput` (archived, the lower figure): that takes
+# minutes of both cores and is not repeated here.
+SPARK = {"source": "docs/metrics.md", "events_s": 23_000, "recipients_an_event": 3, "cores": 2}
+HANDLERS = ("preference_checker", "builder", "delivery")
+
+type Invoke = Callable[[Sequence[AvroRecord]], None]
+
+
+class Kept:
+    """The real producer, and what it was given."""
+
+    def __init__(self, producer: KafkaProducer) -> None:
+        self._producer = producer
+        self.values: dict[str, list[bytes]] = {}
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
+        self.values.setdefault(topic, []).append(value or b"")
+        self._producer.produce(topic, key, value, headers, report)
+
+    def flush(self, timeout_s: float) -> None:
+        self._producer.flush(timeout_s)
+
+
+class Chain:
+    """The three functions over the servers of one stack."""
+
+    def __init__(self, settings: StackSettings, tables: OpenSearchTables, sns: SnsStandIn) -> None:
+        clock = SystemClock()
+        self.codec = Codec(registry_with_all_schemas())
+        self.producer = Kept(KafkaProducer(settings.kafka_bootstrap))
+        self.directory = OpenSearchDirectory(
+            tables.client, generation=GENERATION, progress=tables.progress, clock=clock
+        )
+        os.environ["AWS_ENDPOINT_URL_SNS"] = sns.url
+        sender = os.environ["SES_SENDER"]
+        decisions = DynamoDbDecisionLog(clock=clock)
+        self.check = self._step(
+            "preference_checker",
+            topics.SEND_API,
+            CheckPreferences(
+                directory=self.directory,
+                clock=clock,
+                lane=Lane.BULK,
+                waiting=InMemoryWaitingStore(),
+                decisions=decisions,
+            ),
+        )
+        self.build = self._step(
+            "builder",
+            topics.BUILD,
+            BuildMessages(
+                directory=self.directory,
+                templates=TemplateCache(self.directory, clock),
+                clock=clock,
+                lane=Lane.BULK,
+                decisions=decisions,
+            ),
+        )
+        self.deliver = self._step(
+            "delivery",
+            topics.DELIVERY,
+            Deliver(
+                directory=self.directory,
+                ledger=DynamoDbDeliveryLedger(table="delivery_ledger", owner=str(uuid4()), clock=clock),
+                publisher=Publisher(clock=clock, workers=WORKERS),
+                caller=Caller(
+                    push=SnsPush(connections=WORKERS),
+                    email=SesEmail(sender=sender, connections=WORKERS),
+                    clock=clock,
+                    sender=sender,
+                ),
+                clock=clock,
+            ),
+        )
+
+    def _step(self, name: str, topic: str, use_case: UseCase[Any]) -> Invoke:
+        driver = BatchDriver(function=name, codec=self.codec, producer=self.producer)
+
+        def invoke(records: Sequence[AvroRecord]) -> None:
+            values = [self.codec.encode(topic, type(record).__name__, record.to_avro()) for record in records]
+            entries = [entry(value, topic=topic, offset=offset) for offset, value in enumerate(values)]
+            answer = driver.run({"records": {f"{topic}-0": entries}}, Minute(), use_case)
+            if answer["batchItemFailures"]:
+                raise SystemExit(f"{name} failed: {answer}")
+
+        return invoke
+
+
+def fill(tables: OpenSearchTables, users: int) -> None:
+    """So many users of one club with settings and a device each, and one template a channel."""
+    ids = range(1, users + 1)
+    tables.put(*(User(user_id=i, club_id=CLUB, first_name=f"Name{i}", email=f"{i}@example.com") for i in ids))
+    tables.put(*(Settings(user_id=i, channels={"push": i % 10 != 0}) for i in ids))
+    for start in range(1, users + 1, 1000):
+        some = range(start, min(start + 1000, users + 1))
+        tables.put(*(Device(device_id=i, user_id=i, platform="gcm", token=f"t{i}", endpoint_arn=arn(i)) for i in some))
+    body = "We won {{ data.score }}."
+    tables.put(
+        Template(template_id=1, club_id=None, type="news", channel="push", locale="en", title="For you", body=body)
+    )
+
+
+def arn(number: int) -> str:
+    return endpoint_arn("arn:aws:sns:us-east-1:000000000000:app/GCM/masscomm-gcm", f"t{number}")
+
+
+def timed(invoke: Invoke, record: Callable[[], AvroRecord], runs: int) -> dict[str, float]:
+    """Medians of the seconds on the wall and of this process's processor, after one run that does not count."""
+    invoke([record()])
+    wall, cpu = [], []
+    for _ in range(runs):
+        asked = record()
+        began, began_cpu = time.perf_counter(), time.process_time()
+        invoke([asked])
+        wall.append(time.perf_counter() - began)
+        cpu.append(time.process_time() - began_cpu)
+    return {"wall_s": statistics.median(wall), "cpu_s": statistics.median(cpu)}
+
+
+def line(one: Mapping[str, float], many: Mapping[str, float], size: int) -> dict[str, dict[str, float]]:
+    """What an invocation takes, and what each recipient adds."""
+    each = {unit: max(0.0, (many[unit] - one[unit]) / (size - 1)) for unit in one}
+    return {
+        "invocation": {unit: _rounded(max(0.0, one[unit] - each[unit])) for unit in one},
+        "recipient": {unit: _rounded(value) for unit, value in each.items()},
+    }
+
+
+def measure(runs: int) -> dict[str, Any]:
+    """Every figure, from servers that are started for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = StackSettings.on_free_ports(Path(folder))
+        with (
+            Stack(settings, ["kafka", "opensearch", "localstack"]) as stack,
+            environment_of(stack),
+            SnsStandIn.start(any_endpoint=True) as sns,
+        ):
+            create_topics(settings.kafka_bootstrap, topics.chain_topics())
+            create_indices(settings.opensearch_url, GENERATION)
+            create_dynamodb_tables(boto3.client("dynamodb"))
+            boto3.client("ses").verify_email_identity(EmailAddress=os.environ["SES_SENDER"])
+            tables = OpenSearchTables(connect(settings.opensearch_url), GENERATION)
+            actions = [{"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in CDC_TABLES]
+            tables.client.indices.update_aliases(body={"actions": actions})
+            fill(tables, PART_SIZE)
+            chain = Chain(settings, tables, sns)
+            return {
+                **functions(chain, runs),
+                "slices": slices(chain, sns, runs),
+                "directory": directory(chain, psutil.Process(stack.pid("opensearch")), runs),
+                "cold_start_s": {name: cold_start(name) for name in HANDLERS},
+            }
+
+
+@contextmanager
+def environment_of(stack: Stack) -> Iterator[None]:
+    """What the functions find in their environment."""
+    before = dict(os.environ)
+    os.environ.update(stack.environment)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def functions(chain: Chain, runs: int) -> dict[str, Any]:
+    """The three functions, and delivery by e-mail."""
+
+    def sent(count: int) -> dict[str, float]:
+        return timed(chain.check, lambda: send(range(1, count + 1), send_id=str(uuid4()), data={"score": "3:1"}), runs)
+
+    def built(count: int) -> dict[str, float]:
+        asked = build(range(1, count + 1), data={"score": "3:1"})
+        return timed(chain.build, lambda: replace(asked, record_id=str(uuid4())), runs)
+
+    def delivered(count: int, channel: str) -> dict[str, float]:
+        return timed(chain.deliver, lambda: _delivery(count, channel), runs)
+
+    one = delivered(1, "push")
+    return {
+        "preference_checker": line(sent(1), sent(PART_SIZE), PART_SIZE),
+        "builder": line(built(1), built(RANGE_SIZE), RANGE_SIZE),
+        "delivery": line(one, delivered(RANGE_SIZE, "push"), RANGE_SIZE),
+        "delivery_email": line(delivered(1, "email"), delivered(SLICE_SIZE, "email"), SLICE_SIZE),
+    }
+
+
+def _delivery(count: int, channel: str) -> DeliveryRequested:
+    record = delivery((i for i in range(1, count + count // 9 + 2) if i % 10), record_id=str(uuid4()), channel=channel)
+    kept = slice(0, count)
+    record = replace(record, positions=record.positions[kept], user_ids=record.user_ids[kept])
+    if channel == "push":
+        return record
+    content = [replace(column, field=field) for column, field in zip(record.content, ("subject", "text"), strict=True)]
+    return replace(record, content=content, addresses=[f"{i}@example.com" for i in record.user_ids])
+
+
+def slices(chain: Chain, sns: SnsStandIn, runs: int) -> list[dict[str, float]]:
+    """What a slice takes where the provider takes so long for a call: the differences of a record of 500 and of 100."""
+    found = []
+    for provider_ms in PROVIDER_MS:
+        sns.answer(*([Rule(code="slow", delay_s=provider_ms / 1000)] if provider_ms else []))
+        one, five = (
+            timed(chain.deliver, partial(_delivery, count, "push"), runs)["wall_s"]
+            for count in (SLICE_SIZE, RANGE_SIZE)
+        )
+        parts = RANGE_SIZE // SLICE_SIZE - 1
+        found.append({"provider_ms": provider_ms, "slice_s": _rounded((five - one) / parts)})
+    sns.clear()
+    return found
+
+
+def directory(chain: Chain, server: psutil.Process, runs: int) -> dict[str, float]:
+    """OpenSearch's own processor time for a document by id, and for a user whose devices are searched."""
+
+    def spent(work: Callable[[], object]) -> float:
+        work()
+        before = server.cpu_times()
+        for _ in range(runs):
+            work()
+        after = server.cpu_times()
+        return (after.user + after.system - before.user - before.system) / runs
+
+    users = list(range(1, PART_SIZE + 1))
+    by_id = spent(lambda: chain.directory.users_and_settings(users)) / (2 * PART_SIZE)
+    by_user = spent(lambda: chain.directory.devices(users)) / PART_SIZE
+    return {"server_cpu_s_a_document": _rounded(by_id), "server_cpu_s_a_user_of_devices": _rounded(by_user)}
+
+
+def cold_start(function: str) -> float:
+    """Processor seconds to start Python and import the handler, as an environment does before its first invocation."""
+    command = [sys.executable, "-c", f"import functions.{function}.handler"]
+    runs = []
+    for _ in range(5):
+        before = os.times()
+        subprocess.run(command, check=True)
+        after = os.times()
+        runs.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return _rounded(statistics.median(runs))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="How long an invocation takes, for infra/capacity.")
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--write", action="store_true", help=f"into infra/capacity/{FIGURES.name}")
+    chosen = parser.parse_args()
+    figures = {
+        "command": COMMAND,
+        "measured_at": datetime.now(UTC).date().isoformat(),
+        "machine": f"{os.cpu_count()} shared cores ({platform.machine()}), servers on the same ones, "
+        f"Python {platform.python_version()}, medians of {chosen.runs}",
+        "workers": WORKERS,
+        "slice_size": SLICE_SIZE,
+        "spark": SPARK,
+        **measure(chosen.runs),
+    }
+    text = json.dumps(figures, indent=2) + "\n"
+    if chosen.write:
+        FIGURES.write_text(text)
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
