@@ -1,0 +1,180 @@
+"""What a million notifications cost, and what an environment costs while nobody is told of anything.
+
+Not counted: data out of AWS, the monolith's side of change data capture, KMS, Secrets Manager, X-Ray, alarms, WAF, API
+Gateway (one request names thousands), backups beyond the volumes' size, support.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from infra.capacity.limits import environments_used, ledger_units_s
+from infra.capacity.plan import INPUTS, STEPS, Plan, batch_records, functions, invocation_s, recipients_a_record
+from infra.capacity.prices import HOURS_A_MONTH, price
+from infra.capacity.quotas import quota
+from infra.capacity.service_times import ServiceTimes
+from infra.capacity.workload import Workload, sizes
+from infra.cdk.profiles import PROFILES, Warmth
+from masscomm.delivery_ledger import KEPT_S
+from masscomm.topics import Lane
+
+MILLION = 1_000_000
+GB = 1e9
+DAYS_A_MONTH = HOURS_A_MONTH / 24
+# Lambda's own lines about an invocation (start, end, report) in JSON, and one of ours.
+LOG_BYTES_AN_INVOCATION = 1_500
+# infra/cdk/resources/network.py: a test compares it with what is synthesised.
+INTERFACE_ENDPOINTS = 10
+# infra/cdk: the registry's task and the connector.
+REGISTRY_VCPUS, REGISTRY_GB, CONNECT_UNITS = 0.5, 1.0, 1
+DATABASE_VCPUS = {"t4g.small": 2, "t4g.medium": 2, "r7g.large": 2, "r7g.xlarge": 4}
+# Of the bytes: who writes or reads stands in another zone than the partition's leader, of three.
+OTHER_ZONE = 2 / 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """One line of the bill. component: what it is for; dollars: for a million notifications, or a month."""
+
+    component: str
+    dollars: float
+
+
+def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> list[Cost]:
+    """What is paid for by use, every batch full."""
+    invocations = {step: MILLION / (batch_records(step) * recipients_a_record(step, workload)) for step in STEPS}
+    gb_s = {
+        step: invocations[step]
+        * invocation_s(step, batch_records(step), workload, plan, times, provider_s)
+        * plan.memory_mb[step]
+        / 1024
+        for step in STEPS
+    }
+    allowed = MILLION * workload.allowed
+    weights = sizes(workload)
+    share = MILLION / workload.notifications_s
+    bulk = Workload(**{**workload.__dict__, "critical_s": 0.0})
+    decisions = MILLION / workload.chunk * weights.check_units + MILLION / recipients_a_record("builder", workload) * (
+        weights.build_units
+    )
+    written = share * ledger_units_s(bulk, times) + decisions
+    kept_gb = allowed / times.slice_size * weights.ledger_bytes / GB
+    through_gb = MILLION * weights.bytes_a_notification() / GB
+    # Written once, read by the next step and, but for `build`, by Spark.
+    reads = 2 - weights.bytes_a_notification(INPUTS["builder"]) / weights.bytes_a_notification()
+    return [
+        Cost(component="push (SNS)", dollars=allowed * (1 - workload.email) * workload.devices * price("sns_push")),
+        Cost(component="e-mail (SES)", dollars=allowed * workload.email * price("ses_email")),
+        *(
+            Cost(
+                component=f"Lambda, {step}",
+                dollars=gb_s[step] * price("lambda_gb_s") + invocations[step] * price("lambda_request"),
+            )
+            for step in STEPS
+        ),
+        Cost(
+            component="DynamoDB",
+            dollars=written * price("dynamodb_write_unit")
+            + kept_gb * KEPT_S / 86_400 / DAYS_A_MONTH * price("dynamodb_gb_month"),
+        ),
+        Cost(
+            component="Kafka, between zones", dollars=through_gb * (1 + reads) * OTHER_ZONE * price("between_zones_gb")
+        ),
+        Cost(
+            component="logs",
+            dollars=sum(invocations.values()) * LOG_BYTES_AN_INVOCATION / GB * price("logs_gb"),
+        ),
+        Cost(component="archive (S3), a year", dollars=through_gb * 12 * price("s3_gb_month")),
+    ]
+
+
+def a_month(plan: Plan) -> list[Cost]:
+    """What is paid for by the hour, whatever is sent: the environment with nothing to do."""
+    environment = plan.environment
+    kafka, search, database = environment.kafka, environment.opensearch, environment.database
+    instances = 2 if database.multi_az else 1
+    spark = environment.spark
+    workers = 1 + plan.executors
+    return [
+        _hourly(
+            "Kafka (MSK)",
+            plan.brokers * price(f"msk.{kafka.instance_type}"),
+            plan.brokers * kafka.volume_gb * price("msk_gb_month"),
+        ),
+        _hourly("change data capture (MSK Connect)", CONNECT_UNITS * price("msk_connect_hour")),
+        _hourly(
+            "directory (OpenSearch)",
+            plan.data_nodes * price(f"opensearch.{search.instance_type}")
+            + search.dedicated_masters * price(f"opensearch.{search.master_type}"),
+            plan.data_nodes * search.volume_gb * price("opensearch_gb_month"),
+        ),
+        _hourly(
+            "databases (RDS, proxy)",
+            instances * (price(f"rds.{database.instance_type}") + price(f"rds.{database.registry_instance_type}"))
+            + DATABASE_VCPUS[database.instance_type] * price("rds_proxy_vcpu_hour"),
+            instances * database.volume_gb * 2 * price("rds_gb_month"),
+        ),
+        _hourly(
+            "metrics (EMR Serverless)",
+            workers * (spark.worker_cpu * price("emr_vcpu_hour") + spark.worker_memory_gb * price("emr_gb_hour")),
+        ),
+        _hourly(
+            "schema registry (Fargate)",
+            REGISTRY_VCPUS * price("fargate_vcpu_hour") + REGISTRY_GB * price("fargate_gb_hour"),
+        ),
+        _hourly("event pollers", poller_units() * price("lambda_event_poller_unit_hour")),
+        _hourly("functions kept warm", _warm_gb(environment.provisioned) * 3600 * price("lambda_provisioned_gb_s")),
+        _hourly("endpoints (VPC)", INTERFACE_ENDPOINTS * len(environment.zones) * price("endpoint_hour")),
+    ]
+
+
+def poller_units() -> int:
+    """Event poller units of the mappings with nothing to do: a poller each, a function's mappings in one group."""
+    return sum(
+        ceil(len(entry.event_source.topics) / quota("pollers_a_unit"))
+        for entry in functions().values()
+        if entry.event_source is not None
+    )
+
+
+def busy_poller_units(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> Mapping[str, int]:
+    """Event poller units of each bulk step at that rate: for its invocations, and for its bytes."""
+    records = sizes(workload).records
+    found = {}
+    for step in STEPS:
+        pollers = environments_used(step, workload, plan, times, provider_s) / quota("invocations_a_poller")
+        mb_s = records[INPUTS[step]] * workload.notifications_s / recipients_a_record(step, workload) / 1e6
+        found[step] = max(1, ceil(pollers / quota("pollers_a_unit")), ceil(mb_s / quota("unit_mb_s")))
+    return found
+
+
+def _warm_gb(provisioned: int) -> float:
+    """Memory of the environments that are kept warm."""
+    warm = 0.0
+    for entry in functions().values():
+        profile = PROFILES[entry.package]
+        warmth = profile.critical if entry.lane is Lane.CRITICAL else profile.warmth
+        if warmth is Warmth.PROVISIONED:
+            warm += provisioned * entry.memory_mb / 1024
+    return warm
+
+
+def _hourly(component: str, an_hour: float, a_month: float = 0.0) -> Cost:
+    return Cost(component=component, dollars=an_hour * HOURS_A_MONTH + a_month)
+
+
+def total(costs: list[Cost]) -> float:
+    """Of all lines."""
+    return sum(cost.dollars for cost in costs)
+
+
+def at_rate(
+    workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float, *, hours_a_day: float
+) -> tuple[float, float, float]:
+    """(by use, by the hour, both) for a million notifications, where the rate holds for so many hours a day."""
+    millions = workload.notifications_s * 3600 * hours_a_day * DAYS_A_MONTH / MILLION
+    pollers = sum(busy_poller_units(workload, plan, times, provider_s).values()) - len(STEPS)
+    busy = pollers * price("lambda_event_poller_unit_hour") * hours_a_day * DAYS_A_MONTH
+    by_use = total(for_a_million(workload, plan, times, provider_s))
+    by_hour = (total(a_month(plan)) + busy) / millions
+    return by_use, by_hour, by_use + by_hour

@@ -1,0 +1,198 @@
+"""What is asked of the system, and how large its records are: encoded by our own codec, never guessed.
+
+The shares (who is allowed, who gets e-mail, how many devices) are a club's own: change them here, run `make capacity`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+from uuid import UUID
+
+from functions.delivery.deliver import SLICE_SIZE
+from masscomm import topics
+from masscomm.chunks import PART_SIZE
+from masscomm.decisions import Decisions, InMemoryDecisionLog, settled
+from masscomm.delivery_ledger import Answer, Decided, to_document
+from masscomm.outcomes import RANGE_SIZE, Told, outcome
+from masscomm.preferences import Decision
+from masscomm.records import AvroRecord, BuildRequested, ContentColumn, DeliveryRequested, SendRequested
+from masscomm.statuses import Reason, Status
+from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+
+KB = 1024
+# A user id, a moment and a club as large as real ones: Avro takes fewer bytes for smaller numbers.
+_FIRST_USER, _NOW_MS, _CLUB, _ID = 30_000_000, 1_790_000_000_000, 4_711, str(UUID(int=1))
+_SENT = Decision(Status.SENT, None, "provider")
+_OPTED_OUT = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "channel:push", settings_version=123_456_789)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A steady load.
+
+    notifications_s: requested, a user on a channel each; chunk: recipients of one send record; allowed: the share that
+    preferences let pass; email: the share that goes by e-mail, the rest by push; devices: of a user, with push;
+    critical_s: sends to one user on the critical lane, on top.
+    """
+
+    notifications_s: float
+    chunk: int = PART_SIZE
+    allowed: float = 0.9
+    email: float = 0.1
+    devices: float = 1.3
+    critical_s: float = 50.0
+
+    @property
+    def pushes_s(self) -> float:
+        """Publish calls a second, the critical lane's included."""
+        return (self.notifications_s * self.allowed * (1 - self.email) + self.critical_s) * self.devices
+
+    @property
+    def emails_s(self) -> float:
+        return self.notifications_s * self.allowed * self.email
+
+    @property
+    def calls_a_recipient(self) -> float:
+        """Provider calls of a notification that was allowed."""
+        return self.email + (1 - self.email) * self.devices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Bytes of a full record on each topic, of what the tables keep, and notifications that each stands for."""
+
+    records: Mapping[str, int]
+    per: Mapping[str, float]
+    ledger_units: int
+    ledger_bytes: int
+    check_units: int
+    build_units: int
+
+    def bytes_a_notification(self, *names: str) -> float:
+        """Of these topics, of all where none is named."""
+        return sum(self.records[name] / self.per[name] for name in names or self.records)
+
+
+@cache
+def sizes(workload: Workload) -> Sizes:
+    """What the workload's records weigh: pushes, whose title is each recipient's own."""
+    allowed = round(RANGE_SIZE * workload.allowed)
+    left = RANGE_SIZE - allowed
+    build = _build(allowed)
+    delivery = _delivery(build)
+    told = [Told(place, _FIRST_USER + place, _OPTED_OUT) for place in range(left)]
+    sent = [
+        Told(place, user_id, _SENT, (_ID,) * round(workload.devices))
+        for place, user_id in zip(build.positions, build.user_ids, strict=True)
+    ]
+    records: dict[str, AvroRecord] = {
+        topics.SEND_API: SendRequested(
+            type="news",
+            club_id=_CLUB,
+            timestamp=_NOW_MS,
+            to_users=[_FIRST_USER + place for place in range(workload.chunk)],
+            send_id=_ID,
+            data={"score": "3:1"},
+        ),
+        topics.BUILD: build,
+        topics.DELIVERY: delivery,
+        "outcome.delivery": _outcome(delivery, sent, "delivery"),
+    }
+    if told:
+        records["outcome.preference"] = _outcome(build, told, "preference")
+    ledger = _ledger_item(workload)
+    return Sizes(
+        records={name: _encoded(name, record) for name, record in records.items()},
+        per={name: float(workload.chunk if name == topics.SEND_API else RANGE_SIZE) for name in records},
+        ledger_units=ceil(ledger / KB),
+        ledger_bytes=ledger,
+        check_units=_decision_units(workload.chunk, workload.allowed),
+        build_units=_decision_units(allowed, 1.0),
+    )
+
+
+def _build(count: int) -> BuildRequested:
+    return BuildRequested(
+        record_id=_ID,
+        parent_id=_ID,
+        send_id=_ID,
+        chunk_index=0,
+        range_start=0,
+        range_end=RANGE_SIZE,
+        club_id=_CLUB,
+        type="news",
+        timestamp=_NOW_MS,
+        channel="push",
+        data={"score": "3:1"},
+        positions=list(range(count)),
+        user_ids=[_FIRST_USER + place for place in range(count)],
+    )
+
+
+def _delivery(build: BuildRequested) -> DeliveryRequested:
+    titles = [f"For you, Name{user_id}" for user_id in build.user_ids]
+    return DeliveryRequested(
+        record_id=_ID,
+        parent_id=_ID,
+        send_id=_ID,
+        chunk_index=0,
+        range_start=0,
+        range_end=RANGE_SIZE,
+        club_id=_CLUB,
+        type="news",
+        timestamp=_NOW_MS,
+        built_at=_NOW_MS,
+        channel="push",
+        positions=build.positions,
+        user_ids=build.user_ids,
+        addresses=[],
+        content=[
+            ContentColumn(field="title", values=titles, index=list(range(len(titles)))),
+            ContentColumn(field="body", values=["We won 3:1."], index=[]),
+        ],
+    )
+
+
+def _outcome(parent: BuildRequested | DeliveryRequested, told: Sequence[Told], step: str) -> AvroRecord:
+    return outcome(parent, told, channel="push", step=step, start=0, end=RANGE_SIZE, now_ms=_NOW_MS, directory=None)
+
+
+def _ledger_item(workload: Workload) -> int:
+    """Bytes of a slice in the delivery ledger, its names and keys as DynamoDB counts them."""
+    answers = tuple(
+        Answer(target=str(_FIRST_USER + number), message_id=_ID) for number in range(round(workload.devices))
+    )
+    decided = [
+        Decided(position=place, user_id=_FIRST_USER + place, decision=_SENT, answers=answers)
+        for place in range(SLICE_SIZE)
+    ]
+    names = "record_id part decided owner recorded_ms expires_at".replace(" ", "")
+    keys = len(_ID) * 2 + len("slice#0000000000") + 2 * 12
+    return len(json.dumps(to_document(decided), separators=(",", ":"))) + len(names) + keys
+
+
+def _decision_units(count: int, allowed: float) -> int:
+    """Write units of the first decisions of so many recipients."""
+    log = InMemoryDecisionLog()
+    step = max(1, round(1 / (1 - allowed))) if allowed < 1 else count + 1
+    told = {"push": dict.fromkeys(range(0, count, step), _OPTED_OUT)} if allowed < 1 else {"push": {}}
+    users = [_FIRST_USER + place for place in range(count)]
+    settled(log, _ID, Decisions(positions=list(range(count)), user_ids=users, told=told))
+    return sum(ceil((len(item) + 100) / KB) for item in log.decided.values())
+
+
+def _encoded(name: str, record: AvroRecord) -> int:
+    schema = type(record).__name__
+    topic = name.partition(".")[0] if name.startswith("outcome") else name
+    return len(_codec().encode(topic, schema, record.to_avro()))
+
+
+@cache
+def _codec() -> Codec:
+    registry = InMemorySchemaRegistry()
+    for topic in topics.chain_topics():
+        if topic.schema is not None:
+            registry.register(topic.subject, own_schema(topic.schema))
+    return Codec(registry)

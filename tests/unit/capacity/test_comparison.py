@@ -1,0 +1,90 @@
+"""Model and simulation agree where the model's assumptions hold, and the page says what they say."""
+
+from dataclasses import replace
+
+import pytest
+
+from infra.capacity.comparison import (
+    critical_wait_s,
+    of_a_broadcast,
+    of_a_steady_load,
+    of_slices,
+    partitions_for,
+    scene,
+    throughput,
+    wait_in_front_s,
+)
+from infra.capacity.plan import STEPS, Plan
+from infra.capacity.report import PAGE, model_tables, tables, written
+from infra.capacity.service_times import ServiceTimes, measured
+from infra.capacity.workload import Workload
+from infra.cdk.settings import PROD
+from tests.unit.capacity.conftest import PROVIDER_S
+
+LOAD = Workload(notifications_s=1_000)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_broadcast_that_the_quota_holds_up_takes_what_the_model_says(
+    seed: int, times: ServiceTimes, plan: Plan
+) -> None:
+    slow = replace(plan, sns_publish=300)
+    compared = of_a_broadcast(LOAD, slow, times, PROVIDER_S, recipients=30_000, seed=seed)
+    assert throughput(LOAD, slow, times, PROVIDER_S)[1] == "the provider's quota"
+    assert abs(compared.difference) < 0.15
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_broadcast_that_partitions_hold_up_takes_longer_than_the_model_says(
+    seed: int, times: ServiceTimes, plan: Plan
+) -> None:
+    """Records are spread over partitions at random: the fullest ends last."""
+    few = replace(plan, sns_publish=1e9).with_partitions("delivery", 4)
+    compared = of_a_broadcast(LOAD, few, times, PROVIDER_S, recipients=100_000, seed=seed)
+    assert throughput(LOAD, few, times, PROVIDER_S)[1] == "delivery"
+    assert 0 <= compared.difference < 0.4
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_steady_load_keeps_as_many_environments_busy_as_the_model_says(
+    seed: int, times: ServiceTimes, plan: Plan
+) -> None:
+    enough = replace(plan, sns_publish=1e9)
+    load = replace(LOAD, chunk=500)
+    out, *busy = of_a_steady_load(load, enough, times, PROVIDER_S, seconds=120, seed=seed)
+    assert abs(out.difference) < 0.05
+    # Batches that are not full cost more invocations: the model is the least that is needed.
+    assert all(-0.05 < one.difference < 0.8 for one in busy)
+    delivery = busy[STEPS.index("delivery")]
+    assert delivery.difference < 0.3
+
+
+def test_a_lone_password_takes_what_its_three_invocations_take(times: ServiceTimes, plan: Plan) -> None:
+    load = replace(LOAD, critical_s=0.2)
+    played = scene(load, Plan.of(replace(PROD, provisioned=64)), times, PROVIDER_S, critical_seconds=60)
+    played.clock.run()
+    assert played.critical is not None
+    assert played.critical.result.percentile(0.5) == pytest.approx(
+        critical_wait_s(load, plan, times, PROVIDER_S), rel=0.01
+    )
+
+
+def test_partitions_for_a_wait_are_the_fewest() -> None:
+    for rate in (10, 50, 200):
+        count = partitions_for(rate, 0.06, 0.006)
+        assert wait_in_front_s(rate, 0.06, count) <= 0.006 < wait_in_front_s(rate, 0.06, count - 1)
+    assert wait_in_front_s(100, 0.06, 6) == float("inf")
+
+
+def test_the_formula_of_a_slice_is_near_what_was_measured() -> None:
+    assert all(abs(one.difference) < 0.5 for one in of_slices(measured()))
+
+
+def test_the_page_is_what_the_code_calculates() -> None:
+    page = PAGE.read_text()
+    assert written(page, tables()) == page, "run `make capacity`"
+
+
+def test_a_page_without_a_place_for_a_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 places"):
+        written("nothing", model_tables())

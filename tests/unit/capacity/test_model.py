@@ -1,0 +1,167 @@
+"""Costs and limits follow the load, the deployment's own settings, and what AWS grants."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.capacity.costs import INTERFACE_ENDPOINTS, a_month, at_rate, for_a_million, poller_units, total
+from infra.capacity.figures import Trust
+from infra.capacity.limits import HEADROOM, NODE_VCPUS, first, limits, raised_for
+from infra.capacity.plan import STEPS, Plan, recipients_s
+from infra.capacity.prices import PRICES
+from infra.capacity.quotas import QUOTAS, sns_publish
+from infra.capacity.service_times import VCPU_MB, ServiceTimes, Time, measured
+from infra.capacity.workload import Workload, sizes
+from infra.cdk.settings import ENVIRONMENTS, PROD
+from masscomm import topics
+from tests.unit.capacity.conftest import PROVIDER_S
+
+LOAD = Workload(notifications_s=10_000)
+RATES = (1_000, 10_000, 50_000)
+SNAPSHOTS = Path(__file__).parents[1] / "infra" / "snapshots"
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_every_environment_has_a_bill_and_limits(name: str, times: ServiceTimes) -> None:
+    plan = Plan.of(ENVIRONMENTS[name])
+    costs = a_month(plan)
+    assert all(cost.dollars >= 0 for cost in costs)
+    assert total(costs) > 0
+    assert all(limit.used > 0 and limit.most > 0 for limit in limits(LOAD, plan, times, PROVIDER_S))
+    assert plan.environment.opensearch.instance_type in NODE_VCPUS
+
+
+def test_a_larger_environment_costs_more() -> None:
+    months = [total(a_month(Plan.of(environment))) for environment in ENVIRONMENTS.values()]
+    assert months == sorted(months)
+
+
+def test_what_is_paid_by_use_grows_with_what_is_used(times: ServiceTimes, plan: Plan) -> None:
+    def paid(load: Workload) -> float:
+        return total(for_a_million(load, plan, times, PROVIDER_S))
+
+    assert paid(replace(LOAD, allowed=0.5)) < paid(LOAD)
+    assert paid(replace(LOAD, email=0.0)) < paid(LOAD) < paid(replace(LOAD, email=0.5))
+    assert paid(LOAD) < paid(replace(LOAD, devices=2.0))
+
+
+def test_a_million_by_use_costs_the_same_at_every_rate(times: ServiceTimes, plan: Plan) -> None:
+    paid = [total(for_a_million(Workload(notifications_s=rate), plan, times, PROVIDER_S)) for rate in RATES]
+    assert paid == pytest.approx([paid[0]] * len(paid))
+
+
+def test_the_environment_s_share_of_a_million_falls_with_use(times: ServiceTimes, plan: Plan) -> None:
+    found = [
+        at_rate(Workload(notifications_s=rate), plan, times, PROVIDER_S, hours_a_day=hours)
+        for rate, hours in ((1_000, 1), (1_000, 24), (10_000, 24))
+    ]
+    shares = [by_hour for _, by_hour, _ in found]
+    assert shares == sorted(shares, reverse=True)
+    assert all(both == pytest.approx(by_use + by_hour) for by_use, by_hour, both in found)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_a_limit_that_is_raised_gives_way_to_the_next(rate: float, times: ServiceTimes, plan: Plan) -> None:
+    load = Workload(notifications_s=rate)
+    raised, changes = raised_for(load, plan, times, PROVIDER_S)
+    assert changes
+    assert first(limits(load, raised, times, PROVIDER_S)).share <= HEADROOM
+    shares = [change.limit.share for change in changes]
+    assert shares == sorted(shares, reverse=True)
+    assert changes[0].limit.name == first(limits(load, plan, times, PROVIDER_S)).name
+    assert total(a_month(raised)) >= total(a_month(plan))
+
+
+def test_a_limit_is_met_at_the_rate_that_the_model_names(times: ServiceTimes, plan: Plan) -> None:
+    load = replace(LOAD, critical_s=0.0)
+    for before in limits(load, plan, times, PROVIDER_S):
+        if not before.grows:
+            continue
+        at = replace(load, notifications_s=before.met_at(load))
+        (after,) = (limit for limit in limits(at, plan, times, PROVIDER_S) if limit.name == before.name)
+        assert after.share == pytest.approx(1)
+
+
+def test_what_cannot_be_raised_is_said(times: ServiceTimes, plan: Plan) -> None:
+    with pytest.raises(ValueError, match=r"environments from nothing in 10 s.*cannot be raised"):
+        raised_for(Workload(notifications_s=1_000_000), plan, times, PROVIDER_S)
+
+
+def test_more_of_anything_never_slows_a_step(times: ServiceTimes, plan: Plan) -> None:
+    for step in STEPS:
+        now = recipients_s(step, LOAD, plan, times, PROVIDER_S)
+        for more in (
+            plan.with_partitions(step, plan.partitions[step] * 2).with_pollers(step, 100),
+            plan.with_memory(step, VCPU_MB),
+        ):
+            assert recipients_s(step, LOAD, more, times, PROVIDER_S) > now
+    few = plan.with_pollers("delivery", 1)
+    assert few.environments("delivery") == 5
+    assert plan.environments("delivery") == plan.partitions["delivery"]
+
+
+def test_a_function_with_part_of_a_vcpu_is_slower_by_what_it_computes_alone() -> None:
+    time = Time(wall_s=0.3, cpu_s=0.1)
+    assert time.at(VCPU_MB) == pytest.approx(0.3)
+    assert time.at(2 * VCPU_MB) == pytest.approx(0.3)
+    assert time.at(VCPU_MB / 4) == pytest.approx(0.2 + 0.4)
+
+
+def test_a_slice_waits_for_the_provider_in_waves_and_computes_one_call_at_a_time(times: ServiceTimes) -> None:
+    each = times.lines["delivery"].recipient.at(VCPU_MB)
+    assert times.slice_s(100, 0.0, VCPU_MB) == pytest.approx(100 * each)
+    assert times.slice_s(100, 1.0, VCPU_MB) == pytest.approx(7 * (1.0 + each))
+
+
+def test_the_plan_is_what_is_deployed(plan: Plan) -> None:
+    (delivery,) = (topic for topic in topics.chain_topics() if topic.name == topics.DELIVERY)
+    assert plan.partitions["delivery"] == delivery.partitions * PROD.kafka.partitions_factor
+    more = Plan.of(replace(PROD, kafka=replace(PROD.kafka, partitions_factor=8), pollers=3))
+    assert more.partitions["delivery"] == 8 * delivery.partitions
+    assert more.pollers["delivery"] == 3
+
+
+def test_a_raised_topic_s_partitions_are_counted_with_the_cluster_s(plan: Plan) -> None:
+    more = plan.with_partitions("delivery", plan.partitions["delivery"] + 10)
+    assert more.bulk_partitions - plan.bulk_partitions == 10 * PROD.kafka.replication_factor
+
+
+def test_records_are_weighed_by_the_codec() -> None:
+    few, many = sizes(LOAD), sizes(replace(LOAD, devices=3.0))
+    assert many.records["outcome.delivery"] > few.records["outcome.delivery"]  # an id a device
+    assert many.records["delivery"] == few.records["delivery"]
+    assert many.ledger_units > few.ledger_units
+    assert "outcome.preference" not in sizes(replace(LOAD, allowed=1.0)).records
+
+
+def test_as_many_interface_endpoints_are_paid_for_as_are_deployed() -> None:
+    listed = (SNAPSHOTS / "prod" / "network.txt").read_text()
+    (count,) = re.findall(r"(\d+) AWS::EC2::VPCEndpoint\b", listed)
+    assert int(count) - 2 == INTERFACE_ENDPOINTS  # S3's and DynamoDB's are gateways, which cost nothing
+
+
+def test_each_function_with_a_topic_has_a_poller_unit_of_its_own() -> None:
+    listed = (SNAPSHOTS / "prod" / "functions.txt").read_text()
+    groups = re.findall(r"^\s*(\d+) AWS::Lambda::EventSourceMapping\b", listed, flags=re.MULTILINE)
+    assert sum(map(int, groups)) >= poller_units() == 9
+
+
+def test_every_figure_names_its_source() -> None:
+    for figure in (*PRICES.values(), *QUOTAS.values(), sns_publish("eu-central-1")):
+        assert figure.value > 0
+        assert all((figure.unit, figure.region, figure.source, re.fullmatch(r"\d{4}-\d\d", figure.read)))
+        assert figure.trust in Trust
+
+
+def test_a_region_that_sns_does_not_name_has_the_least() -> None:
+    assert sns_publish("eu-west-3").value < sns_publish("eu-central-1").value < sns_publish("us-east-1").value
+
+
+def test_the_measured_times_make_sense() -> None:
+    times = measured()
+    for line in times.lines.values():
+        assert line.recipient.wall_s > 0
+        assert line.at(500, 512) > line.at(500, VCPU_MB) > line.at(1, VCPU_MB)
+    assert [one.provider_ms for one in times.slices] == sorted(one.provider_ms for one in times.slices)

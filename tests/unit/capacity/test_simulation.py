@@ -1,0 +1,140 @@
+"""The simulation keeps what every queue keeps, and what Kafka, Lambda and a quota do to one."""
+
+import random
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from infra.capacity.simulation import Account, Calls, Clock, Lane, Provider, Result, Step, broadcast, steady
+
+CHECK = Step(name="check", partitions=8, batch=4, record=500, invocation_s=0.01, recipient_s=1e-4, passed=0.8)
+CALLS = Calls(workers=16, slice_size=100, cpu_s=0.001, latency_s=0.02, per_recipient=1.25)
+DELIVER = Step(
+    name="deliver", partitions=8, batch=4, record=500, invocation_s=0.02, recipient_s=0.0, pollers=(2, 2), calls=CALLS
+)
+
+
+class Played:
+    """Lanes over one account and one provider."""
+
+    def __init__(self, *, rate: float = inf, concurrency: float = inf, seed: int = 1) -> None:
+        self.rng = random.Random(seed)  # noqa: S311 - a simulation
+        self.clock, self.account, self.provider = Clock(), Account(concurrency), Provider(rate)
+
+    def lane(self, *steps: Step) -> Lane:
+        return Lane(
+            steps or (CHECK, DELIVER), clock=self.clock, account=self.account, provider=self.provider, rng=self.rng
+        )
+
+
+def of_a_broadcast(recipients: int, *steps: Step, rate: float = inf, concurrency: float = inf, seed: int = 1) -> Result:
+    played = Played(rate=rate, concurrency=concurrency, seed=seed)
+    lane = played.lane(*steps)
+    broadcast(lane, recipients=recipients, chunk=5_000)
+    played.clock.run()
+    return lane.result
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_everybody_who_arrives_leaves_once(seed: int) -> None:
+    played = Played(rate=5_000, concurrency=5, seed=seed)
+    lane = played.lane()
+    broadcast(lane, recipients=12_345, chunk=5_000)
+    steady(lane, rate=900, chunk=7, seconds=20, rng=played.rng)
+    played.clock.run()
+    result = lane.result
+    assert result.arrived > 12_345
+    assert result.delivered == pytest.approx(result.arrived * CHECK.passed)
+    assert result.delivered + result.suppressed == pytest.approx(result.arrived)
+    assert sum(count for _, count in result.waits) == pytest.approx(result.delivered)
+    assert played.provider.calls == pytest.approx(result.delivered * CALLS.per_recipient)
+    assert played.account.used == 0
+
+
+def test_who_is_inside_is_what_arrives_times_how_long_it_stays() -> None:
+    """Little's law: what is counted at every moment, against each one's own time."""
+    played = Played()
+    lane = played.lane()
+    steady(lane, rate=2_000, chunk=50, seconds=40, rng=played.rng)
+    counted, at, step = 0.0, 0.0, 0.01
+    while lane.result.delivered + lane.result.suppressed < lane.result.arrived - 1e-6 or at < 40:
+        at += step
+        played.clock.run(at)
+        counted += (lane.result.arrived - lane.result.delivered - lane.result.suppressed) * step
+    arrived_s, stay_s = lane.result.arrived / at, lane.result.mean_s
+    assert counted / at == pytest.approx(arrived_s * stay_s, rel=0.03)
+
+
+@pytest.mark.parametrize("rate", [250, 500, 1_000])
+def test_a_broadcast_takes_as_long_as_the_provider_lets_it(rate: float) -> None:
+    result = of_a_broadcast(20_000, rate=rate)
+    calls = 20_000 * CHECK.passed * CALLS.per_recipient
+    assert result.ended_s == pytest.approx(calls / rate, rel=0.05)
+    assert result.ended_s >= calls / rate
+
+
+def test_a_partition_has_one_invocation_at_a_time() -> None:
+    one = replace(DELIVER, partitions=1, pollers=(10, 10))
+    result = of_a_broadcast(10_000, CHECK, one)
+    assert result.steps[1].busy_s <= result.ended_s
+    spread = of_a_broadcast(10_000, CHECK, replace(one, partitions=64))
+    assert spread.ended_s < result.ended_s / 3
+
+
+def test_records_that_are_dealt_out_evenly_are_through_sooner() -> None:
+    uneven = of_a_broadcast(100_000)
+    even = of_a_broadcast(100_000, replace(CHECK, even=True), replace(DELIVER, even=True))
+    assert even.ended_s < uneven.ended_s
+    assert even.delivered == pytest.approx(uneven.delivered)
+
+
+def test_a_poller_has_five_invocations_at_a_time() -> None:
+    few = of_a_broadcast(50_000, CHECK, replace(DELIVER, partitions=64, pollers=(1, 1)))
+    more = of_a_broadcast(50_000, CHECK, replace(DELIVER, partitions=64, pollers=(4, 4)))
+    assert few.steps[1].busy_s <= 5 * few.ended_s
+    assert few.ended_s > 2 * more.ended_s
+
+
+def test_pollers_that_come_later_are_worth_less() -> None:
+    at_once = replace(DELIVER, partitions=64, pollers=(8, 8))
+    later = replace(at_once, pollers=(1, 8), poller_s=2.0)
+    assert of_a_broadcast(50_000, CHECK, at_once).ended_s < of_a_broadcast(50_000, CHECK, later).ended_s
+
+
+def test_the_account_runs_no_more_at_a_time_than_it_may() -> None:
+    result = of_a_broadcast(10_000, concurrency=2)
+    assert sum(step.busy_s for step in result.steps) <= 2 * result.ended_s
+    assert result.delivered == pytest.approx(8_000)
+
+
+def test_environments_start_cold_once_and_not_where_they_are_kept_warm() -> None:
+    cold = replace(DELIVER, cold_start_s=1.0)
+    result = of_a_broadcast(20_000, CHECK, cold)
+    assert 0 < result.steps[1].cold_starts <= cold.partitions
+    warm = of_a_broadcast(20_000, CHECK, replace(cold, warm=cold.partitions))
+    assert warm.steps[1].cold_starts == 0
+    assert warm.ended_s < result.ended_s
+
+
+def test_the_same_seed_plays_the_same_and_another_does_not() -> None:
+    assert of_a_broadcast(20_000).waits == of_a_broadcast(20_000).waits
+    assert of_a_broadcast(20_000).waits != of_a_broadcast(20_000, seed=2).waits
+
+
+def passwords(*, rate: float, beside: int) -> float:
+    """Seconds within which 99 % of the passwords are there, beside a broadcast in another lane."""
+    played = Played(rate=rate)
+    bulk, critical = (
+        played.lane(),
+        played.lane(replace(CHECK, passed=1.0, partitions=64), replace(DELIVER, partitions=64)),
+    )
+    broadcast(bulk, recipients=beside, chunk=5_000)
+    steady(critical, rate=5, chunk=1, seconds=20, rng=played.rng)
+    played.clock.run()
+    return critical.result.percentile(0.99)
+
+
+def test_lanes_share_nothing_but_the_quota() -> None:
+    assert passwords(rate=inf, beside=100_000) == pytest.approx(passwords(rate=inf, beside=0))
+    assert passwords(rate=1_000, beside=100_000) > 2 * passwords(rate=1_000, beside=0)
