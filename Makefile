@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench recompute-check audit sbom licences synth snapshots clean-state lock status down
+.PHONY: help setup run demo test check bench capacity recompute-check audit sbom licences synth snapshots clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can tell what is missing.
 PYTHON ?= python3
@@ -32,6 +32,9 @@ bench: setup ## what a recipient costs, from a thousand to a million
 
 recompute-check: setup ## count the demo's data again from the archive, and compare: 0 differing rows
 	@$(MASSCOMM) recompute-check
+
+capacity: setup ## what it costs and which limit comes first, into docs/capacity.md; no AWS account
+	.venv/bin/python -m infra.capacity.report
 
 audit: setup .devstack/supply-chain-venv ## known vulnerabilities of what is pinned; needs the advisory service
 	.devstack/supply-chain-venv/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off $(foreach name,main localstack bootstrap,-r requirements/$(name).txt)
