@@ -39,8 +39,10 @@ from functions.builder.templates import TemplateCache
 from functions.delivery.calls import Caller
 from functions.delivery.deliver import SLICE_SIZE, Deliver
 from functions.delivery.publishing import Publisher
+from functions.delivery.waiting import Later
 from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm import topics
+from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, UseCase
 from masscomm.channels.aws import SesEmail, SnsPush
 from masscomm.chunks import PART_SIZE
@@ -51,6 +53,7 @@ from masscomm.directory import Device, Settings, Template, User
 from masscomm.opensearch import connect
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.outcomes import RANGE_SIZE
+from masscomm.pacing import Pacer
 from masscomm.producer import Headers, KafkaProducer, Report
 from masscomm.records import AvroRecord, DeliveryRequested
 from masscomm.topics import CDC_TABLES, Lane
@@ -128,13 +131,16 @@ class Chain:
             Deliver(
                 directory=self.directory,
                 ledger=DynamoDbDeliveryLedger(table="delivery_ledger", owner=str(uuid4()), clock=clock),
-                publisher=Publisher(clock=clock, workers=WORKERS),
+                publisher=Publisher(
+                    clock=clock, paces={channel: Pacer(clock) for channel in ("push", "email")}, workers=WORKERS
+                ),
                 caller=Caller(
                     push=SnsPush(connections=WORKERS),
                     email=SesEmail(sender=sender, connections=WORKERS),
                     clock=clock,
                     sender=sender,
                 ),
+                later=Later(store=InMemoryWaitingStore(), back_off=BackOff(), clock=clock),
                 clock=clock,
             ),
         )
