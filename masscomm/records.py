@@ -71,6 +71,7 @@ class RecheckRequested(AvroRecord):
     expires_at: int | None = None
     collapse_key: str | None = None
     reference: str | None = None
+    waits: int = 0
     positions: list[int]
     user_ids: list[int]
 

@@ -1,13 +1,14 @@
 """Check what each recipient of a batch of sends wants, and pass on those who may be notified."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from masscomm import topics
+from masscomm.back_off import BackOff
 from masscomm.batch import Batch, Item
 from masscomm.categories import NAME_PATTERN
 from masscomm.chunks import SEND_AT, SPLIT_ABOVE, after_send_at, chunk_of, ranges, split_parts
@@ -16,12 +17,13 @@ from masscomm.dead_letters import original_position
 from masscomm.decisions import DecisionLog, Decisions, settled
 from masscomm.directory import Directory, Settings, User
 from masscomm.errors import DeadLetter, Retry
-from masscomm.ids import derived_id
+from masscomm.ids import derived_id, released_id
 from masscomm.kafka_event import KafkaRecord
 from masscomm.measures import FAR_FUTURE_MS
 from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told
 from masscomm.preferences import Decision, decide
 from masscomm.records import BuildRequested, RecheckRequested, SendRequested
+from masscomm.statuses import Status
 from masscomm.topics import Lane
 from masscomm.waiting import Waiting, WaitingStore
 from masscomm.wire import Codec
@@ -37,6 +39,10 @@ _MAX_CHANNELS = 16
 # As the metrics have it: a longer text is not counted.
 _LONGEST_TEXT = 200
 _SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
+
+# Recorded like any decision: whoever gets the record again lets the same recipients wait.
+_WAITS = Decision(Status.ACCEPTED, None, "directory")
+_DIRECTORY = "directory"
 
 _Found = tuple[dict[int, User], dict[int, Settings]]
 
@@ -62,6 +68,7 @@ class CheckPreferences:
     lane: Lane
     waiting: WaitingStore
     decisions: DecisionLog
+    back_off: BackOff = field(default_factory=BackOff)
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Chunk:
         """A record of send.* or recheck. Errors: DeadLetter, Retry."""
@@ -133,24 +140,44 @@ class CheckPreferences:
             believed = {id(item) for item in group if self.directory.is_confirmed(self._asked_at(item))}
             users, settings = self.directory.users_and_settings(_user_ids(group))
             doubtful = [item for item in group if id(item) not in believed and _absent(item, users, settings)]
-            found = self._believe(batch, doubtful, users, settings)
+            behind = self._behind(batch, doubtful)
+            found = self._looked_up_again([item for item in doubtful if id(item) not in behind], users, settings)
         except Retry as error:
             for item in group:
                 item.error = item.error or error
             return
         for item in group:
-            batch.attempt(item, partial(self._decide, batch, item, *found))
+            unsure = frozenset(_absent(item, users, settings)) if id(item) in behind else frozenset[int]()
+            batch.attempt(item, partial(self._decide, batch, item, unsure, *found))
 
     def _decide(
-        self, batch: Batch[Chunk], item: Item[Chunk], users: Mapping[int, User], settings: Mapping[int, Settings]
+        self,
+        batch: Batch[Chunk],
+        item: Item[Chunk],
+        unsure: frozenset[int],
+        users: Mapping[int, User],
+        settings: Mapping[int, Settings],
     ) -> None:
+        """unsure: users of whom a row is missing that may still come."""
         asked = item.value.asked
+        waits = _WAITS if self._ends_ms(asked) > self.clock.now_ms() else EXPIRED
+        if waits is _WAITS and unsure.issuperset(asked.user_ids):
+            self._let_wait(batch, item, asked)  # whole, under its own id: nothing was decided about it
+            return
         told: dict[str, dict[int, Decision]] = {}
         for channel in asked.channels:
             why = told[channel] = {}
             for position, user_id in zip(asked.positions, asked.user_ids, strict=True):
-                decision = decide(
-                    users.get(user_id), settings.get(user_id), club_id=asked.club_id, type=asked.type, channel=channel
+                decision = (
+                    waits
+                    if user_id in unsure
+                    else decide(
+                        users.get(user_id),
+                        settings.get(user_id),
+                        club_id=asked.club_id,
+                        type=asked.type,
+                        channel=channel,
+                    )
                 )
                 if decision.status is not None:
                     why[position] = decision
@@ -161,32 +188,55 @@ class CheckPreferences:
         asked = item.value.asked
         now = Decisions(positions=asked.positions, user_ids=asked.user_ids, told=told)
         decided = settled(self.decisions, asked.record_id, now)
+        waiting = {position for why in decided.told.values() for position in why if why[position] == _WAITS}
+        if waiting:
+            self._let_wait(batch, item, _part_that_waits(asked, waiting))
         for channel in asked.channels:
             why = decided.told.get(channel, {})
             for start, end, rows in ranges(asked, RANGE_SIZE):
-                out = [_told(asked, row, why[asked.positions[row]]) for row in rows if asked.positions[row] in why]
+                out = [
+                    _told(asked, row, why[asked.positions[row]])
+                    for row in rows
+                    if asked.positions[row] in why and asked.positions[row] not in waiting
+                ]
                 self._tell(batch, item, channel, start, end, out)
                 allowed = [row for row in rows if asked.positions[row] not in why]
                 if allowed:
                     build = _build_record(asked, channel, start, end, allowed)
                     batch.produce(item, topics.in_lane(topics.BUILD, self.lane), build.record_id, build)
 
-    def _believe(
-        self,
-        batch: Batch[Chunk],
-        doubtful: Sequence[Item[Chunk]],
-        users: dict[int, User],
-        settings: dict[int, Settings],
+    def _let_wait(self, batch: Batch[Chunk], item: Item[Chunk], part: RecheckRequested) -> None:
+        """To the scheduler until the directory is further; the record's other recipients go on. Errors: Retry, Stop.
+
+        Released twice, or beside a redelivery, it derives the same records: by its id, or as was decided first.
+        """
+        topic, n, now_ms = topics.in_lane(topics.RECHECK, self.lane), part.waits + 1, self.clock.now_ms()
+        item_id = released_id(item.value.asked.record_id, _DIRECTORY, n, part.range_start, part.range_end)
+        value = batch.codec.encode(topic, "RecheckRequested", replace(part, why=_DIRECTORY, waits=n).to_avro())
+        due_ms = self.back_off.due_ms(now_ms=now_ms, n=n, item_id=item_id, ends_ms=self._ends_ms(part))
+        self.waiting.put(Waiting(id=item_id, due_ms=due_ms, topic=topic, value=value, why=_DIRECTORY), now_ms)
+
+    def _ends_ms(self, asked: RecheckRequested) -> int:
+        return self.back_off.ends_ms(since_ms=asked.timestamp, expires_at=asked.expires_at)
+
+    def _behind(self, batch: Batch[Chunk], doubtful: Sequence[Item[Chunk]]) -> set[int]:
+        """Those of the items (by identity) for which the directory has not come far enough. Errors: Stop."""
+        behind = set()
+        for item in sorted(doubtful, key=self._asked_at):
+            try:
+                batch.confirm(self.directory, self._asked_at(item))
+            except Retry:
+                behind.add(id(item))
+        return behind
+
+    def _looked_up_again(
+        self, doubtful: Sequence[Item[Chunk]], users: dict[int, User], settings: dict[int, Settings]
     ) -> _Found:
-        """Look once more for whoever had no row, where the directory is past the moment of asking; other items wait.
+        """Whoever had no row is looked up once more, now that the directory is past the moment of asking.
 
         Errors: Retry where it cannot be looked up.
         """
-        for item in sorted(doubtful, key=self._asked_at):
-            batch.attempt(item, partial(batch.confirm, self.directory, self._asked_at(item)))
-        absent = dict.fromkeys(
-            user_id for item in doubtful if item.error is None for user_id in _absent(item, users, settings)
-        )
+        absent = dict.fromkeys(user_id for item in doubtful for user_id in _absent(item, users, settings))
         if not absent:
             return users, settings
         found_users, found_settings = self.directory.users_and_settings(list(absent))
@@ -269,6 +319,17 @@ def _fault(send: SendRequested, record: KafkaRecord) -> DeadLetter | None:
 
 def _told(asked: RecheckRequested, row: int, decision: Decision) -> Told:
     return Told(asked.positions[row], asked.user_ids[row], decision)
+
+
+def _part_that_waits(asked: RecheckRequested, positions: Collection[int]) -> RecheckRequested:
+    rows = [row for row, position in enumerate(asked.positions) if position in positions]
+    return replace(
+        asked,
+        record_id=released_id(asked.record_id, _DIRECTORY, asked.waits + 1, asked.range_start, asked.range_end),
+        parent_id=asked.record_id,
+        positions=[asked.positions[row] for row in rows],
+        user_ids=[asked.user_ids[row] for row in rows],
+    )
 
 
 def _build_record(asked: RecheckRequested, channel: str, start: int, end: int, rows: Sequence[int]) -> BuildRequested:

@@ -7,6 +7,7 @@ from aws_lambda_powertools import Logger
 
 from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm import settings
+from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
@@ -26,6 +27,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         clock=clock,
         lane=settings.lane(),
         waiting=DynamoDbWaitingStore.from_environment(),
+        back_off=BackOff.from_environment(),
         decisions=DynamoDbDecisionLog(clock=clock),
     )
     return driver, use_case

@@ -1,0 +1,184 @@
+"""Who is not in the directory while it is behind waits in a record of their own, whatever dies in between."""
+
+from collections import Counter
+
+import pytest
+from aws_lambda_powertools import Logger
+
+from functions.preference_checker.check_preferences import CheckPreferences
+from functions.scheduler.release_due import ReleaseDue
+from masscomm import topics
+from masscomm.decisions import InMemoryDecisionLog
+from masscomm.directory import Position, Settings, User
+from masscomm.errors import Retry
+from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.topics import Lane
+from masscomm.waiting import InMemoryWaitingStore, Waiting
+from tests.chain import NOW, Chain, entry, send, told
+
+BEHIND = Position(lsn=1, ts_ms=NOW - 1)
+DAY = 86_400_000
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+class Fuse:
+    """Kills at the nth step, once."""
+
+    def __init__(self, at: int = 0) -> None:
+        self.left = at
+
+    def step(self, *_: object) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise KilledError
+
+
+class FusedStore(InMemoryWaitingStore):
+    """What waits; any put may be the last step."""
+
+    def __init__(self, fuse: Fuse) -> None:
+        super().__init__()
+        self._fuse = fuse
+
+    def put(self, item: Waiting, now_ms: int) -> None:
+        self._fuse.step()
+        super().put(item, now_ms)
+        self._fuse.step()
+
+    def done(self, item: Waiting) -> None:
+        self._fuse.step()
+        super().done(item)
+
+
+class FusedLog(InMemoryDecisionLog):
+    """First decisions; any write may be the last step."""
+
+    def __init__(self, fuse: Fuse) -> None:
+        super().__init__()
+        self._fuse = fuse
+
+    def first(self, record_id: str, decided: bytes) -> bytes:
+        self._fuse.step()
+        standing = super().first(record_id, decided)
+        self._fuse.step()
+        return standing
+
+
+class Office(Chain):
+    """Checker and scheduler; users 1 to 3 are known, and 99 comes when the directory has caught up."""
+
+    def __init__(self, kill_at: int = 0) -> None:
+        super().__init__()
+        self.fuse = Fuse(kill_at)
+        self.store = FusedStore(self.fuse)
+        self.log = FusedLog(self.fuse)
+        self.producer.fail = self.fuse.step
+        self.known = InMemoryDirectory()
+        for user_id in (1, 2, 3):
+            self.know(user_id)
+        self.known.put(Settings(user_id=3, channels={"push": False}))
+        self.known.caught_up = BEHIND
+
+    def know(self, user_id: int) -> None:
+        self.known.put(User(user_id=user_id, club_id=7), Settings(user_id=user_id))
+
+    def catch_up(self) -> None:
+        self.known.caught_up = Position(lsn=2, ts_ms=NOW)
+
+    def environment(self) -> CheckPreferences:
+        return CheckPreferences(
+            directory=self.known, clock=self.clock, lane=Lane.BULK, waiting=self.store, decisions=self.log
+        )
+
+    def released(self) -> list[dict[str, object]]:
+        self.clock.advance(60)
+        before = len(self.producer.produced)
+        ReleaseDue(store=self.store, producer=self.producer, clock=self.clock, logger=Logger()).sweep(lambda: 60)
+        new = self.producer.produced[before:]
+        return [entry(value, topic=topic, offset=100) for topic, _, value, _ in new if topic == topics.RECHECK]
+
+
+def test_the_others_go_on_and_whoever_waited_is_decided_about_once_it_is_known() -> None:
+    office = Office()
+    assert office.run(office.environment(), office.encoded(send([1, 99, 3, 98]), topics.SEND_API)) == []
+    assert [build.user_ids for build in office.builds()] == [[1]]
+    assert told(office.outcomes()) == {(3, "push"): ("suppressed", "opted_out")}
+    (item,) = office.store.items.values()
+    assert (item.topic, item.why) == (topics.RECHECK, "directory")
+    office.know(99)
+    office.catch_up()
+    office.forget()
+    (recheck,) = office.released()
+    (part,) = office.rechecks()
+    assert (part.positions, part.user_ids, part.waits, part.why) == ([1, 3], [99, 98], 1, "directory")
+    office.forget()
+    assert office.run(office.environment(), recheck) == []
+    assert [build.user_ids for build in office.builds()] == [[99]]
+    assert told(office.outcomes()) == {(98, "push"): ("suppressed", "unknown_user")}
+
+
+def test_it_waits_twice_as_long_each_time_until_it_has_expired() -> None:
+    office = Office()
+    entries = [office.encoded(send([99], expires_at=NOW + 15 * 60_000), topics.SEND_API)]
+    waits = []
+    while entries:
+        assert office.run(office.environment(), *entries) == []
+        if not office.store.items:
+            break
+        (item,) = office.store.items.values()
+        waits.append(item.due_ms - office.clock.now_ms())
+        office.clock.advance(waits[-1] / 1000 - 60)
+        entries = office.released()
+    assert all(30_000 * 2**n <= wait <= 60_000 * 2**n for n, wait in enumerate(waits[:-1]))
+    assert told(office.outcomes()) == {(99, "push"): ("expired", "expired")}
+    assert office.clock.now_ms() == NOW + 15 * 60_000
+
+
+def test_a_table_that_does_not_answer_brings_the_record_again_and_nobody_is_passed_on_twice() -> None:
+    office = Office()
+    record = office.encoded(send([1, 99]), topics.SEND_API)
+    office.store.failing = Retry("DynamoDB is down")
+    assert office.run(office.environment(), record) == [0]
+    assert office.producer.produced == []
+    office.store.failing = None
+    office.catch_up()
+    office.know(99)
+    assert office.run(office.environment(), record) == []
+    assert [build.user_ids for build in office.builds()] == [[1]]  # that 99 waits was decided first
+    office.forget()
+    assert office.run(office.environment(), *office.released()) == []
+    assert [build.user_ids for build in office.builds()] == [[99]]
+
+
+@pytest.mark.parametrize("users", [[1, 99, 3], [99], [99, 98], [1, 2]])
+@pytest.mark.parametrize("kill_at", range(1, 16))
+@pytest.mark.parametrize("catches_up", ["at once", "after the first release"])
+def test_killed_at_any_step_everybody_goes_on_or_is_told_of_once(
+    users: list[int], kill_at: int, catches_up: str
+) -> None:
+    office = Office(kill_at)
+    todo = [office.encoded(send(users), topics.SEND_API)]
+    releases = 0
+    while todo or office.store.items:
+        try:
+            if todo:
+                if office.run(office.environment(), todo[0]) == []:
+                    todo.pop(0)
+            else:
+                releases += 1
+                todo += office.released()
+        except KilledError:
+            pass
+        if catches_up == "at once" or releases > 1:
+            office.know(99)
+            office.catch_up()
+    builds = {build.record_id: tuple(build.user_ids) for build in office.builds()}
+    assert len({(build.record_id, tuple(build.user_ids)) for build in office.builds()}) == len(builds)
+    outcomes = {outcome.record_id: outcome for outcome in office.outcomes()}.values()
+    ends = Counter(user_id for ids in builds.values() for user_id in ids)
+    ends.update(user_id for user_id, _ in told(outcomes))
+    assert ends == dict.fromkeys(users, 1)
+    assert {user_id for user_id, _ in told(outcomes)} <= {3, 98}
