@@ -24,11 +24,11 @@ from mypy_boto3_dynamodb import DynamoDBClient
 
 from devstack.service import AWS_CREDENTIALS, Task, function_environment
 from devstack.settings import GENERATION, REGION, ROOT, StackSettings
-from masscomm.topics import CDC_TABLES, Topic, cdc_prefix, cdc_topic, cdc_topics, chain_topics
+from masscomm.debezium import debezium_settings
+from masscomm.topics import CDC_TABLES, Topic, cdc_topics, chain_topics
 
 SCHEMAS = ROOT / "schemas"
 MONOLITH_MIGRATION = ROOT / "examples" / "monolith" / "schema.sql"
-HEARTBEAT_MS = 1000
 TIMEOUT_S = 30
 
 
@@ -261,44 +261,15 @@ def connector_name(generation: str) -> str:
 
 
 def connector_config(generation: str, database_url: str) -> dict[str, str]:
-    """Debezium's configuration for one snapshot generation of the monolith's database."""
+    """Debezium's configuration for one snapshot generation of the monolith's database, on one broker."""
     database = urlsplit(database_url)
-    prefix = cdc_prefix(generation)
-    slot = f"masscomm_{generation}"
-    return {
-        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-        "tasks.max": "1",
+    return debezium_settings(generation) | {
         "database.hostname": str(database.hostname),
         "database.port": str(database.port),
         "database.user": str(database.username),
         "database.password": str(database.password),
         "database.dbname": database.path.lstrip("/"),
-        "topic.prefix": prefix,
-        "table.include.list": ",".join(f"public.{table}" for table in CDC_TABLES),
-        "plugin.name": "pgoutput",
-        "slot.name": slot,
-        "publication.name": slot,
-        "publication.autocreate.mode": "filtered",
-        "snapshot.mode": "initial",
-        "tombstones.on.delete": "true",
-        # A position that passes through the WAL itself, on the topic <prefix>.message, whether or not a table changes:
-        # it proves how far the directory has come.
-        "heartbeat.interval.ms": str(HEARTBEAT_MS),
-        "heartbeat.action.query": "SELECT pg_logical_emit_message(false, 'masscomm.heartbeat',"
-        " extract(epoch from clock_timestamp())::text)",
-        "notification.enabled.channels": "sink",
-        "notification.sink.topic.name": cdc_topic("notification", generation),
-        # Debezium leaves a TRUNCATE out unless told otherwise, and a directory that never hears of one stays as it was.
-        "skipped.operations": "none",
-        # 500 ms of waiting at the source and 5 ms at the producer otherwise, for each change; at 1 ms an idle connector
-        # keeps a fifth of a core busy.
-        "poll.interval.ms": "10",
-        "producer.override.linger.ms": "0",
-        # A database that is down is waited for, however long.
-        "errors.max.retries": "-1",
-        # Only Debezium's own heartbeat topic is not of ours; Connect creates it.
         "topic.creation.default.replication.factor": "1",
-        "topic.creation.default.partitions": "1",
     }
 
 

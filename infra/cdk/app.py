@@ -15,9 +15,12 @@ from cdk_nag import AwsSolutionsChecks
 
 from infra.cdk.resources.findings import explain_custom_resources
 from infra.cdk.settings import ENVIRONMENTS, Environment
+from infra.cdk.stacks.api import ApiStack
+from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.functions import FunctionsStack
 from infra.cdk.stacks.network import NetworkStack
+from infra.cdk.stacks.registry import RegistryStack
 
 # What new CDK apps switch on; without them a template depends on who synthesises it.
 _FLAGS = {
@@ -40,7 +43,12 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
     app = cdk.App(outdir=outdir, analytics_reporting=False, context=_FLAGS)
     base = NetworkStack(app, environment=environment)
     data = DataStack(app, environment=environment, base=base)
-    FunctionsStack(app, environment=environment, base=base, data=data, registry_url="http://registry")
+    registry = RegistryStack(app, environment=environment, base=base)
+    CdcStack(app, environment=environment, base=base, data=data)
+    functions = FunctionsStack(
+        app, environment=environment, base=base, data=data, registry_url=registry.service.url
+    )
+    ApiStack(app, environment=environment, base=base, functions=functions)
     explain_custom_resources(data)
     for tag, value in {"application": "masscomm", "environment": environment.name}.items():
         # The library tags it, CloudFormation refuses that.

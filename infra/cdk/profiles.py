@@ -47,6 +47,8 @@ _DEVICE_STATES = (
     "POST device_state/_search",
     "POST device_state/_refresh",
 )
+# Where MSK Connect stores source offsets; masscomm/cdc_progress.py reads them.
+CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING = "delivery_ledger", "waiting"
 METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
 

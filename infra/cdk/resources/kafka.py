@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Collection, Sequence
 
-from aws_cdk import Fn, RemovalPolicy
+from aws_cdk import Fn, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -142,11 +142,12 @@ class KafkaCluster(Construct):
         describes: Collection[str] = (),
         groups: Collection[str] = (),
         asks: Collection[str] = (),
+        creates: Collection[str] = (),
     ) -> list[iam.PolicyStatement]:
         """The data plane's permissions.
 
         reads, writes: topics; describes: topics that are only asked where they end; groups: consumer groups used; asks:
-        groups that are only asked how far they are. Nothing where nothing is wanted.
+        groups that are only asked how far they are; creates: topics that are made where they do not exist. Nothing where nothing is wanted.
         """
         if not any((reads, writes, describes, groups, asks)):
             return []
@@ -157,6 +158,7 @@ class KafkaCluster(Construct):
             (["DescribeTopic", "WriteData"], [self._named("topic", topic) for topic in writes]),
             (["DescribeTopic"], [self._named("topic", topic) for topic in describes]),
             (["AlterGroup", "DescribeGroup"], [self._named("group", group) for group in groups]),
+            (["CreateTopic"], [self._named("topic", topic) for topic in creates]),
             (["DescribeGroup"], [self._named("group", group) for group in asks]),
         ]
         return [
@@ -167,8 +169,20 @@ class KafkaCluster(Construct):
 
     def _named(self, kind: str, name: str) -> str:
         """arn:…:topic/CLUSTER/UUID/NAME of arn:…:cluster/CLUSTER/UUID."""
-        before, after = (Fn.select(part, Fn.split(":cluster/", self.arn)) for part in (0, 1))
+        before, after = _halves(self.arn)
         return f"{before}:{kind}/{after}/{name}"
+
+    def as_reported(self, kind: str, name: str) -> str:
+        """That ARN as a finding of AwsSolutions writes it, where it stands in another stack."""
+        stack = Stack.of(self)
+        before, after = (
+            json.dumps(stack.resolve(half), separators=(",", ":")) for half in _halves(stack.export_value(self.arn))
+        )
+        return f"{before}:{kind}/{after}/{name}"
+
+
+def _halves(arn: str) -> list[str]:
+    return [Fn.select(part, Fn.split(":cluster/", arn)) for part in (0, 1)]
 
 
 _SASL_IAM = "BootstrapBrokerStringSaslIam"

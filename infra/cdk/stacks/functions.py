@@ -9,13 +9,13 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from functions.catalogue import PREFIX, FunctionEntry, read_catalogue
-from infra.cdk.profiles import LEDGER, METRICS_READER, PROFILES, WAITING
+from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, LEDGER, METRICS_READER, PROFILES, WAITING
 from infra.cdk.resources.event_sources import EventSources, consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import METRICS, DataStack
-from infra.cdk.stacks.grants import CDC_CONSUMER, CONNECT_OFFSETS_TOPIC, grant_profile
+from infra.cdk.stacks.grants import CDC_CONSUMER, grant_profile
 from infra.cdk.stacks.network import NetworkStack
 from masscomm.topics import Lane
 

@@ -6,7 +6,7 @@ from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 
 from functions.catalogue import FunctionEntry
-from infra.cdk.profiles import PROFILES, Profile
+from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, PROFILES, Profile
 from infra.cdk.resources.databases import connect_statement
 from infra.cdk.resources.event_sources import consumer_group
 from infra.cdk.resources.findings import explain
@@ -15,8 +15,6 @@ from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import DataStack
 from masscomm.topics import CDC_TABLES, Lane, cdc_topic, chain_topics, in_lane
 
-# Where MSK Connect stores source offsets; masscomm.cdc_progress reads them.
-CONNECT_OFFSETS_TOPIC = "connect.offsets"
 CDC_CONSUMER = "cdc_consumer"
 _TABLE_ACTIONS = ("DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
 

@@ -5,13 +5,15 @@ from constructs import Construct
 
 from infra.cdk.resources.key import data_key
 from infra.cdk.resources.network import Network
+from infra.cdk.resources.registry import image_repository
 from infra.cdk.settings import Environment
 
 
 class NetworkStack(Stack):
-    """key, and network with its security groups."""
+    """key, network with its security groups, and the repository that an image must be in before the rest is deployed."""
 
     def __init__(self, scope: Construct, *, environment: Environment) -> None:
         super().__init__(scope, f"{environment.prefix}-network", env={"region": environment.region})
         self.key = data_key(self, environment=environment)
+        self.registry_image = image_repository(self, environment=environment, key=self.key)
         self.network = Network(self, environment=environment, key=self.key)

@@ -1,0 +1,160 @@
+"""MSK Connect with Debezium: the monolith's tables into Kafka."""
+
+from pathlib import Path
+
+from aws_cdk import Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kafkaconnect as connect
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3_assets as assets
+from constructs import Construct
+
+from infra.cdk.code import ROOT
+from infra.cdk.resources.findings import explain
+from infra.cdk.resources.kafka import KafkaCluster
+from infra.cdk.resources.logs import log_group
+from infra.cdk.settings import Environment
+from masscomm.debezium import debezium_settings, heartbeat_topic
+from masscomm.topics import cdc_topics
+
+# Pinned in devstack/jars/debezium/pom.xml, fetched by `make setup`.
+PLUGIN = ROOT / ".devstack" / "jars" / "debezium"
+_VERSION = "3.7.x"
+# MSK Connect's own topics and groups; it makes them with the connector.
+_OWN = "__amazon_msk_connect_*"
+
+_WORKER = """\
+key.converter=org.apache.kafka.connect.json.JsonConverter
+key.converter.schemas.enable=false
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+# A name that stays when the connector is made anew, and that the functions know.
+offset.storage.topic={offsets}
+offset.flush.interval.ms=1000
+# linger and acknowledgements are the connector's to choose
+connector.client.config.override.policy=All
+"""
+
+
+class DebeziumConnector(Construct):
+    """One connector for a snapshot generation. log: of its workers; name: the connector's."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        environment: Environment,
+        key: kms.IKey,
+        vpc: ec2.IVpc,
+        subnets: ec2.SubnetSelection,
+        group: ec2.ISecurityGroup,
+        kafka: KafkaCluster,
+        offsets_topic: str,
+        plugin: Path = PLUGIN,
+    ) -> None:
+        super().__init__(scope, "debezium")
+        self.name = f"{environment.prefix}-monolith-{environment.generation}"
+        self.log: logs.LogGroup = log_group(self, "log", environment=environment, key=key)
+        archive = assets.Asset(self, "plugin", path=str(plugin))
+        worker = connect.CfnWorkerConfiguration(
+            self,
+            "worker",
+            name=f"{environment.prefix}-monolith",
+            properties_file_content=_WORKER.format(offsets=offsets_topic),
+        )
+        custom = connect.CfnCustomPlugin(
+            self,
+            "debezium",
+            # A plugin cannot be changed: another content is another plugin.
+            name=f"{environment.prefix}-debezium-{archive.asset_hash[:12]}",
+            content_type="ZIP",
+            location=connect.CfnCustomPlugin.CustomPluginLocationProperty(
+                s3_location=connect.CfnCustomPlugin.S3LocationProperty(
+                    bucket_arn=archive.bucket.bucket_arn, file_key=archive.s3_object_key
+                )
+            ),
+        )
+        secret = environment.monolith.secret_name
+        self.connector = connect.CfnConnector(
+            self,
+            "connector",
+            connector_name=self.name,
+            kafka_connect_version=_VERSION,
+            capacity=connect.CfnConnector.CapacityProperty(
+                # One task reads one slot; a second worker would only wait.
+                provisioned_capacity=connect.CfnConnector.ProvisionedCapacityProperty(mcu_count=1, worker_count=1)
+            ),
+            connector_configuration=debezium_settings(environment.generation)
+            | {
+                # CloudFormation reads the secret; it stands in no template.
+                "database.hostname": _secret(secret, "host"),
+                "database.port": _secret(secret, "port"),
+                "database.user": _secret(secret, "username"),
+                "database.password": _secret(secret, "password"),
+                "database.dbname": _secret(secret, "dbname"),
+                "database.sslmode": "require",
+                "topic.creation.default.replication.factor": str(environment.kafka.replication_factor),
+            },
+            kafka_cluster=connect.CfnConnector.KafkaClusterProperty(
+                apache_kafka_cluster=connect.CfnConnector.ApacheKafkaClusterProperty(
+                    bootstrap_servers=kafka.bootstrap_servers,
+                    vpc=connect.CfnConnector.VpcProperty(
+                        subnets=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
+                        security_groups=[group.security_group_id],
+                    ),
+                )
+            ),
+            kafka_cluster_client_authentication=connect.CfnConnector.KafkaClusterClientAuthenticationProperty(
+                authentication_type="IAM"
+            ),
+            kafka_cluster_encryption_in_transit=connect.CfnConnector.KafkaClusterEncryptionInTransitProperty(
+                encryption_type="TLS"
+            ),
+            plugins=[
+                connect.CfnConnector.PluginProperty(
+                    custom_plugin=connect.CfnConnector.CustomPluginProperty(
+                        custom_plugin_arn=custom.attr_custom_plugin_arn, revision=custom.attr_revision
+                    )
+                )
+            ],
+            worker_configuration=connect.CfnConnector.WorkerConfigurationProperty(
+                worker_configuration_arn=worker.attr_worker_configuration_arn, revision=worker.attr_revision
+            ),
+            log_delivery=connect.CfnConnector.LogDeliveryProperty(
+                worker_log_delivery=connect.CfnConnector.WorkerLogDeliveryProperty(
+                    cloud_watch_logs=connect.CfnConnector.CloudWatchLogsLogDeliveryProperty(
+                        enabled=True, log_group=self.log.log_group_name
+                    )
+                )
+            ),
+            service_execution_role_arn=self._role(environment, kafka, offsets_topic).role_arn,
+        )
+
+    def _role(self, environment: Environment, kafka: KafkaCluster, offsets_topic: str) -> iam.Role:
+        role = iam.Role(
+            self,
+            "role",
+            assumed_by=iam.ServicePrincipal(
+                "kafkaconnect.amazonaws.com",
+                conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
+            ),
+        )
+        tables = [topic.name for topic in cdc_topics(environment.generation)]
+        own = [_OWN, offsets_topic]
+        made = [*own, heartbeat_topic(environment.generation)]
+        for statement in kafka.statements(
+            writes=[*tables, *made], reads=own, groups=[_OWN, f"connect-{self.name}"], creates=made
+        ):
+            role.add_to_policy(statement)
+        explain(
+            role,
+            "MSK Connect names its own topics and groups after an id that the connector gets when it is made",
+            *(f"IAM5[Resource::{kafka.as_reported(kind, _OWN)}]" for kind in ("topic", "group")),
+        )
+        return role
+
+
+def _secret(name: str, field: str) -> str:
+    return f"{{{{resolve:secretsmanager:{name}:SecretString:{field}}}}}"

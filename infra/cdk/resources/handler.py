@@ -1,0 +1,56 @@
+"""A function of infra/cdk/handlers: one module, nothing packaged with it."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra.cdk.resources.findings import explain
+from infra.cdk.resources.logs import log_group
+from infra.cdk.settings import Environment
+
+_FOLDER = Path(__file__).parents[1] / "handlers"
+
+
+class Handler(Construct):
+    """function: it; outside the VPC, because it speaks to AWS alone."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        module: str,
+        environment: Environment,
+        key: kms.IKey,
+        variables: Mapping[str, str],
+        statements: Iterable[iam.PolicyStatement],
+        timeout_s: int = 10,
+    ) -> None:
+        super().__init__(scope, module)
+        log = log_group(self, "log", environment=environment, key=key)
+        role = iam.Role(self, "role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        role.add_to_policy(
+            iam.PolicyStatement(actions=["logs:CreateLogStream", "logs:PutLogEvents"], resources=[log.log_group_arn])
+        )
+        for statement in statements:
+            role.add_to_policy(statement)
+        self.function = lambda_.Function(
+            self,
+            "function",
+            function_name=f"{environment.prefix}-{module.replace('_', '-')}",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=lambda_.Architecture.ARM_64,
+            code=lambda_.Code.from_asset(str(_FOLDER), exclude=["__pycache__", "*.pyc"]),
+            handler=f"{module}.handler",
+            timeout=Duration.seconds(timeout_s),
+            memory_size=256,
+            environment=dict(variables),
+            role=role.without_policy_updates(),
+            log_group=log,
+            logging_format=lambda_.LoggingFormat.JSON,
+        )
+        explain(self.function, "python3.13 is what everything is locked, built and tested for", "L1")

@@ -1,0 +1,170 @@
+"""The REST API in front of the functions that have routes."""
+
+from collections.abc import Mapping
+
+from aws_cdk import Duration
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_certificatemanager as acm
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_wafv2 as waf
+from constructs import Construct
+
+from infra.cdk.resources.findings import explain
+from infra.cdk.resources.logs import log_group
+from infra.cdk.settings import Environment
+
+STAGE = "live"
+# Groups of rules that AWS keeps up to date.
+_MANAGED = ("AWSManagedRulesCommonRuleSet", "AWSManagedRulesKnownBadInputsRuleSet", "AWSManagedRulesAmazonIpReputationList")
+# A send may name a hundred thousand users; the common rules stop at 8 kB of body.
+_NOT_FOR_US = {"AWSManagedRulesCommonRuleSet": ("SizeRestrictions_BODY",)}
+_PROBLEM = "application/problem+json"
+
+
+class RestApi(Construct):
+    """routes: `GET /v1/metrics` → the alias of its function; api: API Gateway's."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        environment: Environment,
+        key: kms.IKey,
+        routes: Mapping[str, lambda_.IFunction],
+        authorizer: lambda_.IFunction,
+    ) -> None:
+        super().__init__(scope, "rest")
+        settings = environment.api
+        access = log_group(self, "access-log", environment=environment, key=key)
+        domain = None
+        if settings.domain and settings.certificate_arn:
+            domain = apigateway.DomainNameOptions(
+                domain_name=settings.domain,
+                certificate=acm.Certificate.from_certificate_arn(self, "certificate", settings.certificate_arn),
+                security_policy=apigateway.SecurityPolicy.TLS_1_2,
+            )
+        self.api = apigateway.RestApi(
+            self,
+            "api",
+            rest_api_name=environment.prefix,
+            description=f"{environment.prefix}: sends and metrics",
+            endpoint_types=[apigateway.EndpointType.REGIONAL],
+            api_key_source_type=apigateway.ApiKeySourceType.AUTHORIZER,
+            domain_name=domain,
+            # With a name of its own the API has no second one that the firewall's rules by host would miss.
+            disable_execute_api_endpoint=domain is not None,
+            cloud_watch_role=False,
+            deploy_options=apigateway.StageOptions(
+                stage_name=STAGE,
+                tracing_enabled=True,
+                metrics_enabled=True,
+                logging_level=apigateway.MethodLoggingLevel.ERROR,
+                data_trace_enabled=False,
+                access_log_destination=apigateway.LogGroupLogDestination(access),
+                access_log_format=apigateway.AccessLogFormat.json_with_standard_fields(
+                    caller=False, http_method=True, ip=True, protocol=True, request_time=True, resource_path=True,
+                    response_length=True, status=True, user=False,
+                ),
+                throttling_rate_limit=settings.rate * 10,
+                throttling_burst_limit=settings.burst * 10,
+            ),
+        )
+        self._methods(routes, authorizer)
+        self._errors()
+        self._usage_plan(environment)
+        self._firewall(environment)
+
+    def _methods(self, routes: Mapping[str, lambda_.IFunction], authorizer: lambda_.IFunction) -> None:
+        who = apigateway.RequestAuthorizer(
+            self,
+            "who",
+            handler=authorizer,
+            identity_sources=[apigateway.IdentitySource.header("x-api-key")],
+            results_cache_ttl=Duration.seconds(60),
+        )
+        for route, function in routes.items():
+            method, _, path = route.partition(" ")
+            made = self.api.root.resource_for_path(path).add_method(
+                method,
+                apigateway.LambdaIntegration(function, allow_test_invoke=False),
+                authorizer=who,
+                authorization_type=apigateway.AuthorizationType.CUSTOM,
+                api_key_required=True,
+            )
+            explain(made, "keys of other systems, not people with passwords: an authorizer of our own", "COG4")
+        explain(self.api, "each function checks its request and says in problem+json what is wrong with it", "APIG2")
+
+    def _errors(self) -> None:
+        """The gateway's own errors speak as the functions do."""
+        for kind in (apigateway.ResponseType.DEFAULT_4_XX, apigateway.ResponseType.DEFAULT_5_XX):
+            self.api.add_gateway_response(
+                f"problem-{kind.response_type}",
+                type=kind,
+                templates={
+                    _PROBLEM: '{"type": "about:blank", "title": $context.error.messageString,'
+                    ' "instance": "$context.requestId"}'
+                },
+                response_headers={"Content-Type": f"'{_PROBLEM}'"},
+            )
+
+    def _usage_plan(self, environment: Environment) -> None:
+        settings = environment.api
+        self.api.add_usage_plan(
+            "plan",
+            name=environment.prefix,
+            throttle=apigateway.ThrottleSettings(rate_limit=settings.rate, burst_limit=settings.burst),
+            quota=apigateway.QuotaSettings(limit=settings.requests_a_day, period=apigateway.Period.DAY),
+            api_stages=[apigateway.UsagePlanPerApiStage(api=self.api, stage=self.api.deployment_stage)],
+        )
+
+    def _firewall(self, environment: Environment) -> None:
+        def told(name: str) -> waf.CfnWebACL.VisibilityConfigProperty:
+            return waf.CfnWebACL.VisibilityConfigProperty(
+                cloud_watch_metrics_enabled=True, metric_name=name, sampled_requests_enabled=True
+            )
+
+        managed = [
+            waf.CfnWebACL.RuleProperty(
+                name=name,
+                priority=priority,
+                override_action=waf.CfnWebACL.OverrideActionProperty(none={}),
+                statement=waf.CfnWebACL.StatementProperty(
+                    managed_rule_group_statement=waf.CfnWebACL.ManagedRuleGroupStatementProperty(
+                        vendor_name="AWS",
+                        name=name,
+                        rule_action_overrides=[
+                            waf.CfnWebACL.RuleActionOverrideProperty(
+                                name=rule, action_to_use=waf.CfnWebACL.RuleActionProperty(count={})
+                            )
+                            for rule in _NOT_FOR_US.get(name, ())
+                        ],
+                    )
+                ),
+                visibility_config=told(name),
+            )
+            for priority, name in enumerate(_MANAGED, 1)
+        ]
+        rate = waf.CfnWebACL.RuleProperty(
+            name="requests-an-address",
+            priority=0,
+            action=waf.CfnWebACL.RuleActionProperty(block={}),
+            statement=waf.CfnWebACL.StatementProperty(
+                rate_based_statement=waf.CfnWebACL.RateBasedStatementProperty(
+                    aggregate_key_type="IP", limit=environment.api.requests_an_address, evaluation_window_sec=300
+                )
+            ),
+            visibility_config=told("requests-an-address"),
+        )
+        acl = waf.CfnWebACL(
+            self,
+            "firewall",
+            name=environment.prefix,
+            scope="REGIONAL",
+            default_action=waf.CfnWebACL.DefaultActionProperty(allow={}),
+            visibility_config=told(environment.prefix),
+            rules=[rate, *managed],
+        )
+        waf.CfnWebACLAssociation(
+            self, "behind", resource_arn=self.api.deployment_stage.stage_arn, web_acl_arn=acl.attr_arn
+        )

@@ -1,0 +1,27 @@
+"""Change data capture."""
+
+from aws_cdk import Stack
+from constructs import Construct
+
+from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC
+from infra.cdk.resources.connector import DebeziumConnector
+from infra.cdk.settings import Environment
+from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.network import NetworkStack
+
+
+class CdcStack(Stack):
+    """debezium: the connector."""
+
+    def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack, data: DataStack) -> None:
+        super().__init__(scope, f"{environment.prefix}-cdc", env={"region": environment.region})
+        self.debezium = DebeziumConnector(
+            self,
+            environment=environment,
+            key=base.key,
+            vpc=base.network.vpc,
+            subnets=base.network.subnets,
+            group=base.network.groups["connect"],
+            kafka=data.kafka,
+            offsets_topic=CONNECT_OFFSETS_TOPIC,
+        )

@@ -1,0 +1,27 @@
+"""The schema registry."""
+
+from aws_cdk import Stack
+from constructs import Construct
+
+from infra.cdk.resources.databases import Database
+from infra.cdk.resources.registry import SchemaRegistry
+from infra.cdk.settings import Environment
+from infra.cdk.stacks.network import NetworkStack
+
+
+class RegistryStack(Stack):
+    """service, and its own small database: no burst of metrics delays a look-up of a schema."""
+
+    def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
+        super().__init__(scope, f"{environment.prefix}-registry", env={"region": environment.region})
+        network = base.network
+        place = {"environment": environment, "key": base.key, "vpc": network.vpc, "subnets": network.subnets}
+        self.database = Database(
+            self,
+            "registry",
+            group=network.groups["registry-database"],
+            instance_type=environment.database.registry_instance_type,
+            name="registry",
+            **place,
+        )
+        self.service = SchemaRegistry(self, group=network.groups["registry"], database=self.database, **place)
