@@ -19,7 +19,9 @@ from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.functions import FunctionsStack
+from infra.cdk.stacks.metrics import MetricsStack
 from infra.cdk.stacks.network import NetworkStack
+from infra.cdk.stacks.observability import ObservabilityStack
 from infra.cdk.stacks.registry import RegistryStack
 
 # What new CDK apps switch on; without them a template depends on who synthesises it.
@@ -44,11 +46,21 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
     base = NetworkStack(app, environment=environment)
     data = DataStack(app, environment=environment, base=base)
     registry = RegistryStack(app, environment=environment, base=base)
-    CdcStack(app, environment=environment, base=base, data=data)
-    functions = FunctionsStack(
-        app, environment=environment, base=base, data=data, registry_url=registry.service.url
+    cdc = CdcStack(app, environment=environment, base=base, data=data)
+    functions = FunctionsStack(app, environment=environment, base=base, data=data, registry_url=registry.service.url)
+    metrics = MetricsStack(app, environment=environment, base=base, data=data, registry_url=registry.service.url)
+    api = ApiStack(app, environment=environment, base=base, functions=functions)
+    ObservabilityStack(
+        app,
+        environment=environment,
+        base=base,
+        data=data,
+        registry=registry,
+        cdc=cdc,
+        functions=functions,
+        metrics=metrics,
+        api=api,
     )
-    ApiStack(app, environment=environment, base=base, functions=functions)
     explain_custom_resources(data)
     for tag, value in {"application": "masscomm", "environment": environment.name}.items():
         # The library tags it, CloudFormation refuses that.

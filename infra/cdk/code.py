@@ -1,6 +1,7 @@
 """The functions' code as assets: the package `make package` has built, else the bare sources.
 
-    infra/package/NAME.zip    everything that the function NAME imports, for python3.13 on arm64
+    infra/package/NAME.zip             everything that the function NAME imports, for python3.13 on arm64
+    infra/package/spark_metrics.zip    what the streaming job imports beside our sources, for EMR's Python on arm64
 
 Without packages the sources are staged, which is enough to synthesise, compare and test templates anywhere, and not to
 run: nothing they depend on is in there. MASSCOMM_REQUIRE_PACKAGES=1, which `make deploy` sets, refuses that.
@@ -33,6 +34,17 @@ def function_code(package: str) -> lambda_.Code:
     if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
         raise NotPackaged(f"{archive.relative_to(ROOT)} is not there: run `make package` first")
     return lambda_.Code.from_asset(str(staged_sources()))
+
+
+def job_dependencies() -> Path:
+    """The archive of what spark_metrics imports, for EMR's Python on arm64. Errors: NotPackaged."""
+    archive = PACKAGES / "spark_metrics.zip"
+    if archive.exists():
+        return archive
+    if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
+        raise NotPackaged(f"{archive.relative_to(ROOT)} is not there: run `make package-job` first")
+    # A folder that says what would stand in the archive.
+    return staged_sources(("requirements",))
 
 
 @cache

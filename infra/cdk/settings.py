@@ -89,7 +89,8 @@ class Environment:
     name: part of every stack's and resource's name; protected: nothing that holds data can be deleted, by a deployment
     or by hand; zones: letters of the region's availability zones; generation: the snapshot generation of change data
     capture; sender: whom e-mail comes from; platforms: SNS's kind of application for each platform of ours, made by
-    hand as PREFIX-PLATFORM because they hold credentials; alarm_email: who hears of alarms; pollers: most event pollers
+    hand as PREFIX-PLATFORM because they hold credentials; alarm_email: who hears of alarms; budget_usd: a month's;
+    pollers: most event pollers
     of one mapping; provisioned: environments kept warm for each function that somebody waits for, 0: none, and no
     SnapStart either.
     """
@@ -105,6 +106,7 @@ class Environment:
     unsubscribe_url: str = "https://masscomm.example/unsubscribe"
     platforms: tuple[tuple[str, str], ...] = (("gcm", "GCM"), ("apns", "APNS"))
     alarm_email: str = "operations@masscomm.example"
+    budget_usd: int = 3000
     pollers: int = 4
     provisioned: int = 2
     kafka: KafkaSettings = KafkaSettings()
@@ -124,6 +126,7 @@ DEV = Environment(
     name="dev",
     protected=False,
     log_days=14,
+    budget_usd=1500,
     platforms=(("gcm", "GCM"), ("apns", "APNS_SANDBOX")),
     pollers=2,
     provisioned=0,
@@ -145,6 +148,7 @@ PROD = Environment(
     name="prod",
     protected=True,
     log_days=365,
+    budget_usd=15_000,
     pollers=20,
     provisioned=4,
     kafka=KafkaSettings(instance_type="kafka.m7g.xlarge", volume_gb=1000, partitions_factor=4),

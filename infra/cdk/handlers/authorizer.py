@@ -53,7 +53,7 @@ def _every_path(method_arn: str) -> str:
 
 
 def _clubs_by_digest() -> dict[str, str]:
-    global _kept  # noqa: PLW0603 - one for each execution environment
+    global _kept
     if _kept is None or time.monotonic() - _kept[0] > _KEEP_S:
         _kept = (time.monotonic(), _read())
     return _kept[1]

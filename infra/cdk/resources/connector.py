@@ -1,5 +1,6 @@
 """MSK Connect with Debezium: the monolith's tables into Kafka."""
 
+import base64
 from pathlib import Path
 
 from aws_cdk import Stack
@@ -62,7 +63,7 @@ class DebeziumConnector(Construct):
             self,
             "worker",
             name=f"{environment.prefix}-monolith",
-            properties_file_content=_WORKER.format(offsets=offsets_topic),
+            properties_file_content=base64.b64encode(_WORKER.format(offsets=offsets_topic).encode()).decode(),
         )
         custom = connect.CfnCustomPlugin(
             self,

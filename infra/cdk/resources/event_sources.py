@@ -23,6 +23,8 @@ def consumer_group(group: str, topic: str) -> str:
 class EventSources(Construct):
     """A mapping in provisioned mode for each topic of the function.
 
+    mappings, groups: by topic.
+
     Provisioned, because only that mode has retries, age, bisection and partial responses for Kafka. The mappings of a
     function share their pollers: a topic that is quiet costs nothing beside one that is not.
     """
@@ -53,8 +55,11 @@ class EventSources(Construct):
                 ),
             ]
         )
-        for topic, group in groups.items():
-            mapping = self._mapping(topic, group, function, kafka, environment)
+        self.groups = groups
+        self.mappings = {
+            topic: self._mapping(topic, group, function, kafka, environment) for topic, group in groups.items()
+        }
+        for mapping in self.mappings.values():
             # Lambda checks that it may poll when the mapping is made.
             mapping.node.add_dependency(function.role)
 
@@ -89,7 +94,5 @@ class EventSources(Construct):
             provisioned_poller_config=lambda_.CfnEventSourceMapping.ProvisionedPollerConfigProperty(
                 minimum_pollers=1, maximum_pollers=environment.pollers, poller_group_name=function.name
             ),
-            metrics_config=lambda_.CfnEventSourceMapping.MetricsConfigProperty(
-                metrics=["EventCount", "ErrorCount", "KafkaMetrics"]
-            ),
+            metrics_config=lambda_.CfnEventSourceMapping.MetricsConfigProperty(metrics=["EventCount"]),
         )

@@ -147,7 +147,8 @@ class KafkaCluster(Construct):
         """The data plane's permissions.
 
         reads, writes: topics; describes: topics that are only asked where they end; groups: consumer groups used; asks:
-        groups that are only asked how far they are; creates: topics that are made where they do not exist. Nothing where nothing is wanted.
+        groups that are only asked how far they are; creates: topics that are made where they do not exist. Nothing
+        where nothing is wanted.
         """
         if not any((reads, writes, describes, groups, asks)):
             return []

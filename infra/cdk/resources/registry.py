@@ -83,7 +83,11 @@ class SchemaRegistry(Construct):
         key_use = iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key.key_arn])
         task.obtain_execution_role().add_to_principal_policy(key_use)
         explain(task, "its variables are addresses and log levels: the credentials are secrets", "ECS2")
-        explain(task.obtain_execution_role(), "ecr:GetAuthorizationToken takes no resource", "IAM5[Resource::*]")
+        explain(
+            task.obtain_execution_role(),
+            "ecr:GetAuthorizationToken is for the whole account and takes no resource",
+            "IAM5[Resource::*]",
+        )
         cluster = ecs.Cluster(
             self,
             "cluster",

@@ -16,7 +16,11 @@ from infra.cdk.settings import Environment
 
 STAGE = "live"
 # Groups of rules that AWS keeps up to date.
-_MANAGED = ("AWSManagedRulesCommonRuleSet", "AWSManagedRulesKnownBadInputsRuleSet", "AWSManagedRulesAmazonIpReputationList")
+_MANAGED = (
+    "AWSManagedRulesCommonRuleSet",
+    "AWSManagedRulesKnownBadInputsRuleSet",
+    "AWSManagedRulesAmazonIpReputationList",
+)
 # A send may name a hundred thousand users; the common rules stop at 8 kB of body.
 _NOT_FOR_US = {"AWSManagedRulesCommonRuleSet": ("SizeRestrictions_BODY",)}
 _PROBLEM = "application/problem+json"
@@ -63,8 +67,15 @@ class RestApi(Construct):
                 data_trace_enabled=False,
                 access_log_destination=apigateway.LogGroupLogDestination(access),
                 access_log_format=apigateway.AccessLogFormat.json_with_standard_fields(
-                    caller=False, http_method=True, ip=True, protocol=True, request_time=True, resource_path=True,
-                    response_length=True, status=True, user=False,
+                    caller=False,
+                    http_method=True,
+                    ip=True,
+                    protocol=True,
+                    request_time=True,
+                    resource_path=True,
+                    response_length=True,
+                    status=True,
+                    user=False,
                 ),
                 throttling_rate_limit=settings.rate * 10,
                 throttling_burst_limit=settings.burst * 10,

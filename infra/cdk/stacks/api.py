@@ -42,10 +42,6 @@ class ApiStack(Stack):
             ],
         )
         routes: dict[str, lambda_.IFunction] = {
-            route: function.alias
-            for function in functions.functions.values()
-            for route in function.entry.routes
+            route: function.alias for function in functions.functions.values() for route in function.entry.routes
         }
-        self.rest = RestApi(
-            self, environment=environment, key=base.key, routes=routes, authorizer=authorizer.function
-        )
+        self.rest = RestApi(self, environment=environment, key=base.key, routes=routes, authorizer=authorizer.function)

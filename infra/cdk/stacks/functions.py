@@ -21,7 +21,7 @@ from masscomm.topics import Lane
 
 
 class FunctionsStack(Stack):
-    """functions: by their name in functions.yaml."""
+    """functions, event_sources: by their name in functions.yaml; missed: queues of schedules that did not reach it."""
 
     def __init__(
         self, scope: Construct, *, environment: Environment, base: NetworkStack, data: DataStack, registry_url: str
@@ -30,6 +30,8 @@ class FunctionsStack(Stack):
         self._environment, self._base, self._data, self._registry_url = environment, base, data, registry_url
         catalogue = read_catalogue(generation=environment.generation)
         lanes = Counter(entry.package for entry in catalogue)
+        self.event_sources: dict[str, EventSources] = {}
+        self.missed: dict[str, sqs.Queue] = {}
         self.functions = {entry.name: self._function(entry, lanes[entry.package]) for entry in catalogue}
 
     def _function(self, entry: FunctionEntry, lanes: int) -> MasscommFunction:
@@ -53,7 +55,9 @@ class FunctionsStack(Stack):
             applications=self._applications().values(),
         )
         if entry.event_source is not None:
-            EventSources(function, function=function, kafka=self._data.kafka, environment=self._environment)
+            self.event_sources[entry.name] = EventSources(
+                function, function=function, kafka=self._data.kafka, environment=self._environment
+            )
         if entry.schedule_s is not None:
             self._schedule(function, Duration.seconds(entry.schedule_s))
         return function
@@ -113,6 +117,7 @@ class FunctionsStack(Stack):
             enforce_ssl=True,
             retention_period=Duration.days(14),
         )
+        self.missed[function.entry.name] = missed
         explain(missed, "it is a dead-letter queue: of the schedule", "SQS3")
         events.Rule(
             function,

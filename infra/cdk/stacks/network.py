@@ -10,7 +10,7 @@ from infra.cdk.settings import Environment
 
 
 class NetworkStack(Stack):
-    """key, network with its security groups, and the repository that an image must be in before the rest is deployed."""
+    """key, network with its security groups, and the repository of the image that the rest needs."""
 
     def __init__(self, scope: Construct, *, environment: Environment) -> None:
         super().__init__(scope, f"{environment.prefix}-network", env={"region": environment.region})

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from devstack.settings import ROOT
 from functions.catalogue import read_catalogue
 from infra.cdk.profiles import PROFILES
 from infra.cdk.settings import ENVIRONMENTS
+from masscomm.debezium import debezium_settings
 from masscomm.topics import Lane, cdc_topics, chain_topics, in_lane
 from tests.unit.infra.templates import SynthesisedEnvironment, actions, as_list, flat, statements, targets
 
@@ -258,3 +260,106 @@ def test_nothing_is_open_to_the_world(environment: SynthesisedEnvironment) -> No
                 assert rule.get("CidrIp") not in ("0.0.0.0/0", "::/0"), resource
     assert list(environment.resources("AWS::EC2::NatGateway")) == []
     assert list(environment.resources("AWS::EC2::InternetGateway")) == []
+
+
+# --- alarms -----------------------------------------------------------------------------------------------------------
+
+RUNBOOKS = ROOT / "docs" / "runbooks"
+
+
+def _alarms(environment: SynthesisedEnvironment) -> dict[str, dict[str, Any]]:
+    prefix = f"masscomm-{environment.name}-"
+    return {
+        each.properties["AlarmName"].removeprefix(prefix): each.properties
+        for each in environment.resources("AWS::CloudWatch::Alarm")
+    }
+
+
+def test_every_alarm_calls_somebody_and_names_a_runbook_and_every_runbook_is_for_something(
+    environment: SynthesisedEnvironment,
+) -> None:
+    named = set()
+    for name, properties in _alarms(environment).items():
+        assert properties["AlarmActions"], name
+        description = properties["AlarmDescription"]
+        (path,) = re.findall(r"docs/runbooks/([a-z-]+)\.md", description)
+        named.add(path)
+        assert len(description.split()) > 5, name
+    for budget in environment.resources("AWS::Budgets::Budget"):
+        named |= set(re.findall(r"docs/runbooks/([a-z-]+)\.md", json.dumps(budget.properties)))
+    assert named == {path.stem for path in RUNBOOKS.glob("*.md")}
+
+
+def test_a_runbook_says_what_to_look_at_and_what_to_do() -> None:
+    for path in RUNBOOKS.glob("*.md"):
+        text = path.read_text()
+        assert "## Look at" in text, path
+        assert "## Do" in text, path
+        for link in re.findall(r"\]\(([a-z-]+\.md)\)", text):
+            assert (RUNBOOKS / link).exists(), f"{path.name} → {link}"
+
+
+def test_every_function_has_alarms_for_errors_throttles_and_lag(environment: SynthesisedEnvironment) -> None:
+    alarms = _alarms(environment)
+    for entry in read_catalogue(generation="g1"):
+        for kind in ("errors", "throttled", "slow"):
+            dimensions = {each["Name"]: each["Value"] for each in alarms[f"{entry.name}-{kind}"]["Dimensions"]}
+            assert dimensions["FunctionName"] == f"masscomm-{environment.name}-{entry.name}"
+        if entry.event_source is not None:
+            assert f"{entry.package}-dead-letters" in alarms
+            assert f"{entry.name}-dropped" in alarms
+            for topic in entry.event_source.topics:
+                lag = alarms[f"{entry.name}-lag-{topic}"]
+                dimensions = {each["Name"]: each["Value"] for each in lag["Dimensions"]}
+                assert dimensions["Consumer Group"] == f"{entry.group}.{topic}"
+                assert lag["Threshold"] <= (30 if entry.lane is Lane.CRITICAL else 900)
+
+
+# --- the API ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_route_asks_who_calls_and_counts_it(environment: SynthesisedEnvironment) -> None:
+    wanted = {route for entry in read_catalogue(generation="g1") for route in entry.routes}
+    methods = [each for each in environment.resources("AWS::ApiGateway::Method") if each.stack == "api"]
+    assert len(methods) == len(wanted)
+    for method in methods:
+        assert method.properties["AuthorizationType"] == "CUSTOM", method
+        assert method.properties["AuthorizerId"], method
+        assert method.properties["ApiKeyRequired"] is True, method
+    (association,) = environment.resources("AWS::WAFv2::WebACLAssociation")
+    assert association.properties["WebACLArn"]
+    (stage,) = environment.resources("AWS::ApiGateway::Stage")
+    assert stage.properties["AccessLogSetting"]["DestinationArn"]
+    assert stage.properties["TracingEnabled"] is True
+
+
+# --- change data capture and the job ----------------------------------------------------------------------------------
+
+
+def test_the_connector_is_the_local_one_with_another_database(environment: SynthesisedEnvironment) -> None:
+    (connector,) = environment.resources("AWS::KafkaConnect::Connector")
+    configuration = connector.properties["ConnectorConfiguration"]
+    for name, value in debezium_settings("g1").items():
+        assert configuration[name] == value
+    assert configuration["database.password"].startswith("{{resolve:secretsmanager:")
+    assert configuration["database.sslmode"] == "require"
+    assert connector.properties["KafkaClusterClientAuthentication"] == {"AuthenticationType": "IAM"}
+    assert connector.properties["KafkaClusterEncryptionInTransit"] == {"EncryptionType": "TLS"}
+    (worker,) = environment.resources("AWS::KafkaConnect::WorkerConfiguration")
+    properties = base64.b64decode(worker.properties["PropertiesFileContent"]).decode()
+    assert "offset.storage.topic=connect.offsets\n" in properties
+
+
+def test_the_job_is_started_as_a_stream_with_everything_it_is_made_of(environment: SynthesisedEnvironment) -> None:
+    (keeper,) = (
+        each
+        for each in environment.resources("AWS::Lambda::Function")
+        if str(each.properties.get("FunctionName", "")).endswith("-keep-job")
+    )
+    job = flat(keeper.properties["Environment"]["Variables"]["JOB"])
+    assert '"mode":"STREAMING"' in job
+    assert '"retryPolicy"' in job
+    for setting in ("spark.jars=", "spark.archives=", "KAFKA_AUTHENTICATION=aws_msk_iam", "SPARK_CHECKPOINT_DIR=s3://"):
+        assert setting in job, setting
+    (application,) = environment.resources("AWS::EMRServerless::Application")
+    assert application.properties["ReleaseLabel"] == "emr-spark-8.0.0"

@@ -1,0 +1,73 @@
+"""Alarms: each says which runbook is for it, and calls the same people."""
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from constructs import Construct
+
+from infra.cdk.settings import Environment
+
+RUNBOOKS = "docs/runbooks"
+_PERIOD = Duration.minutes(1)
+
+
+def metric(
+    namespace: str, name: str, statistic: str, dimensions: dict[str, str], *, period: Duration = _PERIOD
+) -> cloudwatch.Metric:
+    """A metric of a service, or of ours (namespace `masscomm`)."""
+    return cloudwatch.Metric(
+        namespace=namespace, metric_name=name, statistic=statistic, dimensions_map=dimensions, period=period
+    )
+
+
+class Alarms(Construct):
+    """Where alarms are made. topic: whom they call."""
+
+    def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
+        super().__init__(scope, "alarms")
+        self._prefix = environment.prefix
+        self.topic = sns.Topic(
+            self, "topic", topic_name=f"{environment.prefix}-alarms", master_key=key, enforce_ssl=True
+        )
+        self.topic.add_subscription(subscriptions.EmailSubscription(environment.alarm_email))
+        self.alarms: list[cloudwatch.Alarm] = []
+
+    def add(
+        self,
+        name: str,
+        *,
+        runbook: str,
+        what: str,
+        of: cloudwatch.IMetric,
+        threshold: float,
+        minutes: int = 5,
+        most: int | None = None,
+        below: bool = False,
+        silence_is_bad: bool = False,
+    ) -> None:
+        """An alarm where the metric is at the threshold or above (below: less) in `minutes` minutes.
+
+        what: what has happened, in words; runbook: its file in docs/runbooks, without ending; most: so many of the
+        minutes are enough; silence_is_bad: no data is an alarm, too.
+        """
+        operator = cloudwatch.ComparisonOperator
+        alarm = cloudwatch.Alarm(
+            self,
+            name,
+            alarm_name=f"{self._prefix}-{name}",
+            alarm_description=f"{what} Runbook: {RUNBOOKS}/{runbook}.md",
+            metric=of,
+            threshold=threshold,
+            evaluation_periods=minutes,
+            datapoints_to_alarm=most or minutes,
+            comparison_operator=operator.LESS_THAN_THRESHOLD if below else operator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.BREACHING
+            if silence_is_bad
+            else cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+        alarm.add_alarm_action(actions.SnsAction(self.topic))
+        alarm.add_ok_action(actions.SnsAction(self.topic))
+        self.alarms.append(alarm)

@@ -1,0 +1,225 @@
+"""The Spark job on EMR Serverless: its application, what it is made of, and who keeps it running."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_emrserverless as emr
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_s3_assets as assets
+from constructs import Construct
+
+from infra.cdk.code import ROOT, job_dependencies, staged_sources
+from infra.cdk.resources.findings import explain
+from infra.cdk.resources.handler import Handler
+from infra.cdk.resources.logs import log_group
+from infra.cdk.settings import Environment
+
+_ROOMS = ("masscomm", "schemas", "spark_metrics")
+_JARS = ("spark", "msk_iam")
+CHECKPOINT, RECORDS = "checkpoint", "records"
+
+
+class StreamingJob(Construct):
+    """One application, one run at a time. role: the run's; name: the application's."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        environment: Environment,
+        key: kms.IKey,
+        vpc: ec2.IVpc,
+        subnets: ec2.SubnetSelection,
+        group: ec2.ISecurityGroup,
+        archive: s3.IBucket,
+        variables: Mapping[str, str],
+        statements: Iterable[iam.PolicyStatement],
+    ) -> None:
+        super().__init__(scope, "job")
+        spark = environment.spark
+        self.name = f"{environment.prefix}-metrics"
+        log = log_group(self, "log", environment=environment, key=key, name=f"/{environment.prefix}/spark-metrics")
+        self.application = emr.CfnApplication(
+            self,
+            "application",
+            name=self.name,
+            release_label=spark.release,
+            type="SPARK",
+            architecture="ARM64",
+            network_configuration=emr.CfnApplication.NetworkConfigurationProperty(
+                subnet_ids=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
+                security_group_ids=[group.security_group_id],
+            ),
+            maximum_capacity=emr.CfnApplication.MaximumAllowedResourcesProperty(
+                # The driver, its executors, and room for a run that ends beside the one that begins.
+                cpu=f"{spark.worker_cpu * (spark.executors + 2)} vCPU",
+                memory=f"{spark.worker_memory_gb * (spark.executors + 2)} GB",
+            ),
+            auto_start_configuration=emr.CfnApplication.AutoStartConfigurationProperty(enabled=True),
+            auto_stop_configuration=emr.CfnApplication.AutoStopConfigurationProperty(
+                enabled=True, idle_timeout_minutes=15
+            ),
+        )
+        entry = assets.Asset(self, "entry", path=str(ROOT / "spark_metrics" / "job.py"))
+        sources = assets.Asset(self, "sources", path=str(staged_sources(_ROOMS)))
+        dependencies = assets.Asset(self, "dependencies", path=str(job_dependencies()))
+        jars = [
+            assets.Asset(self, path.name, path=str(path))
+            for module in _JARS
+            for path in sorted((ROOT / ".devstack" / "jars" / module).glob("*.jar"))
+        ]
+        made_of = [entry, sources, dependencies, *jars]
+        self.role = self._role(archive, key, made_of, log.log_group_arn, statements)
+        digest = hashlib.sha256("".join(each.asset_hash for each in made_of).encode()).hexdigest()[:12]
+        request = {
+            "applicationId": self.application.attr_application_id,
+            "name": f"{environment.prefix}-{digest}",
+            "executionRoleArn": self.role.role_arn,
+            "mode": "STREAMING",
+            # Five in an hour, then the run is over; the keeper starts another.
+            "retryPolicy": {"maxFailedAttemptsPerHour": 5},
+            "jobDriver": {
+                "sparkSubmit": {
+                    "entryPoint": entry.s3_object_url,
+                    "sparkSubmitParameters": _parameters(environment, sources, dependencies, jars, variables),
+                }
+            },
+            "configurationOverrides": {
+                "monitoringConfiguration": {
+                    "managedPersistenceMonitoringConfiguration": {"enabled": False},
+                    "cloudWatchLoggingConfiguration": {
+                        "enabled": True,
+                        "logGroupName": log.log_group_name,
+                        "encryptionKeyArn": key.key_arn,
+                    },
+                }
+            },
+        }
+        self._keeper(environment, key, request)
+
+    def _role(
+        self,
+        archive: s3.IBucket,
+        key: kms.IKey,
+        made_of: list[assets.Asset],
+        log_arn: str,
+        statements: Iterable[iam.PolicyStatement],
+    ) -> iam.Role:
+        stack = Stack.of(self)
+        role = iam.Role(
+            self,
+            "role",
+            assumed_by=iam.ServicePrincipal(
+                "emr-serverless.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
+            ),
+        )
+        written = [archive.arn_for_objects(f"{folder}/*") for folder in (CHECKPOINT, RECORDS)]
+        for statement in [
+            *statements,
+            iam.PolicyStatement(
+                actions=["s3:DeleteObject", "s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"],
+                resources=written,
+            ),
+            iam.PolicyStatement(
+                actions=["s3:ListBucket"], resources=[archive.bucket_arn, made_of[0].bucket.bucket_arn]
+            ),
+            iam.PolicyStatement(
+                actions=["s3:GetObject"],
+                resources=[each.bucket.arn_for_objects(each.s3_object_key) for each in made_of],
+            ),
+            iam.PolicyStatement(actions=["kms:Decrypt", "kms:GenerateDataKey"], resources=[key.key_arn]),
+            iam.PolicyStatement(
+                actions=["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"], resources=[log_arn]
+            ),
+            iam.PolicyStatement(
+                actions=["logs:DescribeLogGroups"],
+                resources=[f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:*"],
+            ),
+        ]:
+            role.add_to_policy(statement)
+        bucket = Stack.of(archive).resolve(Stack.of(archive).export_value(archive.bucket_arn))["Fn::ImportValue"]
+        explain(
+            role,
+            "the checkpoint and the records are many files, in these two folders",
+            *(f"IAM5[Resource::{bucket}/{folder}/*]" for folder in (CHECKPOINT, RECORDS)),
+        )
+        explain(
+            role,
+            "EMR looks for the log group in the account's list of them",
+            f"IAM5[Resource::arn:aws:logs:{stack.region}:<AWS::AccountId>:*]",
+        )
+        return role
+
+    def _keeper(self, environment: Environment, key: kms.IKey, request: dict[str, Any]) -> None:
+        application = self.application.attr_arn
+        keeper = Handler(
+            self,
+            module="keep_job",
+            environment=environment,
+            key=key,
+            timeout_s=60,
+            variables={"JOB": Stack.of(self).to_json_string(request), "APPLICATION": self.name},
+            statements=[
+                iam.PolicyStatement(
+                    actions=["emr-serverless:ListJobRuns", "emr-serverless:StartJobRun"], resources=[application]
+                ),
+                iam.PolicyStatement(actions=["emr-serverless:CancelJobRun"], resources=[f"{application}/jobruns/*"]),
+                iam.PolicyStatement(
+                    actions=["iam:PassRole"],
+                    resources=[self.role.role_arn],
+                    conditions={"StringLike": {"iam:PassedToService": "emr-serverless.amazonaws.com"}},
+                ),
+            ],
+        )
+        self.keeper = keeper.function
+        rules = {
+            "each-minute": {"schedule": events.Schedule.rate(Duration.minutes(1))},
+            "state-changed": {
+                "event_pattern": events.EventPattern(
+                    source=["aws.emr-serverless"],
+                    detail_type=["EMR Serverless Job Run State Change"],
+                    detail={"applicationId": [self.application.attr_application_id]},
+                )
+            },
+        }
+        for name, when in rules.items():
+            # Nothing is lost with a call that fails: the next minute's does the same.
+            events.Rule(self, name, targets=[targets.LambdaFunction(keeper.function, retry_attempts=0)], **when)
+        explain(
+            keeper,
+            "runs get their ids when they are started: those of this one application",
+            f"IAM5[Resource::<{Stack.of(self).get_logical_id(self.application)}.Arn>/jobruns/*]",
+        )
+
+
+def _parameters(
+    environment: Environment,
+    sources: assets.Asset,
+    dependencies: assets.Asset,
+    jars: list[assets.Asset],
+    variables: Mapping[str, str],
+) -> str:
+    """spark-submit's options: where Python finds everything, and the job's environment."""
+    spark = environment.spark
+    shared = {"PYSPARK_PYTHON": f"/usr/bin/{spark.python}", "PYTHONPATH": "./sources:./dependencies", **variables}
+    options = {
+        "spark.jars": ",".join(jar.s3_object_url for jar in jars),
+        "spark.archives": f"{sources.s3_object_url}#sources,{dependencies.s3_object_url}#dependencies",
+        "spark.driver.cores": spark.worker_cpu,
+        "spark.driver.memory": f"{spark.worker_memory_gb - 2}g",
+        "spark.executor.cores": spark.worker_cpu,
+        "spark.executor.memory": f"{spark.worker_memory_gb - 2}g",
+        "spark.executor.instances": spark.executors,
+        "spark.dynamicAllocation.maxExecutors": spark.executors,
+        "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": f"/usr/bin/{spark.python}",
+    }
+    for place in ("spark.emr-serverless.driverEnv", "spark.executorEnv"):
+        options |= {f"{place}.{name}": value for name, value in shared.items()}
+    return " ".join(f"--conf {name}={value}" for name, value in options.items())

@@ -1,0 +1,52 @@
+"""The metrics: the streaming job that counts."""
+
+from aws_cdk import Stack
+from constructs import Construct
+
+from functions.catalogue import PREFIX
+from infra.cdk.profiles import METRICS_WRITER
+from infra.cdk.resources.databases import connect_statement
+from infra.cdk.resources.streaming_job import CHECKPOINT, RECORDS, StreamingJob
+from infra.cdk.settings import Environment
+from infra.cdk.stacks.data import METRICS, DataStack
+from infra.cdk.stacks.network import NetworkStack
+from masscomm.topics import chain_topics
+
+JOB = "spark_metrics"
+
+
+class MetricsStack(Stack):
+    """job: the streaming job."""
+
+    def __init__(
+        self, scope: Construct, *, environment: Environment, base: NetworkStack, data: DataStack, registry_url: str
+    ) -> None:
+        super().__init__(scope, f"{environment.prefix}-metrics", env={"region": environment.region})
+        network, archive = base.network, data.buckets.archive
+        read = [topic.name for topic in chain_topics() if JOB in topic.consumers]
+        self.job = StreamingJob(
+            self,
+            environment=environment,
+            key=base.key,
+            vpc=network.vpc,
+            subnets=network.subnets,
+            group=network.groups["spark"],
+            archive=archive,
+            variables={
+                "SPARK_MASTER": "emr",
+                "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
+                "KAFKA_AUTHENTICATION": "aws_msk_iam",
+                "AWS_REGION": environment.region,
+                "SCHEMA_REGISTRY_URL": registry_url,
+                "METRICS_DATABASE_URL": f"postgresql://{METRICS_WRITER}@{data.proxy.endpoint}/{METRICS}?sslmode=require",
+                "METRICS_DATABASE_AUTHENTICATION": "aws_rds_iam",
+                "SPARK_CHECKPOINT_DIR": archive.s3_url_for_object(CHECKPOINT),
+                "SPARK_ARCHIVE_DIR": archive.s3_url_for_object(RECORDS),
+                "SPARK_TRIGGER_MS": str(environment.spark.trigger_ms),
+            },
+            statements=[
+                # Spark names its groups after each query it runs; it commits nothing under them.
+                *data.kafka.statements(reads=read, groups=[f"{PREFIX}.{JOB}"]),
+                connect_statement(self, data.proxy, METRICS_WRITER),
+            ],
+        )

@@ -1,0 +1,146 @@
+"""The deployment's own small functions."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+import pytest
+
+from infra.cdk.handlers import authorizer, keep_job
+
+ARN = "arn:aws:execute-api:eu-central-1:000000000000:api/live/GET/v1/metrics"
+
+
+@pytest.fixture
+def secret(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """What the secret holds, under `text`; `read` counts."""
+    content = {"text": "{}", "read": ""}
+
+    class Secrets:
+        def get_secret_value(self, *, SecretId: str) -> dict[str, str]:
+            assert SecretId == "the secret"
+            content["read"] += "."
+            return {"SecretString": content["text"]}
+
+    monkeypatch.setenv("KEYS_SECRET_ARN", "the secret")
+    monkeypatch.setattr(boto3, "client", lambda _name: Secrets())
+    monkeypatch.setattr(authorizer, "_kept", None)
+    yield content
+    monkeypatch.setattr(authorizer, "_kept", None)
+
+
+def asked(key: str | None, header: str = "X-Api-Key") -> dict[str, Any]:
+    headers = None if key is None else {header: key}
+    return authorizer.handler({"methodArn": ARN, "headers": headers}, None)
+
+
+def effect(answer: dict[str, Any]) -> str:
+    (statement,) = answer["policyDocument"]["Statement"]
+    assert statement["Resource"] == "arn:aws:execute-api:eu-central-1:000000000000:api/live/*"
+    return str(statement["Effect"])
+
+
+def digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("header", ["x-api-key", "X-Api-Key", "X-API-KEY"])
+def test_a_key_sees_its_clubs(secret: dict[str, str], header: str) -> None:
+    secret["text"] = json.dumps({digest("one"): "1,2", digest("all"): "*"})
+    answer = asked("one", header)
+    assert effect(answer) == "Allow"
+    assert answer["context"] == {"club_ids": "1,2"}
+    assert answer["usageIdentifierKey"] == "one"
+    assert asked("all")["context"] == {"club_ids": "*"}
+    assert secret["read"] == "."
+
+
+@pytest.mark.parametrize("key", [None, "", "two", "1,2"])
+def test_nobody_else_is_let_in(secret: dict[str, str], key: str | None) -> None:
+    secret["text"] = json.dumps({digest("one"): "1,2", digest(""): "*", digest("none"): ""})
+    assert effect(asked(key)) == "Deny"
+    assert asked(key)["context"] == {"club_ids": ""}
+    assert effect(asked("none")) == "Deny"
+    assert effect(asked(digest("one"))) == "Deny"
+
+
+@pytest.mark.parametrize("text", ["q7f!made by the deployment", "[]", '"*"', "null", '{"a": ["*"], "b": 1}'])
+def test_a_secret_that_is_no_list_of_keys_lets_nobody_in(secret: dict[str, str], text: str) -> None:
+    secret["text"] = text
+    assert effect(asked("one")) == "Deny"
+    assert effect(asked("a")) == "Deny"
+
+
+# --- the streaming job ------------------------------------------------------------------------------------------------
+
+JOB = {"applicationId": "application", "name": "masscomm-new"}
+
+
+class Emr:
+    """EMR Serverless's runs: id → (name, state)."""
+
+    def __init__(self, **runs: tuple[str, str]) -> None:
+        self.runs = dict(runs)
+
+    def get_paginator(self, name: str) -> "Emr":
+        assert name == "list_job_runs"
+        return self
+
+    def paginate(self, *, applicationId: str, states: list[str]) -> list[dict[str, Any]]:
+        assert applicationId == "application"
+        at = datetime(2026, 11, 21, tzinfo=UTC)
+        found = [
+            {"id": id, "name": name, "state": state, "createdAt": at.replace(minute=number)}
+            for number, (id, (name, state)) in enumerate(self.runs.items())
+            if state in states
+        ]
+        return [{"jobRuns": found[:1]}, {"jobRuns": found[1:]}]
+
+    def cancel_job_run(self, *, applicationId: str, jobRunId: str) -> None:
+        self.runs[jobRunId] = (self.runs[jobRunId][0], "CANCELLING")
+
+    def start_job_run(self, *, clientToken: str, applicationId: str, name: str) -> dict[str, str]:
+        assert clientToken
+        self.runs["started"] = (name, "SUBMITTED")
+        return {"jobRunId": "started"}
+
+
+@pytest.mark.parametrize("over", ["FAILED", "CANCELLED", "SUCCESS"])
+def test_a_run_that_is_over_is_started_again(over: str) -> None:
+    emr = Emr(old=("masscomm-new", over))
+    assert keep_job.keep(emr, JOB) == "started"
+    assert keep_job.keep(emr, JOB) == "running"
+
+
+def test_a_deployment_replaces_the_run_once_the_old_one_has_ended() -> None:
+    emr = Emr(old=("masscomm-old", "RUNNING"))
+    assert keep_job.keep(emr, JOB) == "cancelled"
+    assert keep_job.keep(emr, JOB) == "waiting"
+    assert "started" not in emr.runs
+    emr.runs["old"] = ("masscomm-old", "CANCELLED")
+    assert keep_job.keep(emr, JOB) == "started"
+
+
+def test_of_two_runs_the_older_goes_on() -> None:
+    emr = Emr(first=("masscomm-new", "RUNNING"), second=("masscomm-new", "PENDING"))
+    assert keep_job.keep(emr, JOB) == "cancelled"
+    assert emr.runs == {"first": ("masscomm-new", "RUNNING"), "second": ("masscomm-new", "CANCELLING")}
+    assert keep_job.keep(emr, JOB) == "running"
+
+
+def test_whether_the_job_runs_is_told_as_a_metric(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    emr = Emr()
+    monkeypatch.setenv("JOB", json.dumps(JOB))
+    monkeypatch.setenv("APPLICATION", "masscomm-dev-metrics")
+    monkeypatch.setattr(boto3, "client", lambda _name: emr)
+    assert keep_job.handler({}, None) == {"action": "started"}
+    assert keep_job.handler({}, None) == {"action": "running"}
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["JobRunning"] for each in told] == [0, 1]
+    assert told[0]["application"] == "masscomm-dev-metrics"
+    assert told[0]["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "masscomm"
