@@ -1,6 +1,7 @@
 """First decisions on DynamoDB: the table of schemas/dynamodb/decisions.json, one conditional write a record."""
 
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING, Any, Self
 
 import boto3
 from botocore.config import Config
@@ -37,6 +38,11 @@ class DynamoDbDecisionLog:
                 tcp_keepalive=True,
             ),
         )
+
+    @classmethod
+    def from_environment(cls, *, clock: Clock) -> Self:
+        """The table of DECISIONS_TABLE, or as schemas/dynamodb calls it."""
+        return cls(clock=clock, table=os.environ.get("DECISIONS_TABLE", TABLE))
 
     def first(self, record_id: str, decided: bytes) -> bytes:
         if len(decided) > _MAX_BYTES:

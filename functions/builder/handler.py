@@ -27,7 +27,7 @@ def bootstrap() -> tuple[BatchDriver, BuildMessages]:
         templates=TemplateCache(directory, clock),
         clock=clock,
         lane=settings.lane(),
-        decisions=DynamoDbDecisionLog(clock=clock),
+        decisions=DynamoDbDecisionLog.from_environment(clock=clock),
     )
 
 

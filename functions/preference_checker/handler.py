@@ -28,7 +28,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         lane=settings.lane(),
         waiting=DynamoDbWaitingStore.from_environment(),
         back_off=BackOff.from_environment(),
-        decisions=DynamoDbDecisionLog(clock=clock),
+        decisions=DynamoDbDecisionLog.from_environment(clock=clock),
     )
     return driver, use_case
 

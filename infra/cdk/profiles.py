@@ -49,7 +49,7 @@ _DEVICE_STATES = (
 )
 # Where MSK Connect stores source offsets; masscomm/cdc_progress.py reads them.
 CONNECT_OFFSETS_TOPIC = "connect.offsets"
-LEDGER, WAITING = "delivery_ledger", "waiting"
+LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
 
 
@@ -59,10 +59,9 @@ class Profile:
 
     indices, written: of the directory, a captured table by its alias: what the domain's own role lets it read and
     write; requests: `POST users/_search`, every path it asks for there, {generation} filled in; tables: of
-    schemas/dynamodb, read and written; reads: topics, beside those it is
-    triggered by, in all lanes; asks_cdc: how far change data capture has come; push, email: publishes;
-    registers_endpoints: makes devices' endpoints; database: the user it signs in as; critical: the warmth of its
-    critical lane, where it has one.
+    schemas/dynamodb, read and written; reads: topics beside those it is triggered by, in all lanes; asks_cdc: how far
+    change data capture has come; push, email: publishes; registers_endpoints: makes devices' endpoints; database: the
+    user it signs in as; critical: the warmth of its critical lane, where it has one.
     """
 
     warmth: Warmth
@@ -81,9 +80,11 @@ class Profile:
 
 PROFILES = {
     "preference_checker": Profile(
-        warmth=Warmth.SNAPSTART, indices=DIRECTORY, requests=_LOOK_UPS, tables=(WAITING,), asks_cdc=True
+        warmth=Warmth.SNAPSTART, indices=DIRECTORY, requests=_LOOK_UPS, tables=(WAITING, DECISIONS), asks_cdc=True
     ),
-    "builder": Profile(warmth=Warmth.SNAPSTART, indices=DIRECTORY, requests=_LOOK_UPS, asks_cdc=True),
+    "builder": Profile(
+        warmth=Warmth.SNAPSTART, indices=DIRECTORY, requests=_LOOK_UPS, tables=(DECISIONS,), asks_cdc=True
+    ),
     "delivery": Profile(
         warmth=Warmth.SNAPSTART,
         indices=DIRECTORY,

@@ -9,7 +9,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from functions.catalogue import PREFIX, FunctionEntry, read_catalogue
-from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, LEDGER, METRICS_READER, PROFILES, WAITING
+from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, METRICS_READER, PROFILES
 from infra.cdk.resources.event_sources import EventSources, consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
@@ -82,10 +82,8 @@ class FunctionsStack(Stack):
                 "CDC_CONSUMER_GROUP": consumer_group(f"{PREFIX}.{CDC_CONSUMER}", "{topic}"),
                 "CONNECT_OFFSETS_TOPIC": CONNECT_OFFSETS_TOPIC,
             }
-        if LEDGER in profile.tables:
-            variables["DELIVERY_LEDGER_TABLE"] = data.tables[LEDGER].table_name
-        if WAITING in profile.tables:
-            variables["WAITING_TABLE"] = data.tables[WAITING].table_name
+        # masscomm's adapters look for their tables so.
+        variables |= {f"{name.upper()}_TABLE": data.tables[name].table_name for name in profile.tables}
         if profile.email:
             variables |= {"SES_SENDER": environment.sender, "UNSUBSCRIBE_URL": environment.unsubscribe_url}
         if profile.registers_endpoints:

@@ -363,3 +363,14 @@ def test_the_job_is_started_as_a_stream_with_everything_it_is_made_of(environmen
         assert setting in job, setting
     (application,) = environment.resources("AWS::EMRServerless::Application")
     assert application.properties["ReleaseLabel"] == "emr-spark-8.0.0"
+
+
+def test_profiles_are_the_catalogues_and_name_the_tables_that_the_files_say_they_write() -> None:
+    assert PROFILES.keys() == {entry.package for entry in read_catalogue(generation="g1")}
+    writers = {
+        path.stem: {writer.strip() for writer in json.loads(path.read_text())["writer"].split(",")}
+        for path in (ROOT / "schemas" / "dynamodb").glob("*.json")
+    }
+    assert {
+        table: {name for name, profile in PROFILES.items() if table in profile.tables} for table in writers
+    } == writers
