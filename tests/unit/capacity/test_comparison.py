@@ -59,6 +59,13 @@ def test_a_steady_load_keeps_as_many_environments_busy_as_the_model_says(
     assert delivery.difference < 0.3
 
 
+def test_the_same_seed_compares_the_same(times: ServiceTimes, plan: Plan) -> None:
+    one, again, another = (
+        of_a_broadcast(LOAD, plan, times, PROVIDER_S, recipients=20_000, seed=seed).simulated for seed in (1, 1, 2)
+    )
+    assert one == again != another
+
+
 def test_a_lone_password_takes_what_its_three_invocations_take(times: ServiceTimes, plan: Plan) -> None:
     load = replace(LOAD, critical_s=0.2)
     played = scene(load, Plan.of(replace(PROD, provisioned=64)), times, PROVIDER_S, critical_seconds=60)

@@ -47,6 +47,23 @@ def test_what_is_paid_by_use_grows_with_what_is_used(times: ServiceTimes, plan: 
     assert paid(LOAD) < paid(replace(LOAD, devices=2.0))
 
 
+def test_every_push_of_every_device_is_paid_for(times: ServiceTimes, plan: Plan) -> None:
+    def pushes(devices: float) -> float:
+        costs = for_a_million(replace(LOAD, devices=devices), plan, times, PROVIDER_S)
+        return next(cost.dollars for cost in costs if cost.component == "push (SNS)")
+
+    assert pushes(2.0) == pytest.approx(2 * pushes(1.0))
+
+
+def test_a_standby_is_paid_for_like_the_database_itself() -> None:
+    def databases(*, multi_az: bool) -> float:
+        environment = replace(PROD, database=replace(PROD.database, multi_az=multi_az))
+        (cost,) = (cost for cost in a_month(Plan.of(environment)) if cost.component.startswith("databases"))
+        return cost.dollars
+
+    assert 1.8 * databases(multi_az=False) < databases(multi_az=True) <= 2 * databases(multi_az=False)
+
+
 def test_a_million_by_use_costs_the_same_at_every_rate(times: ServiceTimes, plan: Plan) -> None:
     paid = [total(for_a_million(Workload(notifications_s=rate), plan, times, PROVIDER_S)) for rate in RATES]
     assert paid == pytest.approx([paid[0]] * len(paid))
@@ -82,6 +99,15 @@ def test_a_limit_is_met_at_the_rate_that_the_model_names(times: ServiceTimes, pl
         at = replace(load, notifications_s=before.met_at(load))
         (after,) = (limit for limit in limits(at, plan, times, PROVIDER_S) if limit.name == before.name)
         assert after.share == pytest.approx(1)
+
+
+def test_nodes_without_a_copy_of_the_directory_serve_nothing(times: ServiceTimes, plan: Plan) -> None:
+    def vcpus(copies: int) -> float:
+        found = limits(LOAD, replace(plan, copies=copies), times, PROVIDER_S)
+        return next(limit.most for limit in found if limit.name.startswith("OpenSearch"))
+
+    assert vcpus(1) == NODE_VCPUS[PROD.opensearch.instance_type]
+    assert vcpus(plan.data_nodes) == vcpus(100) == vcpus(1) * plan.data_nodes
 
 
 def test_what_cannot_be_raised_is_said(times: ServiceTimes, plan: Plan) -> None:

@@ -6,6 +6,7 @@ from math import inf
 
 import pytest
 
+from infra.capacity.comparison import wait_in_front_s
 from infra.capacity.simulation import Account, Calls, Clock, Lane, Provider, Result, Step, broadcast, steady
 
 CHECK = Step(name="check", partitions=8, batch=4, record=500, invocation_s=0.01, recipient_s=1e-4, passed=0.8)
@@ -55,8 +56,8 @@ def test_everybody_who_arrives_leaves_once(seed: int) -> None:
 def test_who_is_inside_is_what_arrives_times_how_long_it_stays() -> None:
     """Little's law: what is counted at every moment, against each one's own time."""
     played = Played()
-    lane = played.lane()
-    steady(lane, rate=2_000, chunk=50, seconds=40, rng=played.rng)
+    lane = played.lane(replace(CHECK, recipient_s=5e-3, passed=0.5), DELIVER)
+    steady(lane, rate=1_000, chunk=50, seconds=40, rng=played.rng)
     counted, at, step = 0.0, 0.0, 0.01
     while lane.result.delivered + lane.result.suppressed < lane.result.arrived - 1e-6 or at < 40:
         at += step
@@ -64,6 +65,18 @@ def test_who_is_inside_is_what_arrives_times_how_long_it_stays() -> None:
         counted += (lane.result.arrived - lane.result.delivered - lane.result.suppressed) * step
     arrived_s, stay_s = lane.result.arrived / at, lane.result.mean_s
     assert counted / at == pytest.approx(arrived_s * stay_s, rel=0.03)
+
+
+@pytest.mark.parametrize("busy", [0.3, 0.6, 0.8])
+def test_a_record_waits_for_its_partition_as_long_as_queueing_theory_says(busy: float) -> None:
+    """One partition, one record a batch, Poisson arrivals: M/D/1."""
+    service_s = DELIVER.invocation_s + CALLS.latency_s + CALLS.cpu_s
+    rate = busy / service_s
+    played = Played()
+    lane = played.lane(replace(DELIVER, partitions=1, batch=1))
+    steady(lane, rate=rate, chunk=1, seconds=20_000 / rate, rng=played.rng)
+    played.clock.run()
+    assert lane.result.mean_s - service_s == pytest.approx(wait_in_front_s(rate, service_s, 1), rel=0.1)
 
 
 @pytest.mark.parametrize("rate", [250, 500, 1_000])
