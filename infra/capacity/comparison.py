@@ -14,7 +14,7 @@ from infra.capacity.plan import (
     functions,
     recipients_s,
 )
-from infra.capacity.service_times import VCPU_MB, ServiceTimes
+from infra.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes
 from infra.capacity.simulation import Account, Calls, Clock, Lane, Provider, Step, broadcast, steady
 from infra.capacity.workload import Workload
 from masscomm import topics
@@ -137,6 +137,7 @@ def _step(
             cpu_s=each,
             latency_s=provider_s,
             per_recipient=workload.devices if critical else workload.calls_a_recipient,
+            not_overlapped=NOT_OVERLAPPED,
         )
         if delivers
         else None,
@@ -233,7 +234,9 @@ def critical_wait_s(workload: Workload, plan: Plan, times: ServiceTimes, provide
     """Seconds of a one-time password by the model: what three invocations and a call take, and no waiting."""
     steps = critical_steps(workload, plan, times, provider_s)
     own = sum(step.invocation_s for step in steps) + sum(step.recipient_s for step in steps)
-    return own + provider_s + sum(step.calls.cpu_s for step in steps if step.calls is not None)
+    calls = [step.calls for step in steps if step.calls is not None]
+    computed = sum(each.per_recipient * each.cpu_s for each in calls)
+    return own + provider_s + sum(each.cpu_s for each in calls) + NOT_OVERLAPPED * min(computed, provider_s)
 
 
 def wait_in_front_s(rate: float, service_s: float, partitions: int) -> float:

@@ -26,13 +26,15 @@ _NOTHING = 1e-6
 @dataclass(frozen=True, kw_only=True)
 class Calls:
     """How an environment calls the provider: cpu_s: its own part of a call, one at a time; latency_s: the provider's;
-    a slice's calls are made before the next slice's, workers at once."""
+    a slice's calls are made before the next slice's, workers at once; not_overlapped: share of the shorter of the two
+    times that is added."""
 
     workers: int
     slice_size: int
     cpu_s: float
     latency_s: float
     per_recipient: float
+    not_overlapped: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +220,9 @@ class Mapping:
         wave = min(calls.workers, of_slice)
         of_slice -= wave
         admitted = self._provider.admit(wave, now + spent)
-        done = max(now + spent + wave * calls.cpu_s, admitted + calls.latency_s + calls.cpu_s)
+        computed, waited = wave * calls.cpu_s, calls.latency_s + calls.cpu_s
+        lost = calls.not_overlapped * min(computed, calls.latency_s)
+        done = max(now + spent + computed, admitted + waited) + lost
         if of_slice > _NOTHING or left > _NOTHING:
             self._clock.at(done, lambda: self._deliver(number, batch, place, left, of_slice))
         elif place + 1 < len(batch):

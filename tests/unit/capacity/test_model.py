@@ -12,7 +12,7 @@ from infra.capacity.limits import HEADROOM, NODE_VCPUS, first, limits, raised_fo
 from infra.capacity.plan import STEPS, Plan, recipients_s
 from infra.capacity.prices import PRICES
 from infra.capacity.quotas import QUOTAS, sns_publish
-from infra.capacity.service_times import VCPU_MB, ServiceTimes, Time, measured
+from infra.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes, Time, measured
 from infra.capacity.workload import Workload, sizes
 from infra.cdk.settings import ENVIRONMENTS, PROD
 from masscomm import topics
@@ -138,7 +138,7 @@ def test_a_function_with_part_of_a_vcpu_is_slower_by_what_it_computes_alone() ->
 def test_a_slice_waits_for_the_provider_in_waves_and_computes_one_call_at_a_time(times: ServiceTimes) -> None:
     each = times.lines["delivery"].recipient.at(VCPU_MB)
     assert times.slice_s(100, 0.0, VCPU_MB) == pytest.approx(100 * each)
-    assert times.slice_s(100, 1.0, VCPU_MB) == pytest.approx(7 * (1.0 + each))
+    assert times.slice_s(100, 1.0, VCPU_MB) == pytest.approx(7 * (1.0 + each) + NOT_OVERLAPPED * 100 * each)
 
 
 def test_the_plan_is_what_is_deployed(plan: Plan) -> None:
