@@ -5,7 +5,7 @@ Gateway (one request names thousands), backups beyond the volumes' size, support
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from infra.capacity.limits import environments_used, ledger_units_s
@@ -123,7 +123,14 @@ def a_month(plan: Plan) -> list[Cost]:
             REGISTRY_VCPUS * price("fargate_vcpu_hour") + REGISTRY_GB * price("fargate_gb_hour"),
         ),
         _hourly("event pollers", poller_units() * price("lambda_event_poller_unit_hour")),
-        _hourly("functions kept warm", _warm_gb(environment.provisioned) * 3600 * price("lambda_provisioned_gb_s")),
+        _hourly(
+            "functions kept warm",
+            3600
+            * (
+                environment.provisioned * _memory_gb(Warmth.PROVISIONED) * price("lambda_provisioned_gb_s")
+                + bool(environment.provisioned) * _memory_gb(Warmth.SNAPSTART) * price("lambda_snapshot_gb_s")
+            ),
+        ),
         _hourly("endpoints (VPC)", INTERFACE_ENDPOINTS * len(environment.zones) * price("endpoint_hour")),
     ]
 
@@ -148,15 +155,14 @@ def busy_poller_units(workload: Workload, plan: Plan, times: ServiceTimes, provi
     return found
 
 
-def _warm_gb(provisioned: int) -> float:
-    """Memory of the environments that are kept warm."""
-    warm = 0.0
+def _memory_gb(warmth: Warmth) -> float:
+    """Memory of one environment of every function that is kept warm in that way."""
+    found = 0.0
     for entry in functions().values():
         profile = PROFILES[entry.package]
-        warmth = profile.critical if entry.lane is Lane.CRITICAL else profile.warmth
-        if warmth is Warmth.PROVISIONED:
-            warm += provisioned * entry.memory_mb / 1024
-    return warm
+        if warmth is (profile.critical if entry.lane is Lane.CRITICAL else profile.warmth):
+            found += entry.memory_mb / 1024
+    return found
 
 
 def _hourly(component: str, an_hour: float, a_month: float = 0.0) -> Cost:
@@ -168,13 +174,14 @@ def total(costs: list[Cost]) -> float:
     return sum(cost.dollars for cost in costs)
 
 
-def at_rate(
+def by_the_hour(
     workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float, *, hours_a_day: float
-) -> tuple[float, float, float]:
-    """(by use, by the hour, both) for a million notifications, where the rate holds for so many hours a day."""
+) -> list[Cost]:
+    """The environment's share of a million notifications, where the rate holds for so many hours a day."""
     millions = workload.notifications_s * 3600 * hours_a_day * DAYS_A_MONTH / MILLION
-    pollers = sum(busy_poller_units(workload, plan, times, provider_s).values()) - len(STEPS)
-    busy = pollers * price("lambda_event_poller_unit_hour") * hours_a_day * DAYS_A_MONTH
-    by_use = total(for_a_million(workload, plan, times, provider_s))
-    by_hour = (total(a_month(plan)) + busy) / millions
-    return by_use, by_hour, by_use + by_hour
+    units = sum(busy_poller_units(workload, plan, times, provider_s).values()) - len(STEPS)
+    busy = Cost(
+        component="event pollers, more while it is busy",
+        dollars=units * price("lambda_event_poller_unit_hour") * hours_a_day * DAYS_A_MONTH,
+    )
+    return [replace(cost, dollars=cost.dollars / millions) for cost in (*a_month(plan), busy)]

@@ -19,6 +19,7 @@ _PRICES = (
     ("lambda_gb_s", 0.0000133334, "GB-second, arm64", _OFFER, Trust.COPIED),
     ("lambda_request", 0.20 / 1e6, "invocation", _OFFER, Trust.COPIED),
     ("lambda_provisioned_gb_s", 0.0000033334, "GB-second kept warm, arm64", _OFFER, Trust.COPIED),
+    ("lambda_snapshot_gb_s", 0.0000015046, "GB-second of a SnapStart snapshot kept", _OFFER, Trust.COPIED),
     ("lambda_event_poller_unit_hour", 0.185, "unit of ten pollers or 20 MB/s, hour", _OFFER, Trust.COPIED),
     ("sns_push", 0.50 / 1e6, "push", _QUOTED, Trust.COPIED),
     ("ses_email", 0.10 / 1e3, "e-mail", _QUOTED, Trust.COPIED),

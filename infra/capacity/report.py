@@ -21,7 +21,7 @@ from infra.capacity.comparison import (
     partitions_for,
     scene,
 )
-from infra.capacity.costs import a_month, at_rate, for_a_million, total
+from infra.capacity.costs import a_month, by_the_hour, for_a_million, total
 from infra.capacity.figures import Figure, Trust
 from infra.capacity.limits import Change, Limit, environments_used, limits, raised_for
 from infra.capacity.plan import Plan
@@ -145,11 +145,26 @@ def costs() -> str:
     rows = [[lines[0].component, *(_dollars(line.dollars) for line in lines)] for lines in zip(*columns, strict=True)]
     rows.append(["**by use**", *(f"**{_dollars(total(column))}**" for column in columns)])
     for hours in HOURS_A_DAY:
-        found = [at_rate(_workload(rate), _raised(rate)[0], _times(), PROVIDER_S, hours_a_day=hours) for rate in RATES]
+        shares = [
+            total(by_the_hour(_workload(rate), _raised(rate)[0], _times(), PROVIDER_S, hours_a_day=hours))
+            for rate in RATES
+        ]
         often = "the whole day" if hours == 24 else f"{hours} hour a day"
-        rows.append([f"the environment's share, at that rate {often}", *(_dollars(by_hour) for _, by_hour, _ in found)])
-        rows.append([f"**together, {often}**", *(f"**{_dollars(both)}**" for *_, both in found)])
+        rows.append([f"the environment's share, at that rate {often}", *map(_dollars, shares)])
+        both = [total(column) + share for column, share in zip(columns, shares, strict=True)]
+        rows.append([f"**together, {often}**", *(f"**{_dollars(sum_)}**" for sum_ in both)])
     return _table(head, rows)
+
+
+def hourly() -> str:
+    """The environment's share by component, where the rate holds for the fewest hours."""
+    hours = HOURS_A_DAY[0]
+    columns = [
+        by_the_hour(_workload(rate), _raised(rate)[0], _times(), PROVIDER_S, hours_a_day=hours) for rate in RATES
+    ]
+    rows = [[lines[0].component, *(_dollars(line.dollars) for line in lines)] for lines in zip(*columns, strict=True)]
+    rows.append(["**the environment's share**", *(f"**{_dollars(total(column))}**" for column in columns)])
+    return _table((f"of a million, {hours} hour a day", *(f"{rate:,}/s" for rate in RATES)), rows)
 
 
 def idle() -> str:
@@ -321,6 +336,7 @@ def _sources(figures: Iterable[Figure], *, more_of_it: bool = False) -> str:
 _MODEL: Mapping[str, Callable[[], str]] = {
     "assumptions": assumptions,
     "costs": costs,
+    "hourly": hourly,
     "idle": idle,
     "limits": limits_met,
     "changes": changes,

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.capacity.costs import INTERFACE_ENDPOINTS, a_month, at_rate, for_a_million, poller_units, total
+from infra.capacity.costs import (
+    INTERFACE_ENDPOINTS,
+    a_month,
+    by_the_hour,
+    for_a_million,
+    poller_units,
+    total,
+)
 from infra.capacity.figures import Trust
 from infra.capacity.limits import HEADROOM, NODE_VCPUS, first, limits, raised_for
 from infra.capacity.plan import STEPS, Plan, recipients_s
@@ -70,13 +77,24 @@ def test_a_million_by_use_costs_the_same_at_every_rate(times: ServiceTimes, plan
 
 
 def test_the_environment_s_share_of_a_million_falls_with_use(times: ServiceTimes, plan: Plan) -> None:
-    found = [
-        at_rate(Workload(notifications_s=rate), plan, times, PROVIDER_S, hours_a_day=hours)
+    shares = [
+        total(by_the_hour(Workload(notifications_s=rate), plan, times, PROVIDER_S, hours_a_day=hours))
         for rate, hours in ((1_000, 1), (1_000, 24), (10_000, 24))
     ]
-    shares = [by_hour for _, by_hour, _ in found]
     assert shares == sorted(shares, reverse=True)
-    assert all(both == pytest.approx(by_use + by_hour) for by_use, by_hour, both in found)
+    assert shares[0] == pytest.approx(24 * shares[1])
+
+
+def test_what_is_kept_warm_is_paid_for() -> None:
+    def warm(provisioned: int) -> float:
+        costs = a_month(Plan.of(replace(PROD, provisioned=provisioned)))
+        return next(cost.dollars for cost in costs if cost.component == "functions kept warm")
+
+    assert warm(0) == 0
+    # Snapshots cost the same however many environments are provisioned beside them.
+    one_more = warm(2) - warm(1)
+    assert warm(3) - warm(2) == pytest.approx(one_more)
+    assert warm(1) > one_more > 0
 
 
 @pytest.mark.parametrize("rate", RATES)
