@@ -1,6 +1,6 @@
 """On-demand prices in US dollars, without free tiers, reservations or volume discounts.
 
-They are us-east-1's, where most sources agree. In eu-central-1 Lambda costs the same and instances some 10 to 20 % more
+They are us-east-1's, where most sources agree. In eu-central-1 Lambda costs the same and instances up to a quarter more
 (unverified). Change a figure here, run `make capacity`, and docs/capacity.md follows.
 """
 
@@ -26,14 +26,14 @@ _PRICES = (
     ("dynamodb_write_unit", 0.625 / 1e6, "write of 1 kB, on demand", _QUOTED, Trust.COPIED),
     ("dynamodb_gb_month", 0.25, "GB-month", _QUOTED, Trust.COPIED),
     ("s3_gb_month", 0.023, "GB-month", _QUOTED, Trust.COPIED),
-    ("logs_gb", 0.50, "GB taken in by CloudWatch Logs", "no source was looked up", Trust.UNVERIFIED),
-    ("between_zones_gb", 0.02, "GB from one zone to another, both ends", "no source was looked up", Trust.UNVERIFIED),
-    ("msk.kafka.t3.small", 0.0456, "broker-hour", "quoted once", Trust.UNVERIFIED),
-    ("msk.kafka.m7g.large", 0.204, "broker-hour", "quoted as .189, .196 and .204", Trust.UNVERIFIED),
+    ("logs_gb", 0.50, "GB taken in by CloudWatch Logs", _QUOTED, Trust.COPIED),
+    ("between_zones_gb", 0.02, "GB from one zone to another, both ends", _QUOTED, Trust.COPIED),
+    ("msk.kafka.t3.small", 0.0456, "broker-hour", _QUOTED, Trust.COPIED),
+    ("msk.kafka.m7g.large", 0.204, "broker-hour", "most quote .204, others .189 to .196", Trust.COPIED),
     ("msk.kafka.m7g.xlarge", 0.408, "broker-hour", "quoted as .392 and .408", Trust.UNVERIFIED),
-    ("msk_gb_month", 0.10, "GB-month of broker storage", "quoted once", Trust.UNVERIFIED),
+    ("msk_gb_month", 0.10, "GB-month of broker storage", _QUOTED, Trust.COPIED),
     ("msk_connect_hour", 0.11, "connect unit, hour", _QUOTED, Trust.COPIED),
-    ("opensearch.t3.medium.search", 0.073, "node-hour", "no source was looked up", Trust.UNVERIFIED),
+    ("opensearch.t3.medium.search", 0.073, "node-hour", _QUOTED, Trust.COPIED),
     ("opensearch.m7g.medium.search", 0.068, "node-hour", "quoted once", Trust.UNVERIFIED),
     ("opensearch.r7g.large.search", 0.178, "node-hour", "quoted as .176 and .178", Trust.COPIED),
     ("opensearch.r7g.xlarge.search", 0.356, "node-hour", "quoted as .352 and .356", Trust.COPIED),
