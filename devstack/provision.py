@@ -231,10 +231,19 @@ def forget_endpoints(opensearch_url: str, bootstrap: str) -> None:
     delete_group(admin, "masscomm.device_registrar")
 
 
+_GROUP_NOT_YET = {
+    KafkaError.NON_EMPTY_GROUP,  # until its members' session time-out
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
+
+
 def delete_group(admin: AdminClient, group: str) -> None:
     """Delete a consumer group, where there is one. Raises ProvisioningError.
 
-    A broker that has just started still counts the members that did not leave before it stopped: they are waited for.
+    A broker that has just started reads its groups first, and still counts the members that did not leave before it
+    stopped: both are waited for.
     """
     pause = threading.Event()
     deadline = time.monotonic() + TIMEOUT_S
@@ -245,9 +254,9 @@ def delete_group(admin: AdminClient, group: str) -> None:
             code = error.args[0].code()
             if code == KafkaError.GROUP_ID_NOT_FOUND:
                 return
-            if code != KafkaError.NON_EMPTY_GROUP or time.monotonic() > deadline:
+            if code not in _GROUP_NOT_YET or time.monotonic() > deadline:
                 raise ProvisioningError(f"group {group}: {error}") from error
-            pause.wait(0.2)  # until their session time-out
+            pause.wait(0.2)
         else:
             return
 
