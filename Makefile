@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench capacity recompute-check audit sbom licences synth snapshots clean-state lock status down
+.PHONY: help setup run demo test check faults faults-headline faults-mutants bench capacity recompute-check audit sbom licences synth snapshots clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can tell what is missing.
 PYTHON ?= python3
@@ -26,6 +26,15 @@ check: setup ## lint, format, types, layers
 
 test: check ## every check and every test, servers included
 	.venv/bin/python -m pytest -n 2 --dist loadfile
+
+faults: setup ## every cell of the fault matrix; what came of each is in out/faults.json
+	.venv/bin/python -m pytest tests/faults/test_matrix.py --all-cells -v --tb=short
+
+faults-headline: setup ## a broadcast to 100,000 while every process is killed in turn
+	.venv/bin/python -m tests.faults.headline
+
+faults-mutants: setup ## take each guard away in a copy and see a cell or a test go red
+	.venv/bin/python -m tests.faults.mutants
 
 bench: setup ## what a recipient costs, from a thousand to a million
 	.venv/bin/python -m benchmarks.recipients

@@ -86,7 +86,7 @@ class KafkaCdcProgress:
         try:
             self._read_source_offsets()
         except KafkaException as error:
-            raise _cannot_ask("Connect's source offsets", error) from error
+            raise _cannot_tell("Connect's source offsets", error) from error
         return self._acknowledged
 
     def end_offsets(self) -> Offsets:
@@ -96,7 +96,7 @@ class KafkaCdcProgress:
             answers = self._asked().list_offsets(wanted, request_timeout=self._timeout_s)
             ends = {place: answer.result().offset for place, answer in answers.items()}
         except KafkaException as error:
-            raise _cannot_ask("end offsets", error) from error
+            raise self._cannot_ask("end offsets", error) from error
         return _by_topic(ends)
 
     def committed_offsets(self) -> Offsets:
@@ -105,12 +105,18 @@ class KafkaCdcProgress:
             answers = self._asked().list_consumer_group_offsets([wanted], request_timeout=self._timeout_s)
             places = answers[self._group].result().topic_partitions
         except KafkaException as error:
-            raise _cannot_ask("committed offsets", error) from error
+            raise self._cannot_ask("committed offsets", error) from error
         for place in places:
             if place.error is not None:
-                raise _cannot_ask("committed offsets", KafkaException(place.error))
+                raise self._cannot_ask("committed offsets", KafkaException(place.error))
         # Kafka says -1001 where nothing was ever committed, as in a partition that never held a record.
         return _by_topic({place: max(place.offset, 0) for place in places})
+
+    def _cannot_ask(self, what: str, error: KafkaException) -> Retry:
+        # A client that has lost its connection to the group's coordinator does not always look for it again: it would
+        # answer every question with a time-out from then on.
+        self._admin = None
+        return _cannot_tell(what, error)
 
     def _asked(self) -> AdminClient:
         if self._admin is None:
@@ -200,7 +206,7 @@ def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]
     return found
 
 
-def _cannot_ask(what: str, error: KafkaException) -> Retry:
+def _cannot_tell(what: str, error: KafkaException) -> Retry:
     return Retry(f"Kafka does not tell {what}: {error}")
 
 

@@ -63,15 +63,20 @@ def connect() -> StackSettings:
     return testing.ensure("connect", "postgres")
 
 
-@pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Stack]:
-    """Everything there is, on free ports and in a folder of its own; one for all tests of a worker process.
+@pytest.fixture(scope="module")
+def one_stack_at_a_time(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[None]:
+    """Worker processes take turns: two stacks at once would be twice the memory, and neither would keep its deadlines.
 
-    Worker processes take turns: two stacks at once would be twice the memory, and neither would keep its deadlines. A
-    worker keeps it until its last test, so a second fixture that took the same turn would wait for itself.
+    For a module, never for a session: a worker that held one stack while it asked for another would wait for itself.
     """
     base = tmp_path_factory.getbasetemp()
     with (base if worker_id == "master" else base.parent).joinpath("stack.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with Stack(StackSettings.on_free_ports(tmp_path_factory.mktemp("stack"))) as started:
-            yield started
+        yield
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, one_stack_at_a_time: None) -> Iterator[Stack]:
+    """Everything there is, on free ports and in a folder of its own; one for all tests of a module."""
+    with Stack(StackSettings.on_free_ports(tmp_path_factory.mktemp("stack"))) as started:
+        yield started

@@ -1,0 +1,436 @@
+"""A stack with people in it, on which cells run one after another; and the judge of each."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import psutil
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from devstack.demo.api import Api, SendStatus
+from devstack.demo.oracle import Ask, expect
+from devstack.demo.records import DeadLettered, DeadLetterTail, OutcomeTail, RecordsError, TopicReader
+from devstack.settings import ROOT
+from examples.monolith.emit import Emitter
+from functions.delivery.deliver import SLICE_SIZE
+from masscomm import topics
+from masscomm.ids import notification_id
+from masscomm.statuses import TERMINAL, Status
+from masscomm.wire import Codec, HttpSchemaRegistry
+from tests.faults.cell import Cell, Load, Result
+from tests.faults.population import CLUB, DEVICES_A_USER, Population
+from tests.faults.stack import FaultStack
+from tests.faults.waiting import TooLate, until
+
+CATEGORY = "news"
+CHANNEL = "push"
+CHAIN = ("preference_checker", "builder", "delivery")
+SHARED_USERS = 2_000
+SETTLE_S = 90.0
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+# (notification id, endpoint's ARN): a provider call that must be.
+type Pair = tuple[str, str]
+
+
+@dataclass
+class Sent:
+    """A send of a cell and the oracle's word on it.
+
+    fates: user → what may become of them: sent or a reason, one of them or (a choice made meanwhile) either; calls: of
+    each user who may be sent to.
+    """
+
+    send_id: str
+    fates: dict[int, frozenset[str]]
+    calls: dict[int, list[Pair]]
+    duplicates: int = 0
+
+    @property
+    def pairs(self) -> set[Pair]:
+        """The calls that must be."""
+        return {pair for user_id, pairs in self.calls.items() for pair in pairs if self.fates[user_id] == {"sent"}}
+
+
+@dataclass
+class Bench:
+    """stack: what runs; patience_s: how long an end is waited for.
+
+    Of the cell that runs: killed: invocations of delivery that were ended; sends; gone: whose endpoints are refused.
+    """
+
+    stack: FaultStack
+    population: Population
+    emitter: Emitter
+    api: Api
+    outcomes: OutcomeTail
+    letters: DeadLetterTail
+    codec: Codec
+    admin: AdminClient
+    shared: range
+    killed: int = 0
+    patience_s: float = SETTLE_S
+    sends: list[Sent] = field(default_factory=list)
+    gone: frozenset[int] = frozenset()
+    _letters_before: int = 0
+
+    @classmethod
+    @contextmanager
+    def on(cls, stack: FaultStack, *, shared: int = SHARED_USERS) -> "Iterator[Bench]":
+        """A bench on a stack that runs and has nobody in it yet; shared: people for cells that need no others."""
+        settings = stack.settings
+        population = Population(settings)
+        registry, bootstrap = settings.registry_url, settings.kafka_bootstrap
+        with Emitter(bootstrap, registry) as emitter:
+            bench = cls(
+                stack=stack,
+                population=population,
+                emitter=emitter,
+                api=Api(settings.gateway_url),
+                outcomes=OutcomeTail(bootstrap, registry),
+                letters=DeadLetterTail(bootstrap),
+                codec=Codec(HttpSchemaRegistry(registry)),
+                admin=AdminClient({"bootstrap.servers": bootstrap, "log_level": 2}),
+                shared=population.grow(shared),
+            )
+            try:
+                yield bench
+            finally:
+                for each in (bench.api, bench.outcomes, bench.letters):
+                    each.close()
+
+    # --- a cell ---
+
+    def run(self, cell: Cell) -> Result:
+        """Run a cell and judge what came of it."""
+        self.killed, self.sends = 0, []
+        self._letters_before = len(self.letters.all())
+        users = list(self._users(cell.load))
+        self.gone = frozenset(users[place] for place in cell.expectation.gone)
+        result = Result(cell=cell.name)
+        began = time.monotonic()
+        try:
+            cell.fault(self, lambda: self._send(cell.load, users))
+            self.stack.sns.clear()
+            self.settle()
+        except (TooLate, TimeoutError, RecordsError, AssertionError) as error:
+            result.wrong.append(f"{type(error).__name__}: {error}")
+        finally:
+            self.stack.sns.clear()
+        self._judge(cell, result)
+        result.seconds = time.monotonic() - began
+        return result
+
+    def _send(self, load: Load, users: Sequence[int]) -> None:
+        self.emit(users, named=load.named, chunk=load.chunk, gone=self.gone)
+
+    def emit(
+        self,
+        users: Sequence[int],
+        *,
+        named: Sequence[int] | None = None,
+        chunk: int = 2_500,
+        gone: Set[int] = frozenset(),
+        **options: Any,
+    ) -> Sent:
+        """A send to these people by the monolith."""
+        to_users = list(users) if named is None else [users[place] for place in named]
+        sent = self.foretell(f"{time.time_ns():x}-{len(self.sends)}", to_users, gone=gone)
+        self.emitter.send(CATEGORY, CLUB, to_users, chunk_size=chunk, send_id=sent.send_id, **options)
+        return sent
+
+    def foretell(self, send_id: str, to_users: Sequence[int], *, gone: Set[int] = frozenset()) -> Sent:
+        """What the oracle says of a send; it is judged from now on."""
+        expected = expect(self.population.world, Ask(club_id=CLUB, type=CATEGORY, to_users=to_users))
+        fates = {user_id: frozenset({fate}) for (user_id, _), fate in expected.fates.items()}
+        fates |= {user_id: frozenset({"device_inactive"}) for user_id in gone if fates[user_id] == {"sent"}}
+        calls = {
+            user_id: [(notification_id(send_id, user_id, CHANNEL), arn) for arn in self.population.endpoints[user_id]]
+            for user_id, fate in fates.items()
+            if fate == {"sent"}
+        }
+        sent = Sent(send_id, fates, calls, duplicates=len(to_users) - len(set(to_users)))
+        self.sends.append(sent)
+        return sent
+
+    def _users(self, load: Load) -> range:
+        return self.population.grow(load.users) if load.own else self.shared[: load.users]
+
+    # --- faults ---
+
+    def processes(self, function: str) -> list[psutil.Process]:
+        """A function's processes."""
+        host = psutil.Process(self.stack.stack.pid("lambda_host"))
+        found = []
+        for process in host.children(recursive=True):
+            try:
+                if process.environ().get("AWS_LAMBDA_FUNCTION_NAME") == function:
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue  # it ended meanwhile
+        return found
+
+    def kill(self, function: str) -> None:
+        """kill -9 a function's processes, and wait until they are gone."""
+        processes = self.processes(function)
+        assert processes, f"{function} has no process"
+        for process in processes:
+            process.send_signal(signal.SIGKILL)
+        psutil.wait_procs(processes, 10)
+        self.killed += len(processes) if function == "delivery" else 0
+
+    def freeze(self, function: str) -> None:
+        """Stop a function's processes until the host ends them for taking too long."""
+        processes = self.processes(function)
+        assert processes, f"{function} has no process"
+        for process in processes:
+            process.send_signal(signal.SIGSTOP)
+        self.killed += len(processes) if function == "delivery" else 0
+
+    def thaw(self, function: str) -> None:
+        """Let them go on that were stopped."""
+        for process in self.processes(function):
+            process.send_signal(signal.SIGCONT)
+
+    def functions(self) -> list[str]:
+        """Every function there is, in every lane."""
+        status = httpx.get(f"{self.stack.settings.gateway_url}/-/status", trust_env=False).json()
+        return list(status["functions"])
+
+    def failures(self) -> int:
+        """How many records the chain's mappings have given to their functions again."""
+        mappings = httpx.get(f"{self.stack.settings.gateway_url}/-/status", trust_env=False).json()["mappings"]
+        return sum(mappings[function]["retries"] for function in CHAIN)
+
+    def await_held(self, count: int) -> None:
+        """Wait until so many publishes stand unanswered at the provider."""
+        until(f"{count} publishes held", lambda: self.stack.sns.counts().held >= count)
+
+    def beside(self, function: str) -> "Beside":
+        """A further environment of a function, warm, for one invocation beside those of its mapping."""
+        return Beside(function, self.stack.environment)
+
+    def produce(self, topic: str, values: Sequence[bytes], *, partition: int) -> list[Message]:
+        """Put bytes into one partition, one after another; where they stand."""
+        written: list[Message] = []
+        producer = Producer({"bootstrap.servers": self.stack.settings.kafka_bootstrap, "linger.ms": 20})
+        for value in values:
+            producer.produce(topic, value, partition=partition, on_delivery=lambda _, message: written.append(message))
+        producer.flush(20)
+        assert len(written) == len(values)
+        return written
+
+    def ends(self, *names: str) -> dict[tuple[str, int], int]:
+        """Where each partition of the topics ends."""
+        metadata = self.admin.list_topics(timeout=10).topics
+        asked = {TopicPartition(name, number): _LATEST for name in names for number in metadata[name].partitions}
+        answers = self.admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=10)
+        return {(where.topic, where.partition): answer.result().offset for where, answer in answers.items()}
+
+    # --- the end ---
+
+    def settle(self, timeout_s: float | None = None) -> None:
+        """Wait until everybody has a terminal status and nothing is left to do. Errors: TooLate."""
+        timeout_s = timeout_s or self.patience_s
+        until("everybody has an end", lambda: all(map(self._ended, self.sends)), timeout_s, every_s=0.1)
+        until("nothing is left in the chain's topics", self._at_rest, timeout_s, every_s=0.1)
+
+    def _ended(self, sent: Sent) -> bool:
+        try:
+            return len(self._told(sent)) >= len(sent.fates)
+        except (RecordsError, KafkaException):
+            return False  # the broker is down
+
+    def _told(self, sent: Sent) -> dict[int, list[tuple[str, str]]]:
+        """user → every terminal (status, reason) of different records."""
+        found: dict[int, list[tuple[str, str]]] = {}
+        for record in {record["record_id"]: record for record in self.outcomes.of(sent.send_id)}.values():
+            for user_id, place in zip(record["user_ids"], record["result_index"], strict=True):
+                result = record["results"][place]
+                if result["status"] in TERMINAL:
+                    found.setdefault(user_id, []).append((result["status"], result["reason"] or ""))
+        return found
+
+    def _at_rest(self) -> bool:
+        for function in CHAIN:
+            group = f"masscomm.{function}"
+            names = _SOURCES[function]
+            asked = ConsumerGroupTopicPartitions(group)
+            committed = self.admin.list_consumer_group_offsets([asked], request_timeout=10)[group].result()
+            offsets = {(each.topic, each.partition): each.offset for each in committed.topic_partitions}
+            if any(offsets.get(place, 0) < end for place, end in self.ends(*names).items()):
+                return False
+        return True
+
+    def _judge(self, cell: Cell, result: Result) -> None:
+        received = Counter((each.notification_id, each.endpoint) for each in self.stack.sns.received())
+        result.bound = self.killed * SLICE_SIZE * DEVICES_A_USER + cell.expectation.bound
+        for sent in self.sends:
+            told = self._told(sent)
+            self._judge_calls(sent, told, received, result)
+            self._judge_outcomes(sent, told, result)
+            result.metric_error += self._metric_error(sent, told, result)
+        letters = [letter.reason for letter in self._new_letters()]
+        if sorted(letters) != sorted(cell.expectation.dead_letters):
+            result.wrong.append(f"dead letters {letters} instead of {list(cell.expectation.dead_letters)}")
+
+    def _new_letters(self) -> list[DeadLettered]:
+        return self.letters.all()[self._letters_before :]
+
+    def _judge_calls(
+        self, sent: Sent, told: Mapping[int, list[tuple[str, str]]], received: Counter[Pair], result: Result
+    ) -> None:
+        must = sent.pairs
+        for user_id, fate in sent.fates.items():
+            if fate != {"sent"} and "sent" in fate and (Status.SENT, "") in told.get(user_id, []):
+                must |= set(sent.calls[user_id])
+        ours = {notification_id(sent.send_id, user_id, CHANNEL) for user_id in sent.fates}
+        got = {pair: count for pair, count in received.items() if pair[0] in ours}
+        result.expected += len(must)
+        result.sent += sum(got.values())
+        result.lost += len(must - got.keys())
+        result.unexpected += len(got.keys() - must)
+        result.duplicates += sum(got.values()) - len(got)
+
+    def _judge_outcomes(self, sent: Sent, told: Mapping[int, list[tuple[str, str]]], result: Result) -> None:
+        wrong = Counter[str]()
+        for user_id, fate in sent.fates.items():
+            ends = told.get(user_id, [])
+            if len(ends) != 1:
+                wrong[f"{len(ends)} ends {sorted(set(ends))}"] += 1
+            elif _fate(*ends[0]) not in fate:
+                wrong[f"{_fate(*ends[0])} instead of {'/'.join(sorted(fate))}"] += 1
+        wrong["outcomes of people nobody sent to"] += len(told.keys() - sent.fates.keys())
+        result.wrong += [f"{count} recipients: {what}" for what, count in (+wrong).items()]
+
+    def _metric_error(self, sent: Sent, told: Mapping[int, list[tuple[str, str]]], result: Result) -> int:
+        """How far GET /v1/sends/{id} is from the oracle, once it has had its time."""
+        fates = Counter(
+            next(iter(fate)) if len(fate) == 1 else _fate(*told.get(user_id, [("", "")])[0])
+            for user_id, fate in sent.fates.items()
+        )
+        failed = sum(count for fate, count in fates.items() if fate in _FAILED)
+        expected = SendStatus(
+            requested=len(sent.fates),
+            suppressed={fate: count for fate, count in fates.items() if fate != "sent" and fate not in _FAILED},
+            sent=fates["sent"],
+            failed=failed,
+            in_flight=0,
+        )
+        status: SendStatus | None = None
+
+        def equal() -> bool:
+            nonlocal status
+            try:
+                status = self.api.status(sent.send_id)
+            except httpx.HTTPError:
+                return False
+            return status == expected
+
+        if not sent.fates:
+            return 0
+        try:
+            until("the metrics say the same", equal, min(60, self.patience_s), every_s=0.2)
+        except TooLate:
+            result.wrong.append(f"metrics: {status} instead of {expected}")
+            return _difference(expected, status or SendStatus(0, {}, 0, 0, 0)) or 1
+        return 0
+
+
+_SOURCES = {
+    "preference_checker": (topics.SEND_MONOLITH, topics.SEND_API, topics.RECHECK),
+    "builder": (topics.BUILD,),
+    "delivery": (topics.DELIVERY,),
+}
+_FAILED = frozenset({"dead_letter", "too_large", "provider_rejected"})
+
+
+def _fate(status: str, reason: str) -> str:
+    return "sent" if status == Status.SENT else reason or status
+
+
+def _difference(expected: SendStatus, got: SendStatus) -> int:
+    reasons = expected.suppressed.keys() | got.suppressed.keys()
+    return (
+        abs(expected.requested - got.requested)
+        + abs(expected.sent - got.sent)
+        + abs(expected.failed - got.failed)
+        + abs(expected.in_flight - got.in_flight)
+        + sum(abs(expected.suppressed.get(reason, 0) - got.suppressed.get(reason, 0)) for reason in reasons)
+    )
+
+
+_ENVIRONMENT = """
+import importlib, json, sys, time
+module, _, name = sys.argv[1].rpartition(".")
+handler = getattr(importlib.import_module(module), name)
+getattr(importlib.import_module(module), "bootstrap")()
+print("warm", flush=True)
+class Context:
+    aws_request_id = "beside"
+    function_name = sys.argv[2]
+    def __init__(self): self.until = time.monotonic() + 55
+    def get_remaining_time_in_millis(self): return int((self.until - time.monotonic()) * 1000)
+print("answer " + json.dumps(handler(json.loads(sys.stdin.readline()), Context())), flush=True)
+"""
+
+
+class Beside:
+    """One environment of a function that the function host knows nothing of: for the same batch a second time."""
+
+    def __init__(self, function: str, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _ENVIRONMENT, f"functions.{function}.handler.handler", function],
+            cwd=ROOT,
+            env={**environment, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "MASSCOMM_LANE": "bulk"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._read("warm")
+
+    def invoke(self, event: Mapping[str, Any]) -> None:
+        """Begin its one invocation."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(event) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """The invocation's answer, once it has ended."""
+        answer: dict[str, Any] = json.loads(self._read("answer"))
+        self.close()
+        return answer
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _read(self, word: str) -> str:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:  # the functions log there, too
+            if line.startswith(word):
+                return line.removeprefix(word).strip()
+        raise AssertionError(f"the environment beside ended before {word!r}")
+
+
+def tail(bench: Bench, topic: str) -> TopicReader:
+    """A topic's records from now on."""
+    return TopicReader(bench.stack.settings.kafka_bootstrap, [topic], from_beginning=False)

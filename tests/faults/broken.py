@@ -1,0 +1,54 @@
+"""Records that cannot be processed, among those that can."""
+
+import time
+from collections.abc import Sequence
+
+from masscomm import topics
+from masscomm.records import SendRequested
+from tests.faults.bench import CATEGORY, Bench
+from tests.faults.cell import FaultOf, Send
+from tests.faults.population import CLUB
+
+GOOD = 5
+POISON = {
+    "undecodable": b"this is no Avro",
+    "unknown_schema": b"\x00" + (2**31 - 1).to_bytes(4, "big") + b"whatever",
+}
+TOO_MUCH = "x" * 150_000  # more than the data of a send may be
+
+
+def among_good(kind: str, *, places: Sequence[int]) -> FaultOf:
+    """Good sends in one partition, with a record that is none at these places among them."""
+
+    def fault(bench: Bench, _: Send) -> None:
+        values = [
+            _encoded(bench, bench.shared[start : start + 20]) for start in range(0, (GOOD - len(places)) * 20, 20)
+        ]
+        for place in places:
+            values.insert(place, POISON[kind])
+        bench.produce(topics.SEND_MONOLITH, values, partition=0)
+
+    return fault
+
+
+def oversize(bench: Bench, _: Send) -> None:
+    """A send whose data is too large is put aside, and its recipients failed; the one after it goes on."""
+    large = _encoded(bench, bench.shared[:20], data={"headline": TOO_MUCH})
+    [sent] = bench.sends
+    sent.fates = {user_id: frozenset({"dead_letter"}) for user_id in sent.fates}
+    sent.calls = {}
+    bench.produce(topics.SEND_MONOLITH, [large, _encoded(bench, bench.shared[20:40])], partition=0)
+
+
+def _encoded(bench: Bench, users: Sequence[int], data: dict[str, str] | None = None) -> bytes:
+    """A send to these people as the monolith writes it; it is judged from now on."""
+    sent = bench.foretell(f"{time.time_ns():x}-{len(bench.sends)}", users)
+    send = SendRequested(
+        type=CATEGORY,
+        club_id=CLUB,
+        timestamp=time.time_ns() // 1_000_000,
+        to_users=list(users),
+        send_id=sent.send_id,
+        data=data or {},
+    )
+    return bench.codec.encode(topics.SEND_MONOLITH, "SendRequested", send.to_avro())

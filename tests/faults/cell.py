@@ -1,0 +1,71 @@
+"""What a cell of the fault matrix is, and what comes of one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.faults.bench import Bench
+
+# Sends the load: at the moment the fault chooses.
+type Send = Callable[[], None]
+type FaultOf = Callable[["Bench", Send], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """A send. users: recipients; named: their places, where not each is named once; chunk: recipients a record; own:
+    people nobody else sends to, because the fault changes what is known of them.
+    """
+
+    users: int = 400
+    named: Sequence[int] | None = None
+    chunk: int = 2_500
+    own: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """What the fault may leave behind beside the oracle's word.
+
+    dead_letters: reasons of the records put aside; bound: duplicates that no kill accounts for (answers that are lost);
+    gone: places of recipients whose endpoints the provider refuses for good: suppressed, and nothing is taken for them.
+    """
+
+    dead_letters: Sequence[str] = ()
+    bound: int = 0
+    gone: Sequence[int] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One fault under one load. ci: among the quarter that runs with the other tests."""
+
+    name: str
+    fault: FaultOf
+    load: Load = field(default_factory=Load)
+    expectation: Expectation = field(default_factory=Expectation)
+    ci: bool = False
+
+
+@dataclass(kw_only=True)
+class Result:
+    """A row of out/faults.json. expected, sent: provider calls; wrong: what else was not as it must be."""
+
+    cell: str
+    expected: int = 0
+    sent: int = 0
+    lost: int = 0
+    unexpected: int = 0
+    duplicates: int = 0
+    bound: int = 0
+    metric_error: int = 0
+    seconds: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not (self.lost or self.unexpected or self.metric_error or self.wrong) and self.duplicates <= self.bound
+
+    def as_json(self) -> dict[str, Any]:
+        return {**vars(self), "seconds": round(self.seconds, 1), "ok": self.ok}

@@ -1,0 +1,178 @@
+"""The headline cell: a broadcast to 100,000 while each process in turn is killed with -9 and started again.
+
+    python -m tests.faults.headline [--recipients 100000] [--slice 40]
+
+Everybody has one device. The status of the send is asked for all the while, and must never say that more has ended than
+was asked for. Prints what came of it and writes out/faults-headline.json; exit status 1 where anybody was missed, told
+of twice, or doubled beyond the bound.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from devstack.settings import ROOT
+from functions.delivery.deliver import SLICE_SIZE
+from tests.faults.bench import Bench
+from tests.faults.cell import Cell, Load
+from tests.faults.stack import FaultStack
+from tests.faults.waiting import until
+
+OUT = ROOT / "out" / "faults-headline.json"
+RECIPIENTS = 100_000
+# A kill at each of these shares of the messages that the provider must take.
+FUNCTIONS = ("preference_checker", "builder", "delivery")
+SERVERS = ("opensearch", "registry", "connect", "spark", "postgres", "kafka", "lambda_host")
+ASK_S = 0.25
+TIMEOUT_S = 900.0
+
+
+@dataclass
+class Watch:
+    """Asks for the send's status again and again in a thread of its own."""
+
+    url: str
+    asked: int = 0
+    answered: int = 0
+    wrong: list[str] = field(default_factory=list)
+    last: dict[str, Any] = field(default_factory=dict)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> "Watch":
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with httpx.Client(timeout=10, trust_env=False) as client:
+            while not self._over.wait(ASK_S):
+                self.asked += 1
+                try:
+                    answer = client.get(self.url)
+                except httpx.HTTPError:
+                    continue  # the gateway itself is being killed
+                if answer.status_code == httpx.codes.OK:
+                    self.answered += 1
+                    self._check(answer.json())
+
+    def _check(self, status: dict[str, Any]) -> None:
+        requested, conservation, chunks = status["requested"], status["conservation"], status["chunks"]
+        terminal, in_flight = conservation["terminal"], conservation["in_flight"]
+        if terminal > requested:
+            self.wrong.append(f"{terminal} ended of {requested} requested")
+        if chunks["counted"] == chunks["expected"] and in_flight + terminal != requested:
+            self.wrong.append(f"{in_flight} in flight and {terminal} ended of {requested} requested")
+        if self.last and terminal < self.last["conservation"]["terminal"]:
+            self.wrong.append(f"{terminal} ended, after {self.last['conservation']['terminal']}")
+        self.last = status
+
+
+def fault(bench: Bench, kills: list[dict[str, Any]], recipients: int, delivery_kills: int) -> Callable[[], None]:
+    """Kills spread over the broadcast; delivery several times, so that its duplicates can be averaged."""
+
+    def at(share: float) -> None:
+        until(
+            f"{share:.0%} of the messages",
+            lambda: bench.stack.sns.counts().accepted >= share * recipients,
+            TIMEOUT_S,
+            every_s=0.02,
+        )
+
+    def run() -> None:
+        functions = [name for name in FUNCTIONS if name != "delivery"]
+        turns: list[str] = ["delivery"] * delivery_kills
+        for place, name in enumerate((*functions, *SERVERS)):
+            turns.insert(place * (delivery_kills + 1) // (len(functions) + len(SERVERS)) + place, name)
+        for number, name in enumerate(turns):
+            at(0.02 + 0.85 * number / len(turns))
+            before = _duplicates(bench)
+            if name in SERVERS:
+                bench.stack.stack.kill(name)
+                bench.killed += name == "lambda_host"
+                bench.stack.stack.restart(name)
+            else:
+                bench.kill(name)
+            kills.append({"process": name, "at": bench.stack.sns.counts().accepted, "duplicates_before": before})
+
+    return run
+
+
+def _duplicates(bench: Bench) -> int:
+    received = bench.stack.sns.received()
+    return len(received) - len({(each.notification_id, each.endpoint) for each in received})
+
+
+def main() -> int:
+    """0 where it held."""
+    parser = argparse.ArgumentParser(description="A broadcast while every process is killed in turn.")
+    parser.add_argument("--recipients", type=int, default=RECIPIENTS)
+    parser.add_argument("--slice", type=int, default=SLICE_SIZE, help="recipients a slice (default: %(default)s)")
+    parser.add_argument("--delivery-kills", type=int, default=6)
+    parser.add_argument("--out", type=Path, default=OUT)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="masscomm-faults-") as folder, FaultStack(Path(folder)) as stack:
+        if arguments.slice != SLICE_SIZE:
+            stack.reconfigure({"delivery": {"environment": {"DELIVERY_SLICE_SIZE": str(arguments.slice)}}})
+        with Bench.on(stack, shared=0) as bench:
+            document = run(bench, arguments.recipients, arguments.slice, arguments.delivery_kills)
+    arguments.out.parent.mkdir(exist_ok=True)
+    arguments.out.write_text(json.dumps(document, indent=2) + "\n")
+    sys.stdout.write(json.dumps({name: value for name, value in document.items() if name != "kills"}, indent=2) + "\n")
+    return 0 if document["ok"] else 1
+
+
+def run(bench: Bench, recipients: int, slice_size: int, delivery_kills: int) -> dict[str, Any]:
+    """The cell, as in out/faults-headline.json."""
+    kills: list[dict[str, Any]] = []
+    users = bench.population.grow_uniform(recipients)
+    watches: list[Watch] = []
+    took: list[float] = []
+
+    def broadcast(bench: Bench, _: Callable[[], None]) -> None:
+        began = time.monotonic()
+        sent = bench.emit(users)
+        with Watch(f"{bench.stack.settings.gateway_url}/v1/sends/{sent.send_id}") as watch:
+            watches.append(watch)
+            fault(bench, kills, recipients, delivery_kills)()
+            bench.settle(TIMEOUT_S)
+            took.append(time.monotonic() - began)
+            until("the metrics say so", lambda: watch.last.get("complete") is True, 120)
+
+    cell = Cell(name=f"{recipients:,} recipients while each process is killed", fault=broadcast, load=Load(users=0))
+    result = bench.run(cell)
+    result.bound = bench.killed * slice_size
+    per_kill = [
+        later["duplicates_before"] - kill["duplicates_before"]
+        for kill, later in zip(kills, [*kills[1:], {"duplicates_before": result.duplicates}], strict=True)
+        if kill["process"] in ("delivery", "lambda_host")
+    ]
+    [watch] = watches
+    document = result.as_json() | {
+        "slice_size": slice_size,
+        "processes_killed": len(kills),
+        "of_delivery": bench.killed,
+        "duplicates_a_kill": {"mean": round(statistics.mean(per_kill), 1), "most": max(per_kill)} if per_kill else None,
+        "seconds_to_the_end": round(took[0], 1) if took else None,
+        "status": {"asked": watch.asked, "answered": watch.answered, "wrong": watch.wrong[:10]},
+        "kills": kills,
+    }
+    document["ok"] = bool(result.ok and not watch.wrong)
+    return document
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,319 @@
+"""Takes one guard away at a time, in a copy, and shows that something goes red: `make faults-mutants`.
+
+A mutant is a small textual patch that must apply exactly once. Where a cell can see it, the cell runs on the mutated
+functions (one stack serves all mutants); where none can, a named test runs on the mutated tree. Exit status 1 where a
+mutant survives or a patch does not apply. --only TEXT: those whose guard has the text in it.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from devstack.settings import ROOT
+from tests.faults.bench import Bench
+from tests.faults.cell import Cell
+from tests.faults.cells import CELLS
+from tests.faults.stack import FaultStack
+
+# What the functions and the tests of a mutant need.
+TREES = ("functions", "masscomm", "schemas", "spark_metrics", "devstack", "examples", "tests")
+PATIENCE_S = 25.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """guard: what is taken away; red: the cell, or the test (with ::), that must fail without it."""
+
+    guard: str
+    file: str
+    old: str
+    new: str
+    red: str
+
+
+MUTANTS = (
+    Mutant(
+        guard="ledger: what is recorded is not published again",
+        file="functions/delivery/deliver.py",
+        old="        if isinstance(lease, Lease) and lease.fresh:\n",
+        new="        if isinstance(lease, Lease):\n",
+        red="delivery killed before producing",
+    ),
+    Mutant(
+        guard="ledger: a slice is recorded before the next begins",
+        file="functions/delivery/slices.py",
+        old="                self.ledger.record(self.delivery.record_id, decided)\n",
+        new="                pass\n",
+        red="delivery killed in the middle of publishing",
+    ),
+    Mutant(
+        guard="ledger: the first decision wins",
+        file="functions/delivery/slices.py",
+        old="            if position not in self.done:\n",
+        new="            if True:\n",
+        red="an opt-out between two deliveries of one batch",
+    ),
+    Mutant(
+        guard="lease: one at a time",
+        file="masscomm/delivery_ledger_dynamodb.py",
+        old="OR until_ms <= :lapsed",
+        new="OR until_ms <= :lapsed OR until_ms > :lapsed",
+        red="the same batch twice at the same time",
+    ),
+    Mutant(
+        guard="lease: whoever lost it begins nothing more",
+        file="functions/delivery/slices.py",
+        old="        return min(self.invocation_s(), self.lease.remaining_s(self.publisher.call_s + 2))\n",
+        new="        return self.invocation_s()\n",
+        red="delivery asleep for longer than its lease",
+    ),
+    Mutant(
+        guard="opt-outs are looked at right before publishing",
+        file="functions/delivery/slices.py",
+        old="wanted.status is not None else None",
+        new="False else None",
+        red="an opt-out between two deliveries of one batch",
+    ),
+    Mutant(
+        guard="nothing is published after expires_at",
+        file="functions/delivery/slices.py",
+        old="delivery.expires_at <= self.clock.now_ms()\n",
+        new="delivery.expires_at <= 0\n",
+        red="tests/unit/delivery/test_deliver.py",
+    ),
+    Mutant(
+        guard="a bad delivery report makes the record come again",
+        file="masscomm/batch.py",
+        old="            item.error = item.error or error\n\n        self.producer.produce(topic, key.encode()",
+        new="            pass\n\n        self.producer.produce(topic, key.encode()",
+        red="records of delivery unacknowledged for longer than the producer waits",
+    ),
+    Mutant(
+        guard="fail closed: an error in a look-up by id is no absence",
+        file="masscomm/opensearch_directory.py",
+        old='    if "error" in document:\n',
+        new='    if "error" in document:\n        return None\n    if "error" in document:\n',
+        red="OpenSearch answers a look-up by id in part",
+    ),
+    Mutant(
+        guard="fail closed: a search that is not whole is no answer",
+        file="masscomm/opensearch_directory.py",
+        old="    if not whole or not isinstance(hits, list):\n",
+        new="    if not isinstance(hits, list):\n",
+        red="OpenSearch answers a search in part",
+    ),
+    Mutant(
+        guard="unknown is believed only when change data capture is past the send",
+        file="functions/preference_checker/check_preferences.py",
+        old="            batch.attempt(item, partial(batch.confirm, self.directory, self._asked_at(item)))\n",
+        new="            pass\n",
+        red="a user created while change data capture is down",
+    ),
+    Mutant(
+        guard="ids follow from positions",
+        file="masscomm/ids.py",
+        old='    return str(uuid5(_NAMESPACE, f"{parent_id}/{step}/{channel}/{start}-{end}"))\n',
+        new="    from uuid import uuid4\n\n    return str(uuid4())\n",
+        red="builder killed after producing",
+    ),
+    Mutant(
+        guard="throttling is no refusal",
+        file="masscomm/channels/provider_errors.py",
+        old="        Transient,\n        throttled=True,\n",
+        new="        Rejected,\n",
+        red="SNS throttles",
+    ),
+    Mutant(
+        guard="expired credentials are nobody's fault",
+        file="masscomm/channels/provider_errors.py",
+        old='InvalidSignature IncompleteSignature",\n        Transient,',
+        new='InvalidSignature IncompleteSignature",\n        Rejected,',
+        red="SNS says that credentials have expired",
+    ),
+    Mutant(
+        guard="what the provider refuses for good is told of",
+        file="functions/delivery/slices.py",
+        old="                self.gone(call.device, answer.error)\n",
+        new="                pass\n",
+        red="SNS says EndpointDisabled",
+    ),
+    Mutant(
+        guard="a disabled endpoint is left alone",
+        file="functions/delivery/calls.py",
+        old="            if device.enabled\n",
+        new="            if True\n",
+        red="tests/unit/delivery/test_deliver.py",
+    ),
+    Mutant(
+        guard="the recipients of a dead letter have an outcome",
+        file="masscomm/batch.py",
+        old="                batch.attempt(stand_in, partial(use_case.dead_lettered, batch, stand_in, why))\n",
+        new="                del why\n",
+        red="an oversize record",
+    ),
+    Mutant(
+        guard="a bad record is put aside",
+        file="masscomm/batch.py",
+        old="                dead.append((record, error))\n                self._put_aside(record, error, failed)\n",
+        new="                failed.append((record, error))\n",
+        red="poison in the middle of a batch",
+    ),
+    Mutant(
+        guard="what a mapping gave up on waits and comes back",
+        file="functions/scheduler/take_back.py",
+        old="            self.store.put(held, now_ms)\n",
+        new="            pass\n",
+        red="OpenSearch away for longer than all attempts",
+    ),
+    Mutant(
+        guard="no call begins that could outlive the invocation",
+        file="functions/delivery/publishing.py",
+        old="            if remaining_s() < self.call_s:\n",
+        new="            if remaining_s() < 0:\n",
+        red="tests/unit/delivery/test_resuming.py::test_no_call_begins_that_could_outlive_the_lease",
+    ),
+    Mutant(
+        guard="what could not be recorded is tried again before the next slice",
+        file="functions/delivery/slices.py",
+        old="                if self.invocation_s() < pause + _WRITE_S:\n",
+        new="                if True:\n",
+        red="tests/unit/delivery/test_resuming.py",
+    ),
+    Mutant(
+        guard="a platform application that is off is left alone",
+        file="masscomm/channels/circuit.py",
+        old="+ self._pause_s\n            raise\n",
+        new="- 1\n            raise\n",
+        red="tests/unit/masscomm/test_channels.py",
+    ),
+    Mutant(
+        guard="a record is released by one sweep at a time",
+        file="functions/scheduler/release_due.py",
+        old="self._store.claim(",
+        new="bool(",
+        red="tests/unit/scheduler/test_release_due.py",
+    ),
+    Mutant(
+        guard="metrics: an id that was counted is refused",
+        file="spark_metrics/sink.py",
+        old="SEE BELOW",
+        new="",
+        red="tests/component/spark_metrics/test_sink.py",
+    ),
+)
+
+
+class DoesNotApply(Exception):
+    """A mutant's patch does not fit the tree exactly once."""
+
+
+@contextmanager
+def mutated(mutant: Mutant) -> Iterator[Path]:
+    """A copy of the tree without the guard. Errors: DoesNotApply."""
+    with tempfile.TemporaryDirectory(prefix="masscomm-mutant-") as folder:
+        copy = Path(folder)
+        for name in TREES:
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        for name in (".venv", ".devstack"):
+            (copy / name).symlink_to(ROOT / name)
+        path = copy / mutant.file
+        text = path.read_text()
+        if text.count(mutant.old) != 1:
+            raise DoesNotApply(f"{mutant.file} has it {text.count(mutant.old)} times: {mutant.old!r}")
+        path.write_text(text.replace(mutant.old, mutant.new))
+        yield copy
+
+
+def red_by_test(copy: Path, test: str) -> str | None:
+    """What fails in the copy; None where nothing does."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", test],
+        cwd=copy,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 0:
+        return None
+    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    # An import error or a missing test is no proof.
+    return failed[0].removeprefix("FAILED ").split(" - ")[0] if done.returncode == 1 and failed else None
+
+
+def red_by_cell(bench: Bench, copy: Path, cell: Cell) -> str | None:
+    """What is wrong after the cell on the mutated functions; None where nothing is."""
+    bench.stack.use(copy)
+    result = bench.run(cell)
+    return None if result.ok else describe(result.as_json())
+
+
+def describe(row: dict[str, object]) -> str:
+    """A cell's result in a few words."""
+    numbers = [f"{name} {row[name]}" for name in ("lost", "unexpected", "metric_error") if row[name]]
+    if isinstance(row["duplicates"], int) and isinstance(row["bound"], int) and row["duplicates"] > row["bound"]:
+        numbers.append(f"duplicates {row['duplicates']} of at most {row['bound']}")
+    wrong = row["wrong"]
+    return "; ".join([*numbers, *(wrong if isinstance(wrong, list) else [])])[:110]
+
+
+def run(mutants: Sequence[Mutant]) -> int:
+    """How many were not shown to be needed."""
+    cells = {cell.name: cell for cell in CELLS}
+    survivors = 0
+
+    def tell(mutant: Mutant, red: str | None, began: float) -> None:
+        nonlocal survivors
+        survivors += red is None
+        word = "SURVIVED" if red is None else "red"
+        sys.stdout.write(f"{word:9} {time.monotonic() - began:5.0f} s  {mutant.guard}\n{'':20}{mutant.red}: {red}\n")
+        sys.stdout.flush()
+
+    for mutant in (each for each in mutants if each.red not in cells):
+        began = time.monotonic()
+        try:
+            with mutated(mutant) as copy:
+                tell(mutant, red_by_test(copy, mutant.red), began)
+        except DoesNotApply as error:
+            sys.stdout.write(f"{error}\n")
+            tell(mutant, None, began)
+    by_cell = [each for each in mutants if each.red in cells]
+    if by_cell:
+        with (
+            tempfile.TemporaryDirectory(prefix="masscomm-faults-") as folder,
+            FaultStack(Path(folder)) as stack,
+            Bench.on(stack) as bench,
+        ):
+            bench.patience_s = PATIENCE_S
+            for mutant in by_cell:
+                began = time.monotonic()
+                try:
+                    with mutated(mutant) as copy:
+                        tell(mutant, red_by_cell(bench, copy, cells[mutant.red]), began)
+                        bench.stack.use(ROOT)
+                except DoesNotApply as error:
+                    sys.stdout.write(f"{error}\n")
+                    tell(mutant, None, began)
+    return survivors
+
+
+def main() -> int:
+    """0 where every guard is needed."""
+    parser = argparse.ArgumentParser(description="Show that every guard is needed.")
+    parser.add_argument("--only", default="", help="mutants whose guard or cell has this text in it")
+    only = parser.parse_args().only
+    chosen = [mutant for mutant in MUTANTS if only in mutant.guard or only in mutant.red]
+    survivors = run(chosen)
+    sys.stdout.write(f"{len(chosen)} guards, {survivors} that nothing would miss\n")
+    return 1 if survivors or not chosen else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,153 @@
+"""The people cells send to: rows in the monolith's tables, brought to the directory the way all rows are."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import batched
+from typing import Any, LiteralString
+
+import psycopg
+
+from devstack.demo.directory import Directory
+from devstack.demo.oracle import World
+from devstack.service import function_environment
+from devstack.settings import GENERATION, StackSettings
+from devstack.sns_stand_in import endpoint_arn
+from examples.monolith.seed import create_tables, seed
+from functions.device_registrar.device_states import DeviceState, OpenSearchDeviceStates
+from masscomm.opensearch import connect
+from tests.faults.waiting import until
+
+CLUB = 9
+FIRST_USER = 9_000_000_001
+DEVICES_A_USER = 2  # at most
+
+# One in ten each: no push, no news, no device, two devices; one in ten has no settings of their own, which is believed
+# only once change data capture has passed the send. The rest has one device and allows everything.
+_INSERT = """
+INSERT INTO users (id, club_id, first_name, last_name, email)
+  SELECT id, %(club)s, 'Ada', 'Abel', 'user' || id || '@example.com' FROM generate_series(%(first)s, %(last)s) AS id;
+INSERT INTO user_settings (user_id, club_id, channels, categories)
+  SELECT id, %(club)s, CASE id %% 10 WHEN 1 THEN '{"push": false}'::jsonb ELSE '{}'::jsonb END,
+         CASE id %% 10 WHEN 2 THEN '{"news": false}'::jsonb ELSE '{}'::jsonb END
+  FROM generate_series(%(first)s, %(last)s) AS id WHERE id %% 10 <> 3;
+INSERT INTO devices (id, user_id, platform, token)
+  SELECT id * 10 + place, id, CASE place WHEN 0 THEN 'gcm' ELSE 'apns' END, 'token-' || id || '-' || place
+  FROM generate_series(%(first)s, %(last)s) AS id, generate_series(0, 1) AS place
+  WHERE id %% 10 <> 4 AND (place = 0 OR id %% 10 = 5);
+"""
+
+_INSERT_UNIFORM = """
+INSERT INTO users (id, club_id, first_name, last_name)
+  SELECT id, %(club)s, 'Ada', 'Abel' FROM generate_series(%(first)s, %(last)s) AS id;
+INSERT INTO user_settings (user_id, club_id) SELECT id, %(club)s FROM generate_series(%(first)s, %(last)s) AS id;
+INSERT INTO devices (id, user_id, platform, token)
+  SELECT id * 10, id, 'gcm', 'token-' || id || '-0' FROM generate_series(%(first)s, %(last)s) AS id;
+"""
+
+
+def _token(user_id: int) -> str:
+    """Of their first device."""
+    return f"token-{user_id}-0"
+
+
+@dataclass
+class Population:
+    """world: everybody, as the monolith's tables say; endpoints: by user, the ARNs of their active devices."""
+
+    settings: StackSettings
+    world: World = field(default_factory=lambda: World({}))
+    endpoints: dict[int, list[str]] = field(default_factory=dict)
+    _next: int = FIRST_USER
+
+    def grow(self, users: int) -> range:
+        """Add people and wait until the directory has them and SNS their endpoints; their ids."""
+        added = self.insert(users)
+        self._await_directory(added)
+        return added
+
+    def insert(self, users: int) -> range:
+        """Add people to the monolith, and do not wait; their ids."""
+        added = range(self._next, self._next + users)
+        self._next = added.stop
+        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+            self._insert(connection, _INSERT, added)
+        self.refresh()
+        return added
+
+    def grow_uniform(self, users: int) -> range:
+        """Add people with one device each who want everything; their devices are known to the provider already.
+
+        A hundred thousand devices would keep the registrar busy for minutes, which is another test's subject.
+        """
+        added = range(self._next, self._next + users)
+        self._next = added.stop
+        application = function_environment(self.settings)["PLATFORM_APPLICATION_ARN_GCM"]
+        states = OpenSearchDeviceStates(connect(self.settings.opensearch_url))
+        for some in batched(added, 10_000, strict=False):
+            written = states.write(
+                {
+                    str(user_id * 10): DeviceState(
+                        token=_token(user_id),
+                        endpoint_arn=endpoint_arn(application, _token(user_id)),
+                        enabled=True,
+                        reason=None,
+                        version=1,
+                        updated_at=1,
+                    )
+                    for user_id in some
+                }
+            )
+            assert set(written.values()) == {None}
+        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+            self._insert(connection, _INSERT_UNIFORM, added)
+        self.refresh()
+        self._await_directory(added)
+        return added
+
+    def refresh(self) -> None:
+        """Look at the monolith's tables again."""
+        environment = function_environment(self.settings)
+        with psycopg.connect(self.settings.database_url("monolith")) as connection:
+            self.world = World.of_database(connection)
+            rows = connection.execute("SELECT user_id, platform, token FROM devices WHERE active")
+            self.endpoints = {}
+            for user_id, platform, token in rows:
+                application = environment[f"PLATFORM_APPLICATION_ARN_{platform.upper()}"]
+                self.endpoints.setdefault(user_id, []).append(endpoint_arn(application, token))
+
+    def opt_out(self, users: Sequence[int]) -> None:
+        """They want no news any more; waits until the directory says the same."""
+        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+            connection.execute(
+                "INSERT INTO user_settings (user_id, club_id, categories) SELECT unnest(%s::bigint[]), %s, %s::jsonb"
+                " ON CONFLICT (user_id) DO UPDATE SET categories = excluded.categories",
+                (list(users), CLUB, '{"news": false}'),
+            )
+            directory = Directory(self.settings.opensearch_url, GENERATION)
+            try:
+                until(
+                    "the users as in the table",
+                    lambda: all(directory.behind(connection, user_id) is None for user_id in users),
+                )
+            finally:
+                directory.close()
+
+    def _insert(self, connection: psycopg.Connection[Any], statements: LiteralString, users: range) -> None:
+        create_tables(connection)
+        seed(connection, users=1)  # the templates
+        connection.execute("INSERT INTO clubs (id, name) VALUES (%s, 'Faults') ON CONFLICT DO NOTHING", (CLUB,))
+        values = {"club": CLUB, "first": users.start, "last": users.stop - 1}
+        with connection.transaction(), psycopg.ClientCursor(connection) as cursor:
+            cursor.execute(statements, values)
+
+    def _await_directory(self, users: Iterable[int]) -> None:
+        directory = Directory(self.settings.opensearch_url, GENERATION)
+        try:
+            with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+                until("the directory as the tables", lambda: directory.differing(connection) is None, 120, every_s=0.5)
+            devices = [
+                user_id * 10 + place for user_id in users for place in range(len(self.endpoints.get(user_id, [])))
+            ]
+            until("endpoints", lambda: len(directory.endpoints(devices)) >= len(devices), 240, every_s=0.5)
+        finally:
+            directory.close()

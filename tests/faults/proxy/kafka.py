@@ -1,0 +1,78 @@
+"""A proxy of Kafka's protocol: it sees requests one by one, and which answer belongs to which.
+
+Source: Apache Kafka protocol guide: a request is a length, then API key, version and correlation id; an answer is a
+length, then that correlation id.
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable
+
+from tests.faults.proxy.faults import Cut, Delay, Discarded, DropAnswer, Fault, Hold, HoldAnswer, Request
+from tests.faults.proxy.tcp import TcpProxy, both
+
+PRODUCE = "0"
+_SIZE = struct.Struct(">i")
+_HEAD = struct.Struct(">hhi")
+
+
+def produce_to(topic: str) -> Callable[[Request], bool]:
+    """Requests that write to a topic."""
+    name = topic.encode()
+    # Its length comes first: plus one in a byte, or in two bytes as it is.
+    forms = (bytes([len(name) + 1]) + name, bytes([0, len(name)]) + name)
+
+    def holds(request: Request) -> bool:
+        return request.what == PRODUCE and any(form in request.body for form in forms)
+
+    return holds
+
+
+class KafkaProxy(TcpProxy):
+    """In front of a broker whose advertised address is this proxy's."""
+
+    async def _converse(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        there: asyncio.StreamReader,
+        upstream: asyncio.StreamWriter,
+    ) -> None:
+        doomed: dict[int, Fault] = {}
+        await both(self._requests(reader, upstream, doomed), self._answers(there, writer, doomed))
+
+    async def _requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, doomed: dict[int, Fault]
+    ) -> None:
+        while True:
+            size = await reader.readexactly(_SIZE.size)
+            body = await reader.readexactly(_SIZE.unpack(size)[0])
+            await self._gate()
+            api, _, correlation = _HEAD.unpack_from(body)
+            fault = self._fault_for(Request(what=str(api), target="", body=body)) if self._faults else None
+            match fault.action if fault is not None else None:
+                case Delay(seconds):
+                    await asyncio.sleep(seconds)
+                case Cut():
+                    raise Discarded
+                case Hold() if fault is not None:
+                    await fault.held()
+                case DropAnswer() | HoldAnswer() if fault is not None:
+                    doomed[correlation] = fault
+            writer.write(size + body)
+            await writer.drain()
+
+    async def _answers(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, doomed: dict[int, Fault]
+    ) -> None:
+        while True:
+            size = await reader.readexactly(_SIZE.size)
+            body = await reader.readexactly(_SIZE.unpack(size)[0])
+            await self._gate()
+            fault = doomed.pop(_SIZE.unpack_from(body)[0], None)
+            if fault is not None:
+                if isinstance(fault.action, DropAnswer):
+                    raise Discarded
+                await fault.held()
+            writer.write(size + body)
+            await writer.drain()

@@ -1,0 +1,49 @@
+"""An event loop in a thread of its own, for proxies that a test commands from outside."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+
+class Loop:
+    """Runs until the end of its block; what still runs in it then is cancelled."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._servers: list[asyncio.Server] = []
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.run(self._cancel_all())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it in the loop and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def call(self, work: Callable[[], object]) -> None:
+        """Do it in the loop, soon."""
+        self._loop.call_soon_threadsafe(work)
+
+    def keep(self, server: asyncio.Server) -> None:
+        """Serve until the end of the block."""
+        self._servers.append(server)
+
+    async def _cancel_all(self) -> None:
+        for server in self._servers:
+            server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(server.wait_closed() for server in self._servers))

@@ -1,0 +1,174 @@
+"""The whole stack with proxies in front of what the functions call, and the fast SNS stand-in behind them.
+
+It is the stack of `make run`, service for service: other addresses in the functions' environment, a second listener on
+the broker that advertises its proxy's address, shorter waits. Whoever judges (the monolith, the tests, Spark's own
+reading of Kafka) uses the servers directly.
+"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import boto3
+import yaml
+
+from devstack.service import AWS_CREDENTIALS, Service, function_environment
+from devstack.services import all_services
+from devstack.settings import LOOPBACK, REGION, ROOT, StackSettings
+from devstack.sns_stand_in import SnsStandIn
+from devstack.stack import Stack
+from tests.faults.proxy import HttpProxy, KafkaProxy, Loop, TcpProxy
+
+# The mapping's and the scheduler's waits: those of an operator's patience would make every cell last minutes.
+LAST_BACKOFF_S = 1.0
+SCHEDULE_S = 1.0
+FIRST_RETURN_S = 2
+
+type Changes = Mapping[str, Mapping[str, Any]]
+
+
+class FaultStack:
+    """Starts with its block and ends with it.
+
+    stack     as `masscomm up` has it; settings: the servers' own addresses
+    kafka, registry, opensearch, dynamodb, metrics   the proxies the functions call through
+    sns       the stand-in, which the functions publish to
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = StackSettings.on_free_ports(folder)
+        self._changes: Changes = {}
+        self._code = ROOT
+        self._resources = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as resources:
+            loop = resources.enter_context(Loop())
+            ports = self.settings.ports
+            self.broker_port = StackSettings.on_free_ports(self.settings.state_dir).ports.kafka
+            self.kafka = KafkaProxy(loop, self.broker_port)
+            self.registry = HttpProxy(loop, ports.registry)
+            self.opensearch = HttpProxy(loop, ports.opensearch)
+            self.dynamodb = HttpProxy(loop, ports.dynamodb)
+            self.metrics = TcpProxy(loop, ports.postgres)
+            log = self.settings.log("sns")
+            log.parent.mkdir(parents=True, exist_ok=True)
+            self.sns = resources.enter_context(SnsStandIn.start(log=log, any_endpoint=True))
+            self._create_applications()
+            self.stack = resources.enter_context(Stack(self.settings, catalogue=self._services))
+            self._resources = resources.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.close()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The functions' environment."""
+        own = self.settings.ports
+        through = {
+            own.kafka: self.kafka,
+            own.registry: self.registry,
+            own.opensearch: self.opensearch,
+            own.dynamodb: self.dynamodb,
+            own.postgres: self.metrics,
+        }
+        environment = function_environment(self.settings)
+        for port, proxy in through.items():
+            environment = {
+                name: value.replace(f"{LOOPBACK}:{port}", f"{LOOPBACK}:{proxy.port}")
+                for name, value in environment.items()
+            }
+        return {
+            **environment,
+            "AWS_ENDPOINT_URL_SNS": self.sns.url,
+            "RETURN_FIRST_WAIT_S": str(FIRST_RETURN_S),
+            "LOG_LEVEL": "WARNING",
+        }
+
+    def reconfigure(self, changes: Changes) -> None:
+        """Start the function host anew with these changes to functions.yaml: {function: {field: value}}."""
+        self._changes = changes
+        self.stack.known["lambda_host"] = self._host(self.stack.known["lambda_host"])
+        self.stack.restart("lambda_host")
+
+    def use(self, code: Path) -> None:
+        """Start the function host, and Spark's job, anew with the code of another tree."""
+        other_job = (code / "spark_metrics", self._code / "spark_metrics")
+        self._code = code
+        self.reconfigure(self._changes)
+        self.stack.known["spark"] = self._job(all_services(self.settings)["spark"])
+        if _text_of(other_job[0]) != _text_of(other_job[1]):
+            self.stack.restart("spark")
+
+    def _create_applications(self) -> None:
+        client = boto3.client(
+            "sns",
+            endpoint_url=self.sns.url,
+            region_name=REGION,
+            aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        )
+        environment = function_environment(self.settings)
+        for platform in ("GCM", "APNS"):
+            name = environment[f"PLATFORM_APPLICATION_ARN_{platform}"].rpartition("/")[2]
+            client.create_platform_application(Name=name, Platform=platform, Attributes={})
+
+    def _services(self, settings: StackSettings) -> dict[str, Service]:
+        services = all_services(settings)
+        services["kafka"] = self._broker(services["kafka"])
+        services["spark"] = self._job(services["spark"])
+        services["lambda_host"] = self._host(services["lambda_host"])
+        return services
+
+    def _job(self, service: Service) -> Service:
+        environment = {**service.environment, "METRICS_DATABASE_URL": self.environment["METRICS_DATABASE_URL"]}
+        if self._code == ROOT:
+            return dataclasses.replace(service, environment=environment)
+        start = (
+            "import runpy, sys; sys.path[0] = sys.argv[1]; runpy.run_module('spark_metrics.job', run_name='__main__')"
+        )
+        command = [sys.executable, "-c", start, str(self._code)]
+        return dataclasses.replace(service, command=command, environment=environment)
+
+    def _broker(self, service: Service) -> Service:
+        """With a second listener for the functions: what it advertises is the proxy."""
+        own = f"PLAINTEXT://{self.settings.kafka_bootstrap}"
+        files = {
+            path: text.replace(f"listeners={own},", f"listeners={own},PROXIED://{LOOPBACK}:{self.broker_port},")
+            .replace(
+                f"advertised.listeners={own}", f"advertised.listeners={own},PROXIED://{LOOPBACK}:{self.kafka.port}"
+            )
+            .replace("protocol.map=PLAINTEXT:PLAINTEXT", "protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT")
+            for path, text in service.files.items()
+        }
+        return dataclasses.replace(service, files=files)
+
+    def _host(self, service: Service) -> Service:
+        [config] = [path for path in service.files if path.name == "config.json"]
+        functions = config.with_name("functions.yaml")
+        document = yaml.safe_load((self._code / "functions" / "functions.yaml").read_text())
+        for name, fields in self._changes.items():
+            for key, value in fields.items():
+                entry = document["functions"][name]
+                entry[key] = {**entry.get(key, {}), **value} if isinstance(value, Mapping) else value
+        content = json.loads(service.files[config]) | {
+            "functions_file": str(functions),
+            "task_root": str(self._code),
+            "environment": self.environment,
+            "mappings": {"last_backoff_s": LAST_BACKOFF_S},
+            "schedule_s": SCHEDULE_S,
+        }
+        files = {functions: yaml.safe_dump(document), config: json.dumps(content, indent=2)}
+        return dataclasses.replace(service, files=files)
+
+
+def _text_of(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.glob("*.py")}

@@ -1,0 +1,37 @@
+"""The fault matrix: after each cell nobody is missed, nobody has two ends, and duplicates are within the bound.
+
+Without --all-cells a representative part of them runs. out/faults.json has a row for each cell that ran.
+"""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from devstack.settings import ROOT
+from tests.faults.bench import Bench
+from tests.faults.cell import Cell, Result
+from tests.faults.cells import CELLS
+from tests.faults.stack import FaultStack
+
+OUT = ROOT / "out" / "faults.json"
+
+
+@pytest.fixture(scope="module")
+def bench(fault_stack: FaultStack) -> Iterator[Bench]:
+    with Bench.on(fault_stack) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Result]:
+    return []
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_cell(bench: Bench, results: list[Result], cell: Cell) -> None:
+    result = bench.run(cell)
+    results.append(result)
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(json.dumps([each.as_json() for each in results], indent=2) + "\n")
+    assert result.ok, result.as_json()
