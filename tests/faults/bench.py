@@ -23,7 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from devstack.demo.api import Api, SendStatus
+from devstack.demo.api import Api, ApiError, SendStatus
 from devstack.demo.oracle import Ask, expect
 from devstack.demo.records import DeadLettered, DeadLetterTail, OutcomeTail, RecordsError, TopicReader
 from devstack.settings import ROOT
@@ -84,6 +84,7 @@ class Bench:
     codec: Codec
     admin: AdminClient
     shared: range
+    since_ms: int = field(default_factory=lambda: time.time_ns() // 60_000_000_000 * 60_000)
     killed: int = 0
     patience_s: float = SETTLE_S
     sends: list[Sent] = field(default_factory=list)
@@ -124,6 +125,7 @@ class Bench:
         users = list(self._users(cell.load))
         self.gone = frozenset(users[place] for place in cell.expectation.gone)
         result = Result(cell=cell.name)
+        before = self._counts()
         began = time.monotonic()
         try:
             cell.fault(self, lambda: self._send(cell.load, users))
@@ -133,7 +135,7 @@ class Bench:
             result.wrong.append(f"{type(error).__name__}: {error}")
         finally:
             self.stack.sns.clear()
-        self._judge(cell, result)
+        self._judge(cell, before, result)
         result.seconds = time.monotonic() - began
         return result
 
@@ -278,14 +280,23 @@ class Bench:
                 return False
         return True
 
-    def _judge(self, cell: Cell, result: Result) -> None:
+    def _counts(self) -> Counter[str]:
+        """The metrics by minute, all together, of everybody cells send to: by measure."""
+        found = Counter[str]()
+        for (_, club_id, category, _, measure), count in self.api.counts(self.since_ms).items():
+            if (club_id, category) == (CLUB, CATEGORY):
+                found[measure] += count
+        return found
+
+    def _judge(self, cell: Cell, before: Counter[str], result: Result) -> None:
         received = Counter((each.notification_id, each.endpoint) for each in self.stack.sns.received())
         result.bound = self.killed * SLICE_SIZE * DEVICES_A_USER + cell.expectation.bound
         for sent in self.sends:
             told = self._told(sent)
             self._judge_calls(sent, told, received, result)
             self._judge_outcomes(sent, told, result)
-            result.metric_error += self._metric_error(sent, told, result)
+            result.metric_error += self._metric_error(sent, result)
+        result.metric_error += self._count_error(before, result)
         letters = [letter.reason for letter in self._new_letters()]
         if sorted(letters) != sorted(cell.expectation.dead_letters):
             result.wrong.append(f"dead letters {letters} instead of {list(cell.expectation.dead_letters)}")
@@ -319,16 +330,13 @@ class Bench:
         wrong["outcomes of people nobody sent to"] += len(told.keys() - sent.fates.keys())
         result.wrong += [f"{count} recipients: {what}" for what, count in (+wrong).items()]
 
-    def _metric_error(self, sent: Sent, told: Mapping[int, list[tuple[str, str]]], result: Result) -> int:
+    def _metric_error(self, sent: Sent, result: Result) -> int:
         """How far GET /v1/sends/{id} is from the oracle, once it has had its time."""
-        fates = Counter(
-            next(iter(fate)) if len(fate) == 1 else _fate(*told.get(user_id, [("", "")])[0])
-            for user_id, fate in sent.fates.items()
-        )
+        fates = Counter(self._decided(sent))
         failed = sum(count for fate, count in fates.items() if fate in _FAILED)
         expected = SendStatus(
             requested=len(sent.fates),
-            suppressed={fate: count for fate, count in fates.items() if fate != "sent" and fate not in _FAILED},
+            suppressed={fate: count for fate, count in fates.items() if fate not in _MEASURES},
             sent=fates["sent"],
             failed=failed,
             in_flight=0,
@@ -352,6 +360,36 @@ class Bench:
             return _difference(expected, status or SendStatus(0, {}, 0, 0, 0)) or 1
         return 0
 
+    def _count_error(self, before: Counter[str], result: Result) -> int:
+        """How far what the metrics by minute grew by is from the oracle."""
+        expected = Counter[str]()
+        for sent in self.sends:
+            expected["requested"] += len(sent.fates)
+            expected.update(_MEASURES.get(fate, "suppressed") for fate in self._decided(sent))
+        grown: dict[str, int] = {}
+
+        def equal() -> bool:
+            nonlocal grown
+            try:
+                counts = self._counts()
+            except (httpx.HTTPError, ApiError):
+                return False
+            grown = {name: counts[name] - before[name] for name in ("requested", "suppressed", *_MEASURES.values())}
+            return all(grown[name] == expected[name] for name in grown)
+
+        try:
+            until("the metrics by minute say the same", equal, min(20, self.patience_s), every_s=0.3)
+        except TooLate:
+            result.wrong.append(f"metrics by minute grew by {grown} instead of {dict(expected)}")
+            return sum(abs(grown.get(name, 0) - expected[name]) for name in grown) or 1
+        return 0
+
+    def _decided(self, sent: Sent) -> Iterator[str]:
+        """Everybody's fate; where the oracle allows two, the one that was told."""
+        told = self._told(sent)
+        for user_id, fate in sent.fates.items():
+            yield next(iter(fate)) if len(fate) == 1 else _fate(*told.get(user_id, [("", "")])[0])
+
 
 _SOURCES = {
     "preference_checker": (topics.SEND_MONOLITH, topics.SEND_API, topics.RECHECK),
@@ -359,6 +397,8 @@ _SOURCES = {
     "delivery": (topics.DELIVERY,),
 }
 _FAILED = frozenset({"dead_letter", "too_large", "provider_rejected"})
+# A fate's measure; every other is a reason to be suppressed for.
+_MEASURES = {"sent": "sent", "expired": "expired", **dict.fromkeys(sorted(_FAILED), "failed")}
 
 
 def _fate(status: str, reason: str) -> str:

@@ -203,8 +203,15 @@ MUTANTS = (
     Mutant(
         guard="metrics: an id that was counted is refused",
         file="spark_metrics/sink.py",
-        old="SEE BELOW",
-        new="",
+        old="join counted_records using (record_id, source)\nwhere attempt",
+        new="join counted_records using (record_id, source)\nwhere false and attempt",
+        red="delivery killed after producing",
+    ),
+    Mutant(
+        guard="metrics: an offset that was counted is left out",
+        file="spark_metrics/sink.py",
+        old="where first_offset < next_offset\n",
+        new="where false\n",
         red="tests/component/spark_metrics/test_sink.py",
     ),
 )
