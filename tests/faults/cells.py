@@ -112,6 +112,10 @@ CELLS = (
         load=OWN,
         expectation=Expectation(gone=(5, 6, 25)),
     ),
+    Cell(
+        name="SNS says that a platform application is disabled",
+        fault=faults.sns_answers("PlatformApplicationDisabled", times=1),
+    ),
     Cell(name="the send expires while SNS is away", fault=faults.expires),
     # --- longer than all attempts ---
     Cell(name="OpenSearch away for longer than all attempts", fault=faults.opensearch_outage),

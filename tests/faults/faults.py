@@ -70,16 +70,15 @@ def every_function_killed(bench: Bench, send: Send) -> None:
 
 def timed_out(bench: Bench, send: Send) -> None:
     """Delivery stops in the middle of publishing, until the host ends it for taking too long."""
-    bench.stack.reconfigure({"delivery": {"timeout_s": 12}})
-    bench.stack.sns.answer(Rule(code="hold", after=SLICE_AND_A_HALF))
-    send()
-    bench.await_held(1)
-    [process] = bench.processes("delivery")
-    bench.freeze("delivery")
-    bench.stack.sns.clear()
-    until("the host ends it", lambda: not process.is_running())
-    bench.settle()
-    bench.stack.reconfigure({})
+    with bench.stack.configured({"delivery": {"timeout_s": 12}}):
+        bench.stack.sns.answer(Rule(code="hold", after=SLICE_AND_A_HALF))
+        send()
+        bench.await_held(1)
+        [process] = bench.processes("delivery")
+        bench.freeze("delivery")
+        bench.stack.sns.clear()
+        until("the host ends it", lambda: not process.is_running())
+        bench.settle()
 
 
 def twice(bench: Bench, send: Send) -> None:
@@ -403,14 +402,13 @@ def sns_refuses_endpoints(code: str) -> FaultOf:
 
 def sns_outage(bench: Bench, send: Send) -> None:
     """Every connection is cut until the mapping has given the records up."""
-    bench.stack.reconfigure({"delivery": {"timeout_s": 12, "event_source": {"attempts": 1}}})
-    before = bench.ends(topics.ON_FAILURE)
-    bench.stack.sns.answer(Rule(code="reset_before"))
-    send()
-    until("the mapping gives up", lambda: bench.ends(topics.ON_FAILURE) != before, 120, every_s=0.2)
-    bench.stack.sns.clear()
-    bench.settle()
-    bench.stack.reconfigure({})
+    with bench.stack.configured({"delivery": {"timeout_s": 12, "event_source": {"attempts": 1}}}):
+        before = bench.ends(topics.ON_FAILURE)
+        bench.stack.sns.answer(Rule(code="reset_before"))
+        send()
+        until("the mapping gives up", lambda: bench.ends(topics.ON_FAILURE) != before, 120, every_s=0.2)
+        bench.stack.sns.clear()
+        bench.settle()
 
 
 # --- the registry -----------------------------------------------------------------------------------------------------

@@ -77,8 +77,8 @@ MUTANTS = (
     Mutant(
         guard="opt-outs are looked at right before publishing",
         file="functions/delivery/slices.py",
-        old="wanted.status is not None else None",
-        new="False else None",
+        old="                if decision is None and wanted.status is not None:\n",
+        new="                if False and wanted.status is not None:\n",
         red="an opt-out between two deliveries of one batch",
     ),
     Mutant(
@@ -196,8 +196,8 @@ MUTANTS = (
     Mutant(
         guard="a record is released by one sweep at a time",
         file="functions/scheduler/release_due.py",
-        old="self._store.claim(",
-        new="bool(",
+        old="self.store.claim(item, self.clock.now_ms())",
+        new="True",
         red="tests/unit/scheduler/test_release_due.py",
     ),
     Mutant(

@@ -8,8 +8,8 @@ reading of Kafka) uses the servers directly.
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -98,6 +98,15 @@ class FaultStack:
         self._changes = changes
         self.stack.known["lambda_host"] = self._host(self.stack.known["lambda_host"])
         self.stack.restart("lambda_host")
+
+    @contextmanager
+    def configured(self, changes: Changes) -> Iterator[None]:
+        """With these changes to functions.yaml until the end of the block."""
+        self.reconfigure(changes)
+        try:
+            yield
+        finally:
+            self.reconfigure({})
 
     def use(self, code: Path) -> None:
         """Start the function host, and Spark's job, anew with the code of another tree."""
