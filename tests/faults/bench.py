@@ -244,6 +244,10 @@ class Bench:
         answers = self.admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=10)
         return {(where.topic, where.partition): answer.result().offset for where, answer in answers.items()}
 
+    def records(self, *names: str) -> int:
+        """How many records the topics have been given."""
+        return sum(self.ends(*names).values())
+
     # --- the end ---
 
     def settle(self, timeout_s: float | None = None) -> None:

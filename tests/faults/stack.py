@@ -27,7 +27,8 @@ from tests.faults.proxy import HttpProxy, KafkaProxy, Loop, TcpProxy
 # The mapping's and the scheduler's waits: those of an operator's patience would make every cell last minutes.
 LAST_BACKOFF_S = 1.0
 SCHEDULE_S = 1.0
-FIRST_RETURN_S = 2
+FIRST_BACK_OFF_S = 2
+PATIENCE_S = 5
 
 type Changes = Mapping[str, Mapping[str, Any]]
 
@@ -89,7 +90,8 @@ class FaultStack:
         return {
             **environment,
             "AWS_ENDPOINT_URL_SNS": self.sns.url,
-            "RETURN_FIRST_WAIT_S": str(FIRST_RETURN_S),
+            "BACK_OFF_FIRST_S": str(FIRST_BACK_OFF_S),
+            "DELIVERY_PATIENCE_S": str(PATIENCE_S),
             "LOG_LEVEL": "WARNING",
         }
 
