@@ -9,13 +9,17 @@ from tests.faults.stack import FaultStack
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all-cells", action="store_true", help="run every cell of the fault matrix")
+    parser.addoption(
+        "--cells",
+        choices=("few", "others", "all"),
+        default="few",
+        help="of the fault matrix: a few cells that stand for all, the others, or all",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--all-cells"):
-        return
-    left_out = [item for item in items if isinstance(cell := _cell(item), Cell) and not cell.ci]
+    unwanted = {"few": False, "others": True, "all": None}[config.getoption("--cells")]
+    left_out = [item for item in items if isinstance(cell := _cell(item), Cell) and cell.ci is unwanted]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 

@@ -1,6 +1,6 @@
 """The fault matrix: after each cell nobody is missed, nobody has two ends, and duplicates are within the bound.
 
-Without --all-cells a representative part of them runs. out/faults.json has a row for each cell that ran.
+Without --cells all a representative part of them runs. out/faults.json has a row for each cell that ran.
 """
 
 import json
