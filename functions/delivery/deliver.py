@@ -31,7 +31,7 @@ from masscomm.records import ContentColumn, DeliveryRequested, DeviceStatusChang
 from masscomm.wire import Codec
 
 # A crash's duplicates are at most this many recipients; what they cost is a write of the ledger for so many.
-SLICE_SIZE = 100
+SLICE_SIZE = 40
 
 # How often somebody else's lease is looked at: it may be released, or the record finished, before it runs out.
 _LONGEST_WAIT_S = 2.0

@@ -11,6 +11,7 @@ from confluent_kafka import Message
 
 from devstack.demo.records import TopicReader
 from devstack.sns_stand_in import Rule
+from functions.delivery.deliver import SLICE_SIZE
 from masscomm import topics
 from tests.chain import entry, event
 from tests.faults.bench import CHAIN, Bench, Beside, tail
@@ -21,8 +22,9 @@ from tests.faults.waiting import until
 type Moment = Literal["before", "middle", "after"]
 
 AMZ_JSON = "application/x-amz-json-1.0"
-HALF_A_SLICE = 50
-SLICE_AND_A_HALF = 150
+HALF_A_SLICE = SLICE_SIZE // 2
+# Some slices are recorded, half of the next is published.
+INSIDE_A_SLICE = 3 * SLICE_SIZE + HALF_A_SLICE
 
 
 def none(bench: Bench, send: Send) -> None:
@@ -48,8 +50,8 @@ def killed(function: str, topic: str, moment: Moment) -> FaultOf:
 
 
 def killed_publishing(bench: Bench, send: Send) -> None:
-    """kill -9 of delivery when a slice is recorded, half of the next is published, and some calls are unanswered."""
-    bench.stack.sns.answer(Rule(code="hold", after=SLICE_AND_A_HALF))
+    """kill -9 of delivery when some slices are recorded, half of the next is published, and calls are unanswered."""
+    bench.stack.sns.answer(Rule(code="hold", after=INSIDE_A_SLICE))
     send()
     bench.await_held(1)
     bench.kill("delivery")
@@ -71,7 +73,7 @@ def every_function_killed(bench: Bench, send: Send) -> None:
 def timed_out(bench: Bench, send: Send) -> None:
     """Delivery stops in the middle of publishing, until the host ends it for taking too long."""
     with bench.stack.configured({"delivery": {"timeout_s": 12}}):
-        bench.stack.sns.answer(Rule(code="hold", after=SLICE_AND_A_HALF))
+        bench.stack.sns.answer(Rule(code="hold", after=INSIDE_A_SLICE))
         send()
         bench.await_held(1)
         [process] = bench.processes("delivery")
@@ -96,7 +98,7 @@ def asleep(bench: Bench, send: Send) -> None:
     with _beside(bench) as (beside, records):
         bench.stack.sns.answer(Rule(code="slow", delay_s=0.05))
         send()
-        until("a slice is published", lambda: len(_received(bench)) > SLICE_AND_A_HALF, every_s=0.005)
+        until("some slices are published", lambda: len(_received(bench)) > INSIDE_A_SLICE, every_s=0.005)
         bench.freeze("delivery")
         bench.stack.sns.clear()
         beside.invoke(_event_of(records))
@@ -143,7 +145,7 @@ def _event_of(records: TopicReader) -> dict[str, Any]:
 
 def opt_out_between(bench: Bench, send: Send) -> None:
     """Delivery is killed inside a record; before it comes again, one who was sent to and one who was not opt out."""
-    bench.stack.sns.answer(Rule(code="hold", after=SLICE_AND_A_HALF))
+    bench.stack.sns.answer(Rule(code="hold", after=INSIDE_A_SLICE))
     send()
     bench.await_held(1)
     with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=_path("/devices/_search")) as refused:
