@@ -69,7 +69,7 @@ class Sent:
 
 @dataclass
 class Bench:
-    """stack: what runs; patience_s: how long an end is waited for.
+    """stack: what runs; patience_s: how long an end is waited for; by_minute: whether the metrics by minute are judged.
 
     Of the cell that runs: killed: invocations of delivery that were ended; sends; gone: whose endpoints are refused.
     """
@@ -86,6 +86,7 @@ class Bench:
     since_ms: int = field(default_factory=lambda: time.time_ns() // 60_000_000_000 * 60_000)
     killed: int = 0
     patience_s: float = SETTLE_S
+    by_minute: bool = True
     sends: list[Sent] = field(default_factory=list)
     gone: frozenset[int] = frozenset()
     _letters_before: int = 0
@@ -307,7 +308,8 @@ class Bench:
             self._judge_calls(sent, told, received, result)
             self._judge_outcomes(sent, told, result)
             result.metric_error += self._metric_error(sent, result)
-        result.metric_error += self._count_error(before, result)
+        if self.by_minute:
+            result.metric_error += self._count_error(before, result)
         letters = [letter.reason for letter in self._new_letters()]
         if sorted(letters) != sorted(cell.expectation.dead_letters):
             result.wrong.append(f"dead letters {letters} instead of {list(cell.expectation.dead_letters)}")

@@ -45,6 +45,7 @@ class FaultStack:
         self.settings = StackSettings.on_free_ports(folder)
         self._changes: Changes = {}
         self._code = ROOT
+        self._job_text = _text_of(ROOT / "spark_metrics")
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
@@ -112,11 +113,12 @@ class FaultStack:
 
     def use(self, code: Path) -> None:
         """Start the function host, and Spark's job, anew with the code of another tree."""
-        other_job = (code / "spark_metrics", self._code / "spark_metrics")
         self._code = code
         self.reconfigure(self._changes)
-        self.stack.known["spark"] = self._job(all_services(self.settings)["spark"])
-        if _text_of(other_job[0]) != _text_of(other_job[1]):
+        job = _text_of(code / "spark_metrics")
+        if job != self._job_text:
+            self._job_text = job
+            self.stack.known["spark"] = self._job(all_services(self.settings)["spark"])
             self.stack.restart("spark")
 
     def _create_applications(self) -> None:
