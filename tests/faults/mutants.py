@@ -75,8 +75,8 @@ MUTANTS = (
     Mutant(
         guard="lease: whoever lost it begins nothing more",
         file="functions/delivery/slices.py",
-        old="        return min(self.invocation_s(), self.lease.remaining_s(self.publisher.call_s + 2))\n",
-        new="        return self.invocation_s()\n",
+        old="min(self.invocation_s() - _RESERVE_S, self.lease.remaining_s(self.publisher.call_s + 2))\n",
+        new="self.invocation_s() - _RESERVE_S\n",
         red="delivery asleep for longer than its lease",
     ),
     Mutant(
@@ -180,8 +180,8 @@ MUTANTS = (
     Mutant(
         guard="no call begins that could outlive the invocation",
         file="functions/delivery/publishing.py",
-        old="            if remaining_s() < self.call_s:\n",
-        new="            if remaining_s() < 0:\n",
+        old="        while remaining_s() >= self.call_s:\n",
+        new="        while remaining_s() >= 0:\n",
         red="tests/unit/delivery/test_resuming.py::test_no_call_begins_that_could_outlive_the_lease",
     ),
     Mutant(
