@@ -115,7 +115,11 @@ def assumptions() -> str:
             _figures(weights.bytes_a_notification()),
             "our codec",
         ),
-        ("ledger, a slice of 100", f"{weights.ledger_bytes:,} bytes, {weights.ledger_units} write units", "our code"),
+        (
+            f"ledger, a slice of {times.slice_size}",
+            f"{weights.ledger_bytes:,} bytes, {weights.ledger_units} write units",
+            "our code",
+        ),
         (
             "delivery, processor's time of a push",
             f"{times.lines['delivery'].recipient.cpu_s * 1000:.2f} ms",

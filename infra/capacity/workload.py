@@ -10,7 +10,7 @@ from functools import cache
 from math import ceil
 from uuid import UUID
 
-from functions.delivery.deliver import SLICE_SIZE
+from infra.capacity.service_times import measured
 from masscomm import topics
 from masscomm.chunks import PART_SIZE
 from masscomm.decisions import Decisions, InMemoryDecisionLog, settled
@@ -166,7 +166,7 @@ def _ledger_item(workload: Workload) -> int:
     )
     decided = [
         Decided(position=place, user_id=_FIRST_USER + place, decision=_SENT, answers=answers)
-        for place in range(SLICE_SIZE)
+        for place in range(measured().slice_size)  # the times are of slices of this size, too
     ]
     names = "record_id part decided owner recorded_ms expires_at".replace(" ", "")
     keys = len(_ID) * 2 + len("slice#0000000000") + 2 * 12
