@@ -19,7 +19,7 @@ def batch_driver(function: str, logger: Logger) -> BatchDriver:
     return BatchDriver(
         function=function,
         codec=Codec(HttpSchemaRegistry(settings.required("SCHEMA_REGISTRY_URL"))),
-        producer=KafkaProducer(settings.required("KAFKA_BOOTSTRAP_SERVERS")),
+        producer=KafkaProducer.from_environment(),
         logger=logger,
         alarm=DeadLetterAlarm(
             function=function, limit=settings.number("DEAD_LETTER_ALARM_LIMIT", DEFAULT_LIMIT), logger=logger

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from masscomm import settings, topics
+from masscomm.authentication import kafka_settings
 from masscomm.errors import Retry
 
 # {topic: {partition: offset}}; an offset is that of the next record, so that 0 means nothing yet.
@@ -52,16 +53,24 @@ def reached(committed: Offsets, targets: Offsets) -> bool:
 class KafkaCdcProgress:
     """The questions put to a broker; connects at the first one.
 
-    group: cdc_consumer's consumer group; offsets_topic: where Connect stores source offsets; timeout_s: for a question.
+    group: cdc_consumer's consumer group; where it has one for each topic, `{topic}` stands for its name. offsets_topic:
+    where Connect stores source offsets; timeout_s: for a question.
     """
 
     def __init__(
-        self, bootstrap_servers: str, *, generation: str, group: str, offsets_topic: str, timeout_s: float = 5.0
+        self,
+        bootstrap_servers: str,
+        *,
+        generation: str,
+        group: str,
+        offsets_topic: str,
+        timeout_s: float = 5.0,
+        **overrides: Any,
     ) -> None:
-        self._settings: dict[str, str | int | float | bool] = {
+        self._settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap_servers,
             "broker.address.family": "v4",
-        }
+        } | overrides
         self._server = topics.cdc_prefix(generation)
         self._tables = [topics.cdc_topic(table, generation) for table in topics.CDC_TABLES]
         self._group = group
@@ -80,6 +89,7 @@ class KafkaCdcProgress:
             generation=settings.required("CDC_GENERATION"),
             group=settings.required("CDC_CONSUMER_GROUP"),
             offsets_topic=os.environ.get("CONNECT_OFFSETS_TOPIC") or "connect.offsets",
+            **kafka_settings(),
         )
 
     def acknowledged_lsn(self) -> int | None:
@@ -101,9 +111,7 @@ class KafkaCdcProgress:
 
     def committed_offsets(self) -> Offsets:
         try:
-            wanted = ConsumerGroupTopicPartitions(self._group, self._partitions())
-            answers = self._asked().list_consumer_group_offsets([wanted], request_timeout=self._timeout_s)
-            places = answers[self._group].result().topic_partitions
+            places = [place for group, wanted in self._groups().items() for place in self._committed_of(group, wanted)]
         except KafkaException as error:
             raise self._cannot_ask("committed offsets", error) from error
         for place in places:
@@ -117,6 +125,20 @@ class KafkaCdcProgress:
         # answer every question with a time-out from then on.
         self._admin = None
         return _cannot_tell(what, error)
+
+    def _groups(self) -> dict[str, list[TopicPartition]]:
+        """What of the tables' topics each of cdc_consumer's groups consumes."""
+        found: dict[str, list[TopicPartition]] = {}
+        for place in self._partitions():
+            found.setdefault(self._group.replace("{topic}", place.topic), []).append(place)
+        return found
+
+    def _committed_of(self, group: str, places: list[TopicPartition]) -> list[TopicPartition]:
+        # A request asks about one group.
+        wanted = ConsumerGroupTopicPartitions(group, places)
+        answers = self._asked().list_consumer_group_offsets([wanted], request_timeout=self._timeout_s)
+        found: list[TopicPartition] = answers[group].result().topic_partitions
+        return found
 
     def _asked(self) -> AdminClient:
         if self._admin is None:
@@ -159,7 +181,7 @@ class KafkaCdcProgress:
         consumer = Consumer(
             self._settings
             | {
-                "group.id": f"{self._group}.source-offsets",
+                "group.id": topics.CDC_PROGRESS_GROUP,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",

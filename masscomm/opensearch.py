@@ -17,6 +17,8 @@ from opensearchpy.exceptions import (
     TransportError,
 )
 
+from masscomm import settings
+from masscomm.authentication import OpenSearchSigner, opensearch_auth
 from masscomm.errors import DeadLetter, Retry, Stop
 
 # One bulk request stays far below http.max_content_length (100 MB) and below what a small node holds at once.
@@ -26,20 +28,26 @@ _BAD_REQUEST = 400
 _TOO_MANY = 429
 
 
-def connect(url: str, *, timeout_s: float = 10.0) -> OpenSearch:
+def connect(url: str, *, timeout_s: float = 10.0, auth: OpenSearchSigner | None = None) -> OpenSearch:
     """A client that connects at its first request and repeats nothing by itself: the records are what comes again.
 
-    timeout_s: for one request, below the invocation's own limit.
+    timeout_s: for one request, below the invocation's own limit; auth: signs each request.
     """
     return OpenSearch(
         hosts=[url],
         connection_class=Urllib3HttpConnection,
+        http_auth=auth,
         timeout=timeout_s,
         max_retries=0,
         retry_on_timeout=False,
         http_compress=False,
         pool_maxsize=4,
     )
+
+
+def connect_from_environment() -> OpenSearch:
+    """The client of OPENSEARCH_URL. Errors: Stop where a variable is missing or wrong."""
+    return connect(settings.required("OPENSEARCH_URL"), auth=opensearch_auth())
 
 
 @contextmanager

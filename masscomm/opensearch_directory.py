@@ -16,7 +16,7 @@ from masscomm.cdc_progress import CdcProgress, KafkaCdcProgress, reached
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory import Device, Position, Settings, Template, User
 from masscomm.errors import Retry
-from masscomm.opensearch import answering, connect
+from masscomm.opensearch import answering, connect_from_environment
 
 USERS = "users"
 USER_SETTINGS = "user_settings"
@@ -73,7 +73,7 @@ class OpenSearchDirectory:
         Errors: Stop where a variable is missing.
         """
         return cls(
-            connect(environment.required("OPENSEARCH_URL")),
+            connect_from_environment(),
             generation=environment.required("CDC_GENERATION"),
             progress=KafkaCdcProgress.from_environment(),
             clock=SystemClock(),

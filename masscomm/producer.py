@@ -1,12 +1,13 @@
 """Producing records: many at once, each with its own delivery report, one flush."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as ConfluentProducer
 
-from masscomm import topics
+from masscomm import settings, topics
+from masscomm.authentication import kafka_settings
 from masscomm.errors import DeadLetter, Retry
 
 # What Kafka takes unless a topic says otherwise.
@@ -54,6 +55,11 @@ class KafkaProducer:
         self._broken = False
         self._open: dict[int, Report] = {}
         self._next = 0
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """The broker of KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing or wrong."""
+        return cls(settings.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_settings())
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
         ticket = self._next

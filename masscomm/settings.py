@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Sequence
 
 from masscomm.errors import Stop
 from masscomm.topics import Lane
@@ -25,6 +26,14 @@ def number(name: str, default: float) -> float:
     if not math.isfinite(value):
         raise Stop(f"the environment variable {name} is not a number: {text!r}")
     return value
+
+
+def choice(name: str, known: Sequence[str]) -> str:
+    """A variable that says one of these; the first where nothing is said. Errors: Stop for anything else."""
+    text = os.environ.get(name) or known[0]
+    if text not in known:
+        raise Stop(f"the environment variable {name} is none of {', '.join(known)}: {text!r}")
+    return text
 
 
 def lane() -> Lane:

@@ -1,12 +1,15 @@
 """One record read again from where it stands in its topic."""
 
 import time
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from masscomm import settings
+from masscomm.authentication import kafka_settings
 from masscomm.errors import Retry
 from masscomm.kafka_event import KafkaRecord
+from masscomm.topics import SOURCE_RECORDS_GROUP
 
 _TIMEOUT_S = 10.0
 
@@ -25,12 +28,17 @@ class KafkaSourceRecords:
     def __init__(self, bootstrap_servers: str, **overrides: Any) -> None:
         self._settings = {
             "bootstrap.servers": bootstrap_servers,
-            "group.id": "masscomm.source_records",  # the client wants one; it is never joined
+            "group.id": SOURCE_RECORDS_GROUP,  # the client wants one; it is never joined
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "broker.address.family": "v4",
         } | overrides
         self._consumer: Consumer | None = None
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """The broker of KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing or wrong."""
+        return cls(settings.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_settings())
 
     def at(self, topic: str, partition: int, offset: int) -> KafkaRecord | None:
         try:

@@ -12,7 +12,7 @@ from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.cdc_progress import KafkaCdcProgress
 from masscomm.clock import SystemClock
-from masscomm.opensearch import connect
+from masscomm.opensearch import connect_from_environment
 
 logger = Logger()
 
@@ -20,7 +20,7 @@ logger = Logger()
 @cache
 def bootstrap() -> tuple[BatchDriver, ApplyChanges]:
     """The adapters, built at the first invocation and kept."""
-    client = connect(settings.required("OPENSEARCH_URL"))
+    client = connect_from_environment()
     generation = Generation(
         client,
         name=settings.required("CDC_GENERATION"),

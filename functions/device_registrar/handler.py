@@ -12,7 +12,7 @@ from masscomm import settings
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
-from masscomm.opensearch import connect
+from masscomm.opensearch import connect_from_environment
 
 logger = Logger()
 
@@ -27,7 +27,7 @@ def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
     }
     use_case = RegisterDevices(
         generation=settings.required("CDC_GENERATION"),
-        states=OpenSearchDeviceStates(connect(settings.required("OPENSEARCH_URL"))),
+        states=OpenSearchDeviceStates(connect_from_environment()),
         endpoints=SnsEndpoints(applications, connections=workers),
         clock=SystemClock(),
         workers=workers,

@@ -18,6 +18,7 @@ from functions.metrics_handler.tell_trends import TellTrends
 from functions.metrics_handler.tell_user import TellUser
 from functions.metrics_handler.watch_metrics import WatchMetrics
 from masscomm import settings
+from masscomm.authentication import database_url
 from masscomm.clock import Clock, SystemClock
 from masscomm.problem import answer_problems
 
@@ -40,7 +41,7 @@ class UseCases:
 @cache
 def bootstrap() -> UseCases:
     """The adapters, built at the first invocation and kept."""
-    store = PostgresMetricsStore(connection_pool(settings.required("METRICS_DATABASE_URL")))
+    store = PostgresMetricsStore(connection_pool(database_url(settings.required("METRICS_DATABASE_URL"))))
     return use_cases(store, SystemClock(), timedelta(seconds=settings.number("METRICS_GRACE_S", 5)))
 
 

@@ -1,6 +1,6 @@
 """The metrics in Postgres (schemas/tables)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from math import prod
@@ -41,7 +41,7 @@ _LIMIT_TIME = f"set local statement_timeout = '{_STATEMENT_TIMEOUT_S}s'".encode(
 type _Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-def connection_pool(database_url: str) -> ConnectionPool[_Connection]:
+def connection_pool(database_url: str | Callable[[], str]) -> ConnectionPool[_Connection]:
     """A pool for one Lambda environment: it serves one request at a time, so it holds one connection.
 
     Nothing connects before the first request, and one that died while the environment slept is replaced when it is

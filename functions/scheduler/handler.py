@@ -8,7 +8,6 @@ from aws_lambda_powertools import Logger
 
 from functions.scheduler.release_due import ReleaseDue
 from functions.scheduler.take_back import TakeBack
-from masscomm import settings
 from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
@@ -27,7 +26,7 @@ def bootstrap() -> tuple[BatchDriver, TakeBack, ReleaseDue]:
     sweep = ReleaseDue(store=store, producer=driver.producer, clock=clock, logger=logger)
     take_back = TakeBack(
         store=store,
-        source=KafkaSourceRecords(settings.required("KAFKA_BOOTSTRAP_SERVERS")),
+        source=KafkaSourceRecords.from_environment(),
         clock=clock,
         back_off=BackOff.from_environment(),
     )

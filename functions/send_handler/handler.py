@@ -26,7 +26,7 @@ def bootstrap() -> RequestSend:
     """The adapters, built at the first invocation and kept."""
     return RequestSend(
         codec=Codec(HttpSchemaRegistry(settings.required("SCHEMA_REGISTRY_URL"))),
-        producer=KafkaProducer(settings.required("KAFKA_BOOTSTRAP_SERVERS")),
+        producer=KafkaProducer.from_environment(),
         clock=SystemClock(),
     )
 

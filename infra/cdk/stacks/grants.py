@@ -13,7 +13,15 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import DataStack
-from masscomm.topics import CDC_TABLES, Lane, cdc_topic, chain_topics, in_lane
+from masscomm.topics import (
+    CDC_PROGRESS_GROUP,
+    CDC_TABLES,
+    SOURCE_RECORDS_GROUP,
+    Lane,
+    cdc_topic,
+    chain_topics,
+    in_lane,
+)
 
 CDC_CONSUMER = "cdc_consumer"
 _TABLE_ACTIONS = ("DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
@@ -62,9 +70,9 @@ def _kafka(
     writes = written_topics(entry, lanes)
     reads = list(dict.fromkeys(in_lane(name, lane) for name in profile.reads for lane in Lane))
     if not profile.asks_cdc:
-        return data.kafka.statements(writes=writes, reads=reads)
+        return data.kafka.statements(writes=writes, reads=reads, asks=[SOURCE_RECORDS_GROUP] if reads else [])
     tables = [cdc_topic(table, environment.generation) for table in CDC_TABLES]
-    groups = [consumer_group(f"masscomm.{CDC_CONSUMER}", topic) for topic in tables]
+    groups = [CDC_PROGRESS_GROUP] + [consumer_group(f"masscomm.{CDC_CONSUMER}", topic) for topic in tables]
     return data.kafka.statements(writes=writes, reads=[*reads, CONNECT_OFFSETS_TOPIC], asks=groups, describes=tables)
 
 

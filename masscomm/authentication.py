@@ -1,0 +1,122 @@
+"""How the functions show who they are to Kafka, OpenSearch and Postgres, chosen by settings.
+
+    KAFKA_AUTHENTICATION              none (where nothing is said), aws_msk_iam
+    OPENSEARCH_AUTHENTICATION         none, aws_sigv4
+    METRICS_DATABASE_AUTHENTICATION   none, aws_rds_iam
+
+The region is AWS_REGION, which Lambda sets. Every signature is made anew from the role's credentials: no password is
+stored anywhere.
+"""
+
+import base64
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from masscomm import settings
+from masscomm.aws_credentials import RoleCredentials
+from masscomm.aws_signature import Credentials, Scope, signed_headers, signed_url
+
+NONE = "none"
+MSK_IAM, SIGV4, RDS_IAM = "aws_msk_iam", "aws_sigv4", "aws_rds_iam"
+# As long as AWS lets them hold.
+_EXPIRES_S = 900
+
+type CredentialsNow = Callable[[], Credentials]
+type Now = Callable[[], datetime]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+# --- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+def kafka_settings() -> dict[str, Any]:
+    """What a client of confluent-kafka is given beside its servers. Errors: Stop for a setting that does not exist."""
+    if settings.choice("KAFKA_AUTHENTICATION", (NONE, MSK_IAM)) == NONE:
+        return {}
+    region, credentials = settings.required("AWS_REGION"), RoleCredentials()
+
+    def oauth_cb(_config: str) -> tuple[str, float]:
+        return msk_token(region, credentials(), _now())
+
+    return {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER", "oauth_cb": oauth_cb}
+
+
+def msk_token(region: str, credentials: Credentials, at: datetime) -> tuple[str, float]:
+    """MSK's token and when it ends, in seconds since the epoch: a signed request to connect, in base64."""
+    url = signed_url(
+        f"https://kafka.{region}.amazonaws.com/",
+        {"Action": "kafka-cluster:Connect"},
+        scope=Scope(service="kafka-cluster", region=region, at=at),
+        credentials=credentials,
+        expires_s=_EXPIRES_S,
+    )
+    text = base64.urlsafe_b64encode(f"{url}&User-Agent=masscomm".encode()).decode().rstrip("=")
+    return text, int(at.timestamp()) + float(_EXPIRES_S)
+
+
+# --- OpenSearch -------------------------------------------------------------------------------------------------------
+
+
+class OpenSearchSigner:
+    """opensearch-py's http_auth: the headers of each request."""
+
+    def __init__(self, region: str, credentials: CredentialsNow, now: Now = _now) -> None:
+        self._region, self._credentials, self._now = region, credentials, now
+
+    def __call__(self, method: str, url: str, body: bytes | str | None) -> dict[str, str]:
+        """method, url and body as they are sent."""
+        content = body.encode() if isinstance(body, str) else body or b""
+        scope = Scope(service="es", region=self._region, at=self._now())
+        return signed_headers(method, url, content, scope=scope, credentials=self._credentials())
+
+
+def opensearch_auth() -> OpenSearchSigner | None:
+    """What signs requests to the directory, None where nothing does. Errors: Stop for what does not exist."""
+    if settings.choice("OPENSEARCH_AUTHENTICATION", (NONE, SIGV4)) == NONE:
+        return None
+    return OpenSearchSigner(settings.required("AWS_REGION"), RoleCredentials())
+
+
+# --- Postgres ---------------------------------------------------------------------------------------------------------
+
+
+def database_url(url: str) -> str | Callable[[], str]:
+    """The metrics database's address as psycopg's pool takes it: with a password that is made at each connection.
+
+    url: libpq's, with user and without password where tokens are used. Errors: Stop for a setting that does not exist.
+    """
+    if settings.choice("METRICS_DATABASE_AUTHENTICATION", (NONE, RDS_IAM)) == NONE:
+        return url
+    region, credentials = settings.required("AWS_REGION"), RoleCredentials()
+    return lambda: with_password(url, rds_token(url, region, credentials(), _now()))
+
+
+def address_now(url: str) -> str:
+    """The same for a single connection that is made now."""
+    found = database_url(url)
+    return found if isinstance(found, str) else found()
+
+
+def rds_token(url: str, region: str, credentials: Credentials, at: datetime) -> str:
+    """RDS's password for the user of a URL: a signed request to connect, without its scheme."""
+    parts = urlsplit(url)
+    signed = signed_url(
+        f"https://{parts.hostname}:{parts.port or 5432}/",
+        {"Action": "connect", "DBUser": parts.username or ""},
+        scope=Scope(service="rds-db", region=region, at=at),
+        credentials=credentials,
+        expires_s=_EXPIRES_S,
+    )
+    return signed.removeprefix("https://")
+
+
+def with_password(url: str, password: str) -> str:
+    """The URL with another password."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:{quote(password, safe='')}@{host}"))

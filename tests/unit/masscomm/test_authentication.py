@@ -1,0 +1,344 @@
+"""Who we are, told to Kafka, OpenSearch and Postgres: our signatures are AWS's own libraries'."""
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
+
+import aws_msk_iam_sasl_signer.MSKAuthTokenProvider as msk_library
+import botocore.auth
+import botocore.session
+import psycopg
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials as BotocoreCredentials
+from botocore.hooks import HierarchicalEmitter
+from botocore.model import ServiceId
+from botocore.signers import RequestSigner, generate_db_auth_token
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from masscomm import authentication
+from masscomm.authentication import OpenSearchSigner, msk_token, rds_token, with_password
+from masscomm.aws_credentials import RoleCredentials
+from masscomm.aws_signature import Credentials
+from masscomm.errors import Retry, Stop
+from masscomm.opensearch import connect
+
+REGIONS = st.sampled_from(["eu-central-1", "us-east-1", "ap-southeast-2"])
+SECRETS = st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1, max_size=60)
+CREDENTIALS = st.builds(
+    Credentials,
+    st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", min_size=16, max_size=20),
+    SECRETS,
+    st.none() | st.text("ABCabc019+/=", min_size=1, max_size=200),
+)
+TIMES = st.integers(1_500_000_000, 2_500_000_000).map(lambda at: datetime.fromtimestamp(at, UTC))
+SEGMENTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=12).filter(
+    lambda text: text.strip(".") != ""
+)
+PATHS = st.lists(SEGMENTS, max_size=4).map(lambda parts: "/" + "/".join(quote(part, safe=",*") for part in parts))
+QUERIES = st.lists(st.tuples(SEGMENTS, SEGMENTS), max_size=4, unique_by=lambda pair: pair[0]).map(
+    lambda pairs: "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs)
+)
+
+
+def at_that_time(at: datetime) -> pytest.MonkeyPatch:
+    """botocore's clock stands still; undone by whoever asked."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(botocore.auth, "get_current_datetime", lambda *_args, **_kwargs: at.replace(tzinfo=None))
+    return patch
+
+
+def of_botocore(credentials: Credentials) -> BotocoreCredentials:
+    return BotocoreCredentials(credentials.access_key, credentials.secret_key, credentials.token)
+
+
+@given(
+    method=st.sampled_from(["GET", "POST", "PUT", "HEAD", "DELETE"]),
+    host=st.sampled_from(["vpc-directory.eu-central-1.es.amazonaws.com", "localhost:9200", "directory:443"]),
+    path=PATHS,
+    query=QUERIES,
+    body=st.none() | st.binary(max_size=200) | st.text(max_size=50),
+    region=REGIONS,
+    credentials=CREDENTIALS,
+    at=TIMES,
+)
+def test_a_request_to_opensearch_is_signed_as_botocore_signs_it(
+    method: str,
+    host: str,
+    path: str,
+    query: str,
+    body: bytes | str | None,
+    region: str,
+    credentials: Credentials,
+    at: datetime,
+) -> None:
+    url = f"https://{host}{path}{'?' + query if query else ''}"
+    ours = OpenSearchSigner(region, lambda: credentials, lambda: at)(method, url, body)
+    content = body.encode() if isinstance(body, str) else body
+    request = AWSRequest(
+        method=method,
+        url=url,
+        data=content,
+        headers={"x-amz-content-sha256": ours["x-amz-content-sha256"]},
+    )
+    patch = at_that_time(at)
+    try:
+        SigV4Auth(of_botocore(credentials), "es", region).add_auth(request)
+    finally:
+        patch.undo()
+    theirs = {name.lower(): value for name, value in request.headers.items()}
+    assert ours["authorization"] == theirs["authorization"]
+    assert ours["x-amz-date"] == theirs["x-amz-date"]
+    assert ours.get("x-amz-security-token") == theirs.get("x-amz-security-token")
+
+
+@settings(max_examples=50)
+@given(region=REGIONS, credentials=CREDENTIALS, at=TIMES)
+def test_msks_token_is_its_librarys(region: str, credentials: Credentials, at: datetime) -> None:
+    token, until = msk_token(region, credentials, at)
+    patch = at_that_time(at)
+    patch.setattr(msk_library, "__load_credentials_from_aws_profile__", lambda _profile: of_botocore(credentials))
+    try:
+        theirs, their_end_ms = msk_library.generate_auth_token_from_profile(region, "any")
+    finally:
+        patch.undo()
+    assert until * 1000 == their_end_ms
+    assert _asked(token) == _asked(theirs)
+
+
+def _asked(token: str) -> tuple[str, dict[str, list[str]]]:
+    """A token's address and query; who made it says so in User-Agent, which is not signed."""
+    url = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+    query = parse_qs(urlsplit(url).query, strict_parsing=True)
+    assert query.pop("User-Agent")
+    return url.partition("?")[0], query
+
+
+@settings(max_examples=50)
+@given(
+    region=REGIONS,
+    credentials=CREDENTIALS,
+    at=TIMES,
+    user=st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=20),
+    port=st.sampled_from([5432, 6432]),
+)
+def test_the_databases_password_is_botocores_token(
+    region: str, credentials: Credentials, at: datetime, user: str, port: int
+) -> None:
+    host = "proxy-abc.eu-central-1.rds.amazonaws.com"
+    url = f"postgresql://{user}@{host}:{port}/metrics?sslmode=require"
+    ours = rds_token(url, region, credentials, at)
+    events = HierarchicalEmitter()  # the signer holds it weakly
+    signer = RequestSigner(ServiceId("rds"), region, "rds", "v4", of_botocore(credentials), events)
+    client: Any = type("Client", (), {"_request_signer": signer, "meta": type("Meta", (), {"region_name": region})})
+    patch = at_that_time(at)
+    try:
+        theirs = generate_db_auth_token(client, host, port, user)
+    finally:
+        patch.undo()
+    assert ours.partition("?")[0] == theirs.partition("?")[0]
+    assert dict(parse_qsl(ours.partition("?")[2])) == dict(parse_qsl(theirs.partition("?")[2]))
+
+
+@given(password=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=60))
+def test_libpq_reads_the_password_out_of_the_address_again(password: str) -> None:
+    url = with_password("postgresql://reader@host:6432/metrics?sslmode=require", password)
+    assert psycopg.conninfo.conninfo_to_dict(url) == {
+        "user": "reader",
+        "password": password,
+        "host": "host",
+        "port": "6432",
+        "dbname": "metrics",
+        "sslmode": "require",
+    }
+
+
+# --- chosen by settings -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def as_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a function's environment, as Lambda sets it."""
+    for name, value in {
+        "AWS_REGION": "eu-central-1",
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_SESSION_TOKEN": "token",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+NAMES = ("KAFKA_AUTHENTICATION", "OPENSEARCH_AUTHENTICATION", "METRICS_DATABASE_AUTHENTICATION")
+
+
+def test_where_nothing_is_said_nothing_is_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    assert authentication.kafka_settings() == {}
+    assert authentication.opensearch_auth() is None
+    assert authentication.database_url("postgresql://u:p@h/d") == "postgresql://u:p@h/d"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_way_that_does_not_exist_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "kerberos")
+    ask: Callable[[], object] = {
+        "KAFKA_AUTHENTICATION": authentication.kafka_settings,
+        "OPENSEARCH_AUTHENTICATION": authentication.opensearch_auth,
+        "METRICS_DATABASE_AUTHENTICATION": lambda: authentication.database_url("postgresql://h/d"),
+    }[name]
+    with pytest.raises(Stop, match=f"{name}.*kerberos"):
+        ask()
+
+
+def test_kafka_asks_for_a_token_whenever_it_needs_one(monkeypatch: pytest.MonkeyPatch, as_a_role: None) -> None:
+    monkeypatch.setenv("KAFKA_AUTHENTICATION", "aws_msk_iam")
+    made = authentication.kafka_settings()
+    assert (made["security.protocol"], made["sasl.mechanisms"]) == ("SASL_SSL", "OAUTHBEARER")
+    token, until = made["oauth_cb"]("")
+    address, query = _asked(token)
+    assert address == "https://kafka.eu-central-1.amazonaws.com/"
+    assert query["Action"] == ["kafka-cluster:Connect"]
+    assert query["X-Amz-Security-Token"] == ["token"]
+    assert 0 < until - datetime.now(UTC).timestamp() <= 900
+
+
+def test_each_connection_to_the_database_has_a_password_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, as_a_role: None
+) -> None:
+    monkeypatch.setenv("METRICS_DATABASE_AUTHENTICATION", "aws_rds_iam")
+    moments = iter([datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC)])
+    monkeypatch.setattr(authentication, "_now", lambda: next(moments))
+    address = authentication.database_url("postgresql://reader@host/metrics?sslmode=require")
+    assert callable(address)
+    first, second = (str(psycopg.conninfo.conninfo_to_dict(address())["password"]) for _ in range(2))
+    assert first.startswith("host:5432/?")
+    assert "DBUser=reader" in first
+    assert "20261121T000000Z" in first
+    assert "20261122T000000Z" in second
+
+
+def test_the_client_of_the_directory_sends_what_was_signed(as_a_role: None) -> None:
+    """What a server sees is signed again with botocore, and must come to the same."""
+    seen: list[tuple[str, str, dict[str, str], bytes]] = []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            seen.append((self.command, self.path, headers, body))
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        do_GET = do_POST
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        client = connect(url, auth=OpenSearchSigner("eu-central-1", RoleCredentials()))
+        try:
+            client.search(index="users,devices*", body={"query": {"match": {"name": "Jürgen"}}}, routing="a b/c")
+            client.mget(body={"docs": [{"_index": "users", "_id": "1"}]})
+        finally:
+            client.close()
+            server.shutdown()
+    assert len(seen) == 2
+    for command, path, headers, body in seen:
+        at = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        request = AWSRequest(
+            method=command,
+            url=url + path,
+            data=body,
+            headers={"x-amz-content-sha256": headers["x-amz-content-sha256"], "host": headers["host"]},
+        )
+        patch = at_that_time(at)
+        try:
+            SigV4Auth(BotocoreCredentials("AKIDEXAMPLE", "secret", "token"), "es", "eu-central-1").add_auth(request)
+        finally:
+            patch.undo()
+        assert headers["authorization"] == request.headers["Authorization"]
+
+
+# --- the role's credentials -------------------------------------------------------------------------------------------
+
+
+class Endpoint(HTTPServer):
+    """Where a restored function finds its credentials."""
+
+    answers: list[tuple[int, dict[str, str] | str]]
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert isinstance(self.server, Endpoint)
+            status, answer = self.server.answers.pop(0)
+            if self.headers["Authorization"] != "for us":
+                status = 401
+            body = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    with Endpoint(("127.0.0.1", 0), Handler) as server:
+        server.answers = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"http://127.0.0.1:{server.server_port}/")
+        monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "for us")
+        yield server
+        server.shutdown()
+
+
+def told(key: str, until: datetime) -> tuple[int, dict[str, str]]:
+    return 200, {
+        "AccessKeyId": key,
+        "SecretAccessKey": "secret",
+        "Token": "token",
+        "Expiration": until.isoformat().replace("+00:00", "Z"),
+    }
+
+
+def test_a_restored_functions_credentials_are_kept_until_shortly_before_they_end(endpoint: Endpoint) -> None:
+    begin = datetime(2026, 11, 21, tzinfo=UTC)
+    clock = [begin.timestamp()]
+    credentials = RoleCredentials(now=lambda: clock[0])
+    endpoint.answers = [told("first", begin + timedelta(hours=1)), told("second", begin + timedelta(hours=2))]
+    assert credentials() == Credentials("first", "secret", "token")
+    clock[0] += 3000
+    assert credentials().access_key == "first"
+    clock[0] += 400
+    assert credentials().access_key == "second"
+    assert endpoint.answers == []
+
+
+@pytest.mark.parametrize("answer", [(500, "{}"), (200, "not JSON"), (200, "{}"), (200, "[]"), (404, "")])
+def test_credentials_that_cannot_be_had_now_are_asked_for_again(endpoint: Endpoint, answer: tuple[int, str]) -> None:
+    endpoint.answers = [answer]
+    with pytest.raises(Retry, match="credentials"):
+        RoleCredentials()()
+
+
+def test_no_secret_is_shown_by_what_holds_it() -> None:
+    shown = repr(Credentials("AKID", "the secret", "the token"))
+    assert "AKID" in shown
+    assert "the secret" not in shown
+    assert "the token" not in shown
