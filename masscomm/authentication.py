@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from masscomm import settings
 from masscomm.aws_credentials import RoleCredentials
 from masscomm.aws_signature import Credentials, Scope, signed_headers, signed_url
+from masscomm.topics import SPARK_GROUP
 
 NONE = "none"
 MSK_IAM, SIGV4, RDS_IAM = "aws_msk_iam", "aws_sigv4", "aws_rds_iam"
@@ -44,6 +45,21 @@ def kafka_settings() -> dict[str, Any]:
         return msk_token(region, credentials(), _now())
 
     return {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER", "oauth_cb": oauth_cb}
+
+
+def spark_kafka_options() -> dict[str, str]:
+    """The same for Spark's Kafka source, whose client is Java's (devstack/jars/msk_iam). The group is one, because who
+    may read asks for it; no offset is ever committed under it.
+    """
+    if settings.choice("KAFKA_AUTHENTICATION", (NONE, MSK_IAM)) == NONE:
+        return {}
+    return {
+        "kafka.group.id": SPARK_GROUP,
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "AWS_MSK_IAM",
+        "kafka.sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
+        "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+    }
 
 
 def msk_token(region: str, credentials: Credentials, at: datetime) -> tuple[str, float]:

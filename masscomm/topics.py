@@ -55,6 +55,7 @@ ON_FAILURE = "on-failure"
 # Names that a client must give and that nothing is ever committed under; a broker that asks who may, asks for them.
 CDC_PROGRESS_GROUP = "masscomm.cdc_progress"
 SOURCE_RECORDS_GROUP = "masscomm.source_records"
+SPARK_GROUP = "masscomm.spark_metrics"
 
 CDC_TABLES = ("users", "user_settings", "devices", "notification_templates")
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -17,9 +18,10 @@ _END = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 class Broker:
     """Nothing is asked before the first call. Every method raises Retry where the broker does not answer."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, **overrides: Any) -> None:
         # Its own log lines would come with every second the broker is away; the job says once that it waits.
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        client: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+        self._admin = AdminClient(client | overrides)
 
     def missing(self, topics: Sequence[str]) -> list[str]:
         """Those of the topics that do not exist."""

@@ -24,13 +24,14 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from masscomm.authentication import kafka_settings, spark_kafka_options
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics.archive import Archive
 from spark_metrics.archive_mark import claim
 from spark_metrics.batches import count_batch
 from spark_metrics.broker import Broker
-from spark_metrics.settings import Settings, settings_from
+from spark_metrics.settings import EMR, Settings, settings_from
 from spark_metrics.sink import PostgresSink, StagingLost, StatusWriter
 from spark_metrics.sources import SOURCES
 from spark_metrics.transforms import facts
@@ -52,7 +53,7 @@ _FORGET_EVERY_S = 600.0
 
 # A corrupt length must not be believed: one record of a few bytes could otherwise ask for gigabytes and end the
 # process. Records are at most 1 MiB, and no item takes less than a byte.
-_AVRO_LIMITS = (
+AVRO_LIMITS = (
     "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
     " -Dorg.apache.avro.limits.bytes.maxLength=2200000"
     " -Dorg.apache.avro.limits.string.maxLength=2200000"
@@ -69,16 +70,8 @@ def topic_names() -> list[str]:
 
 
 def spark_session(settings: Settings) -> SparkSession:
-    """A small Spark: no UI, loopback only, two shuffle partitions."""
-    logging_file = files("spark_metrics").joinpath("log4j2.properties")
+    """A small Spark: no UI, loopback only, two shuffle partitions. On EMR, what was submitted says where it runs."""
     options = {
-        "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": (
-            f"{settings.java_options} {_AVRO_LIMITS} -Dlog4j2.configurationFile={logging_file}"
-        ),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         # Ids and positions are collected into lists, a group a partition or block: sorting first is slower.
@@ -97,15 +90,30 @@ def spark_session(settings: Settings) -> SparkSession:
         # A stack trace for every expression of every batch, for messages that nobody reads here.
         "spark.sql.dataFrameQueryContext.enabled": "false",
     }
-    if settings.jars:
-        options["spark.jars"] = settings.jars
+    builder = SparkSession.builder.appName("masscomm metrics")
+    if settings.master != EMR:
+        builder = builder.master(settings.master)
+        options |= _on_one_machine(settings)
     if settings.master.startswith("local"):
         # Executors are children of this very process; "python3" may be another one.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(settings.master).appName("masscomm metrics")
     for name, value in options.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _on_one_machine(settings: Settings) -> dict[str, str]:
+    logging_file = files("spark_metrics").joinpath("log4j2.properties")
+    return {
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": (
+            f"{settings.java_options} {AVRO_LIMITS} -Dlog4j2.configurationFile={logging_file}"
+        ),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        **({"spark.jars": settings.jars} if settings.jars else {}),
+    }
 
 
 def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> DataFrame:
@@ -121,6 +129,7 @@ def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> Dat
         # A consumer asks where its partition ends after each fetch, and the broker answers a connection in order: the
         # default of 500 ms at the end of a partition would be spent once a partition and batch.
         .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
+        .options(**spark_kafka_options())
         .load()
     )
 
@@ -131,7 +140,7 @@ class Job:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._stop = threading.Event()
-        self._broker = Broker(settings.bootstrap_servers)
+        self._broker = Broker(settings.bootstrap_servers, **kafka_settings())
         self._sink = PostgresSink(
             settings.database_url,
             window_s=settings.redelivery_window_s,

@@ -25,6 +25,7 @@ import psycopg
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from masscomm.authentication import address_now, spark_kafka_options
 from masscomm.errors import MasscommError, Stop
 from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.wire import HttpSchemaRegistry
@@ -88,7 +89,9 @@ class Recompute:
 
     def run(self, *, swap: bool = False, check_topics: bool = False, compact: bool = False) -> int:
         """How many rows differ, after saying which."""
-        with psycopg.connect(self._settings.database_url, autocommit=True, options="-c timezone=UTC") as connection:
+        with psycopg.connect(
+            address_now(self._settings.database_url), autocommit=True, options="-c timezone=UTC"
+        ) as connection:
             check(connection, self._archive)
             if compact:
                 hours = self._archive.compact(connection, before=datetime.now(UTC))
@@ -240,6 +243,7 @@ class Recompute:
             self._spark.read.format("kafka")
             .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
             .option("subscribe", ",".join(topic_names()))
+            .options(**spark_kafka_options())
             .load()
         )
         ends = self._spark.createDataFrame(offsets, "topic string, partition int, next_offset long")

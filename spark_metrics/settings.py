@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from masscomm.errors import Stop
 from masscomm.measures import FAR_FUTURE_MS
 
+# SPARK_MASTER where EMR submits the job: the session is there already, and nothing is to be said of its machines.
+EMR = "emr"
 # Small on purpose: beside the broker, OpenSearch and the rest on one machine. A cluster brings its own options.
 DEFAULT_JAVA_OPTIONS = (
     "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=96m"

@@ -23,6 +23,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from masscomm.authentication import address_now
 from masscomm.errors import Stop
 from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics import recipient_log
@@ -114,7 +115,7 @@ class PostgresSink:
         """The connection, made anew where it is broken."""
         if self._connection is None or self._connection.broken or self._connection.closed:
             self._connection = psycopg.connect(
-                self._url,
+                address_now(self._url),
                 autocommit=True,
                 connect_timeout=5,
                 application_name="spark_metrics",

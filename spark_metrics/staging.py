@@ -13,6 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
+from masscomm.authentication import address_now
 from spark_metrics import recipient_log
 from spark_metrics.transforms import exploded, states, sums
 from spark_metrics.views import View
@@ -108,7 +109,9 @@ def _copy(database_url: str, attempt: int, rows: Iterator[Row]) -> None:
     if not by_table:
         return
     task: Any = TaskContext.get()
-    with psycopg.connect(database_url, connect_timeout=5, application_name="spark_metrics staging") as connection:
+    with psycopg.connect(
+        address_now(database_url), connect_timeout=5, application_name="spark_metrics staging"
+    ) as connection:
         copy_lines(connection, attempt, task.partitionId(), task.attemptNumber(), by_table)
 
 

@@ -23,6 +23,12 @@ from infra.cdk.settings import Environment
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics")
 _JARS = ("spark", "msk_iam")
+# As spark_metrics/job.py says it on one machine, and why: a test holds the two together.
+_AVRO_LIMITS = (
+    "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
+    " -Dorg.apache.avro.limits.bytes.maxLength=2200000"
+    " -Dorg.apache.avro.limits.string.maxLength=2200000"
+)
 CHECKPOINT, RECORDS = "checkpoint", "records"
 
 
@@ -220,6 +226,10 @@ def _parameters(
         "spark.dynamicAllocation.maxExecutors": spark.executors,
         "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": f"/usr/bin/{spark.python}",
     }
+    for place in ("spark.driver", "spark.executor"):
+        options[f"{place}.extraJavaOptions"] = _AVRO_LIMITS
     for place in ("spark.emr-serverless.driverEnv", "spark.executorEnv"):
         options |= {f"{place}.{name}": value for name, value in shared.items()}
-    return " ".join(f"--conf {name}={value}" for name, value in options.items())
+    return " ".join(
+        f'--conf {name}="{value}"' if " " in str(value) else f"--conf {name}={value}" for name, value in options.items()
+    )

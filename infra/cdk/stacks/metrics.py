@@ -3,14 +3,13 @@
 from aws_cdk import Stack
 from constructs import Construct
 
-from functions.catalogue import PREFIX
 from infra.cdk.profiles import METRICS_WRITER
 from infra.cdk.resources.databases import connect_statement
 from infra.cdk.resources.streaming_job import CHECKPOINT, RECORDS, StreamingJob
 from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import METRICS, DataStack
 from infra.cdk.stacks.network import NetworkStack
-from masscomm.topics import chain_topics
+from masscomm.topics import SPARK_GROUP, chain_topics
 
 JOB = "spark_metrics"
 
@@ -45,8 +44,7 @@ class MetricsStack(Stack):
                 "SPARK_TRIGGER_MS": str(environment.spark.trigger_ms),
             },
             statements=[
-                # Spark names its groups after each query it runs; it commits nothing under them.
-                *data.kafka.statements(reads=read, groups=[f"{PREFIX}.{JOB}"]),
+                *data.kafka.statements(reads=read, groups=[SPARK_GROUP]),
                 connect_statement(self, data.proxy, METRICS_WRITER),
             ],
         )

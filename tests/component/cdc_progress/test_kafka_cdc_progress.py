@@ -20,11 +20,13 @@ from tests.component.cdc_progress.contract import STREAMING, Capture, CdcProgres
 
 
 class KafkaCapture(Capture):
-    def __init__(self, bootstrap: str) -> None:
+    """group: a pattern of cdc_consumer's groups, in which {topic} may stand."""
+
+    def __init__(self, bootstrap: str, group: str = "group.{generation}") -> None:
         self.generation = f"t{uuid4().hex[:8]}"
         self.bootstrap = {"bootstrap.servers": bootstrap, "broker.address.family": "v4"}
         self.offsets_topic = f"offsets.{self.generation}"
-        self.group = f"group.{self.generation}"
+        self.group = group.replace("{generation}", self.generation)
         create_topics(bootstrap, cdc_topics(self.generation))
         admin = AdminClient(dict(self.bootstrap))
         admin.create_topics([NewTopic(self.offsets_topic, 2, 1)])[self.offsets_topic].result()
@@ -34,11 +36,12 @@ class KafkaCapture(Capture):
         self._await_leaders()
 
     def _await_leaders(self) -> None:
-        """A topic that was made has no leaders yet: until it has, the answer is Retry."""
+        """A topic that was made has no leaders yet, nor a new broker its groups: until then the answer is Retry."""
         deadline, pause = time.monotonic() + 30, threading.Event()
         while True:
             try:
                 self.progress.end_offsets()
+                self.progress.committed_offsets()
             except Retry:
                 assert time.monotonic() < deadline
                 pause.wait(0.05)
@@ -52,7 +55,7 @@ class KafkaCapture(Capture):
         assert producer.flush(10) == 0
 
     def commit(self, topic: str, partition: int, offset: int) -> None:
-        consumer = Consumer(self.bootstrap | {"group.id": self.group})
+        consumer = Consumer(self.bootstrap | {"group.id": self.group.replace("{topic}", topic)})
         consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
         consumer.close()
 
@@ -94,3 +97,11 @@ class TestKafkaCdcProgress(CdcProgressContract):
         for ask in (progress.acknowledged_lsn, progress.end_offsets, progress.committed_offsets):
             with pytest.raises(Retry, match="Kafka does not tell"):
                 ask()
+
+
+class TestKafkaCdcProgressOfAGroupForEachTopic(CdcProgressContract):
+    """As AWS's mappings consume: one topic each, under a group of its own."""
+
+    @pytest.fixture
+    def capture(self, kafka: StackSettings) -> KafkaCapture:
+        return KafkaCapture(kafka.kafka_bootstrap, group="group.{generation}.{topic}")
