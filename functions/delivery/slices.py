@@ -129,11 +129,12 @@ class Slices:
         return left
 
     def _let_wait(self, left: Sequence[_Recipient]) -> None:
-        """Record that they wait. Errors: Retry where nothing speaks against going on at once."""
+        """Record that they wait. Errors: Retry where nothing speaks against going on at once; Conflict.
+
+        Whoever took the record over while we were asleep began with the first of these: both write that slice.
+        """
         if not self._errors:
             raise Retry("the invocation's time is used up")
-        if self.lease.remaining_s(_RESERVE_S) <= 0:
-            raise Retry("the record has become another's")
         again_ms = self.again_ms()
         decision = EXPIRED if again_ms is None else _WAITS
         left = sorted(left, key=lambda who: who.position)

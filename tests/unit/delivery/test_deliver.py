@@ -19,6 +19,7 @@ from masscomm.directory import Device, Position, Settings
 from masscomm.errors import DeadLetter, Retry
 from masscomm.ids import notification_id
 from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.pacing import Pacer
 from masscomm.records import ContentColumn
 from tests.chain import NOW, SEND_ID, delivery, told
 from tests.unit.delivery.chain import Delivery, by_email, paces
@@ -447,6 +448,22 @@ def test_pauses_grow_with_jitter_and_stay_bounded() -> None:
     assert all(0.1 <= pause <= 2 for pause in pauses)
     assert len(set(pauses)) == len(pauses) > 5
     assert sum(pauses) <= 52
+
+
+def test_what_is_throttled_takes_its_next_turn_at_once_where_there_is_a_pace() -> None:
+    clock = FixedClock(NOW)
+    refusals = [Transient("Throttled", throttled=True)] * 3
+
+    def busy() -> str:
+        if refusals:
+            raise refusals.pop()
+        return "id"
+
+    pacer = Pacer(clock, per_s=100)
+    publisher = Publisher(clock=clock, paces={"push": pacer}, workers=1)
+    (answer,) = publisher.publish_all([busy], lambda: 60.0, channel="push")
+    assert answer.message_id == "id"
+    assert clock.monotonic() - NOW / 1000 < 0.1  # the first pause of a round
 
 
 def test_whose_application_is_off_waits_at_once_and_the_others_are_sent_to() -> None:

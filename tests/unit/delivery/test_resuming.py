@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from functions.delivery.deliver import Deliver
+from masscomm.channels.provider import Transient
 from masscomm.delivery_ledger import LEASE_S
 from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from masscomm.directory import Settings
@@ -174,6 +175,26 @@ def test_whoever_was_asleep_for_longer_than_the_lease_begins_no_further_call() -
     assert told([first]) == {(user, "push"): SENT for user in USERS}
     for other in others:  # the same id, and the same told
         assert (other.record_id, other.provider_message_ids) == (first.record_id, first.provider_message_ids)
+
+
+def test_whoever_lost_the_lease_lets_nobody_wait() -> None:
+    fleet = Fleet()
+    fleet.push._lock = _Free()  # type: ignore[assignment]
+    record = fleet.record(range(1000, 1001))
+    slept: list[int] = []
+
+    def asleep(_arn: str) -> Transient | None:
+        if slept:
+            return None
+        slept.append(1)
+        fleet.clock.advance(LEASE_S + 2)
+        assert fleet.deliver(record, environment=fleet.started("b")) == []
+        return Transient("reset")
+
+    fleet.push.fail = asleep
+    assert fleet.deliver(record, environment=fleet.started("a")) == [0]
+    assert not fleet.waiting.items
+    assert fleet.twice() == []
 
 
 def test_a_finished_record_is_told_again_without_waiting_for_anybody() -> None:
