@@ -72,7 +72,7 @@ def every_function_killed(bench: Bench, send: Send) -> None:
 
 def timed_out(bench: Bench, send: Send) -> None:
     """Delivery stops in the middle of publishing, until the host ends it for taking too long."""
-    with bench.stack.configured({"delivery": {"timeout_s": 12}}):
+    with bench.stack.configured({"delivery": {"timeout_s": 20}}):
         bench.stack.sns.answer(Rule(code="hold", after=INSIDE_A_SLICE))
         send()
         bench.await_held(1)
