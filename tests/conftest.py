@@ -17,6 +17,16 @@ from devstack.stack import Stack
 _SHARED = pytest.StashKey[testing.SharedStack]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    # Here and not beside the cells: pytest asks for options before it has seen their folder.
+    parser.addoption(
+        "--cells",
+        choices=("few", "others", "all"),
+        default="few",
+        help="of the fault matrix: a few cells that stand for all, the others, or all",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # xdist's workers use the one of the process that started them
         config.stash[_SHARED] = testing.SharedStack()

@@ -8,15 +8,6 @@ from tests.faults.cell import Cell
 from tests.faults.stack import FaultStack
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--cells",
-        choices=("few", "others", "all"),
-        default="few",
-        help="of the fault matrix: a few cells that stand for all, the others, or all",
-    )
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     unwanted = {"few": False, "others": True, "all": None}[config.getoption("--cells")]
     left_out = [item for item in items if isinstance(cell := _cell(item), Cell) and cell.ci is unwanted]
