@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check faults faults-headline faults-mutants bench capacity recompute-check audit sbom licences synth snapshots clean-state lock status down
+.PHONY: help setup run demo test check faults faults-headline faults-mutants bench capacity recompute-check audit sbom licences synth snapshots package-job clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can tell what is missing.
 PYTHON ?= python3
@@ -46,7 +46,7 @@ capacity: setup ## what it costs and which limit comes first, into docs/capacity
 	.venv/bin/python -m infra.capacity.report
 
 audit: setup .devstack/supply-chain-venv ## known vulnerabilities of what is pinned; needs the advisory service
-	.devstack/supply-chain-venv/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off $(foreach name,main localstack bootstrap,-r requirements/$(name).txt)
+	.devstack/supply-chain-venv/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off $(foreach name,main localstack bootstrap job,-r requirements/$(name).txt)
 
 sbom: setup .devstack/supply-chain-venv ## bills of materials (CycloneDX) of packages and jars, in out/sbom
 	@mkdir -p out/sbom
@@ -63,6 +63,11 @@ licences: sbom ## the licence of every package and jar, in out/sbom/licences.tsv
 ENVIRONMENTS ?= dev staging prod
 synth: setup ## the CloudFormation templates of every environment, in out/cdk; needs no AWS account
 	.venv/bin/python -m infra.cdk.app --out out/cdk $(ENVIRONMENTS)
+
+package-job: setup ## what the streaming job imports, for EMR's Python on arm64, in infra/package
+	rm -rf out/job && mkdir -p out/job infra/package
+	.devstack/uv/bin/uv pip install -q --target out/job --python-version 3.12 --python-platform aarch64-manylinux_2_28 --only-binary :all: --require-hashes -r requirements/job.txt
+	.venv/bin/python -m infra.job_archive out/job infra/package/spark_metrics.zip
 
 snapshots: setup ## renew the stored lists of each stack's resources
 	-MASSCOMM_RENEW_SNAPSHOTS=1 .venv/bin/python -m pytest -q tests/unit/infra/test_snapshots.py
@@ -81,3 +86,4 @@ lock: setup ## compile the requirements to hashed lock files
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/main.in -o requirements/main.txt
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/localstack.in -o requirements/localstack.txt
 	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.13 requirements/supply-chain.in -o requirements/supply-chain.txt
+	.devstack/uv/bin/uv pip compile -q --generate-hashes --no-emit-index-url --no-header --python-version 3.12 --python-platform aarch64-manylinux_2_28 -c requirements/main.txt requirements/job.in -o requirements/job.txt

@@ -1,0 +1,60 @@
+"""What the streaming job is deployed from."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+from devstack.settings import ROOT
+from infra.cdk.settings import SparkSettings
+from infra.job_archive import write_archive
+
+ROOMS = ("masscomm", "schemas", "spark_metrics")
+# The distribution of requirements/job.in that a module comes from, where the names differ.
+NAMES = {"confluent_kafka": "confluent-kafka", "yaml": "pyyaml"}
+
+LOADED = """
+import sys
+before = set(sys.modules)
+import spark_metrics.job
+origin = sys.prefix
+for name in sorted({name.partition(".")[0] for name in set(sys.modules) - before}):
+    file = getattr(sys.modules.get(name), "__file__", None) or ""
+    if "site-packages" in file:
+        print(name)
+"""
+
+
+def test_the_job_imports_what_its_archive_holds_and_what_emr_brings() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = {NAMES.get(name, name) for name in done.stdout.split()}
+    listed = {
+        line.partition("[")[0].strip()
+        for line in (ROOT / "requirements" / "job.in").read_text().splitlines()
+        if line and not line.startswith("#")
+    }
+    parts = {"psycopg_binary", "_yaml", "typing_extensions"}  # what these bring along
+    assert "fastavro" in loaded
+    # PySpark uses psutil where there is one.
+    assert loaded - listed - parts - {"pyspark", "py4j", "psutil"} == set()
+
+
+def test_the_jobs_sources_are_read_by_emrs_python() -> None:
+    version = tuple(int(part) for part in SparkSettings().python.removeprefix("python").split("."))
+    assert len(version) == 2
+    for room in ROOMS:
+        for path in (ROOT / room).rglob("*.py"):
+            ast.parse(path.read_text(), filename=str(path), feature_version=(version[0], version[1]))
+
+
+def test_the_same_files_make_the_same_archive(tmp_path: Path) -> None:
+    made = []
+    for number, names in enumerate((("a", "b"), ("b", "a"))):
+        folder = tmp_path / str(number)
+        (folder / "package" / "__pycache__").mkdir(parents=True)
+        for name in names:
+            (folder / "package" / f"{name}.py").write_text(name)
+        (folder / "package" / "__pycache__" / "a.pyc").write_text(str(number))
+        write_archive(folder, tmp_path / f"{number}.zip")
+        made.append((tmp_path / f"{number}.zip").read_bytes())
+    assert made[0] == made[1]
