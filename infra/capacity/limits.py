@@ -234,7 +234,7 @@ def _stores(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: flo
         if nodes <= plan.data_nodes:
             return (
                 replace(plan, copies=plan.data_nodes),
-                f"a copy of each index on every one of {plan.data_nodes} data nodes (number_of_replicas)",
+                f"a copy of each index on every one of {plan.data_nodes} data nodes (auto_expand_replicas)",
             )
         nodes = _multiple(nodes, zones)
         return replace(plan, data_nodes=nodes, copies=nodes), f"{nodes} data nodes with a copy each"

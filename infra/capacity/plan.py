@@ -63,7 +63,7 @@ class Plan:
             emr_vcpus=quota("emr_vcpus"),
             brokers=environment.kafka.brokers,
             data_nodes=environment.opensearch.data_nodes,
-            copies=_copies(),
+            copies=_copies(environment.opensearch.data_nodes),
             executors=environment.spark.executors,
         )
 
@@ -100,9 +100,11 @@ class Plan:
         return (usual + raised) * self.environment.kafka.replication_factor
 
 
-def _copies() -> int:
+def _copies(data_nodes: int) -> int:
+    """Of the largest index, on so many nodes: OpenSearch makes and removes replicas as nodes come and go."""
     index = json.loads(files("schemas").joinpath("indices/users.json").read_text())["settings"]["index"]
-    return int(index["number_of_shards"]) * (1 + int(index["number_of_replicas"]))
+    fewest, most = map(int, index["auto_expand_replicas"].split("-"))
+    return int(index["number_of_shards"]) * (1 + max(fewest, min(most, data_nodes - 1)))
 
 
 @cache
