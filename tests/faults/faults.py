@@ -180,6 +180,7 @@ def server_killed(name: str) -> FaultOf:
         send()
         until("the send is on its way", lambda: bench.stack.sns.counts().accepted > 0 and bool(_received(bench)))
         bench.stack.stack.kill(name)
+        bench.killed += name == "lambda_host"  # and every function with it
         bench.stack.stack.restart(name)
 
     return fault
