@@ -15,5 +15,10 @@ ENDS = (Status.SUPPRESSED, Status.CANCELLED, Status.EXPIRED, Status.FAILED, Stat
 # A record whose own timestamp lies further than this after it was produced is not counted: its bucket is nobody's.
 FAR_FUTURE_MS = 86_400_000
 
+# A send beyond these is not counted, and nobody of it is told of. Postgres' index rows end at 2,704 bytes, a key holds
+# several texts; without a bound on channels a record of 1 MB could ask for a hundred thousand outcomes a recipient.
+LONGEST_TEXT = 200
+MAX_CHANNELS = 16
+
 # What the view `trending` sums beforehand: one window ends with each minute.
 TRENDING_WINDOW_MIN = 15

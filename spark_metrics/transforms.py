@@ -6,13 +6,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from masscomm.categories import categories
-from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
+from masscomm.measures import DUPLICATE, LONGEST_TEXT, MAX_CHANNELS, QUEUED, REQUESTED
 from spark_metrics import identifiers
 from spark_metrics.decode import Writers, with_decoded, with_wire_header
 from spark_metrics.states import code_of
-
-# Postgres' index rows end at 2,704 bytes, and a key holds several of these.
-_LONGEST_TEXT = 200
 
 
 class Problem(StrEnum):
@@ -23,6 +20,7 @@ class Problem(StrEnum):
     BAD_POSITION = "bad_position"  # a replayed send without an id, whose original-position headers are no position
     BAD_ID = "bad_id"  # a derived record whose id is no UUID
     BAD_TEXT = "bad_text"  # a text that is empty, longer than 200 characters, or holds a NUL
+    TOO_MANY_CHANNELS = "too_many_channels"  # a send that asks for more than 16
     BAD_COUNT = "bad_count"  # a count below 0
     BAD_TIMESTAMP = "bad_timestamp"  # before 1970
     FAR_FUTURE = "far_future"  # its timestamp is long after it was produced
@@ -84,6 +82,7 @@ def with_facts(decoded: DataFrame, *, recipients: bool = False) -> DataFrame:
             F.coalesce(send["timestamp"], delivery["built_at"], outcome["timestamp"]).alias("at_ms"),
             F.coalesce(send["chunk_index"], outcome["chunk_index"]).alias("chunk_index"),
             send["chunk_count"].alias("chunk_count"),
+            F.size(send["channels"]).alias("channels_asked"),
             F.when(F.col("source") == "send", requested(F.col("channels"), send["to_users"]))
             .when(F.col("source") == "delivery", queued(delivery["channel"], delivery["positions"], delivery["waits"]))
             .otherwise(decided(outcome["channel"], outcome["results"]))
@@ -165,16 +164,17 @@ def with_problem(facts: DataFrame, *, far_future_ms: int) -> DataFrame:
         .when(F.col("send_id").isNull(), Problem.BAD_POSITION)
         .when(~identifiers.is_uuid(F.col("record_id")), Problem.BAD_ID)
         .when(bad_text, Problem.BAD_TEXT)
+        .when(F.col("channels_asked") > MAX_CHANNELS, Problem.TOO_MANY_CHANNELS)
         .when(F.exists(counts, lambda c: c["count_total"] < 0), Problem.BAD_COUNT)
         .when(F.col("at_ms") < 0, Problem.BAD_TIMESTAMP)
         .when(F.col("at_ms") - F.col("timestamp_ms") > far_future_ms, Problem.FAR_FUTURE)
     )
-    return facts.withColumn("problem", problem).drop("known")
+    return facts.withColumn("problem", problem).drop("known", "channels_asked")
 
 
 def _storable(text: Column) -> Column:
     """Postgres takes no NUL in a text, and no key longer than its index row."""
-    return F.length(text).between(1, _LONGEST_TEXT) & (F.instr(text, "\0") == 0)
+    return F.length(text).between(1, LONGEST_TEXT) & (F.instr(text, "\0") == 0)
 
 
 def exploded(facts: DataFrame) -> DataFrame:

@@ -65,6 +65,13 @@ class Api:
             in_flight=sum(channel["in_flight"] for channel in channels),
         )
 
+    def notifications(self, user_id: int) -> dict[tuple[str, str], str]:
+        """GET /v1/users/{user_id}/notifications, the latest 1,000: (send id, channel) → "sent", else its reason."""
+        answer = self._client.get(f"/v1/users/{user_id}/notifications", params={"limit": "1000"})
+        if answer.is_error:
+            raise ApiError(f"GET /v1/users/{user_id}/notifications answered {answer.status_code}: {answer.text}")
+        return {(row["send_id"], row["channel"]): row["reason"] or row["status"] for row in answer.json()["rows"]}
+
     def counts(self, since_ms: int) -> dict[Key, int]:
         """GET /v1/metrics by minute, from a minute on (ms since the epoch): every club, type, channel, measure."""
         start = datetime.fromtimestamp(since_ms / 1000, UTC)

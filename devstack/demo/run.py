@@ -29,6 +29,7 @@ OUT = ROOT / "out" / "demo.json"
 SEED = 7
 PROBES = 30  # single pushes, and changes of a setting, whose latency is measured
 FIRST_USERS = 250
+USERS_ASKED_OF = 60  # of what they got
 CHOSEN = 5 + PROBES  # users of the single sends, each registered with the provider
 NEWCOMERS, NEWCOMERS_CLUB = 10**15, 3  # above every id of the seed
 UNKNOWN_USER = 99_999_999_999
@@ -143,6 +144,7 @@ class Demo:
         self.broadcast()
         self.await_statuses()
         self.compare()
+        self.compare_users()
 
     # --- the directory ---
 
@@ -503,6 +505,18 @@ class Demo:
                     found[key[1:]] -= number if key[0] >= since else 0
         equal = self.checks.equal("metrics, all minutes together", expected=expected, got=+found)
         self.report.metrics_equal = equal and counted == metrics
+
+    def compare_users(self) -> None:
+        """What the API tells of single users against the oracle: those with the most sends."""
+        fates: dict[int, dict[tuple[str, str], str]] = {}
+        for sent in self.sends:
+            for (user_id, channel), fate in sent.expected.fates.items():
+                fates.setdefault(user_id, {})[sent.send_id, channel] = fate
+        ours = {sent.send_id for sent in self.sends}
+        for user_id in sorted(fates, key=lambda user: (-len(fates[user]), user))[:USERS_ASKED_OF]:
+            told = {key: fate for key, fate in self.api.notifications(user_id).items() if key[0] in ours}
+            self.checks.equal(f"what user {user_id} got", expected=fates[user_id], got=told)
+        self.console.print(f"[green]✓[/] asked the API what each of {USERS_ASKED_OF} users got", highlight=False)
 
 
 def _place(written: Written) -> tuple[str, int, int]:

@@ -19,7 +19,7 @@ from masscomm.directory import Directory, Settings, User
 from masscomm.errors import DeadLetter, Retry
 from masscomm.ids import derived_id, released_id
 from masscomm.kafka_event import KafkaRecord
-from masscomm.measures import FAR_FUTURE_MS
+from masscomm.measures import FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
 from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told
 from masscomm.preferences import Decision, decide
 from masscomm.records import BuildRequested, RecheckRequested, SendRequested
@@ -34,10 +34,6 @@ MAX_RECORD_BYTES = 1_000_000
 # Copied into every derived record.
 MAX_DATA_BYTES = 100_000
 
-# More than there will be; without a bound a record of 1 MB could ask for a hundred thousand outcomes a recipient.
-_MAX_CHANNELS = 16
-# As the metrics have it: a longer text is not counted.
-_LONGEST_TEXT = 200
 _SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
 
 # Recorded like any decision: whoever gets the record again lets the same recipients wait.
@@ -288,8 +284,8 @@ def _tellable(send: SendRequested, record: KafkaRecord) -> bool:
     if not 0 <= send.timestamp <= record.timestamp_ms + FAR_FUTURE_MS:
         return False
     texts = [send.type, *send.channels, *([send.send_id] if send.send_id else [])]
-    return len(send.channels) <= _MAX_CHANNELS and all(
-        0 < len(text) <= _LONGEST_TEXT and "\0" not in text for text in texts
+    return len(send.channels) <= MAX_CHANNELS and all(
+        0 < len(text) <= LONGEST_TEXT and "\0" not in text for text in texts
     )
 
 
@@ -305,8 +301,8 @@ def _fault(send: SendRequested, record: KafkaRecord) -> DeadLetter | None:
         return DeadLetter(
             "invalid",
             "a timestamp before 1970 or more than a day after the record was produced, or "
-            f"more than {_MAX_CHANNELS} channels, or a type, channel or send_id that is empty, holds a NUL or is "
-            f"longer than {_LONGEST_TEXT} characters",
+            f"more than {MAX_CHANNELS} channels, or a type, channel or send_id that is empty, holds a NUL or is "
+            f"longer than {LONGEST_TEXT} characters",
         )
     if not re.fullmatch(NAME_PATTERN, send.type):
         return DeadLetter("invalid", "type is no category's name: letters, digits, _ . : - and at most 128 of them")

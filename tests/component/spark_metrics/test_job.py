@@ -1,31 +1,24 @@
 """The job as a process on a real broker, registry and database: its numbers are a plain count, whatever happens."""
 
-import io
 import json
 import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import fastavro
 import httpx
 import psycopg
 import pytest
-from confluent_kafka import Producer
 
 from devstack.provision import create_topics, register_schemas
-from devstack.service import base_environment, function_environment
-from devstack.services.spark import spark_environment
 from devstack.settings import ROOT, StackSettings
 from devstack.stack import Stack
 from masscomm import ids
@@ -33,62 +26,21 @@ from masscomm.categories import resolve_channels
 from masscomm.topics import chain_topics
 from masscomm.wire import own_schema
 from tests.metrics_database import metrics_database
+from tests.metrics_job import WAIT_S, StartJob, counted_up_to, jobs_on, one, recompute, wait_until
+from tests.metrics_topics import Topics
 
-WAIT_S = 90
 MINIMAL = ("type", "club_id", "timestamp", "to_users")
 
 
-def wait_until[T](what: str, look: Callable[[], T | None], job: "Job | None" = None) -> T:
-    """What `look` gives once it gives something. Fails with the job's log after WAIT_S, or when the job has ended."""
-    deadline = time.monotonic() + WAIT_S
-    while not (found := look()):
-        log = job.log.read_text()[-3000:] if job else ""
-        if job and job.process.poll() is not None:
-            pytest.fail(f"the job ended with status {job.process.returncode} before {what}:\n{log}")
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {WAIT_S} s for {what}:\n{log}")
-        time.sleep(0.1)
-    return found
-
-
 @dataclass
-class World:
+class World(Topics):
     """What is in the topics, and what a plain count of it gives."""
 
-    settings: StackSettings
-    schema_ids: dict[str, int]
     rng: random.Random = field(default_factory=lambda: random.Random(20261121))  # noqa: S311
     counts: Counter[tuple[int, int, str, str, str]] = field(default_factory=Counter)
     by_send: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     log: Counter[tuple[int, int, str, str, int, str, str, str]] = field(default_factory=Counter)
     quarantined: set[tuple[str, int, int]] = field(default_factory=set)
-    _waiting: dict[int, Callable[[str, int, int, int], None]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap, "linger.ms": 1})
-
-    def put(self, topic: str, value: bytes | None, then: Callable[[str, int, int, int], None] | None = None) -> None:
-        """Produce; `then` is told the topic, partition, offset and timestamp."""
-
-        def delivered(error: Any, message: Any) -> None:
-            assert error is None
-            if then is not None:
-                then(message.topic(), message.partition(), message.offset(), message.timestamp()[1])
-
-        self.producer.produce(topic, value, key=uuid4().bytes, on_delivery=delivered)
-
-    def flush(self) -> float:
-        """Everything is in the topics; the time after that, in seconds since the epoch."""
-        assert self.producer.flush(30) == 0
-        return time.time()
-
-    def encoded(self, topic: str, schema: Mapping[str, Any], schema_id: int, value: Mapping[str, Any]) -> bytes:
-        buffer = io.BytesIO()
-        fastavro.schemaless_writer(buffer, fastavro.parse_schema(dict(schema)), value)
-        return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
-
-    def own(self, topic: str, schema: str, value: Mapping[str, Any]) -> bytes:
-        return self.encoded(topic, own_schema(schema), self.schema_ids[f"{topic}-value"], value)
 
     def count(self, at_ms: int, club_id: int, category: str, channel: str, measure: str, n: int) -> None:
         if n:
@@ -180,17 +132,15 @@ class World:
         self.count(at_ms, 9, "newsletter", "email", "requested", 2)
         self.count(at_ms, 9, "newsletter", "email", "duplicate", 1)
 
-    def poison(self) -> None:
+    def put_poison(self) -> None:
         """Records that cannot be counted."""
 
         def then(topic: str, partition: int, offset: int, _timestamp_ms: int) -> None:
             self.quarantined.add((topic, partition, offset))
 
         for topic in ("send.api", "outcome", "delivery"):
-            for value in (None, b"", b"not Avro", b"\0\x7f\xff\xff\xff any", b"\0" + (2**31 - 2).to_bytes(4, "big")):
+            for value in self.poison(topic):
                 self.put(topic, value, then)
-        good = self.schema_ids["send.api-value"].to_bytes(4, "big")
-        self.put("send.api", b"\0" + good + b"\x02", then)
 
     def expected(self, step_ms: int) -> dict[tuple[Any, ...], int]:
         found: Counter[tuple[Any, ...]] = Counter()
@@ -213,102 +163,16 @@ def world(stack: Stack) -> World:
     return World(stack.settings, register_schemas(stack.settings.registry_url, chain_topics()))
 
 
-@dataclass
-class Job:
-    """The job's process and what it writes."""
-
-    process: subprocess.Popen[bytes]
-    log: Path
-    database: str
-    environment: dict[str, str]
-
-    def kill(self) -> None:
-        """SIGKILL, the JVM too."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-
-def recompute(job: Job, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Count again from the job's archive."""
-    return subprocess.run(
-        [sys.executable, "-m", "spark_metrics.recompute", *arguments],
-        cwd=ROOT,
-        env={**job.environment, **environment},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
-
-
-type StartJob = Callable[..., Job]
+@pytest.fixture
+def start_job(stack: Stack, database: str, tmp_path: Path) -> Iterator[StartJob]:
+    with jobs_on(stack.settings, database, tmp_path) as start:
+        yield start
 
 
 @pytest.fixture
 def database(stack: Stack) -> Iterator[str]:
     with metrics_database(stack.settings) as url:
         yield url
-
-
-@pytest.fixture
-def start_job(stack: Stack, database: str, tmp_path: Path) -> Iterator[StartJob]:
-    """Starts the job on the test's database and checkpoint; what still runs at the end is killed."""
-    jobs: list[Job] = []
-
-    def start(**environment: str) -> Job:
-        log = tmp_path / f"job-{len(jobs)}.log"
-        chosen = {
-            **base_environment(),
-            **function_environment(stack.settings),
-            **spark_environment(stack.settings),
-            "METRICS_DATABASE_URL": database,
-            "SPARK_CHECKPOINT_DIR": str(tmp_path / "checkpoint"),
-            "SPARK_READY_FILE": str(tmp_path / f"ready-{len(jobs)}"),
-            "SPARK_LOCAL_DIRS": str(tmp_path),
-            "SPARK_TRIGGER_MS": "200",
-            "SPARK_ARCHIVE_DIR": str(tmp_path / "archive"),
-            **environment,
-        }
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "spark_metrics.job"],
-                cwd=ROOT,
-                env=chosen,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
-        jobs.append(Job(process, log, database, chosen))
-        return jobs[-1]
-
-    yield start
-    for job in jobs:
-        if job.process.poll() is None:
-            job.kill()
-
-
-def one(database: str, query: str) -> Any:
-    with psycopg.connect(database) as connection:
-        row = connection.execute(query.encode()).fetchone()
-    return row[0] if row else None
-
-
-def counted_up_to(job: Job, moment: float) -> None:
-    """Wait until the watermark has passed a time: everything that was in the topics then is counted."""
-
-    def passed() -> bool:
-        try:
-            return bool((one(job.database, "select extract(epoch from watermark) from stream_watermark") or 0) > moment)
-        except psycopg.OperationalError:
-            return False
-
-    wait_until("the watermark", passed, job)
-
-
-def batches(job: Job, more_than: int) -> int:
-    """Wait until so many batches are merged and one more; how many are."""
-    query = f"select batch_id + 1 from stream_status where batch_id + 1 > {more_than}"  # noqa: S608
-    return int(wait_until("a batch", lambda: one(job.database, query), job))
 
 
 def assert_is_a_plain_count(database: str, world: World) -> None:
@@ -372,7 +236,7 @@ def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     wait_until("the ready file", lambda: one(job.database, "select state from stream_status") == "running", job)
     for _ in range(20):
         world.a_send(times=world.rng.choice([1, 1, 3]))
-    world.poison()
+    world.put_poison()
     counted_up_to(job, world.flush())
     assert_is_a_plain_count(job.database, world)
 
@@ -415,50 +279,6 @@ def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     job.process.send_signal(signal.SIGTERM)
     assert job.process.wait(WAIT_S) == 0
     assert one(job.database, "select state from stream_status") == "stopped"
-
-
-def test_a_killed_job_goes_on_where_it_was(start_job: StartJob, world: World, tmp_path: Path) -> None:
-    job = start_job(SPARK_MAX_OFFSETS_PER_TRIGGER="300")
-    for _ in range(2):
-        begun = batches(job, 0)
-        for _ in range(20):
-            world.a_send(times=2)
-        world.flush()
-        batches(job, begun)
-        job.kill()
-        job = start_job(SPARK_MAX_OFFSETS_PER_TRIGGER="300")
-    counted_up_to(job, world.flush())
-    assert_is_a_plain_count(job.database, world)
-
-    job.kill()
-    (tmp_path / "checkpoint").rename(tmp_path / "a checkpoint that was lost")
-    job = start_job()
-    world.a_send()
-    counted_up_to(job, world.flush())
-    assert_is_a_plain_count(job.database, world)
-
-    # What was archived by drivers that were killed before they counted it is not read.
-    told = recompute(job, "--check-topics")
-    assert told.stdout == "0 differing rows\n0 positions differ between archive and topics\n", told.stderr
-    assert told.returncode == 0
-    told = recompute(job, SPARK_ARCHIVE_DIR=str(tmp_path / "elsewhere"))
-    assert "holds no archive" in told.stderr
-    assert told.returncode == 2
-
-
-def test_a_database_that_crashes_is_waited_for(start_job: StartJob, world: World, stack: Stack) -> None:
-    job = start_job(SPARK_MAX_OFFSETS_PER_TRIGGER="300")
-    batches(job, 0)
-    for _ in range(20):
-        world.a_send()
-    stack.kill("postgres")
-    for _ in range(20):
-        world.a_send()
-    moment = world.flush()
-    wait_until("the job to notice", lambda: "waiting for Postgres" in job.log.read_text(), job)
-    stack.restart("postgres")
-    counted_up_to(job, moment)
-    assert_is_a_plain_count(job.database, world)
 
 
 def test_it_waits_for_its_tables_and_says_so(start_job: StartJob, database: str, world: World) -> None:

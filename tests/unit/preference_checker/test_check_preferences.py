@@ -21,6 +21,7 @@ from masscomm.records import AvroRecord, BuildRequested, NotificationOutcome, Re
 from masscomm.topics import Lane
 from masscomm.waiting import InMemoryWaitingStore
 from tests.chain import NOW, SEND_ID, Chain, entry, send, told
+from tests.tellable_sends import CASES, PRODUCED_MS
 
 FAILED = ("failed", "dead_letter")
 BEHIND = Position(lsn=1, ts_ms=NOW - 1)
@@ -543,3 +544,14 @@ def test_what_waited_past_its_end_has_expired() -> None:
     checker.clock.advance(120)
     assert _released(checker) == []
     assert told(checker.outcomes()) == {(1, "push"): ("expired", "expired")}
+
+
+@pytest.mark.parametrize(("changes", "tellable"), CASES)
+def test_what_the_metrics_count_is_told_of_and_nothing_else(changes: dict[str, Any], tellable: bool) -> None:
+    """The other half: tests/unit/spark_metrics/test_transforms.py."""
+    checker = Checker()
+    values: dict[str, Any] = {"to_users": [1, 2], "timestamp": PRODUCED_MS} | changes
+    asked = send(values.pop("to_users"), **values)
+    assert checker.check(asked, timestamp=PRODUCED_MS) == []
+    anybody = bool(checker.builds() or checker.outcomes())
+    assert anybody == (tellable and bool(asked.to_users))

@@ -17,6 +17,7 @@ from masscomm.categories import resolve_channels
 from masscomm.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.wire import own_schema
 from spark_metrics.transforms import requested, resolved_channels, rows_to_stage
+from tests.tellable_sends import CASES, PRODUCED_MS
 
 AT_MS = 1_700_000_000_000
 RECORD_ID = ids.chunk_id("a parent", 0)
@@ -343,3 +344,14 @@ def test_the_staged_columns_are_the_contract_with_the_sink(kafka_frame: Callable
         *("topic", "partition", "kafka_offset", "ordinal", "source", "schema_id", "problem", "record_id", "send_id"),
         *("club_id", "type", "at_ms", "chunk_count", "channel", "measure", "reason", "count_total"),
     ]
+
+
+def test_what_the_preference_checker_tells_of_is_counted_and_nothing_else(staged: ToRows) -> None:
+    """The other half: tests/unit/preference_checker/test_check_preferences.py."""
+    usual = {"type": "news", "club_id": 7, "timestamp": PRODUCED_MS, "send_id": "a", "to_users": [1, 2]}
+    records = [
+        {"topic": "send.api", "value": avro(OWN_SEND, usual | changes), "timestamp_ms": PRODUCED_MS}
+        for changes, _ in CASES
+    ]
+    counted = {row["kafka_offset"] for row in staged(records, WRITERS) if row["problem"] is None}
+    assert [(changes, place in counted) for place, (changes, _) in enumerate(CASES)] == CASES

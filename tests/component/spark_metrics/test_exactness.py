@@ -1,0 +1,292 @@
+"""The job is killed, and Postgres crashes, at every step of a batch; its numbers stay a group-by over the topics.
+
+What is produced is random: sends, redeliveries of the same records, records that come late or out of order, poison. The
+steps are held up from outside, by triggers that wait for a lock the test holds, so that a kill comes exactly there.
+
+MASSCOMM_METRICS_SEEDS   which seeds, as 1,2,7-9; one that is fixed without it
+MASSCOMM_METRICS_SENDS   sends produced before each fault, 12 without it
+"""
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from devstack.provision import create_topics, register_schemas
+from devstack.settings import StackSettings
+from devstack.stack import Stack
+from masscomm import ids
+from masscomm.categories import resolve_channels
+from masscomm.topics import chain_topics
+from tests.metrics_by_hand import ByHand, count_by_hand
+from tests.metrics_database import metrics_database
+from tests.metrics_job import counted_up_to, jobs_on, recompute, wait_until
+from tests.metrics_topics import Topics
+
+# Where a batch is held up: what the trigger is on. Those of a constraint trigger hold the commit itself.
+POINTS = {
+    "while copying": "before insert on staging_tasks",
+    "between copy and merge": "before insert on archive_batches",
+    "before the commit": "before delete on staging_attempts",
+    "during the commit": "after insert or update on stream_offsets",
+}
+HOLD = """
+create function hold_up() returns trigger language plpgsql as $$
+begin
+    perform pg_advisory_xact_lock_shared(tg_argv[0]::bigint);
+    return null;
+end $$
+"""
+# As it stands, that a transaction of a driver that is gone goes on to its commit: it waits inside of it already.
+DRIVER_DIES = [*POINTS, "after the commit"]
+
+
+def chosen_seeds() -> list[int]:
+    seeds: list[int] = []
+    for part in os.environ.get("MASSCOMM_METRICS_SEEDS", "20261121").split(","):
+        first, _, last = part.partition("-")
+        seeds += range(int(first), int(last or first) + 1)
+    return seeds
+
+
+@dataclass
+class Producing:
+    """Random records; some are kept back for later, some come again later."""
+
+    topics: Topics
+    rng: random.Random
+    later: list[tuple[str, bytes]] = field(default_factory=list)
+
+    def step(self, sends: int) -> float:
+        """Produce that many sends and some of what was kept back; the time after that, seconds since the epoch."""
+        now = int(time.time() * 1000)
+        records = [record for _ in range(sends) for record in self._send(now)]
+        for record in records:
+            self.later += [record] * self.rng.choice([0, 0, 0, 0, 1, 2])
+        held_back = [self.later.pop(self.rng.randrange(len(self.later))) for _ in range(len(self.later) // 2)]
+        records += held_back
+        self.rng.shuffle(records)
+        kept = records[: len(records) // 10]
+        self.later += kept
+        for topic, value in records[len(kept) :]:
+            self.topics.put(topic, value)
+        for topic in ("send.api", "outcome", "delivery"):
+            self.topics.put(topic, self.rng.choice(self.topics.poison(topic)))
+        return self.topics.flush()
+
+    def last(self) -> float:
+        """Produce what is left."""
+        for topic, value in self.later:
+            self.topics.put(topic, value)
+        self.later.clear()
+        return self.topics.flush()
+
+    def _send(self, now: int) -> Iterator[tuple[str, bytes]]:
+        rng = self.rng
+        lane, category = (
+            rng.choice(["", ".critical"]),
+            rng.choice(["news", "newsletter", "security_alert", "unheard of"]),
+        )
+        shared = {"send_id": str(UUID(int=rng.getrandbits(128))), "club_id": rng.randrange(3), "type": category}
+        chunks = rng.randrange(1, 3)
+        for index in range(chunks):
+            users = [rng.randrange(200) for _ in range(rng.randrange(40))]
+            at_ms = now - rng.choice([0, 0, 0, 90_000, 3_700_000, 90_000_000, -200_000_000])
+            topic = rng.choice(["send.monolith", "send.api"]) + lane
+            chunk = {"chunk_index": index, "chunk_count": chunks, "timestamp": at_ms, "to_users": users}
+            yield topic, self.topics.own(topic, "SendRequested", shared | chunk)
+            for channel in resolve_channels(category, []):
+                yield from self._steps(shared | {"chunk_index": index, "channel": channel}, users, lane, now)
+
+    def _steps(self, shared: dict[str, Any], users: list[int], lane: str, now: int) -> Iterator[tuple[str, bytes]]:
+        """What the functions tell of a chunk on a channel: some are held or suppressed, the rest ends."""
+        rng, parent = self.rng, ids.chunk_id(shared["send_id"], shared["chunk_index"])
+        at_ms = now - rng.choice([0, 0, 0, 90_000, 3_700_000, 90_000_000])
+        common = shared | {"parent_id": parent, "range_start": 0, "range_end": 500}
+        places = [users.index(user) for user in dict.fromkeys(users)]
+        out = {
+            place: rng.choice([("suppressed", "opted_out"), ("held", None)]) for place in places if rng.random() < 0.3
+        }
+
+        def told(step: str, said: dict[int, tuple[str, str | None]], when: int) -> tuple[str, bytes]:
+            results = list(dict.fromkeys(said.values()))
+            value = {
+                "record_id": ids.derived_id(parent, f"outcome.{step}", shared["channel"], 0, 500),
+                "step": step,
+                "timestamp": when,
+                "requested_at": now,
+                "positions": list(said),
+                "user_ids": [users[place] for place in said],
+                "results": [
+                    {"status": status, "reason": reason, "count": list(said.values()).count((status, reason))}
+                    for status, reason in results
+                ],
+                "result_index": [results.index(result) for result in said.values()],
+            }
+            return "outcome", self.topics.own("outcome", "NotificationOutcome", common | value)
+
+        if out:
+            yield told("preference", out, at_ms)
+        queued = [place for place in places if out.get(place, ("held",))[0] == "held"]
+        if queued:
+            built = {
+                "record_id": ids.derived_id(parent, "delivery", shared["channel"], 0, 500),
+                "timestamp": now,
+                "built_at": at_ms,
+                "positions": queued,
+                "user_ids": [users[place] for place in queued],
+                "content": [],
+            }
+            yield f"delivery{lane}", self.topics.own(f"delivery{lane}", "DeliveryRequested", common | built)
+            endings: list[tuple[str, str | None]] = [
+                ("sent", None),
+                ("failed", "no_template"),
+                ("suppressed", "no_device"),
+            ]
+            yield told("delivery", {place: rng.choice(endings) for place in queued}, at_ms + 1000)
+
+
+class Held:
+    """One point, held up: who comes there waits until `let_go`."""
+
+    def __init__(self, database: str, point: str) -> None:
+        self.key = list(POINTS).index(point) + 1
+        self._database = database
+        self._connection = psycopg.connect(database, autocommit=True)
+        self._connection.execute("select pg_advisory_lock(%s)", [self.key])
+
+    def waiting(self) -> list[int]:
+        """The server processes that have come there."""
+        rows = self._connection.execute(
+            "select l.pid from pg_locks as l join pg_database as d on d.oid = l.database"
+            " where d.datname = current_database() and locktype = 'advisory' and objid = %s and not granted",
+            [self.key],
+        )
+        return [pid for (pid,) in rows]
+
+    def cut_off(self) -> None:
+        """End those that wait there, and with them their transactions."""
+        for pid in self.waiting():
+            self._connection.execute("select pg_terminate_backend(%s)", [pid])
+        wait_until("the held transaction to end", lambda: not self.waiting())
+
+    def let_go(self) -> None:
+        with suppress(psycopg.OperationalError):  # the server was killed, and the lock went with it
+            self._connection.execute("select pg_advisory_unlock_all()")
+        self._connection.close()
+
+
+@contextmanager
+def held_up(database: str, point: str) -> Iterator[Held]:
+    held = Held(database, point)
+    try:
+        yield held
+    finally:
+        held.let_go()
+
+
+def install_points(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute(HOLD)
+        for number, when in enumerate(POINTS.values(), start=1):
+            deferred = when.startswith("after")
+            connection.execute(
+                f"create {'constraint' if deferred else ''} trigger hold_{number} {when}"
+                f" {'deferrable initially deferred for each row' if deferred else 'for each statement'}"
+                f" execute function hold_up('{number}')".encode()
+            )
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Servers of this file's own: the job reads topics by their real names, and the database is killed."""
+    settings = StackSettings.on_free_ports(tmp_path_factory.mktemp("exactness"))
+    with Stack(settings, ["kafka", "registry", "postgres"]) as running:
+        create_topics(settings.kafka_bootstrap, chain_topics())
+        yield running
+
+
+@pytest.mark.parametrize("seed", chosen_seeds())
+def test_whatever_dies_wherever_the_metrics_are_a_group_by_over_the_topics(
+    seed: int, stack: Stack, tmp_path: Path
+) -> None:
+    """Guards: stream_offsets, counted_records, staging_attempts, archive_batches."""
+    print(f"seed {seed}")  # noqa: T201
+    rng = random.Random(seed)  # noqa: S311
+    settings = stack.settings
+    producing = Producing(Topics(settings, register_schemas(settings.registry_url, chain_topics())), rng)
+    sends = int(os.environ.get("MASSCOMM_METRICS_SENDS", "12"))
+    faults = [(point, "the driver") for point in DRIVER_DIES] + [(point, "Postgres") for point in POINTS]
+    rng.shuffle(faults)
+    without_checkpoint = rng.choice(DRIVER_DIES)
+    with metrics_database(settings) as database, jobs_on(settings, database, tmp_path) as start:
+        install_points(database)
+        # The checkpoint's every batch is small: that of a kill is rarely the first of a topic.
+        job = start(SPARK_GRACE_S="1", SPARK_MAX_OFFSETS_PER_TRIGGER="400")
+        for point, dies in faults:
+            print(f"{dies} dies {point}")  # noqa: T201
+            with held_up(database, "during the commit" if point == "after the commit" else point) as held:
+                producing.step(sends)
+                wait_until(f"a batch to come {point}", held.waiting, job)
+                if dies == "Postgres":
+                    stack.kill("postgres")
+                    stack.restart("postgres")
+                    continue
+                job.kill()
+                if point == "during the commit":
+                    held.cut_off()
+            if point == without_checkpoint:
+                (tmp_path / "checkpoint").rename(tmp_path / "a checkpoint that was lost")
+            job = start(SPARK_GRACE_S="1", SPARK_MAX_OFFSETS_PER_TRIGGER="400")
+        counted_up_to(job, producing.last())
+        expected = count_by_hand(settings.kafka_bootstrap, settings.registry_url)
+        assert expected.repeated > 0
+        assert expected.quarantined
+        assert_is(expected, database)
+        assert_late_ones_are_told(database)
+
+        told = recompute(job, "--check-topics")
+        assert told.stdout == "0 differing rows\n0 positions differ between archive and topics\n", told.stderr
+        told = recompute(job, SPARK_ARCHIVE_DIR=str(tmp_path / "elsewhere"))
+        assert "holds no archive" in told.stderr
+        assert told.returncode == 2
+
+
+def assert_is(expected: ByHand, database: str) -> None:
+    """All three grains, the sends' totals, the log and the quarantine: difference 0."""
+    with psycopg.connect(database) as connection:
+
+        def rows(query: str) -> list[tuple[Any, ...]]:
+            return connection.execute(query.encode()).fetchall()
+
+        for grain, step_ms in (("minute", 60_000), ("hour", 3_600_000), ("day", 86_400_000)):
+            served = rows(
+                "select extract(epoch from bucket)::bigint * 1000, club_id, type, channel, measure, count_total"  # noqa: S608
+                f" from counts_{grain}"
+            )
+            assert {row[:5]: row[5] for row in served} == expected.buckets(step_ms), grain
+        totals = rows("select send_id, channel, status, reason, count_total from send_totals")
+        assert {row[:4]: row[4] for row in totals} == expected.totals()
+        requested = rows("select send_id, channel, requested from send_channels where requested > 0")
+        assert {row[:2]: row[2] for row in requested} == +expected.requested
+        log = rows(
+            "select user_id, (extract(epoch from at) * 1000)::bigint, send_id, channel, club_id, type, status, reason"
+            " from recipient_log"
+        )
+        assert Counter(log) == expected.log
+        assert set(rows("select topic, partition, kafka_offset from quarantine")) == expected.quarantined
+        assert rows("select count(*) from archive_batches where committed_at is null") == [(0,)]
+
+
+def assert_late_ones_are_told(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select sum(late_records) > 0 from revised_minutes").fetchone() == (True,)

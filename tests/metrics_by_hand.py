@@ -1,0 +1,160 @@
+"""What the topics hold, counted by plain Python: no Spark, no SQL, and none of spark_metrics.
+
+A record is counted at its first position; one that cannot be read is put aside; notifications are merged by rank.
+"""
+
+import io
+import json
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import fastavro
+import httpx
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from masscomm import ids
+from masscomm.categories import resolve_channels
+from masscomm.statuses import RANK, Status
+from masscomm.topics import Lane, in_lane
+
+FAR_FUTURE_MS = 86_400_000
+KINDS = {
+    in_lane(name, lane): kind
+    for name, kind in {
+        "send.monolith": "send",
+        "send.api": "send",
+        "delivery": "delivery",
+        "outcome": "outcome",
+    }.items()
+    for lane in Lane
+}
+
+# send id, chunk index, channel, position
+type Notification = tuple[str, int, str, int]
+
+
+@dataclass
+class ByHand:
+    """counts: (at_ms, club_id, type, channel, measure); log: (user_id, at_ms, send_id, channel, club_id, type, status,
+    reason); sent: what each notification came to; repeated: records that stand in the topics again."""
+
+    counts: Counter[tuple[int, int, str, str, str]] = field(default_factory=Counter)
+    requested: Counter[tuple[str, str]] = field(default_factory=Counter)
+    came_to: dict[Notification, tuple[Status, str]] = field(default_factory=dict)
+    log: Counter[tuple[int, int, str, str, int, str, str, str]] = field(default_factory=Counter)
+    quarantined: set[tuple[str, int, int]] = field(default_factory=set)
+    repeated: int = 0
+
+    def buckets(self, step_ms: int) -> dict[tuple[int, int, str, str, str], int]:
+        """{(bucket, club_id, type, channel, measure): notifications}."""
+        sums: Counter[tuple[int, int, str, str, str]] = Counter()
+        for (at_ms, club_id, category, channel, measure), n in self.counts.items():
+            sums[at_ms // step_ms * step_ms, club_id, category, channel, measure] += n
+        return dict(+sums)
+
+    def totals(self) -> Counter[tuple[str, str, str, str]]:
+        """(send_id, channel, status, reason): notifications."""
+        return Counter((send, channel, *said) for (send, _, channel, _), said in self.came_to.items())
+
+    def count(self, kind: str, message: Message, value: dict[str, Any]) -> None:
+        """Count a record that is none of those before."""
+        if kind == "send":
+            self._send(value, send_id_of(message, value))
+            return
+        club_id, category, channel = value["club_id"], value["type"], value["channel"]
+        if kind == "delivery":
+            self.counts[value["built_at"], club_id, category, channel, "queued"] += len(value["positions"])
+            return
+        at_ms, send_id = value["timestamp"], value["send_id"]
+        for result in value["results"]:
+            self.counts[at_ms, club_id, category, channel, result["status"]] += result["count"]
+        for position, user_id, index in zip(value["positions"], value["user_ids"], value["result_index"], strict=True):
+            status, reason = Status(value["results"][index]["status"]), value["results"][index]["reason"] or ""
+            self.log[user_id, at_ms, send_id, channel, club_id, category, status, reason] += 1
+            key = send_id, value["chunk_index"], channel, position
+            if key not in self.came_to or RANK[status] > RANK[self.came_to[key][0]]:
+                self.came_to[key] = status, reason
+
+    def _send(self, value: dict[str, Any], send_id: str) -> None:
+        users = value["to_users"]
+        for channel in resolve_channels(value["type"], value["channels"]):
+            known = value["timestamp"], value["club_id"], value["type"], channel
+            self.counts[*known, "requested"] += len(set(users))
+            self.counts[*known, "duplicate"] += len(users) - len(set(users))
+            self.requested[send_id, channel] += len(set(users))
+
+
+def send_id_of(message: Message, value: dict[str, Any]) -> str:
+    """The id of a send, its own or that of its position."""
+    return value["send_id"] or ids.send_id_of_record(
+        message.topic() or "", message.partition() or 0, message.offset() or 0, message.timestamp()[1]
+    )
+
+
+def count_by_hand(bootstrap_servers: str, registry_url: str) -> ByHand:
+    """Everything that stands in the topics now."""
+    found, seen = ByHand(), set()
+    schemas: dict[int, Any] = {}
+    for message in sorted(_messages(bootstrap_servers), key=lambda m: (m.topic(), m.partition(), m.offset())):
+        kind = KINDS[message.topic() or ""]
+        place = message.topic() or "", message.partition() or 0, message.offset() or 0
+        value = _decoded(message.value(), schemas, registry_url)
+        if value is None:
+            found.quarantined.add(place)
+            continue
+        at_ms = value["built_at"] if kind == "delivery" else value["timestamp"]
+        if at_ms > message.timestamp()[1] + FAR_FUTURE_MS:
+            found.quarantined.add(place)
+            continue
+        key = kind, value.get("record_id") or ids.chunk_id(send_id_of(message, value), value["chunk_index"])
+        if key in seen:
+            found.repeated += 1
+            continue
+        seen.add(key)
+        found.count(kind, message, value)
+    return found
+
+
+def _decoded(value: bytes | str | None, schemas: dict[int, Any], registry_url: str) -> dict[str, Any] | None:
+    if not isinstance(value, bytes) or len(value) < 5 or value[0] != 0:
+        return None
+    (schema_id,) = struct.unpack(">I", value[1:5])
+    if schema_id not in schemas:
+        answer = httpx.get(f"{registry_url}/schemas/ids/{schema_id}")
+        written = _plain(json.loads(answer.json()["schema"])) if answer.is_success else None
+        schemas[schema_id] = fastavro.parse_schema(written) if written else None
+    if schemas[schema_id] is None:
+        return None
+    try:
+        decoded = fastavro.schemaless_reader(io.BytesIO(value[5:]), schemas[schema_id], None, return_record_name=False)
+    except (EOFError, ValueError, IndexError, UnicodeDecodeError):
+        return None
+    return decoded if isinstance(decoded, dict) else None
+
+
+def _plain(schema: Any) -> Any:
+    """Without logical types: a timestamp is its milliseconds."""
+    if isinstance(schema, dict):
+        return {name: _plain(value) for name, value in schema.items() if name != "logicalType"}
+    return [_plain(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def _messages(bootstrap_servers: str) -> list[Message]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap_servers, "group.id": "by hand", "enable.auto.commit": False, "log_level": 0}
+    )
+    try:
+        listed = consumer.list_topics(timeout=10).topics
+        places = [TopicPartition(name, p, 0) for name in KINDS for p in listed[name].partitions]
+        left = {(place.topic, place.partition): consumer.get_watermark_offsets(place)[1] for place in places}
+        consumer.assign(places)
+        found: list[Message] = []
+        while len(found) < sum(left.values()):
+            for message in consumer.consume(500, timeout=5):
+                assert message.error() is None, message.error()
+                found.append(message)
+        return found
+    finally:
+        consumer.close()

@@ -1,0 +1,126 @@
+"""The job as a process of its own, for tests: started, awaited, killed, and its archive counted again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from devstack.service import base_environment, function_environment
+from devstack.services.spark import spark_environment
+from devstack.settings import ROOT, StackSettings
+
+WAIT_S = 90
+
+
+def wait_until[T](what: str, look: Callable[[], T | None], job: "Job | None" = None) -> T:
+    """What `look` gives once it gives something. Fails with the job's log after WAIT_S, or when the job has ended."""
+    deadline = time.monotonic() + WAIT_S
+    while not (found := look()):
+        log = job.log.read_text()[-3000:] if job else ""
+        if job and job.process.poll() is not None:
+            pytest.fail(f"the job ended with status {job.process.returncode} before {what}:\n{log}")
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {WAIT_S} s for {what}:\n{log}")
+        time.sleep(0.1)
+    return found
+
+
+@dataclass
+class Job:
+    """The job's process and what it writes."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    database: str
+    environment: dict[str, str]
+
+    def kill(self) -> None:
+        """SIGKILL, the JVM too."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def recompute(job: Job, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Count again from the job's archive."""
+    return subprocess.run(
+        [sys.executable, "-m", "spark_metrics.recompute", *arguments],
+        cwd=ROOT,
+        env={**job.environment, **environment},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+
+
+type StartJob = Callable[..., Job]
+
+
+@contextmanager
+def jobs_on(settings: StackSettings, database: str, folder: Path) -> Iterator[StartJob]:
+    """Starts the job on a database, checkpoint, archive and logs in a folder; what still runs at the end is killed."""
+    jobs: list[Job] = []
+
+    def start(**environment: str) -> Job:
+        log = folder / f"job-{len(jobs)}.log"
+        chosen = {
+            **base_environment(),
+            **function_environment(settings),
+            **spark_environment(settings),
+            "METRICS_DATABASE_URL": database,
+            "SPARK_CHECKPOINT_DIR": str(folder / "checkpoint"),
+            "SPARK_READY_FILE": str(folder / f"ready-{len(jobs)}"),
+            "SPARK_LOCAL_DIRS": str(folder),
+            "SPARK_TRIGGER_MS": "200",
+            "SPARK_ARCHIVE_DIR": str(folder / "archive"),
+            **environment,
+        }
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "spark_metrics.job"],
+                cwd=ROOT,
+                env=chosen,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        jobs.append(Job(process, log, database, chosen))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        if job.process.poll() is None:
+            job.kill()
+
+
+def one(database: str, query: str) -> Any:
+    with psycopg.connect(database) as connection:
+        row = connection.execute(query.encode()).fetchone()
+    return row[0] if row else None
+
+
+def counted_up_to(job: Job, moment: float) -> None:
+    """Wait until the watermark has passed a time: everything that was in the topics then is counted."""
+
+    def passed() -> bool:
+        try:
+            return bool((one(job.database, "select extract(epoch from watermark) from stream_watermark") or 0) > moment)
+        except psycopg.OperationalError:
+            return False
+
+    wait_until("the watermark", passed, job)
+
+
+def batches(job: Job, more_than: int) -> int:
+    """Wait until so many batches are merged and one more; how many are."""
+    query = f"select batch_id + 1 from stream_status where batch_id + 1 > {more_than}"  # noqa: S608
+    return int(wait_until("a batch", lambda: one(job.database, query), job))

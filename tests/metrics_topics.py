@@ -1,0 +1,54 @@
+"""The topics the job reads, as a test fills them."""
+
+import io
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import fastavro
+from confluent_kafka import Producer
+
+from devstack.settings import StackSettings
+from masscomm.wire import own_schema
+
+
+@dataclass
+class Topics:
+    """schema_ids: by subject."""
+
+    settings: StackSettings
+    schema_ids: dict[str, int]
+
+    def __post_init__(self) -> None:
+        self.producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap, "linger.ms": 1, "log_level": 0})
+
+    def put(self, topic: str, value: bytes | None, then: Callable[[str, int, int, int], None] | None = None) -> None:
+        """Produce; `then` is told the topic, partition, offset and timestamp."""
+
+        def delivered(error: Any, message: Any) -> None:
+            assert error is None
+            if then is not None:
+                then(message.topic(), message.partition(), message.offset(), message.timestamp()[1])
+
+        self.producer.produce(topic, value, key=uuid4().bytes, on_delivery=delivered)
+
+    def flush(self) -> float:
+        """Everything is in the topics; the time after that, in seconds since the epoch."""
+        assert self.producer.flush(30) == 0
+        return time.time()
+
+    def encoded(self, topic: str, schema: Mapping[str, Any], schema_id: int, value: Mapping[str, Any]) -> bytes:
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, fastavro.parse_schema(dict(schema)), value)
+        return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
+
+    def own(self, topic: str, schema: str, value: Mapping[str, Any]) -> bytes:
+        return self.encoded(topic, own_schema(schema), self.schema_ids[f"{topic}-value"], value)
+
+    def poison(self, topic: str) -> list[bytes | None]:
+        """Values that cannot be counted."""
+        good = self.schema_ids[f"{topic}-value"].to_bytes(4, "big")
+        unknown = (2**31 - 2).to_bytes(4, "big")
+        return [None, b"", b"not Avro", b"\0\x7f\xff\xff\xff any", b"\0" + unknown, b"\0" + good + b"\x02"]

@@ -1,0 +1,74 @@
+"""One Spark for a test process, and Kafka records as a data frame without Kafka: fixtures for those who import them."""
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+
+from devstack.setup import JARS
+from spark_metrics.job import spark_session
+from spark_metrics.settings import Settings
+
+# py4j leaves the sockets of threads that have ended to the garbage collector, which says so whenever it comes by.
+PY4J_SOCKETS = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
+
+_KAFKA = (
+    "topic string, partition int, offset long, timestamp timestamp, value binary,"
+    " headers array<struct<key: string, value: binary>>"
+)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The job's own session, so that a test sees the options the job runs with."""
+    settings = Settings(
+        bootstrap_servers="",
+        registry_url="",
+        database_url="",
+        checkpoint_dir="",
+        jars=",".join(str(path) for path in sorted(Path(JARS, "spark").glob("*.jar"))),
+    )
+    session = spark_session(settings)
+    yield session
+    session.stop()
+    # The JVM and its sockets end here, not in the middle of somebody else's test.
+    gateway: Any = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+    del gateway
+    gc.collect()
+
+
+# A record as Kafka's source gives it: topic and value, and where it matters offset, partition, timestamp_ms, headers.
+type Record = dict[str, Any]
+type ToFrame = Callable[[Sequence[Record]], DataFrame]
+
+PRODUCED_MS = 1_700_000_000_000
+
+
+@pytest.fixture(scope="session")
+def kafka_frame(spark: SparkSession) -> ToFrame:
+    """Records to the frame that Spark's Kafka source would give; offsets count up where none is said."""
+
+    def frame(records: Sequence[Record]) -> DataFrame:
+        rows = [
+            (
+                record["topic"],
+                record.get("partition", 0),
+                record.get("offset", place),
+                datetime.fromtimestamp(record.get("timestamp_ms", PRODUCED_MS) / 1000, UTC),
+                None if record["value"] is None else bytearray(record["value"]),
+                [(name, bytearray(value)) for name, value in record.get("headers", [])] or None,
+            )
+            for place, record in enumerate(records)
+        ]
+        return spark.createDataFrame(rows, _KAFKA)
+
+    return frame

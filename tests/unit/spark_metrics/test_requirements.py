@@ -1,0 +1,26 @@
+"""What the job brings to a cluster is what it imports."""
+
+import re
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from devstack.settings import ROOT
+
+# There already: Spark's own.
+THERE = {"pyspark", "py4j", "psutil"}
+LISTED = re.compile(r"^([a-z0-9_.-]+)==", re.MULTILINE)
+
+
+@pytest.mark.parametrize("module", ["staging", "job", "recompute", "retention"])
+def test_what_is_imported_is_listed(module: str) -> None:
+    script = f"import sys, spark_metrics.{module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    told = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    packages = metadata.packages_distributions()
+    imported = {package.lower() for name in told for package in packages.get(name, [])}
+    listed = set(LISTED.findall((ROOT / "requirements" / "job.txt").read_text()))
+    assert imported - listed - THERE - {"masscomm"} == set()
