@@ -5,6 +5,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from devstack.settings import ROOT
+from masscomm.errors import Stop
 from masscomm.ids import chunk_id
 from masscomm.wire import own_schema
 from spark_metrics.archive import LOCK, Archive
@@ -134,6 +136,13 @@ def test_records_of_old_and_new_writers_are_read_as_one(stream: Stream) -> None:
     assert stream.offsets() == [0, 1, 2, 3]
     assert stream.differing() == 0
     assert all(path.read_bytes() == raw for path, raw in before.items() if path.parent != one.parent)
+
+
+def test_another_archive_is_not_counted_again(stream: Stream, tmp_path: Path) -> None:
+    stream.count(a_send(0))
+    stream.settings = replace(stream.settings, archive_dir=str(tmp_path / "elsewhere"))
+    with pytest.raises(Stop, match="holds no archive"):
+        stream.differing()
 
 
 def test_compaction_leaves_each_record_once(stream: Stream) -> None:
