@@ -165,6 +165,12 @@ def test_compaction_leaves_each_record_once(stream: Stream) -> None:
     assert stream.differing() == 0
 
 
+_WAITS = """
+select 1 from pg_locks join pg_database on pg_database.oid = database
+where datname = current_database() and locktype = 'advisory' and not granted
+"""
+
+
 def test_compaction_waits_for_whoever_reads(stream: Stream, database: str) -> None:
     """Guard: the advisory lock. A recompute that has listed the folders must find them."""
     stream.count(a_send(0))
@@ -181,7 +187,7 @@ def test_compaction_waits_for_whoever_reads(stream: Stream, database: str) -> No
     with psycopg.connect(database, autocommit=True) as reader:
         reader.execute("select pg_advisory_lock_shared(%s)", [LOCK])
         thread.start()
-        while not reader.execute("select from pg_locks where locktype = 'advisory' and not granted").fetchone():
+        while not reader.execute(_WAITS).fetchone():
             assert not done.wait(0.05)
         assert batch_folders(stream) == listed
     thread.join(60)
