@@ -18,7 +18,7 @@ from devstack.service import base_environment, function_environment
 from devstack.services.spark import spark_environment
 from devstack.settings import ROOT, StackSettings
 
-WAIT_S = 90
+WAIT_S = 180  # a machine that does much else starts a job in a minute
 
 
 def wait_until[T](what: str, look: Callable[[], T | None], job: "Job | None" = None) -> T:
