@@ -4,8 +4,9 @@ Called each minute, and whenever a run changes its state. The name of a run carr
 another name is cancelled, and when none is left the wanted one is started, which goes on from the checkpoint. EMR
 Serverless tries a failed run again by itself until that gets too often; then it is over, and is started again here.
 
-JOB: the request of StartJobRun, as JSON, without its client token. APPLICATION: the application's name, for the metric
-JobRunning: 1 where the wanted run goes on, else 0.
+JOB_PARAMETER: the parameter of Systems Manager that holds the request of StartJobRun, as JSON, without its client token
+(it is longer than a function's variables may be). APPLICATION: the application's name, for the metric JobRunning: 1
+where the wanted run goes on, else 0.
 """
 
 import json
@@ -24,7 +25,8 @@ _log = logging.getLogger(__name__)
 
 def handler(_event: object, _context: object) -> dict[str, str]:
     """What was done: `started`, `cancelled`, `waiting` for a cancelled one, or `running`."""
-    action = keep(boto3.client("emr-serverless"), json.loads(os.environ["JOB"]))
+    job = boto3.client("ssm").get_parameter(Name=os.environ["JOB_PARAMETER"])["Parameter"]["Value"]
+    action = keep(boto3.client("emr-serverless"), json.loads(job))
     print(_metric(running=action == "running"))  # noqa: T201 - how a function tells CloudWatch a number
     return {"action": action}
 

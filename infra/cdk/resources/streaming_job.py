@@ -13,6 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
+from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from infra.cdk.code import ROOT, job_dependencies, staged_sources
@@ -164,15 +165,24 @@ class StreamingJob(Construct):
         return role
 
     def _keeper(self, environment: Environment, key: kms.IKey, request: dict[str, Any]) -> None:
-        application = self.application.attr_arn
+        application, stack = self.application.attr_arn, Stack.of(self)
+        parameter = ssm.StringParameter(
+            self,
+            "request",
+            parameter_name=f"/{environment.prefix}/streaming-job",
+            description="what keep_job starts",
+            string_value=stack.to_json_string(request),
+            tier=ssm.ParameterTier.ADVANCED,
+        )
         keeper = Handler(
             self,
             module="keep_job",
             environment=environment,
             key=key,
             timeout_s=60,
-            variables={"JOB": Stack.of(self).to_json_string(request), "APPLICATION": self.name},
+            variables={"JOB_PARAMETER": parameter.parameter_name, "APPLICATION": self.name},
             statements=[
+                iam.PolicyStatement(actions=["ssm:GetParameter"], resources=[parameter.parameter_arn]),
                 iam.PolicyStatement(
                     actions=["emr-serverless:ListJobRuns", "emr-serverless:StartJobRun"], resources=[application]
                 ),
@@ -201,7 +211,7 @@ class StreamingJob(Construct):
         explain(
             keeper,
             "runs get their ids when they are started: those of this one application",
-            f"IAM5[Resource::<{Stack.of(self).get_logical_id(self.application)}.Arn>/jobruns/*]",
+            f"IAM5[Resource::<{stack.get_logical_id(self.application)}.Arn>/jobruns/*]",
         )
 
 

@@ -135,9 +135,16 @@ def test_whether_the_job_runs_is_told_as_a_metric(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     emr = Emr()
-    monkeypatch.setenv("JOB", json.dumps(JOB))
+
+    class Parameters:
+        def get_parameter(self, *, Name: str) -> dict[str, dict[str, str]]:
+            assert Name == "/masscomm-dev/streaming-job"
+            return {"Parameter": {"Value": json.dumps(JOB)}}
+
+    monkeypatch.setenv("JOB_PARAMETER", "/masscomm-dev/streaming-job")
     monkeypatch.setenv("APPLICATION", "masscomm-dev-metrics")
-    monkeypatch.setattr(boto3, "client", lambda _name: emr)
+    clients = {"emr-serverless": emr, "ssm": Parameters()}
+    monkeypatch.setattr(boto3, "client", clients.__getitem__)
     assert keep_job.handler({}, None) == {"action": "started"}
     assert keep_job.handler({}, None) == {"action": "running"}
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
