@@ -117,8 +117,8 @@ MUTANTS = (
     Mutant(
         guard="unknown is believed only when change data capture is past the send",
         file="functions/preference_checker/check_preferences.py",
-        old="            batch.attempt(item, partial(batch.confirm, self.directory, self._asked_at(item)))\n",
-        new="            pass\n",
+        old="                batch.confirm(self.directory, self._asked_at(item))\n",
+        new="                pass\n",
         red="a user created while change data capture is down",
     ),
     Mutant(

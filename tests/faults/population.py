@@ -107,7 +107,7 @@ class Population:
         with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
             self._insert(connection, _INSERT_UNIFORM, added)
         self.refresh()
-        self._await_directory(added)
+        self._await_rows()
         return added
 
     def refresh(self) -> None:
