@@ -49,7 +49,7 @@ MUTANTS = (
         file="functions/delivery/deliver.py",
         old="        if isinstance(lease, Lease) and lease.fresh:\n",
         new="        if isinstance(lease, Lease):\n",
-        red="delivery killed before producing",
+        red="delivery killed in the middle of publishing",
     ),
     Mutant(
         guard="ledger: a slice is recorded before the next begins",
@@ -210,7 +210,7 @@ MUTANTS = (
         file="spark_metrics/sink.py",
         old="join counted_records using (record_id, source)\nwhere attempt",
         new="join counted_records using (record_id, source)\nwhere false and attempt",
-        red="delivery killed after producing",
+        red="tests/component/spark_metrics/test_sink.py",
     ),
     Mutant(
         guard="metrics: an offset that was counted is left out",
