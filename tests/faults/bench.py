@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -26,7 +27,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from devstack.demo.api import Api, ApiError, SendStatus
 from devstack.demo.oracle import Ask, expect
 from devstack.demo.records import DeadLettered, DeadLetterTail, OutcomeTail, RecordsError, TopicReader
-from devstack.settings import ROOT
 from examples.monolith.emit import Emitter
 from functions.delivery.deliver import SLICE_SIZE
 from masscomm import topics
@@ -226,7 +226,7 @@ class Bench:
 
     def beside(self, function: str) -> "Beside":
         """A further environment of a function, warm, for one invocation beside those of its mapping."""
-        return Beside(function, self.stack.environment)
+        return Beside(function, self.stack.environment, self.stack.code)
 
     def produce(self, topic: str, values: Sequence[bytes], *, partition: int) -> list[Message]:
         """Put bytes into one partition, one after another; where they stand."""
@@ -451,11 +451,11 @@ print("answer " + json.dumps(handler(json.loads(sys.stdin.readline()), Context()
 class Beside:
     """One environment of a function that the function host knows nothing of: for the same batch a second time."""
 
-    def __init__(self, function: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, function: str, environment: Mapping[str, str], code: Path) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _ENVIRONMENT, f"functions.{function}.handler.handler", function],
-            cwd=ROOT,
-            env={**environment, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "MASSCOMM_LANE": "bulk"},
+            cwd=code,
+            env={**environment, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(code), "MASSCOMM_LANE": "bulk"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

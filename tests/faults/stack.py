@@ -39,12 +39,13 @@ class FaultStack:
     stack     as `masscomm up` has it; settings: the servers' own addresses
     kafka, registry, opensearch, dynamodb, metrics   the proxies the functions call through
     sns       the stand-in, which the functions publish to
+    code      the tree the functions and the job are taken from
     """
 
     def __init__(self, folder: Path) -> None:
         self.settings = StackSettings.on_free_ports(folder)
         self._changes: Changes = {}
-        self._code = ROOT
+        self.code = ROOT
         self._job_text = _text_of(ROOT / "spark_metrics")
         self._resources = ExitStack()
 
@@ -113,7 +114,7 @@ class FaultStack:
 
     def use(self, code: Path) -> None:
         """Start the function host, and Spark's job, anew with the code of another tree."""
-        self._code = code
+        self.code = code
         self.reconfigure(self._changes)
         job = _text_of(code / "spark_metrics")
         if job != self._job_text:
@@ -143,12 +144,12 @@ class FaultStack:
 
     def _job(self, service: Service) -> Service:
         environment = {**service.environment, "METRICS_DATABASE_URL": self.environment["METRICS_DATABASE_URL"]}
-        if self._code == ROOT:
+        if self.code == ROOT:
             return dataclasses.replace(service, environment=environment)
         start = (
             "import runpy, sys; sys.path[0] = sys.argv[1]; runpy.run_module('spark_metrics.job', run_name='__main__')"
         )
-        command = [sys.executable, "-c", start, str(self._code)]
+        command = [sys.executable, "-c", start, str(self.code)]
         return dataclasses.replace(service, command=command, environment=environment)
 
     def _broker(self, service: Service) -> Service:
@@ -167,14 +168,14 @@ class FaultStack:
     def _host(self, service: Service) -> Service:
         [config] = [path for path in service.files if path.name == "config.json"]
         functions = config.with_name("functions.yaml")
-        document = yaml.safe_load((self._code / "functions" / "functions.yaml").read_text())
+        document = yaml.safe_load((self.code / "functions" / "functions.yaml").read_text())
         for name, fields in self._changes.items():
             for key, value in fields.items():
                 entry = document["functions"][name]
                 entry[key] = {**entry.get(key, {}), **value} if isinstance(value, Mapping) else value
         content = json.loads(service.files[config]) | {
             "functions_file": str(functions),
-            "task_root": str(self._code),
+            "task_root": str(self.code),
             "environment": self.environment,
             "mappings": {"last_backoff_s": LAST_BACKOFF_S},
             "schedule_s": SCHEDULE_S,
