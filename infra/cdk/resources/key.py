@@ -10,7 +10,7 @@ from infra.cdk.settings import Environment
 
 
 def data_key(scope: Construct, *, environment: Environment) -> kms.Key:
-    """A key that is rotated each year, which CloudWatch Logs and its alarms may use for this account's log groups."""
+    """A key that is rotated each year, which CloudWatch Logs, alarms and schedules of this account may use."""
     stack = Stack.of(scope)
     key = kms.Key(
         scope,
@@ -30,9 +30,11 @@ def data_key(scope: Construct, *, environment: Environment) -> kms.Key:
             },
         )
     )
-    key.grant_encrypt_decrypt(
-        iam.ServicePrincipal(
-            "cloudwatch.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
+    # Alarms write to an encrypted topic, a schedule to an encrypted queue.
+    for service in ("cloudwatch", "events"):
+        key.grant_encrypt_decrypt(
+            iam.ServicePrincipal(
+                f"{service}.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
+            )
         )
-    )
     return key

@@ -261,6 +261,17 @@ def test_everything_that_holds_data_is_encrypted_with_our_key(environment: Synth
     assert refused == {f"{{{bucket.id}}}" for bucket in environment.resources("AWS::S3::Bucket")}
 
 
+def test_services_that_write_for_us_may_use_the_key_and_only_for_this_account(
+    environment: SynthesisedEnvironment,
+) -> None:
+    may = {}
+    for _, statement in statements(environment, "AWS::KMS::Key"):
+        for service in as_list(statement["Principal"].get("Service", [])):
+            may[service.partition(".")[0]] = json.dumps(statement["Condition"])
+    assert may.keys() == {"logs", "cloudwatch", "events"}
+    assert all("AWS::AccountId" in condition for condition in may.values())
+
+
 def test_nothing_is_open_to_the_world(environment: SynthesisedEnvironment) -> None:
     for kind in ("AWS::EC2::SecurityGroup", "AWS::EC2::SecurityGroupIngress"):
         for resource in environment.resources(kind):
