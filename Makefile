@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check faults faults-headline faults-mutants bench capacity recompute-check audit sbom licences synth snapshots package-job clean-state lock status down
+.PHONY: help setup run demo test check faults faults-headline faults-mutants bench capacity recompute-check audit sbom licences synth snapshots package package-job clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can tell what is missing.
 PYTHON ?= python3
@@ -77,6 +77,9 @@ status: ## what runs
 
 down: ## stop what runs
 	@$(MASSCOMM) down
+
+package: setup ## a zip for each function, for Lambda, into infra/package
+	@.venv/bin/python -m infra.packaging
 
 clean-state: ## forget everything the stack has stored
 	@$(MASSCOMM) clean-state

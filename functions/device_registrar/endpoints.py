@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from mypy_boto3_sns import SNSClient
 
 from masscomm.errors import Retry, Stop
+
+if TYPE_CHECKING:
+    from mypy_boto3_sns import SNSClient
 
 # What SNS says where the token has an endpoint whose attributes differ; the ARN stands nowhere else in its answer.
 _EXISTS = re.compile(r"(arn:\S+) already exists with the same Token")
@@ -54,7 +56,7 @@ class SnsEndpoints:
     applications: platform → the ARN of its platform application; connections: calls at once.
     """
 
-    def __init__(self, applications: Mapping[str, str], *, connections: int, client: SNSClient | None = None) -> None:
+    def __init__(self, applications: Mapping[str, str], *, connections: int, client: "SNSClient | None" = None) -> None:
         self._applications = applications
         self._client = client or boto3.client(
             "sns",

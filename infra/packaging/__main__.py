@@ -1,0 +1,35 @@
+"""Build every function's package and tell their sizes."""
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from infra.packaging.build import TARGET, build
+from infra.packaging.contents import ROOT, all_contents
+
+
+def main() -> None:
+    """`make package`."""
+    arguments = argparse.ArgumentParser(description="A zip for each function, with what it imports and nothing else.")
+    arguments.add_argument("--out", type=Path, default=ROOT / "infra" / "package")
+    arguments.add_argument("--platform", default=TARGET, help="as uv names it (default: %(default)s)")
+    chosen = arguments.parse_args()
+    contents = {each.name: each for each in all_contents()}
+    table = Table("package", "zip, MB", "unpacked, MB", "files", "distributions", "AWS models")
+    for each in build(list(contents.values()), chosen.out, platform=chosen.platform):
+        inside = contents[each.name]
+        table.add_row(
+            each.name,
+            f"{each.zipped_bytes / 1e6:.2f}",
+            f"{each.bytes / 1e6:.1f}",
+            f"{each.files:,}",
+            f"{len(inside.distributions)}",
+            " ".join(sorted(inside.services)),
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Building packages: pinned wheels of the target, only the files that are needed, the same bytes each time."""
+
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import Distribution
+from pathlib import Path, PurePosixPath
+
+from packaging.utils import canonicalize_name
+
+from infra.packaging.contents import ROOT, Contents, source_of
+
+LOCK = ROOT / "requirements" / "main.txt"
+UV = ROOT / ".devstack" / "uv" / "bin" / "uv"
+# Lambda's python3.13 is Amazon Linux 2023 with glibc 2.34: what was built for 2.28 runs.
+TARGET = "aarch64-manylinux_2_28"
+# What no function reads: compiled caches, stubs, sources of extensions, tests, and all of a dist-info but its version.
+_LEFT_OUT = {".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h"}
+_NEVER = {"__pycache__", "tests", "test", "testing"}
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A package as it lies there; bytes: zipped and not; files: how many."""
+
+    name: str
+    path: Path
+    zipped_bytes: int
+    bytes: int
+    files: int
+
+
+def build(contents: Sequence[Contents], target: Path, *, platform: str = TARGET) -> list[Built]:
+    """A zip for each function in the folder. platform: as uv names it.
+
+    Errors: CalledProcessError where a wheel cannot be had, or is not the one that is locked.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        site = Path(folder)
+        install(frozenset(name for each in contents for name in each.distributions), site, platform=platform)
+        found = Distribution.discover(path=[folder])
+        distributions: dict[str, Distribution] = {canonicalize_name(each.name): each for each in found}
+        target.mkdir(parents=True, exist_ok=True)
+        return [_zip(each, distributions, site, target / f"{each.name}.zip") for each in contents]
+
+
+def install(names: Iterable[str], target: Path, *, platform: str) -> None:
+    """Unpack the locked wheels of these distributions, and of no others."""
+    locked = _locked()
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
+        requirements.write("".join(locked[name] for name in sorted(names)))
+        requirements.flush()
+        options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--quiet", "--link-mode", "copy"]
+        where = ["--target", str(target), "--python-platform", platform, "--python-version", "3.13"]
+        subprocess.run([UV, "pip", "install", *options, *where, "-r", requirements.name], check=True)
+
+
+def _locked() -> dict[str, str]:
+    """Distribution → its lines in the lock file."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in LOCK.read_text().splitlines(keepends=True):
+        if not line.startswith((" ", "#", "\n")):
+            name = canonicalize_name(line.partition("==")[0].partition("[")[0].strip())
+        if name and not line.lstrip().startswith("#"):
+            found[name] = found.get(name, "") + line
+    return found
+
+
+def _zip(contents: Contents, distributions: dict[str, Distribution], site: Path, path: Path) -> Built:
+    files = dict(_ours(contents))
+    for name in contents.distributions:
+        files |= dict(_theirs(distributions[name], site, contents.services))
+    size = 0
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for name in sorted(files):
+            data = files[name].read_bytes()
+            size += len(data)
+            # No time and no owner of this machine: the same input gives the same bytes.
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.create_system = 3
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, data)
+    return Built(name=contents.name, path=path, zipped_bytes=path.stat().st_size, bytes=size, files=len(files))
+
+
+def _ours(contents: Contents) -> Iterator[tuple[str, Path]]:
+    for module in contents.modules:
+        path = source_of(module)
+        if path.exists():
+            yield path.relative_to(ROOT).as_posix(), path
+    # The schemas are read as files, by whoever needs which.
+    for path in sorted((ROOT / "schemas").rglob("*")):
+        inside = path.relative_to(ROOT)
+        if path.is_file() and not {"__pycache__", "examples", "cdc_examples", "tables"} & set(inside.parts):
+            yield inside.as_posix(), path
+
+
+def _theirs(distribution: Distribution, site: Path, services: frozenset[str]) -> Iterator[tuple[str, Path]]:
+    for file in distribution.files or ():
+        path = site / file
+        if path.is_file() and _is_needed(PurePosixPath(file), services):
+            yield PurePosixPath(file).as_posix(), path
+
+
+def _is_needed(file: PurePosixPath, services: frozenset[str]) -> bool:
+    parts = file.parts
+    if ".." in parts or parts[0] == "bin" or file.suffix in _LEFT_OUT or _NEVER & set(parts[:-1]):
+        return False
+    if parts[0].endswith(".dist-info"):
+        return file.name == "METADATA"
+    if parts[:2] == ("botocore", "data") and len(parts) > 3:
+        return parts[2] in services
+    return parts[:2] != ("boto3", "examples") and not (parts[:2] == ("boto3", "data") and len(parts) > 3)

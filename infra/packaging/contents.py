@@ -1,0 +1,133 @@
+"""What a function's package holds, from its handler's import graph: modules of ours, and distributions.
+
+The graph is of the sources: an import inside a function counts, one for the type checker does not.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import grimp
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from functions.catalogue import read_catalogue
+
+ROOT = Path(__file__).parents[2]
+_ROOMS = ("masscomm", "functions", "schemas")
+# Lambda's runtime brings the first; opensearch-py requires the others for an interface of its own that nothing imports
+# (a third of the package). That nothing does, tests/component/packaging shows.
+_LEFT_OUT = {"awslambdaric", "grpcio", "opensearch-protobufs", "protobuf"}
+_CLIENT = re.compile(r"""(?:boto3|session)\.client\(\s*["'](\w+)["']""")
+# How markers are answered: Lambda's python3.13 on arm64.
+_MARKERS = {
+    "python_version": "3.13",
+    "python_full_version": "3.13.0",
+    "sys_platform": "linux",
+    "platform_system": "Linux",
+    "platform_machine": "aarch64",
+    "platform_python_implementation": "CPython",
+    "implementation_name": "cpython",
+    "os_name": "posix",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What the package NAME holds.
+
+    handler: its module; modules: ours; distributions: canonical names, of which direct are those that our modules
+    import; services: of AWS, whose API models it needs.
+    """
+
+    name: str
+    handler: str
+    modules: frozenset[str]
+    direct: frozenset[str]
+    distributions: frozenset[str]
+    services: frozenset[str]
+
+
+def all_contents() -> list[Contents]:
+    """Every package of functions.yaml, in the order of their names."""
+    handlers = {
+        entry.handler.removesuffix(".handler").split(".")[1]: entry.handler.rpartition(".")[0]
+        for entry in read_catalogue(generation="any")
+    }
+    # A deployment may have a name of its own and another's handler: it is deployed from a package under its own name.
+    handlers |= {entry.package: entry.handler.rpartition(".")[0] for entry in read_catalogue(generation="any")}
+    return [contents_of(name, handler) for name, handler in sorted(handlers.items())]
+
+
+def contents_of(name: str, handler: str) -> Contents:
+    """Errors: KeyError where an import is of no distribution that is installed."""
+    graph = _graph()
+    upstream = graph.find_upstream_modules(handler) | {handler}
+    ours = {module for module in upstream if module.partition(".")[0] in _ROOMS}
+    with_parents = {".".join(module.split(".")[:depth]) for module in ours for depth in range(1, module.count(".") + 2)}
+    outside = {module for module in upstream - ours if module not in sys.stdlib_module_names}
+    direct = {_distribution(module) for module in outside}
+    text = "".join(source_of(module).read_text() for module in sorted(ours))
+    return Contents(
+        name=name,
+        handler=handler,
+        modules=frozenset(with_parents),
+        direct=frozenset(direct),
+        distributions=_with_requirements(direct),
+        services=frozenset(_CLIENT.findall(text)),
+    )
+
+
+def source_of(module: str) -> Path:
+    """The file of a module of ours."""
+    path = ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+@cache
+def _graph() -> grimp.ImportGraph:
+    return grimp.build_graph(
+        *_ROOMS, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+    )
+
+
+@cache
+def _by_module() -> Mapping[str, Sequence[str]]:
+    return metadata.packages_distributions()
+
+
+def _distribution(module: str) -> str:
+    return canonicalize_name(_by_module()[module][0])
+
+
+def _with_requirements(names: Iterable[str]) -> frozenset[str]:
+    found: set[str] = set()
+    pending = [(name, extra) for name in names for extra in ("", *_extras().get(name, ()))]
+    seen = set(pending)
+    while pending:
+        name, extra = pending.pop()
+        if name in _LEFT_OUT:
+            continue
+        found.add(name)
+        for line in metadata.requires(name) or ():
+            requirement = Requirement(line)
+            if requirement.marker is not None and not requirement.marker.evaluate(_MARKERS | {"extra": extra}):
+                continue
+            for wanted in ("", *requirement.extras):
+                step = (canonicalize_name(requirement.name), wanted)
+                if step not in seen:
+                    seen.add(step)
+                    pending.append(step)
+    return frozenset(found)
+
+
+@cache
+def _extras() -> Mapping[str, tuple[str, ...]]:
+    """Distribution → the extras that requirements/main.in asks for."""
+    lines = (ROOT / "requirements" / "main.in").read_text().splitlines()
+    wanted = [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
+    return {canonicalize_name(each.name): tuple(sorted(each.extras)) for each in wanted}

@@ -1,0 +1,72 @@
+"""The packages as they are deployed, but for this machine's processor: each runs with nothing beside it."""
+
+import os
+import platform
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from infra.packaging.build import Built, build
+from infra.packaging.contents import Contents, all_contents
+
+CONTENTS = {each.name: each for each in all_contents()}
+HERE = f"{platform.machine()}-manylinux_2_28"
+
+# Nothing but the standard library and the package's own folder can be imported.
+IMPORT_ALONE = """
+import importlib, sys
+folder, module = sys.argv[1:]
+sys.path[:] = [folder] + [path for path in sys.path if path and "site-packages" not in path]
+handler = importlib.import_module(module)
+assert callable(handler.handler)
+outside = {
+    name: each.__file__
+    for name, each in sys.modules.items()
+    if getattr(each, "__file__", None) and not each.__file__.startswith((folder, sys.base_prefix))
+}
+assert not outside, outside
+"""
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
+    """Every package, built once."""
+    folder = tmp_path_factory.mktemp("packages")
+    return {each.name: each for each in build(list(CONTENTS.values()), folder, platform=HERE)}
+
+
+@pytest.mark.parametrize("name", sorted(CONTENTS))
+def test_a_handler_is_imported_from_its_package_alone(name: str, packages: dict[str, Built], tmp_path: Path) -> None:
+    with zipfile.ZipFile(packages[name].path) as archive:
+        archive.extractall(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", IMPORT_ALONE, str(tmp_path), CONTENTS[name].handler],
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_a_package_calls_of_aws_it_has_the_models_for(packages: dict[str, Built], tmp_path: Path) -> None:
+    with zipfile.ZipFile(packages["delivery"].path) as archive:
+        archive.extractall(tmp_path)
+        models = {
+            name.split("/")[2] for name in archive.namelist() if name.startswith("botocore/data/") and name[-1] != "/"
+        }
+    assert {"dynamodb", "sns", "ses"} <= models
+    assert "ec2" not in models
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import boto3\n"
+    code += "for name in ('dynamodb', 'sns', 'ses'): boto3.client(name, region_name='eu-central-1')"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code, str(tmp_path)], check=True, timeout=120)
+
+
+def test_the_same_input_gives_the_same_bytes(packages: dict[str, Built], tmp_path: Path) -> None:
+    some: list[Contents] = [CONTENTS["send_handler"], CONTENTS["metrics_handler"]]
+    again = build(some, tmp_path, platform=HERE)
+    assert [each.path.read_bytes() for each in again] == [packages[each.name].path.read_bytes() for each in again]

@@ -1,0 +1,56 @@
+"""What each function brings along. A library more is a slower cold start: it is added here on purpose or not at all."""
+
+from infra.packaging.contents import Contents, all_contents
+
+# botocore and urllib3: the role's credentials (masscomm.authentication).
+_EVERY = {"aws-lambda-powertools", "botocore", "pyyaml", "urllib3"}
+_CHAIN = _EVERY | {"confluent-kafka", "fastavro"}
+_METRICS = _EVERY | {"psycopg", "psycopg-pool"}
+_AWS = {"boto3"}
+_OPENSEARCH = {"opensearch-py"}
+
+# Package → the distributions that its own modules import. What those require follows from them.
+DIRECT = {
+    "builder": _CHAIN | _AWS | _OPENSEARCH | {"jinja2"},
+    "cdc_consumer": _CHAIN | _OPENSEARCH,
+    "delivery": _CHAIN | _AWS | _OPENSEARCH,
+    "device_registrar": _CHAIN | _AWS | _OPENSEARCH,
+    "metrics_handler": _METRICS,
+    "metrics_stream": _METRICS,
+    "preference_checker": _CHAIN | _AWS | _OPENSEARCH,
+    "scheduler": _CHAIN | _AWS,
+    "send_handler": _CHAIN | {"pydantic"},
+}
+# The AWS services whose API models go along: the others of botocore's are nine tenths of it.
+SERVICES = {
+    "builder": {"dynamodb"},
+    "delivery": {"dynamodb", "ses", "sns"},
+    "device_registrar": {"sns"},
+    "preference_checker": {"dynamodb"},
+    "scheduler": {"dynamodb"},
+}
+
+
+def _contents() -> dict[str, Contents]:
+    return {each.name: each for each in all_contents()}
+
+
+def test_each_package_imports_what_is_listed_and_nothing_else() -> None:
+    assert {name: set(each.direct) for name, each in _contents().items()} == DIRECT
+
+
+def test_each_package_holds_the_models_of_the_services_it_calls() -> None:
+    assert {name: set(each.services) for name, each in _contents().items() if each.services} == SERVICES
+
+
+def test_no_package_holds_another_functions_code() -> None:
+    for name, each in _contents().items():
+        package = each.handler.split(".")[1]
+        inside = {module.split(".")[1] for module in each.modules if module.startswith("functions.")}
+        assert inside <= {package, "catalogue"}, name
+
+
+def test_an_import_inside_a_function_counts_and_one_for_types_does_not() -> None:
+    contents = _contents()
+    assert not any("mypy" in name or "stubs" in name for each in contents.values() for name in each.distributions)
+    assert "botocore" in contents["delivery"].distributions
