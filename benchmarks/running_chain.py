@@ -6,7 +6,7 @@ No monolith, no change data capture and no Spark: people stand in the directory 
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import batched
 from json import dumps, loads
@@ -81,15 +81,19 @@ def running_chain(environment: Mapping[str, str] | None = None) -> Iterator[Runn
             return {name: _changed(service, more) for name, service in all_services(settings).items()}
 
         settings = StackSettings.on_free_ports(Path(folder))
-        with Stack(settings, ["lambda_host"], catalogue=services) as stack:
+        with ExitStack() as resources:
+            stack = Stack(settings, catalogue=services)
+            resources.callback(stack.stop)
+            stack.open()
+            stack.ensure("lambda_host")  # and what it needs
             client = connect(settings.opensearch_url)
             actions: list[dict[str, Any]] = [
                 {"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in CDC_TABLES
             ]
             client.indices.update_aliases(body={"actions": actions})
-            with Emitter(settings.kafka_bootstrap, settings.registry_url) as emitter:
-                time.sleep(_SETTLE_S)  # consumer groups that have just been joined
-                yield RunningChain(stack, sns, emitter)
+            emitter = resources.enter_context(Emitter(settings.kafka_bootstrap, settings.registry_url))
+            time.sleep(_SETTLE_S)  # consumer groups that have just been joined
+            yield RunningChain(stack, sns, emitter)
 
 
 def _changed(service: Service, more: Mapping[str, str]) -> Service:
