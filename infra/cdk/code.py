@@ -4,7 +4,7 @@
     infra/package/spark_metrics.zip    what the streaming job imports beside our sources, for EMR's Python on arm64
 
 Without packages the sources are staged, which is enough to synthesise, compare and test templates anywhere, and not to
-run: nothing they depend on is in there. MASSCOMM_REQUIRE_PACKAGES=1, which `make deploy` sets, refuses that.
+run: nothing they depend on is in there. MASSCOMM_REQUIRE_PACKAGES=1 refuses that: docs/deploying.md.
 """
 
 import atexit
