@@ -14,12 +14,13 @@ from typing import Any
 from functions.metrics_handler import buckets, handler, query_metrics, tell_trends, tell_user, watch_metrics
 from functions.metrics_handler import parameters as parse
 from masscomm.problem import CONTENT_TYPE
+from masscomm.tenant import parse_club_id
 
 _WHAT_IT_MAY_BE: dict[str, str | None] = {
     "start": parse.time.__doc__,
     "end": parse.time.__doc__,
     "time_zone": buckets.time_zone.__doc__,
-    "club_id": parse.club_id.__doc__,
+    "club_id": parse_club_id.__doc__,
     "type": parse.words.__doc__,
     "channel": parse.words.__doc__,
     "measure": parse.measure.__doc__,

@@ -102,13 +102,6 @@ def whole_number(lowest: int, highest: int) -> Callable[[str], int]:
     return parse
 
 
-def club_id(text: str) -> int:
-    """a whole number of 64 bits"""
-    if not re.fullmatch(r"-?\d{1,19}", text, re.ASCII) or not -(2**63) <= int(text) < 2**63:
-        raise ValueError(text)
-    return int(text)
-
-
 def words(text: str) -> str:
     """1 to 200 characters, no NUL"""
     if not 1 <= len(text) <= _MAX_TEXT or "\0" in text:

@@ -42,9 +42,10 @@ from functions.metrics_handler.metrics_store import (
     check_filled,
 )
 from functions.metrics_handler.parameters import Reader, rfc3339
-from functions.metrics_handler.tenant import Clubs, seen
+from functions.metrics_handler.tenant import seen
 from masscomm.clock import Clock
 from masscomm.problem import Problem
+from masscomm.tenant import Clubs, parse_club_id
 
 DEFAULT_LIMIT = 1_000
 MAX_LIMIT = 10_000
@@ -161,7 +162,7 @@ def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs = None) -> Ask
     fill = read.single("fill", _fill)
     limit = read.single("limit", _limit)
     cursor = read.single("cursor", str)
-    club_id = read.several("club_id", parse.club_id)
+    club_id = read.several("club_id", parse_club_id)
     category = read.several("type", parse.words)
     channel = read.several("channel", parse.words)
     measure = read.several("measure", parse.measure)

@@ -15,8 +15,8 @@ from aws_lambda_powertools.event_handler import Response
 
 from functions.metrics_handler.accept import chosen
 from functions.metrics_handler.csv_rows import csv_rows
-from functions.metrics_handler.tenant import Clubs, clubs_of
 from masscomm.problem import Problem
+from masscomm.tenant import Clubs, clubs_of
 
 JSON, CSV = "application/json", "text/csv"
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from functions.metrics_handler.metrics_store import ChannelTotals, MetricsStore, SendTotals
 from functions.metrics_handler.parameters import Reader, rfc3339
-from functions.metrics_handler.tenant import Clubs, may_see
 from masscomm.clock import Clock
 from masscomm.problem import Problem
 from masscomm.statuses import TERMINAL, Status
+from masscomm.tenant import Clubs, allowed
 
 _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
 _BY_NUMBER = (
@@ -47,7 +47,7 @@ class TellSend:
             raise read.problem()
         send = self.store.send(send_id)
         # Another club's send and none at all are one answer: whoever guesses ids learns nothing.
-        if send is None or not may_see(send.club_id, clubs):
+        if send is None or not allowed(send.club_id, clubs):
             raise Problem(404, "No record of a send with this id has been counted; a new send is counted in seconds.")
         return self._body(send)
 

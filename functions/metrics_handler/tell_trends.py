@@ -20,9 +20,10 @@ from functions.metrics_handler.buckets import LENGTH, floor
 from functions.metrics_handler.metrics_store import Dimension, Granularity, MetricsQuery, MetricsStore, TooMuch
 from functions.metrics_handler.parameters import Reader, rfc3339
 from functions.metrics_handler.query_metrics import is_complete, too_much
-from functions.metrics_handler.tenant import Clubs, seen
+from functions.metrics_handler.tenant import seen
 from masscomm.clock import Clock
 from masscomm.measures import REQUESTED, TRENDING_WINDOW_MIN
+from masscomm.tenant import Clubs, parse_club_id
 
 DEFAULT_WINDOW_MIN, MAX_WINDOW_MIN = TRENDING_WINDOW_MIN, 1_440
 DEFAULT_TOP, MAX_TOP = 10, 100
@@ -70,7 +71,7 @@ def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs, now: datetime) ->
     window = read.single("window", _window) or DEFAULT_WINDOW_MIN
     measure = read.single("measure", parse.measure) or REQUESTED
     top = read.single("top", _top) or DEFAULT_TOP
-    club_id = read.several("club_id", parse.club_id)
+    club_id = read.several("club_id", parse_club_id)
     category = read.several("type", parse.words)
     channel = read.several("channel", parse.words)
     if read.errors:

@@ -24,9 +24,10 @@ from functions.metrics_handler import parameters as parse
 from functions.metrics_handler.metrics_store import LogKey, LogQuery, MetricsStore
 from functions.metrics_handler.parameters import Reader, rfc3339
 from functions.metrics_handler.query_metrics import is_complete
-from functions.metrics_handler.tenant import Clubs, seen
+from functions.metrics_handler.tenant import seen
 from masscomm.clock import Clock
 from masscomm.problem import FieldError, Problem
+from masscomm.tenant import Clubs, parse_club_id
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000
 
@@ -81,14 +82,14 @@ def _parsed(user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> 
     end = read.single("end", parse.time)
     limit = read.single("limit", _limit)
     cursor = read.single("cursor", str)
-    club_id = read.several("club_id", parse.club_id)
+    club_id = read.several("club_id", parse_club_id)
     channel = read.several("channel", parse.words)
     if start is not None and end is not None and start >= end:
         read.refuse("end", "must be later than start")
     try:
-        user = parse.club_id(user_id)
+        user = parse_club_id(user_id)
     except ValueError:
-        read.errors.append(FieldError("user_id", f"cannot be used: {parse.club_id.__doc__}"))
+        read.errors.append(FieldError("user_id", f"cannot be used: {parse_club_id.__doc__}"))
     if read.errors:
         raise read.problem()
     query = LogQuery(

@@ -23,8 +23,9 @@ from functions.metrics_handler.metrics_store import Granularity, MetricsStore, P
 from functions.metrics_handler.parameters import Reader, rfc3339
 from functions.metrics_handler.query_metrics import PARAMETERS as QUERY_PARAMETERS
 from functions.metrics_handler.query_metrics import QueryMetrics, parse_query
-from functions.metrics_handler.tenant import Clubs, seen
+from functions.metrics_handler.tenant import seen
 from masscomm.clock import Clock
+from masscomm.tenant import Clubs
 
 MAX_WAIT_S = 20
 # A look is one row by its key.

@@ -9,11 +9,12 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from functions.send_handler.request_send import RequestSend, parse_request
+from functions.send_handler.request_send import RequestSend, check_tenant, parse_request
 from masscomm import settings
 from masscomm.clock import SystemClock
 from masscomm.problem import Problem, answer_problems
 from masscomm.producer import KafkaProducer
+from masscomm.tenant import clubs_of
 from masscomm.wire import Codec, HttpSchemaRegistry
 
 logger = Logger()
@@ -35,6 +36,7 @@ def bootstrap() -> RequestSend:
 def post_send() -> Response[str]:
     """202 with the send's id once every chunk is on its topic."""
     send = parse_request(_body())
+    check_tenant(send, clubs_of(app.current_event.raw_event["requestContext"].get("authorizer")))
     accepted = bootstrap().request(send)
     logger.info("send accepted", send_id=accepted.send_id, club_id=send.club_id, requested=accepted.requested)
     return Response(

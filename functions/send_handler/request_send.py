@@ -19,6 +19,7 @@ from masscomm.ids import chunk_id
 from masscomm.problem import FieldError, Problem
 from masscomm.producer import Producer
 from masscomm.records import SendRequested
+from masscomm.tenant import Clubs, allowed
 from masscomm.topics import Lane
 from masscomm.wire import Codec
 
@@ -105,6 +106,13 @@ def parse_request(body: str | None) -> SendRequest:
     except ValidationError as error:
         errors = [FieldError(_path(entry["loc"]), entry["msg"]) for entry in error.errors(include_url=False)[:20]]
         raise Problem(400, f"{errors[0].field}: {errors[0].message}", errors=errors) from error
+
+
+def check_tenant(send: SendRequest, clubs: Clubs) -> None:
+    """Errors: Problem 403 where these credentials may not send for the club."""
+    if not allowed(send.club_id, clubs):
+        message = f"{send.club_id} is none of the clubs of these credentials"
+        raise Problem(403, "These credentials may not send for this club.", errors=[FieldError("club_id", message)])
 
 
 @dataclass(frozen=True, kw_only=True)

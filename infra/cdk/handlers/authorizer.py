@@ -1,7 +1,7 @@
 """Who may use the API, and the clubs they may see.
 
-The secret that KEYS_SECRET_ARN names is a JSON object: SHA-256 of an API key, in hex → its clubs as functions/
-metrics_handler/tenant.py reads them, `1,2` or `*` for every club. It holds no key, so that who reads it can use none.
+The secret that KEYS_SECRET_ARN names is a JSON object: SHA-256 of an API key, in hex → its clubs as
+masscomm/tenant.py reads them, `1,2` or `*` for every club. It holds no key, so that who reads it can use none.
 Whatever else it says lets nobody in.
 """
 

@@ -28,10 +28,16 @@ class Api(Chain):
         monkeypatch.setattr(module, "bootstrap", lambda: self.use_case)
 
     def call(
-        self, body: str | None, *, method: str = "POST", path: str = "/v1/sends", is_base64: bool = False
+        self,
+        body: str | None,
+        *,
+        method: str = "POST",
+        path: str = "/v1/sends",
+        is_base64: bool = False,
+        authorizer: dict[str, Any] | None = None,
     ) -> tuple[int, dict[str, Any], dict[str, Any]]:
         """(status, body, headers) of a request."""
-        event = {
+        event: dict[str, Any] = {
             "resource": path,
             "path": path,
             "httpMethod": method,
@@ -45,6 +51,8 @@ class Api(Chain):
             "body": body,
             "isBase64Encoded": is_base64,
         }
+        if authorizer is not None:
+            event["requestContext"]["authorizer"] = authorizer
         answer = module.handler(event, Context(self.clock))  # type: ignore[arg-type]
         headers = {name: values[0] for name, values in answer["multiValueHeaders"].items()}
         return answer["statusCode"], json.loads(answer["body"]), headers
@@ -280,3 +288,18 @@ def test_when_it_is_to_be_sent_stands_in_every_chunk(api: Api) -> None:
     status, _, _ = api.post(to_users=users, send_at="2023-11-15T01:13:20+02:00", expires_at="2023-11-15T00:00:00Z")
     assert status == 202
     assert [record.send_at for record in api.sends()] == [NOW + 3_600_000] * 2
+
+
+@pytest.mark.parametrize("club_ids", ["8", "8,9", "", "none"])
+def test_nobody_sends_for_a_club_that_is_not_theirs(monkeypatch: pytest.MonkeyPatch, club_ids: str) -> None:
+    api = Api(monkeypatch)
+    status, problem, _ = api.call(json.dumps(VALID), authorizer={"club_ids": club_ids})
+    assert (status, problem["errors"][0]["field"]) == (403, "club_id")
+    assert api.sends() == []
+
+
+@pytest.mark.parametrize("club_ids", ["7", "8,7", "*"])
+def test_a_tenant_sends_for_its_own_clubs(monkeypatch: pytest.MonkeyPatch, club_ids: str) -> None:
+    api = Api(monkeypatch)
+    assert api.call(json.dumps(VALID), authorizer={"club_ids": club_ids})[0] == 202
+    assert [send.club_id for send in api.sends()] == [7]
