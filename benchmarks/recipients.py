@@ -63,6 +63,9 @@ class EndlessDirectory:
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         return {user_id: [] for user_id in user_ids}
 
+    def suppressed(self, addresses: Sequence[str]) -> set[str]:  # noqa: ARG002
+        return set()
+
     def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:
         self.calls += 1
         return {key: [_template(key)] for key in keys}

@@ -100,6 +100,10 @@ class Directory(Protocol):
         """The monolith's active devices of each user, by user id, in the order of their ids."""
         ...
 
+    def suppressed(self, addresses: Sequence[str]) -> set[str]:
+        """Those of the e-mail addresses to which nothing must be sent any more, whoever's they are."""
+        ...
+
     def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:
         """For each (club_id, type, channel): that club's templates and those for every club, in all locales."""
         ...

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from masscomm.directory import Device, Position, Settings, Template, User
 from masscomm.errors import Retry
+from masscomm.ids import address_id
 
 _CAUGHT_UP = Position(lsn=1, ts_ms=2**53)
 
@@ -28,6 +29,7 @@ class InMemoryDirectory:
         self._settings: dict[int, Settings] = {}
         self._devices: dict[int, Device] = {}
         self._templates: dict[int, Template] = {}
+        self._suppressed: set[str] = set()
         self._confirmed: Position | None = None
 
     def put(self, *rows: User | Settings | Device | Template) -> None:
@@ -78,6 +80,14 @@ class InMemoryDirectory:
             if device.user_id in found:
                 found[device.user_id].append(device)
         return found
+
+    def suppress(self, address: str) -> None:
+        """Put an address on the suppression list."""
+        self._suppressed.add(address_id(address))
+
+    def suppressed(self, addresses: Sequence[str]) -> set[str]:
+        self._called("suppressed")
+        return {address for address in addresses if address_id(address) in self._suppressed}
 
     def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:
         self._called("templates")

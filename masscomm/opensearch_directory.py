@@ -16,6 +16,7 @@ from masscomm.cdc_progress import CdcProgress, KafkaCdcProgress, reached
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory import Device, Position, Settings, Template, User
 from masscomm.errors import Retry
+from masscomm.ids import address_id
 from masscomm.opensearch import answering, connect_from_environment
 
 USERS = "users"
@@ -23,6 +24,7 @@ USER_SETTINGS = "user_settings"
 DEVICES = "devices"
 TEMPLATES = "notification_templates"
 DEVICE_STATE = "device_state"
+SUPPRESSIONS = "suppressions"
 DIRECTORY_STATE = "directory_state"
 
 _POLL_S = 0.05
@@ -113,6 +115,11 @@ class OpenSearchDirectory:
                 raise Retry("OpenSearch answered a search of devices with a user's who was not asked for")
             found[device.user_id].append(device)
         return found
+
+    def suppressed(self, addresses: Sequence[str]) -> set[str]:
+        ids = {address: address_id(address) for address in dict.fromkeys(addresses)}
+        found = self._by_id([(SUPPRESSIONS, name) for name in dict.fromkeys(ids.values())])
+        return {address for address, name in ids.items() if (SUPPRESSIONS, name) in found}
 
     def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:
         found: dict[tuple[int, str, str], list[Template]] = {key: [] for key in keys}

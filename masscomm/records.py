@@ -175,6 +175,16 @@ class DeviceStatusChanged(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReceiptReceived(AvroRecord):
+    """What a provider says of one message afterwards, as it said it. tries: how often its message was looked for."""
+
+    record_id: str
+    body: str
+    received_at: int
+    tries: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Result(AvroRecord):
     """One distinct result of an outcome record; count: how many of its positions have it."""
 

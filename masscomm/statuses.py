@@ -29,14 +29,20 @@ class Reason(StrEnum):
     OTHER_TENANT = "other_tenant"  # the user belongs to another club
     NO_DEVICE = "no_device"  # nothing to push to
     NO_ADDRESS = "no_address"  # no e-mail address
-    DEVICE_INACTIVE = "device_inactive"  # every device's endpoint is disabled or gone
+    DEVICE_INACTIVE = "device_inactive"  # every device's endpoint is disabled or gone (bounced: found out afterwards)
+    ADDRESS_SUPPRESSED = "address_suppressed"  # it bounced for good before, or its owner complained
     # failed
     NO_TEMPLATE = "no_template"  # no template for this category, channel and locale, nor a fall-back
     TEMPLATE_ERROR = "template_error"  # a variable is missing, or the template does not compile
-    PROVIDER_REJECTED = "provider_rejected"  # the provider will never take this message
+    PROVIDER_REJECTED = "provider_rejected"  # the provider will never take this message (bounced: said so afterwards)
     DEAD_LETTER = "dead_letter"  # its record could not be processed
     UNKNOWN_CHANNEL = "unknown_channel"  # no such channel
     TOO_LARGE = "too_large"  # the message alone is larger than a record or the provider allows
+    # bounced
+    BOUNCED_PERMANENT = "bounced_permanent"  # nothing will ever arrive there
+    BOUNCED_TRANSIENT = "bounced_transient"  # the provider tried and gave this message up
+    # Why an address is on the suppression list, beside bounced_permanent.
+    COMPLAINED = "complained"  # its owner calls what we send spam
     # expired
     EXPIRED = "expired"
 

@@ -22,7 +22,7 @@ MINUTE_MS = 60_000
 @cache
 def releasable() -> frozenset[str]:
     """The topics a record may be released to: never send.*, where it would be counted as requested again."""
-    names = (topics.RECHECK, topics.BUILD, topics.DELIVERY)
+    names = (topics.RECHECK, topics.BUILD, topics.DELIVERY, topics.RECEIPT)
     return frozenset(topics.in_lane(name, lane) for name in names for lane in Lane)
 
 

@@ -25,6 +25,7 @@ REASONS = (
     *("opted_out", "unknown_user", "other_tenant", "no_device", "no_address", "device_inactive"),
     *("no_template", "template_error", "provider_rejected", "dead_letter", "unknown_channel", "too_large"),
     "expired",
+    *("address_suppressed", "bounced_permanent", "bounced_transient", "complained"),
 )
 _OTHER = 255
 _RANKS = {status: RANK[status] + 1 for status in Status}

@@ -45,7 +45,9 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
         ),
         caller=Caller(
             push=CircuitPush(SnsPush(connections=workers), clock=clock),
-            email=SesEmail(sender=sender, connections=workers),
+            email=SesEmail(
+                sender=sender, connections=workers, configuration_set=os.environ.get("SES_CONFIGURATION_SET")
+            ),
             clock=clock,
             sender=sender,
             unsubscribe_url=os.environ.get("UNSUBSCRIBE_URL"),

@@ -28,6 +28,7 @@ logger = Logger()
 
 _SENT = Decision(Status.SENT, None, "provider")
 _NO_DEVICE = Decision(Status.SUPPRESSED, Reason.NO_DEVICE, "directory")
+_SUPPRESSED = Decision(Status.SUPPRESSED, Reason.ADDRESS_SUPPRESSED, "suppressions")
 _DEVICE_INACTIVE = Decision(Status.SUPPRESSED, Reason.DEVICE_INACTIVE, "provider")
 _WAITS = Decision(Status.SENDING, None, "provider")
 
@@ -102,12 +103,16 @@ class Slices:
     def _undecided(self, settings: Mapping[int, Settings]) -> Iterable[_Recipient]:
         delivery = self.delivery
         withdrawn = {entry.position: _withdrawn(entry) for entry in delivery.withdrawn}
+        # Whatever the category: who opted out may have to be told, an address that takes nothing cannot be.
+        suppressed = self.directory.suppressed(delivery.addresses) if delivery.channel == "email" else set[str]()
         expired = delivery.expires_at is not None and delivery.expires_at <= self.clock.now_ms()
         for row, (position, user_id) in enumerate(zip(delivery.positions, delivery.user_ids, strict=True)):
             if position not in self.done:
                 # An opt-out may be newer than the preference checker's decision.
                 wanted = decide_by_settings(settings.get(user_id), type=delivery.type, channel=delivery.channel)
                 decision = EXPIRED if expired else withdrawn.get(position)
+                if decision is None and suppressed and delivery.addresses[row] in suppressed:
+                    decision = _SUPPRESSED
                 if decision is None and wanted.status is not None:
                     decision = wanted
                 yield _Recipient(row=row, position=position, user_id=user_id, decision=decision)

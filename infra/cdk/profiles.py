@@ -47,6 +47,14 @@ _DEVICE_STATES = (
     "POST device_state/_search",
     "POST device_state/_refresh",
 )
+# functions/receipts/messages.py
+_MESSAGES = (
+    "POST _bulk",
+    "POST provider_messages/_search",
+    "POST provider_messages/_refresh",
+    "POST provider_messages/_delete_by_query",
+    "POST device_state/_search",
+)
 # Where MSK Connect stores source offsets; masscomm/cdc_progress.py reads them.
 CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
@@ -87,7 +95,7 @@ PROFILES = {
     ),
     "delivery": Profile(
         warmth=Warmth.SNAPSTART,
-        indices=DIRECTORY,
+        indices=(*DIRECTORY, "suppressions"),
         requests=_LOOK_UPS,
         tables=(LEDGER, WAITING),
         asks_cdc=True,
@@ -107,6 +115,13 @@ PROFILES = {
         written=("device_state",),
         requests=_DEVICE_STATES,
         registers_endpoints=True,
+    ),
+    "receipts": Profile(
+        warmth=Warmth.NOTHING,
+        indices=("provider_messages", "suppressions", "device_state"),
+        written=("provider_messages", "suppressions"),
+        requests=_MESSAGES,
+        tables=(WAITING,),
     ),
     "scheduler": Profile(
         warmth=Warmth.NOTHING, tables=(WAITING,), reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY)

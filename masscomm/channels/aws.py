@@ -6,7 +6,7 @@ provider_errors.
 
 from collections.abc import Mapping
 from email.utils import parseaddr
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import boto3
 from botocore.config import Config
@@ -57,17 +57,32 @@ def _is_about(error: Exception, sender: str) -> bool:
     return isinstance(error, ClientError) and parseaddr(sender)[1] in str(error)
 
 
-class SesEmail:
-    """SendRawEmail of SES v1. client: for tests."""
+class _SendOptions(TypedDict, total=False):
+    ConfigurationSetName: str
 
-    def __init__(self, *, sender: str, connections: int, client: "SESClient | None" = None) -> None:
+
+class SesEmail:
+    """SendRawEmail of SES v1. configuration_set: whose event destinations hear of each message; client: for tests."""
+
+    def __init__(
+        self,
+        *,
+        sender: str,
+        connections: int,
+        configuration_set: str | None = None,
+        client: "SESClient | None" = None,
+    ) -> None:
         self._sender = sender
+        self._options: _SendOptions = {} if configuration_set is None else {"ConfigurationSetName": configuration_set}
         self._client = client or boto3.client("ses", config=_config(connections))
 
     def send(self, *, recipient: str, message: bytes) -> str:
         try:
             answer = self._client.send_raw_email(
-                Source=self._sender, Destinations=[mail_domain_in_ascii(recipient)], RawMessage={"Data": message}
+                Source=self._sender,
+                Destinations=[mail_domain_in_ascii(recipient)],
+                RawMessage={"Data": message},
+                **self._options,
             )
         except (ClientError, BotoCoreError) as error:
             if _is_about(error, self._sender):

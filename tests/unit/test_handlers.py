@@ -13,7 +13,7 @@ from masscomm.errors import Stop
 
 ROOT = Path(next(iter(functions.__path__))).parent
 HANDLERS = sorted(f"functions.{path.parent.name}.handler" for path in (ROOT / "functions").glob("*/handler.py"))
-OF_THIS_CHAIN = ["preference_checker", "builder", "delivery", "send_handler", "scheduler"]
+OF_THIS_CHAIN = ["preference_checker", "builder", "delivery", "receipts", "send_handler", "scheduler"]
 
 IMPORT_WITHOUT_A_NETWORK = """
 import socket, sys, threading

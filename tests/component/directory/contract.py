@@ -22,6 +22,10 @@ class Tables(ABC):
     def remove(self, *rows: Row) -> None: ...
 
     @abstractmethod
+    def suppress(self, address: str) -> None:
+        """Put an address on the suppression list."""
+
+    @abstractmethod
     def not_ready(self) -> None:
         """The snapshot is not complete, though rows are there."""
 
@@ -55,6 +59,13 @@ class DirectoryContract:
         assert tables.directory.users_and_settings([1]) == ({}, {})
         assert tables.directory.devices([1]) == {1: []}
         assert tables.directory.templates([(7, "news", "push")]) == {(7, "news", "push"): []}
+
+    def test_a_suppressed_address_is_known_however_it_is_written(self, tables: Tables) -> None:
+        tables.suppress("Ada@Club.example")
+        tables.suppress("eve@bücher.example")
+        asked = ["ada@club.example", "ADA@club.example", "bob@club.example", "eve@xn--bcher-kva.example", "no address"]
+        assert tables.directory.suppressed(asked) == {asked[0], asked[1], asked[3]}
+        assert tables.directory.suppressed([]) == set()
 
     def test_more_than_one_slice(self, tables: Tables) -> None:
         rows = [User(user_id=number, club_id=number % 3) for number in range(2_500)]

@@ -9,12 +9,14 @@ import pytest
 from opensearchpy import OpenSearch
 
 from devstack.provision import create_indices
+from functions.receipts.messages import OpenSearchMessages, Suppression
 from masscomm.cdc_progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
 from masscomm.directory import Device, Settings, Template, User
 from masscomm.errors import Retry
 from masscomm.opensearch import VersionedDocument, connect, write
 from masscomm.opensearch_directory import OpenSearchDirectory
+from masscomm.statuses import Reason
 from masscomm.topics import CDC_TABLES
 from tests.component.directory.contract import DEVICE, USER, DirectoryContract, Row, Tables
 
@@ -54,6 +56,12 @@ class OpenSearchTables(Tables):
     def remove(self, *rows: Row) -> None:
         self.version += 1
         self._write([self._document(row, {"deleted": True, "deleted_at_ms": 1}) for row in rows])
+
+    def suppress(self, address: str) -> None:
+        fates = OpenSearchMessages(self.client).suppress(
+            [Suppression(address=address, reason=Reason.COMPLAINED, at_ms=self.version)]
+        )
+        assert fates == [None]
 
     def not_ready(self) -> None:
         actions = [{"remove": {"index": f"{table}-{self.generation}", "alias": table}} for table in CDC_TABLES]

@@ -189,7 +189,7 @@ def test_as_many_interface_endpoints_are_paid_for_as_are_deployed() -> None:
 def test_each_function_with_a_topic_has_a_poller_unit_of_its_own() -> None:
     listed = (SNAPSHOTS / "prod" / "functions.txt").read_text()
     groups = re.findall(r"^\s*(\d+) AWS::Lambda::EventSourceMapping\b", listed, flags=re.MULTILINE)
-    assert sum(map(int, groups)) >= poller_units() == 9
+    assert sum(map(int, groups)) >= poller_units() == 10
 
 
 def test_every_figure_names_its_source() -> None:

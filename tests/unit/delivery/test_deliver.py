@@ -232,6 +232,15 @@ def test_an_opt_out_that_is_newer_than_the_decision_is_honoured() -> None:
     assert told(chain.outcomes())[2, "push"] == ("suppressed", "opted_out")
 
 
+@pytest.mark.parametrize("type_", ["news", "one_time_password"])
+def test_an_address_on_the_suppression_list_is_sent_nothing_not_even_what_is_mandatory(type_: str) -> None:
+    chain = Delivery()
+    chain.directory.suppress("User2@Example.com")
+    assert chain.deliver(by_email([1, 2, 3], type=type_)) == []
+    assert [sent.recipient for sent in chain.email.sent] == ["user1@example.com", "user3@example.com"]
+    assert told(chain.outcomes())[2, "email"] == ("suppressed", "address_suppressed")
+
+
 def test_what_is_mandatory_is_delivered_to_who_opted_out() -> None:
     chain = Delivery()
     chain.directory.put(Settings(user_id=2, channels={"push": False}))

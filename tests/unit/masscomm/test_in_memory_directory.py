@@ -17,6 +17,9 @@ class InMemoryTables(Tables):
     def remove(self, *rows: Row) -> None:
         self.directory.remove(*rows)
 
+    def suppress(self, address: str) -> None:
+        self.directory.suppress(address)
+
     def not_ready(self) -> None:
         self.directory.ready = False
 

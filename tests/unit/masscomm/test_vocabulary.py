@@ -150,6 +150,7 @@ def test_every_topic_of_the_code_is_in_the_file_once_a_lane() -> None:
         topics.DEAD_LETTER_STATUS,
         topics.ON_FAILURE,
         topics.DEVICE_STATUS,
+        topics.RECEIPT,
     }
     assert {name.removesuffix(".critical") for name in names} == constants
 

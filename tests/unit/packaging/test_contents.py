@@ -18,6 +18,7 @@ DIRECT = {
     "metrics_handler": _METRICS,
     "metrics_stream": _METRICS,
     "preference_checker": _CHAIN | _AWS | _OPENSEARCH,
+    "receipts": _CHAIN | _AWS | _OPENSEARCH,
     "scheduler": _CHAIN | _AWS,
     "send_handler": _CHAIN | {"pydantic"},
 }
@@ -27,6 +28,7 @@ SERVICES = {
     "delivery": {"dynamodb", "ses", "sns"},
     "device_registrar": {"sns"},
     "preference_checker": {"dynamodb"},
+    "receipts": {"dynamodb"},
     "scheduler": {"dynamodb"},
 }
 

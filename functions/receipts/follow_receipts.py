@@ -1,0 +1,186 @@
+"""Make outcomes of receipts: sent becomes delivered or bounced, and what is dead is left alone from then on.
+
+Two topics: `outcome`, of which is remembered whose message ids they are, and `receipt`. A receipt can be here before
+the outcome record that names its message; it waits, a few times.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from aws_lambda_powertools import Logger
+
+from functions.receipts.messages import KEPT_MS, Message, Messages, Suppression
+from functions.receipts.reading import Receipt, read
+from masscomm import topics
+from masscomm.batch import Batch, Item
+from masscomm.clock import Clock
+from masscomm.errors import DeadLetter
+from masscomm.ids import derived_id, released_id
+from masscomm.kafka_event import KafkaRecord
+from masscomm.records import DeviceStatusChanged, NotificationOutcome, ReceiptReceived, Result
+from masscomm.statuses import Reason, Status
+from masscomm.waiting import Waiting, WaitingStore
+from masscomm.wire import Codec
+
+# How long a receipt waits for the outcome of its message, each time. Of a message that is unknown then we never hear:
+# its outcome was lost to us (docs/decisions/031), or another application of the account sent it.
+WAITS_S = (60, 300, 1_800)
+UNRESOLVED = "unresolved"
+_CLEAN_EVERY_S = 3_600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """A record of `receipt`, and what it says; None: nothing that matters."""
+
+    record: ReceiptReceived
+    receipt: Receipt | None
+
+
+type Fact = NotificationOutcome | Heard
+
+
+class FollowReceipts:
+    """The use case; one for each function environment."""
+
+    def __init__(self, *, messages: Messages, waiting: WaitingStore, clock: Clock, logger: Logger) -> None:
+        self._messages = messages
+        self._waiting = waiting
+        self._clock = clock
+        self._logger = logger
+        self._cleaned_at: float | None = None
+
+    def decode(self, record: KafkaRecord, codec: Codec) -> Fact:
+        """A record of outcome or receipt. Errors: DeadLetter, Retry."""
+        if record.topic == topics.OUTCOME:
+            return NotificationOutcome.from_avro(codec.decode("NotificationOutcome", record.value))
+        received = ReceiptReceived.from_avro(codec.decode("ReceiptReceived", record.value))
+        return Heard(record=received, receipt=read(received.body))
+
+    def dead_lettered(self, batch: Batch[Fact], item: Item[Fact], why: DeadLetter) -> None:
+        """What could not be read names nobody: there is no outcome to tell."""
+
+    def handle(self, batch: Batch[Fact]) -> None:
+        self._remember(batch)
+        heard = [(item, item.value.receipt) for item in batch.active() if isinstance(item.value, Heard)]
+        receipts = [(item, receipt) for item, receipt in heard if receipt is not None and receipt.status is not None]
+        if receipts:
+            self._suppress(receipts)
+            self._follow(batch, receipts)
+
+    def _remember(self, batch: Batch[Fact]) -> None:
+        """Whose the messages of delivery's records are; other steps' records name none, and receipts' are old news."""
+        told = [
+            (item, item.value)
+            for item in batch.active()
+            if isinstance(item.value, NotificationOutcome)
+            and item.value.step == "delivery"
+            and any(item.value.provider_message_ids)
+        ]
+        if told:
+            for (item, _), fate in zip(told, self._messages.remember([each for _, each in told]), strict=True):
+                item.error = fate
+            self._clean()
+
+    def _clean(self) -> None:
+        """Now and then; what does not work out now does so an hour later."""
+        now = self._clock.monotonic()
+        if self._cleaned_at is None or now - self._cleaned_at >= _CLEAN_EVERY_S:
+            self._cleaned_at = now
+            self._messages.forget_before(self._clock.now_ms() - KEPT_MS)
+
+    def _suppress(self, receipts: Sequence[tuple[Item[Fact], Receipt]]) -> None:
+        found = [
+            (item, Suppression(address=address, reason=_why(receipt), at_ms=self._at_ms(receipt)))
+            for item, receipt in receipts
+            for address in receipt.dead_addresses
+        ]
+        if found:
+            for (item, _), fate in zip(found, self._messages.suppress([each for _, each in found]), strict=True):
+                item.error = item.error or fate
+
+    def _follow(self, batch: Batch[Fact], receipts: Sequence[tuple[Item[Fact], Receipt]]) -> None:
+        known = self._messages.find({receipt.message_id for _, receipt in receipts})
+        dead = {receipt.dead_endpoint for _, receipt in receipts if receipt.dead_endpoint is not None}
+        devices = self._messages.devices(dead) if dead else {}
+        unknown = 0
+        for item, receipt in receipts:
+            message = known.get(receipt.message_id)
+            if message is not None:
+                device = devices.get(receipt.dead_endpoint or "")
+                batch.attempt(item, partial(self._tell, batch, item, receipt, message, device))
+            elif isinstance(item.value, Heard) and item.value.record.tries < len(WAITS_S):
+                batch.attempt(item, partial(self._wait, batch, item.value.record))
+            else:
+                unknown += 1
+        if unknown:
+            self._logger.warning("receipts of messages that nobody knows", receipts=unknown)
+
+    def _tell(
+        self, batch: Batch[Fact], item: Item[Fact], receipt: Receipt, message: Message, device_id: int | None
+    ) -> None:
+        if receipt.dead_endpoint is not None and device_id is not None:
+            status = self._device_status(receipt, receipt.dead_endpoint, message, device_id)
+            batch.produce(item, topics.DEVICE_STATUS, str(device_id), status)
+        # Of several devices one may well have it: what does not arrive at another bounces nothing.
+        if receipt.status is not None and (receipt.status is Status.DELIVERED or message.alone):
+            outcome = self._outcome(receipt, receipt.status, message)
+            batch.produce(item, topics.OUTCOME, outcome.record_id, outcome)
+
+    def _wait(self, batch: Batch[Fact], record: ReceiptReceived) -> None:
+        now_ms, again = self._clock.now_ms(), replace(record, tries=record.tries + 1)
+        value = batch.codec.encode(topics.RECEIPT, "ReceiptReceived", again.to_avro())
+        item_id = released_id(record.record_id, UNRESOLVED, again.tries, 0, 1)
+        due_ms = now_ms + WAITS_S[record.tries] * 1000
+        self._waiting.put(Waiting(id=item_id, due_ms=due_ms, topic=topics.RECEIPT, value=value, why=UNRESOLVED), now_ms)
+
+    def _outcome(self, receipt: Receipt, status: Status, message: Message) -> NotificationOutcome:
+        """The id follows from whose it is and what became of it: told twice, in whatever words, it is counted once."""
+        position = message.position
+        result = Result(status=status, reason=receipt.reason, count=1, layer="provider", rule=receipt.detail or None)
+        return NotificationOutcome(
+            record_id=derived_id(message.outcome_id, f"receipt.{status}", message.channel, position, position + 1),
+            parent_id=message.outcome_id,
+            step="receipt",
+            send_id=message.send_id,
+            chunk_index=message.chunk_index,
+            range_start=position,
+            range_end=position + 1,
+            club_id=message.club_id,
+            type=message.type,
+            channel=message.channel,
+            timestamp=self._at_ms(receipt),
+            requested_at=message.requested_at,
+            positions=[position],
+            user_ids=[message.user_id],
+            results=[result],
+            result_index=[0],
+            provider_message_ids=[[receipt.message_id]],
+        )
+
+    def _device_status(
+        self, receipt: Receipt, endpoint_arn: str, message: Message, device_id: int
+    ) -> DeviceStatusChanged:
+        return DeviceStatusChanged(
+            record_id=derived_id(message.outcome_id, "device_status", "push", device_id, device_id + 1),
+            device_id=device_id,
+            user_id=message.user_id,
+            club_id=message.club_id,
+            platform="gcm" if "/GCM/" in endpoint_arn else "apns",
+            endpoint_arn=endpoint_arn,
+            status="inactive",
+            reason=receipt.detail,
+            timestamp=self._at_ms(receipt),
+            send_id=message.send_id,
+        )
+
+    def _at_ms(self, receipt: Receipt) -> int:
+        """When the provider said so: never in our future, whatever its clock says."""
+        now_ms = self._clock.now_ms()
+        return now_ms if receipt.at_ms is None else max(0, min(receipt.at_ms, now_ms))
+
+
+def _why(receipt: Receipt) -> Reason:
+    """Why an address is left alone: it bounced for good, or its owner complained of what had arrived."""
+    return Reason.COMPLAINED if receipt.status is Status.DELIVERED else Reason.BOUNCED_PERMANENT

@@ -1,0 +1,38 @@
+"""receipts: what providers say afterwards, from AWS onto Kafka, and from Kafka to outcomes."""
+
+from functools import cache
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from functions.receipts.follow_receipts import FollowReceipts
+from functions.receipts.messages import OpenSearchMessages
+from functions.receipts.take_in import TakeIn
+from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.bootstrap import batch_driver
+from masscomm.clock import SystemClock
+from masscomm.opensearch import connect_from_environment
+from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+
+logger = Logger()
+
+
+@cache
+def bootstrap() -> tuple[BatchDriver, TakeIn, FollowReceipts]:
+    """The adapters, built at the first invocation and kept."""
+    driver, clock = batch_driver("receipts", logger), SystemClock()
+    follow = FollowReceipts(
+        messages=OpenSearchMessages(connect_from_environment()),
+        waiting=DynamoDbWaitingStore.from_environment(),
+        clock=clock,
+        logger=logger,
+    )
+    return driver, TakeIn(codec=driver.codec, producer=driver.producer, clock=clock, logger=logger), follow
+
+
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Entry point: an aws:kafka event of outcome and receipt, or what AWS invokes us with to tell of receipts."""
+    driver, take_in, follow = bootstrap()
+    if event.get("eventSource") == "aws:kafka":
+        return driver.run(event, context, follow)
+    return take_in.take(event, context.get_remaining_time_in_millis() / 1000)

@@ -1,0 +1,249 @@
+"""Whose message a provider's id is, and what receipts teach us of addresses and endpoints.
+
+A document for each outcome record of delivery, 500 recipients at most, found by any of the message ids in it: what a
+recipient costs is a five-hundredth of a write, and a receipt a hundredth of a search (docs/decisions/037).
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import batched
+from typing import Any, Protocol
+
+from opensearchpy import OpenSearch
+
+from masscomm.errors import Retry
+from masscomm.ids import address_id
+from masscomm.opensearch import VersionedDocument, answering, write
+from masscomm.records import NotificationOutcome
+from masscomm.statuses import Reason
+
+MESSAGES, SUPPRESSIONS, DEVICE_STATE = "provider_messages", "suppressions", "device_state"
+# As long as a carrier or a mail server may take to say something, twice over.
+KEPT_MS = 7 * 86_400_000
+# Ids a search; each may be of another document.
+_IDS_A_SEARCH = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A message that a provider took.
+
+    outcome_id: of the outcome record that told of it; alone: whether the notification was no other message.
+    """
+
+    outcome_id: str
+    send_id: str
+    chunk_index: int
+    club_id: int
+    type: str
+    channel: str
+    requested_at: int
+    position: int
+    user_id: int
+    alone: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suppression:
+    """An address to which nothing must be sent any more, why, and when that was said (ms)."""
+
+    address: str
+    reason: Reason
+    at_ms: int
+
+
+class Messages(Protocol):
+    """Errors of each: Retry, Stop."""
+
+    def remember(self, outcomes: Sequence[NotificationOutcome]) -> list[Exception | None]:
+        """Keep whose the message ids of these records are; each one's fate, in their order."""
+        ...
+
+    def find(self, message_ids: Collection[str]) -> dict[str, Message]:
+        """The messages that are known, by id; what was remembered before is found."""
+        ...
+
+    def devices(self, endpoint_arns: Collection[str]) -> dict[str, int]:
+        """The device whose endpoint it is, by ARN, where there is one."""
+        ...
+
+    def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
+        """Keep addresses from being sent to; each one's fate, in their order."""
+        ...
+
+    def forget_before(self, at_ms: int) -> None:
+        """Drop what was told of longer ago."""
+        ...
+
+
+def messages_of(outcome: NotificationOutcome) -> Iterator[tuple[str, Message]]:
+    """Each message id of a record, with whose it is."""
+    rows = zip(outcome.positions, outcome.user_ids, outcome.provider_message_ids, strict=True)
+    for position, user_id, ids in rows:
+        for message_id in ids:
+            yield (
+                message_id,
+                Message(
+                    outcome_id=outcome.record_id,
+                    send_id=outcome.send_id,
+                    chunk_index=outcome.chunk_index,
+                    club_id=outcome.club_id,
+                    type=outcome.type,
+                    channel=outcome.channel,
+                    requested_at=outcome.requested_at,
+                    position=position,
+                    user_id=user_id,
+                    alone=len(ids) == 1,
+                ),
+            )
+
+
+class OpenSearchMessages:
+    """Messages in OpenSearch."""
+
+    def __init__(self, client: OpenSearch) -> None:
+        self._client = client
+
+    def remember(self, outcomes: Sequence[NotificationOutcome]) -> list[Exception | None]:
+        return write(self._client, [_document(outcome) for outcome in outcomes])
+
+    def find(self, message_ids: Collection[str]) -> dict[str, Message]:
+        found = self._found(message_ids)
+        missing = set(message_ids) - found.keys()
+        if missing:
+            # A search sees what the last refresh saw.
+            with answering("a refresh of messages"):
+                self._client.indices.refresh(index=MESSAGES)
+            found |= self._found(missing)
+        return found
+
+    def _found(self, message_ids: Collection[str]) -> dict[str, Message]:
+        found: dict[str, Message] = {}
+        for some in batched(sorted(message_ids), _IDS_A_SEARCH, strict=False):
+            wanted = set(some)
+            for hit in self._search(MESSAGES, {"terms": {"message_ids": list(some)}}, size=2 * _IDS_A_SEARCH):
+                told = _outcome(hit["_id"], hit["_source"])
+                found.update((name, message) for name, message in messages_of(told) if name in wanted)
+        return found
+
+    def devices(self, endpoint_arns: Collection[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for some in batched(sorted(endpoint_arns), _IDS_A_SEARCH, strict=False):
+            query = {"bool": {"filter": [{"terms": {"endpoint_arn": list(some)}}, {"term": {"enabled": True}}]}}
+            for hit in self._search(DEVICE_STATE, query, size=2 * _IDS_A_SEARCH):
+                found[hit["_source"]["endpoint_arn"]] = int(hit["_id"])
+        return found
+
+    def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
+        return write(
+            self._client,
+            [
+                VersionedDocument(
+                    index=SUPPRESSIONS,
+                    id=address_id(each.address),
+                    version=each.at_ms,
+                    source={"reason": each.reason.value, "at": each.at_ms},
+                )
+                for each in suppressions
+            ],
+        )
+
+    def forget_before(self, at_ms: int) -> None:
+        with answering("a removal of old messages"):
+            self._client.delete_by_query(
+                index=MESSAGES,
+                body={"query": {"range": {"told_at": {"lt": at_ms}}}},
+                params={"conflicts": "proceed", "wait_for_completion": "false"},
+            )
+
+    def _search(self, index: str, query: dict[str, Any], *, size: int) -> list[dict[str, Any]]:
+        with answering(f"a search of {index}"):
+            answer = self._client.search(
+                index=index, body={"query": query, "size": size}, allow_partial_search_results=False
+            )
+        if answer["timed_out"] or answer["_shards"]["failed"]:
+            raise Retry(f"OpenSearch answered a search of {index} only in part")
+        hits: list[dict[str, Any]] = answer["hits"]["hits"]
+        return hits
+
+
+def _document(outcome: NotificationOutcome) -> VersionedDocument:
+    return VersionedDocument(
+        index=MESSAGES,
+        id=outcome.record_id,
+        version=1,
+        source={
+            "message_ids": [name for ids in outcome.provider_message_ids for name in ids],
+            "told_at": outcome.timestamp,
+            "outcome": {
+                "send_id": outcome.send_id,
+                "chunk_index": outcome.chunk_index,
+                "club_id": outcome.club_id,
+                "type": outcome.type,
+                "channel": outcome.channel,
+                "requested_at": outcome.requested_at,
+                "positions": outcome.positions,
+                "user_ids": outcome.user_ids,
+                "provider_message_ids": outcome.provider_message_ids,
+            },
+        },
+    )
+
+
+def _outcome(record_id: str, source: dict[str, Any]) -> NotificationOutcome:
+    told = source["outcome"]
+    return NotificationOutcome(
+        **told,
+        record_id=record_id,
+        parent_id="",
+        step="delivery",
+        range_start=0,
+        range_end=0,
+        timestamp=source["told_at"],
+        results=[],
+        result_index=[],
+    )
+
+
+class InMemoryMessages:
+    """The contract in dictionaries, for unit tests; failing: raised by every method."""
+
+    def __init__(self) -> None:
+        self.failing: Exception | None = None
+        self.suppressed: dict[str, Suppression] = {}
+        self.endpoints: dict[str, int] = {}
+        self._outcomes: dict[str, NotificationOutcome] = {}
+
+    def remember(self, outcomes: Sequence[NotificationOutcome]) -> list[Exception | None]:
+        self._answer()
+        self._outcomes.update((outcome.record_id, outcome) for outcome in outcomes)
+        return [None] * len(outcomes)
+
+    def find(self, message_ids: Collection[str]) -> dict[str, Message]:
+        self._answer()
+        return {
+            name: message
+            for outcome in self._outcomes.values()
+            for name, message in messages_of(outcome)
+            if name in message_ids
+        }
+
+    def devices(self, endpoint_arns: Collection[str]) -> dict[str, int]:
+        self._answer()
+        return {arn: self.endpoints[arn] for arn in endpoint_arns if arn in self.endpoints}
+
+    def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
+        self._answer()
+        for each in suppressions:
+            known = self.suppressed.get(address_id(each.address))
+            if known is None or known.at_ms <= each.at_ms:
+                self.suppressed[address_id(each.address)] = each
+        return [None] * len(suppressions)
+
+    def forget_before(self, at_ms: int) -> None:
+        self._answer()
+        self._outcomes = {name: each for name, each in self._outcomes.items() if each.timestamp >= at_ms}
+
+    def _answer(self) -> None:
+        if self.failing is not None:
+            raise self.failing

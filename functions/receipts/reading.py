@@ -1,0 +1,221 @@
+"""What a receipt says, of the shapes that AWS documents.
+
+    SNS delivery status    docs.aws.amazon.com/sns/latest/dg: sns-msg-status.html (pushes), sms_stats_cloudwatch.html
+    EventDeliveryFailure   the same: application-event-notifications.html
+    SES event publishing   docs.aws.amazon.com/ses/latest/dg: event-publishing-retrieving-sns-contents.html
+
+`delivered` is a push service's, a carrier's or a mail server's word that it has taken the message; nobody says that a
+person has seen it.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parseaddr
+from typing import Any
+
+from masscomm.errors import DeadLetter
+from masscomm.statuses import Reason, Status
+
+# What SES says, as plain text, to a topic that becomes its destination.
+_SES_IS_THERE = "Successfully validated SNS topic for Amazon SES"
+_DETAIL_CHARACTERS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """What a provider says of one message, afterwards.
+
+    status: None where it says nothing of an arrival; at_ms: when, None where it does not say; detail: its own words;
+    dead_endpoint: the ARN of a device's endpoint that takes nothing any more; dead_addresses: to which nothing must be
+    sent again.
+    """
+
+    message_id: str
+    status: Status | None = None
+    reason: Reason | None = None
+    at_ms: int | None = None
+    detail: str = ""
+    dead_endpoint: str | None = None
+    dead_addresses: tuple[str, ...] = ()
+
+
+def read(body: str) -> Receipt | None:
+    """The receipt; None for what tells that a receipt's way is open. Errors: DeadLetter."""
+    if body.startswith(_SES_IS_THERE):
+        return None
+    try:
+        document = json.loads(body)
+    except ValueError as error:
+        raise DeadLetter("undecodable", f"no receipt: {error}") from error
+    try:
+        return _reader_of(document)(document)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise DeadLetter("undecodable", f"a receipt that lacks something: {error!r}") from error
+
+
+def _reader_of(document: Any) -> Callable[[Mapping[str, Any]], Receipt]:
+    if isinstance(document, dict):
+        if "mail" in document and ("eventType" in document or "notificationType" in document):
+            return _of_ses
+        if document.get("Service") == "SNS" and "EventType" in document:
+            return _of_application_event
+        if "notification" in document and "delivery" in document:
+            return _of_delivery_status
+    raise DeadLetter("undecodable", "a receipt of no shape that is known")
+
+
+# --- SNS, delivery status in the logs ---------------------------------------------------------------------------------
+
+# What push services answer of a token that is gone, wherever in their answer it stands. FCM: UNREGISTERED (v1),
+# NotRegistered, InvalidRegistration, MismatchSenderId, SENDER_ID_MISMATCH; APNs: Unregistered, BadDeviceToken,
+# DeviceTokenNotForTopic, InvalidToken; SNS itself: EndpointDisabled.
+_DEAD_TOKEN = (
+    "unregistered",
+    "notregistered",
+    "invalidregistration",
+    "mismatchsenderid",
+    "sender_id_mismatch",
+    "baddevicetoken",
+    "devicetokennotfortopic",
+    "invalidtoken",
+    "endpointdisabled",
+    "endpoint is disabled",
+)
+# What carriers answer of a number to which no message will ever come.
+_DEAD_NUMBER = ("blocked", "opted out", "invalid phone number", "invalid number", "unknown number")
+
+
+def _of_delivery_status(document: Mapping[str, Any]) -> Receipt:
+    notification, delivery = document["notification"], document["delivery"]
+    published = datetime.fromisoformat(notification["timestamp"]).replace(tzinfo=UTC)
+    said = str(delivery.get("providerResponse", ""))
+    arrived = {"SUCCESS": True, "FAILURE": False}[document["status"]]
+    at = published + timedelta(milliseconds=float(delivery.get("dwellTimeMs", 0)))
+    receipt = Receipt(
+        message_id=_text(notification["messageId"]),
+        status=Status.DELIVERED if arrived else Status.BOUNCED,
+        at_ms=_milliseconds(at),
+        detail=said[:_DETAIL_CHARACTERS],
+    )
+    if arrived:
+        return receipt
+    destination = str(delivery.get("destination", ""))
+    lower = said.lower()
+    if ":endpoint/" not in destination:
+        dead = any(word in lower for word in _DEAD_NUMBER)
+        return _because(receipt, Reason.BOUNCED_PERMANENT if dead else Reason.BOUNCED_TRANSIENT)
+    if any(word in lower for word in _DEAD_TOKEN):
+        return _because(receipt, Reason.DEVICE_INACTIVE, dead_endpoint=destination)
+    rejected = str(delivery.get("statusCode", "")).startswith("4") and "429" not in str(delivery.get("statusCode"))
+    return _because(receipt, Reason.PROVIDER_REJECTED if rejected else Reason.BOUNCED_TRANSIENT)
+
+
+# --- SNS, events of a platform application ----------------------------------------------------------------------------
+
+# FailureType → reason. What is not listed, SNS gave up on after trying: DependencyUnavailable, Throttled,
+# UnexpectedFailure, InvalidCredentials and the like.
+_FAILURES = {
+    "InvalidPlatformToken": Reason.DEVICE_INACTIVE,
+    "EndpointDisabled": Reason.DEVICE_INACTIVE,
+    "InvalidNotification": Reason.PROVIDER_REJECTED,
+}
+_OF_ENDPOINTS = {"EndpointCreated", "EndpointDeleted", "EndpointUpdated"}
+
+
+def _of_application_event(document: Mapping[str, Any]) -> Receipt:
+    kind = document["EventType"]
+    if kind in _OF_ENDPOINTS:
+        return Receipt(message_id="")
+    if kind != "DeliveryFailure":
+        raise DeadLetter("undecodable", f"an event of a platform application that is not known: {kind!r:.100}")
+    reason = _FAILURES.get(document["FailureType"], Reason.BOUNCED_TRANSIENT)
+    return Receipt(
+        message_id=_text(document["MessageId"]),
+        status=Status.BOUNCED,
+        reason=reason,
+        at_ms=_moment(document.get("Time")),
+        detail=f"{document['FailureType']}: {document.get('FailureMessage', '')}"[:_DETAIL_CHARACTERS],
+        dead_endpoint=_text(document["EndpointArn"]) if reason is Reason.DEVICE_INACTIVE else None,
+    )
+
+
+# --- SES, event publishing --------------------------------------------------------------------------------------------
+
+# They say nothing of an arrival: SES has it, tries again later, or somebody read it.
+_NO_ARRIVAL = {"Send", "Open", "Click", "DeliveryDelay", "Subscription"}
+
+
+def _of_ses(document: Mapping[str, Any]) -> Receipt:
+    kind = document.get("eventType") or document["notificationType"]
+    mail = document["mail"]
+    message_id, sent_at = _text(mail["messageId"]), mail.get("timestamp")
+    if kind in _NO_ARRIVAL:
+        return Receipt(message_id=message_id)
+    if kind == "Delivery":
+        told = document["delivery"]
+        at, detail = _moment(told.get("timestamp", sent_at)), str(told.get("smtpResponse", ""))[:_DETAIL_CHARACTERS]
+        return Receipt(message_id=message_id, status=Status.DELIVERED, at_ms=at, detail=detail)
+    if kind == "Bounce":
+        return _bounce(document["bounce"], message_id, sent_at)
+    if kind == "Complaint":
+        told = document["complaint"]
+        # It has arrived, and its recipient calls it spam.
+        return Receipt(
+            message_id=message_id,
+            status=Status.DELIVERED,
+            at_ms=_moment(told.get("timestamp", sent_at)),
+            detail=f"complaint: {told.get('complaintFeedbackType') or 'no type'}"[:_DETAIL_CHARACTERS],
+            dead_addresses=_addresses(told["complainedRecipients"]),
+        )
+    if kind in ("Reject", "Rendering Failure"):
+        told = document["reject" if kind == "Reject" else "failure"]
+        detail = str(told.get("reason") or told.get("errorMessage") or kind)[:_DETAIL_CHARACTERS]
+        at, reason = _moment(sent_at), Reason.PROVIDER_REJECTED
+        return Receipt(message_id=message_id, status=Status.BOUNCED, reason=reason, at_ms=at, detail=detail)
+    raise DeadLetter("undecodable", f"an event of SES that is not known: {kind!r:.100}")
+
+
+def _bounce(told: Mapping[str, Any], message_id: str, sent_at: Any) -> Receipt:
+    """Transient, or Undetermined: SES has tried for hours, and another message may arrive."""
+    recipients = told["bouncedRecipients"]
+    permanent = told["bounceType"] == "Permanent"
+    said = next((entry["diagnosticCode"] for entry in recipients if entry.get("diagnosticCode")), "")
+    return Receipt(
+        message_id=message_id,
+        status=Status.BOUNCED,
+        reason=Reason.BOUNCED_PERMANENT if permanent else Reason.BOUNCED_TRANSIENT,
+        at_ms=_moment(told.get("timestamp", sent_at)),
+        detail=f"{told['bounceType']}/{told.get('bounceSubType', '')}: {said}"[:_DETAIL_CHARACTERS],
+        dead_addresses=_addresses(recipients) if permanent else (),
+    )
+
+
+def _addresses(recipients: Any) -> tuple[str, ...]:
+    return tuple(parseaddr(_text(entry["emailAddress"]))[1] for entry in recipients)
+
+
+def _because(receipt: Receipt, reason: Reason, *, dead_endpoint: str | None = None) -> Receipt:
+    return Receipt(
+        message_id=receipt.message_id,
+        status=receipt.status,
+        reason=reason,
+        at_ms=receipt.at_ms,
+        detail=receipt.detail,
+        dead_endpoint=dead_endpoint,
+    )
+
+
+def _moment(value: Any) -> int | None:
+    return None if value is None else _milliseconds(datetime.fromisoformat(value))
+
+
+def _milliseconds(at: datetime) -> int:
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"no text: {value!r:.100}")
+    return value

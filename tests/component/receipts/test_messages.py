@@ -1,0 +1,75 @@
+"""The memory of messages in OpenSearch, under the contract of the one in memory."""
+
+import fcntl
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opensearchpy import OpenSearch
+
+from devstack.provision import create_indices
+from devstack.settings import StackSettings
+from functions.receipts.messages import KEPT_MS, MESSAGES, Messages, OpenSearchMessages
+from masscomm.errors import Retry
+from masscomm.opensearch import VersionedDocument, connect, write
+from tests.chain import NOW
+from tests.messages_contract import MessagesContract, outcome
+
+
+class Counting(OpenSearch):
+    """Counts searches."""
+
+    searches = 0
+
+    def search(self, *args: Any, **options: Any) -> Any:
+        Counting.searches += 1
+        return super().search(*args, **options)
+
+
+@pytest.fixture
+def client(opensearch: StackSettings) -> Iterator[OpenSearch]:
+    with (opensearch.state_dir / "directory.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        client = connect(opensearch.opensearch_url)
+        for index in (MESSAGES, "device_state"):
+            client.indices.delete(index=index, ignore_unavailable=True)
+        create_indices(opensearch.opensearch_url, "g1")
+        yield client
+        client.close()
+
+
+class TestOpenSearchMessages(MessagesContract):
+    @pytest.fixture
+    def messages(self, client: OpenSearch) -> Messages:
+        self.client = client
+        return OpenSearchMessages(client)
+
+    def await_removal(self, messages: Messages) -> None:
+        # It goes on in the background; the same removal again waits for its turn, and for its end.
+        old = {"query": {"range": {"told_at": {"lt": NOW - KEPT_MS}}}}
+        params = {"conflicts": "proceed", "refresh": "true"}
+        self.client.delete_by_query(index=MESSAGES, body=old, params=params)
+
+    def test_an_endpoint_names_its_enabled_device(self, client: OpenSearch, messages: Messages) -> None:
+        for device_id, arn, enabled in ((11, "arn:11", True), (12, "arn:12", False)):
+            source = {"token": "t", "endpoint_arn": arn, "enabled": enabled, "reason": None, "updated_at": 1}
+            document = VersionedDocument(index="device_state", id=str(device_id), version=1, source=source)
+            assert write(client, [document]) == [None]
+        client.indices.refresh(index="device_state")
+        assert messages.devices(["arn:11", "arn:12", "arn:13"]) == {"arn:11": 11}
+
+
+def test_a_hundred_receipts_of_one_record_cost_one_search(opensearch: StackSettings, client: OpenSearch) -> None:
+    messages = OpenSearchMessages(client)
+    messages.remember([outcome("a", [[str(n)] for n in range(500)])])
+    client.indices.refresh(index=MESSAGES)
+    counting = Counting(hosts=[opensearch.opensearch_url])
+    assert len(OpenSearchMessages(counting).find([str(n) for n in range(500)])) == 500
+    assert Counting.searches == 5
+    counting.close()
+
+
+def test_an_index_that_is_not_there_is_waited_for(client: OpenSearch) -> None:
+    client.indices.delete(index=MESSAGES)
+    with pytest.raises(Retry):
+        OpenSearchMessages(client).find(["1"])

@@ -1,0 +1,70 @@
+"""What every memory of messages does, whatever stands behind it."""
+
+from dataclasses import replace
+
+from functions.receipts.messages import KEPT_MS, Messages
+from masscomm.records import NotificationOutcome, Result
+from tests.chain import NOW, SEND_ID
+
+
+def outcome(record_id: str, message_ids: list[list[str]], **values: object) -> NotificationOutcome:
+    """Delivery's record of users 101, 102, … at positions 500, 501, …"""
+    positions = list(range(500, 500 + len(message_ids)))
+    usual = NotificationOutcome(
+        record_id=record_id,
+        parent_id="33333333-3333-5333-8333-333333333333",
+        step="delivery",
+        send_id=SEND_ID,
+        chunk_index=2,
+        range_start=500,
+        range_end=1000,
+        club_id=7,
+        type="news",
+        channel="push",
+        timestamp=NOW,
+        requested_at=NOW - 1_000,
+        positions=positions,
+        user_ids=[position - 399 for position in positions],
+        results=[Result(status="sent", count=len(positions))],
+        result_index=[0] * len(positions),
+        provider_message_ids=message_ids,
+    )
+    return replace(usual, **values)  # type: ignore[arg-type]
+
+
+class MessagesContract:
+    """Subclasses give the fixture `messages`, empty."""
+
+    def test_a_message_is_found_by_each_of_its_ids_at_once(self, messages: Messages) -> None:
+        first, second = outcome("a", [["1"], [], ["2", "3"]]), outcome("b", [["4"]], chunk_index=3)
+        assert messages.remember([first, second]) == [None, None]
+        found = messages.find(["1", "3", "4", "unknown"])
+        assert found.keys() == {"1", "3", "4"}
+        assert (found["1"].outcome_id, found["1"].position, found["1"].user_id) == ("a", 500, 101)
+        assert (found["1"].send_id, found["1"].chunk_index, found["1"].club_id) == (SEND_ID, 2, 7)
+        assert (found["1"].type, found["1"].channel, found["1"].requested_at) == ("news", "push", NOW - 1_000)
+        assert (found["3"].position, found["3"].alone, found["1"].alone) == (502, False, True)
+        assert (found["4"].outcome_id, found["4"].chunk_index) == ("b", 3)
+
+    def test_a_record_that_comes_again_changes_nothing(self, messages: Messages) -> None:
+        messages.remember([outcome("a", [["1"]])])
+        assert messages.remember([outcome("a", [["1"]])]) == [None]
+        assert messages.find(["1"])["1"].outcome_id == "a"
+
+    def test_more_ids_than_fit_in_one_search(self, messages: Messages) -> None:
+        records = [outcome(str(n), [[f"{n}-{m}"] for m in range(5)]) for n in range(130)]
+        assert messages.remember(records) == [None] * 130
+        wanted = [f"{n}-{n % 5}" for n in range(130)]
+        assert {name: each.outcome_id for name, each in messages.find(wanted).items()} == {
+            name: name.split("-")[0] for name in wanted
+        }
+
+    def test_what_is_old_is_forgotten(self, messages: Messages) -> None:
+        messages.remember([outcome("old", [["1"]], timestamp=NOW - KEPT_MS - 1), outcome("new", [["2"]])])
+        assert messages.find(["1"])
+        messages.forget_before(NOW - KEPT_MS)
+        self.await_removal(messages)
+        assert messages.find(["1", "2"]).keys() == {"2"}
+
+    def await_removal(self, messages: Messages) -> None:
+        """Until what is old is gone."""

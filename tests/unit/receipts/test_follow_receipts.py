@@ -1,0 +1,270 @@
+"""From what AWS invokes us with to outcomes: each receipt counts once, and what is unknown waits and is let go."""
+
+import json
+from typing import Any
+
+import pytest
+from aws_lambda_powertools import Logger
+
+from functions.receipts.follow_receipts import WAITS_S, FollowReceipts
+from functions.receipts.messages import InMemoryMessages, Messages
+from functions.receipts.take_in import TakeIn
+from masscomm import topics
+from masscomm.errors import Retry
+from masscomm.ids import address_id
+from masscomm.records import DeviceStatusChanged, NotificationOutcome
+from masscomm.statuses import Reason
+from masscomm.waiting import InMemoryWaitingStore
+from spark_metrics.states import REASONS
+from tests.chain import NOW, SEND_ID, Chain, entry
+from tests.messages_contract import MessagesContract, outcome
+from tests.unit.receipts import shapes
+
+
+class TestInMemoryMessages(MessagesContract):
+    @pytest.fixture
+    def messages(self) -> Messages:
+        return InMemoryMessages()
+
+
+class Receipts(Chain):
+    """Both use cases of the function; message m is user 101's, at position 500."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages = InMemoryMessages()
+        self.waiting = InMemoryWaitingStore()
+        self.follow = FollowReceipts(messages=self.messages, waiting=self.waiting, clock=self.clock, logger=Logger())
+
+    def told(self, *message_ids: list[str], **values: Any) -> None:
+        """Delivery tells of users 101, 102, … whose messages these are."""
+        record = outcome("44444444-4444-5444-8444-444444444444", list(message_ids), **values)
+        assert self.run(self.follow, self.encoded(record, topics.OUTCOME)) == []
+
+    def take(self, event: dict[str, Any]) -> dict[str, int]:
+        """AWS invokes the function."""
+        use_case = TakeIn(codec=self.codec, producer=self.producer, clock=self.clock, logger=Logger())
+        return use_case.take(event, 10)
+
+    def hear(self, event: dict[str, Any]) -> list[int]:
+        """AWS invokes the function, which then has from Kafka what it put there; answers what comes again."""
+        self.take(event)
+        return self.hear_again()
+
+    def hear_again(self) -> list[int]:
+        values = self.values(topics.RECEIPT)
+        entries = [entry(value, topic=topics.RECEIPT, offset=offset) for offset, value in enumerate(values)]
+        return self.run(self.follow, *entries) if entries else []
+
+    def statuses(self) -> list[DeviceStatusChanged]:
+        values = self.values(topics.DEVICE_STATUS)
+        return [DeviceStatusChanged.from_avro(self.codec.decode("DeviceStatusChanged", value)) for value in values]
+
+
+def _said(record: NotificationOutcome) -> tuple[list[int], list[int], str, str | None]:
+    return record.positions, record.user_ids, record.results[0].status, record.results[0].reason
+
+
+EVENTS = {
+    "logs": lambda document: shapes.of_logs(json.dumps(document)),
+    "sns": lambda document: shapes.of_sns(json.dumps(document)),
+    "event_bridge": shapes.of_event_bridge,
+}
+
+
+@pytest.mark.parametrize("way", sorted(EVENTS))
+def test_sent_becomes_delivered(way: str) -> None:
+    receipts = Receipts()
+    receipts.told(["m"])
+    assert receipts.hear(EVENTS[way](shapes.DELIVERED)) == []
+    (record,) = receipts.outcomes()
+    assert _said(record) == ([500], [101], "delivered", None)
+    assert (record.send_id, record.chunk_index, record.club_id, record.type) == (SEND_ID, 2, 7, "news")
+    assert (record.step, record.channel, record.requested_at) == ("receipt", "push", NOW - 1_000)
+    assert (record.range_start, record.range_end, record.provider_message_ids) == (500, 501, [["m"]])
+
+
+def test_many_receipts_of_one_event() -> None:
+    receipts = Receipts()
+    receipts.told(["a"], ["b"])
+    pushed = [json.dumps(shapes.PUSHED).replace('"m"', f'"{name}"') for name in "ab"]
+    assert receipts.take(shapes.of_logs(*pushed, "poison")) == {"receipts": 3}
+    assert receipts.hear_again() == []
+    assert [record.user_ids for record in receipts.outcomes()] == [[101], [102]]
+    assert [headers["masscomm.reason"] for headers in receipts.dead_letters()] == ["undecodable"]
+
+
+def test_what_is_said_twice_in_whatever_words_has_one_id() -> None:
+    receipts = Receipts()
+    receipts.told(["m"])
+    for event in (
+        shapes.of_logs(json.dumps(shapes.PUSH_FAILED)),
+        shapes.of_logs(json.dumps(shapes.PUSH_FAILED)),
+        shapes.of_sns(json.dumps(shapes.APPLICATION_EVENT)),
+    ):
+        assert receipts.hear(event) == []
+    assert {_said(record)[2:] for record in receipts.outcomes()} == {("bounced", "device_inactive")}
+    assert len({record.record_id for record in receipts.outcomes()}) == 1
+
+
+def test_delivered_and_bounced_afterwards_are_two() -> None:
+    receipts = Receipts()
+    receipts.told(["m"])
+    receipts.hear(shapes.of_sns(json.dumps(shapes.DELIVERED), json.dumps(shapes.BOUNCED)))
+    assert [_said(record)[2:] for record in receipts.outcomes()] == [
+        ("delivered", None),
+        ("bounced", "bounced_permanent"),
+    ]
+    assert len({record.record_id for record in receipts.outcomes()}) == 2
+
+
+def test_a_complaint_is_of_what_has_arrived_and_is_counted_with_it() -> None:
+    receipts = Receipts()
+    receipts.told(["m"])
+    receipts.hear(shapes.of_sns(json.dumps(shapes.DELIVERED), json.dumps(shapes.COMPLAINED)))
+    assert {_said(record)[2] for record in receipts.outcomes()} == {"delivered"}
+    assert len({record.record_id for record in receipts.outcomes()}) == 1
+
+
+def test_one_device_of_several_bounces_nothing() -> None:
+    receipts = Receipts()
+    receipts.told(["m", "other"])
+    receipts.hear(shapes.of_logs(json.dumps(shapes.PUSH_FAILED)))
+    assert receipts.outcomes() == []
+    receipts.hear(shapes.of_logs(json.dumps(shapes.PUSHED)))
+    assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
+
+
+@pytest.mark.parametrize(
+    ("event", "arn"),
+    [
+        (shapes.of_logs(json.dumps(shapes.PUSH_FAILED)), shapes.APNS),
+        (shapes.of_sns(json.dumps(shapes.APPLICATION_EVENT)), shapes.GCM),
+    ],
+)
+def test_a_token_that_is_dead_is_told_of(event: dict[str, Any], arn: str) -> None:
+    receipts = Receipts()
+    receipts.told(["m"])
+    receipts.messages.endpoints[arn] = 11
+    receipts.hear(event)
+    (status,) = receipts.statuses()
+    assert (status.device_id, status.user_id, status.club_id, status.endpoint_arn) == (11, 101, 7, arn)
+    assert (status.status, status.send_id, status.platform) == ("inactive", SEND_ID, "gcm" if "GCM" in arn else "apns")
+    assert status.timestamp <= NOW
+
+
+def test_an_address_that_takes_nothing_or_complains_is_suppressed_though_nobody_knows_the_message() -> None:
+    receipts = Receipts()
+    receipts.hear(shapes.of_sns(json.dumps(shapes.BOUNCED)))
+    assert receipts.messages.suppressed[address_id("Recipient@EXAMPLE.com")].reason is Reason.BOUNCED_PERMANENT
+    receipts.clock.advance(1)
+    receipts.hear(shapes.of_event_bridge(shapes.COMPLAINED))
+    assert receipts.messages.suppressed[address_id(shapes.ADDRESS)].reason is Reason.COMPLAINED
+
+
+@pytest.mark.parametrize("document", shapes.OF_NO_ARRIVAL)
+def test_what_says_nothing_of_an_arrival_leads_to_nothing(document: dict[str, Any]) -> None:
+    receipts = Receipts()
+    receipts.told(["m"])
+    assert receipts.hear(shapes.of_sns(json.dumps(document), shapes.SES_IS_THERE)) == []
+    assert (receipts.outcomes(), receipts.dead_letters(), receipts.waiting.items) == ([], [], {})
+
+
+def test_a_receipt_that_is_here_before_its_outcome_waits_for_it() -> None:
+    receipts = Receipts()
+    receipts.hear(shapes.of_sns(json.dumps(shapes.DELIVERED)))
+    assert receipts.outcomes() == []
+    (waiting,) = receipts.waiting.items.values()
+    assert (waiting.topic, waiting.due_ms) == (topics.RECEIPT, NOW + WAITS_S[0] * 1000)
+    receipts.told(["m"])
+    assert receipts.run(receipts.follow, entry(waiting.value, topic=topics.RECEIPT)) == []
+    assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
+
+
+def test_the_outcome_may_come_in_the_same_batch_after_it() -> None:
+    receipts = Receipts()
+    receipts.take(shapes.of_sns(json.dumps(shapes.DELIVERED)))
+    (value,) = receipts.values(topics.RECEIPT)
+    told = receipts.encoded(outcome("44444444-4444-5444-8444-444444444444", [["m"]]), topics.OUTCOME, offset=1)
+    assert receipts.run(receipts.follow, entry(value, topic=topics.RECEIPT), told) == []
+    assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
+
+
+def test_a_message_that_nobody_knows_is_let_go_after_some_tries() -> None:
+    receipts = Receipts()
+    receipts.hear(shapes.of_sns(json.dumps(shapes.DELIVERED)))
+    for tried in range(1, len(WAITS_S) + 1):
+        assert len(receipts.waiting.items) == 1
+        _, waiting = receipts.waiting.items.popitem()
+        assert receipts.run(receipts.follow, entry(waiting.value, topic=topics.RECEIPT, offset=tried)) == []
+    assert (receipts.waiting.items, receipts.outcomes(), receipts.dead_letters()) == ({}, [], [])
+
+
+def test_only_deliverys_records_are_remembered_and_their_receipts_are_not() -> None:
+    receipts = Receipts()
+    receipts.told(["m"], step="receipt")
+    assert receipts.messages.find(["m"]) == {}
+
+
+def test_while_opensearch_is_down_everything_comes_again_and_nothing_is_told() -> None:
+    receipts = Receipts()
+    receipts.told(["m"])
+    receipts.messages.failing = Retry("down")
+    assert receipts.hear(shapes.of_sns(json.dumps(shapes.BOUNCED), json.dumps(shapes.DELIVERED))) == [0, 1]
+    assert receipts.outcomes() == []
+    receipts.messages.failing = None
+    assert receipts.hear_again() == []
+    assert len(receipts.outcomes()) == 2
+
+
+def test_what_kafka_does_not_take_aws_brings_again_under_the_same_id() -> None:
+    receipts = Receipts()
+    event = shapes.of_logs(json.dumps(shapes.PUSHED), json.dumps(shapes.PUSH_FAILED))
+    receipts.producer.fail = lambda *_: Retry("down") if not receipts.producer.produced else None
+    with pytest.raises(Retry):
+        receipts.take(event)
+    receipts.producer.fail = lambda *_: None
+    receipts.take(event)
+    keys = [key for topic, key, *_ in receipts.producer.produced if topic == topics.RECEIPT]
+    assert len(set(keys)) == 2
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {},
+        {"awslogs": {}},
+        {"awslogs": {"data": "not base64!"}},
+        {"awslogs": {"data": "bm90IGd6aXA="}},
+        {"awslogs": None},
+        {"Records": [{}]},
+        {"Records": [{"Sns": {"Message": None}}]},
+        {"Records": 7},
+        {"source": "aws.ses"},
+    ],
+)
+def test_an_event_that_holds_no_receipts_is_a_dead_letter(event: dict[str, Any]) -> None:
+    receipts = Receipts()
+    assert receipts.hear(event) == []
+    (headers,) = receipts.dead_letters()
+    assert headers["masscomm.reason"] == "undecodable"
+    assert receipts.values(topics.DEAD_LETTER) == receipts.values(topics.RECEIPT)
+
+
+def test_cloudwatch_trying_whether_we_are_there_is_nothing() -> None:
+    receipts = Receipts()
+    checking = shapes.of_logs("CWL CONTROL MESSAGE: Checking health of destination", kind="CONTROL_MESSAGE")
+    assert receipts.take(checking) == {"receipts": 0}
+
+
+def test_a_receipts_time_is_never_in_our_future() -> None:
+    receipts = Receipts()
+    receipts.told(["m"])
+    ahead = json.dumps(shapes.BOUNCED).replace("2017-08-05T00:41", "2999-08-05T00:41")
+    receipts.hear(shapes.of_sns(ahead))
+    assert receipts.outcomes()[0].timestamp == NOW
+
+
+def test_the_metrics_have_a_number_for_every_reason_of_a_receipt() -> None:
+    reasons = {Reason.BOUNCED_PERMANENT, Reason.BOUNCED_TRANSIENT, Reason.DEVICE_INACTIVE, Reason.PROVIDER_REJECTED}
+    assert {reason.value for reason in reasons} <= set(REASONS)

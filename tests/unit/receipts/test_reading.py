@@ -1,0 +1,195 @@
+"""What a receipt says, in every shape that AWS documents; what is none is told from what says nothing."""
+
+import json
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from functions.receipts.reading import Receipt, read
+from masscomm.errors import DeadLetter
+from masscomm.statuses import Reason, Status
+from tests.unit.receipts import shapes
+
+
+def _read(document: dict[str, Any]) -> Receipt:
+    receipt = read(json.dumps(document))
+    assert receipt is not None
+    return receipt
+
+
+def _with(document: Any, **values: Any) -> dict[str, Any]:
+    """The document with other values, wherever their names stand in it."""
+    if isinstance(document, dict):
+        return {name: values[name] if name in values else _with(value, **values) for name, value in document.items()}
+    return document  # type: ignore[no-any-return]
+
+
+def _ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "reason", "at", "word"),
+    [
+        (shapes.PUSHED, Status.DELIVERED, None, "2015-01-26 23:07:39.605", "multicast_id"),
+        (shapes.PUSH_FAILED, Status.BOUNCED, Reason.DEVICE_INACTIVE, "2015-01-26 23:29:37.129", "InvalidToken"),
+        (shapes.SMS_TAKEN, Status.DELIVERED, None, "2016-06-28 00:40:35.157", "accepted"),
+        (shapes.SMS_FAILED, Status.BOUNCED, Reason.BOUNCED_TRANSIENT, "2016-06-28 00:40:35.979", "Unknown error"),
+        (shapes.APPLICATION_EVENT, Status.BOUNCED, Reason.DEVICE_INACTIVE, "2025-09-30 11:31:53.650", "not valid"),
+        (shapes.DELIVERED, Status.DELIVERED, None, "2017-08-05 00:40:04.133", "250 2.6.0"),
+        (shapes.BOUNCED, Status.BOUNCED, Reason.BOUNCED_PERMANENT, "2017-08-05 00:41:02.669", "user unknown"),
+        (shapes.COMPLAINED, Status.DELIVERED, None, "2017-08-05 00:41:02.669", "complaint: abuse"),
+        (shapes.REJECTED, Status.BOUNCED, Reason.PROVIDER_REJECTED, "2017-08-05 00:40:02.012", "Bad content"),
+        (shapes.NOT_RENDERED, Status.BOUNCED, Reason.PROVIDER_REJECTED, "2017-08-05 00:40:02.012", "attributeName"),
+    ],
+)
+def test_what_is_documented(
+    document: dict[str, Any], status: Status, reason: Reason | None, at: str, word: str
+) -> None:
+    receipt = _read(document)
+    assert (receipt.message_id, receipt.status, receipt.reason, receipt.at_ms) == ("m", status, reason, _ms(at))
+    assert word in receipt.detail
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "reason"),
+    [
+        (
+            '{"error":{"code":404,"status":"NOT_FOUND","details":[{"errorCode":"UNREGISTERED"}]}}',
+            404,
+            "device_inactive",
+        ),
+        ('{"failure":1,"results":[{"error":"NotRegistered"}]}', 200, "device_inactive"),
+        ('{"reason":"BadDeviceToken"}', 400, "device_inactive"),
+        ('{"reason":"Unregistered","timestamp":1}', 410, "device_inactive"),
+        ("EndpointDisabled", 400, "device_inactive"),
+        ('{"reason":"PayloadTooLarge"}', 413, "provider_rejected"),
+        ('{"reason":"TooManyRequests"}', 429, "bounced_transient"),
+        ('{"reason":"InternalServerError"}', 500, "bounced_transient"),
+    ],
+)
+def test_what_push_services_answer(answer: str, code: int, reason: str) -> None:
+    receipt = _read(_with(shapes.PUSH_FAILED, providerResponse=answer, statusCode=code))
+    assert receipt.reason == reason
+    assert receipt.dead_endpoint == (shapes.APNS if reason == "device_inactive" else None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("InvalidPlatformToken", "device_inactive"),
+        ("EndpointDisabled", "device_inactive"),
+        ("InvalidNotification", "provider_rejected"),
+        ("DependencyUnavailable", "bounced_transient"),
+        ("Throttled", "bounced_transient"),
+        ("UnexpectedFailure", "bounced_transient"),
+        ("InvalidCredentials", "bounced_transient"),
+        ("SomethingNew", "bounced_transient"),
+    ],
+)
+def test_failures_of_a_platform_application(kind: str, reason: str) -> None:
+    receipt = _read(_with(shapes.APPLICATION_EVENT, FailureType=kind))
+    assert receipt.reason == reason
+    assert receipt.dead_endpoint == (shapes.GCM if reason == "device_inactive" else None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("Phone has blocked SMS", "bounced_permanent"),
+        ("Phone number is opted out", "bounced_permanent"),
+        ("Phone is currently unreachable/unavailable", "bounced_transient"),
+        ("Phone carrier is currently unreachable/unavailable", "bounced_transient"),
+    ],
+)
+def test_what_carriers_answer(answer: str, reason: str) -> None:
+    assert _read(_with(shapes.SMS_FAILED, providerResponse=answer)).reason == reason
+
+
+@pytest.mark.parametrize("kind", ["Transient", "Undetermined"])
+def test_an_address_that_may_take_the_next_message_is_not_given_up(kind: str) -> None:
+    receipt = _read(_with(shapes.BOUNCED, bounceType=kind, bounceSubType="MailboxFull"))
+    assert (receipt.reason, receipt.dead_addresses) == (Reason.BOUNCED_TRANSIENT, ())
+
+
+def test_who_bounced_for_good_or_complained_is_named() -> None:
+    assert _read(shapes.BOUNCED).dead_addresses == (shapes.ADDRESS,)
+    assert _read(shapes.COMPLAINED).dead_addresses == (shapes.ADDRESS,)
+    named = [{"emailAddress": "A Name <a@example.com>"}, {"emailAddress": "b@example.com"}]
+    assert _read(_with(shapes.BOUNCED, bouncedRecipients=named)).dead_addresses == ("a@example.com", "b@example.com")
+
+
+def test_ses_own_feedback_is_the_same_under_another_name() -> None:
+    renamed = {"notificationType" if name == "eventType" else name: value for name, value in shapes.BOUNCED.items()}
+    assert _read(renamed) == _read(shapes.BOUNCED)
+
+
+@pytest.mark.parametrize("document", shapes.OF_NO_ARRIVAL)
+def test_what_says_nothing_of_an_arrival(document: dict[str, Any]) -> None:
+    assert _read(document).status is None
+
+
+def test_what_ses_says_to_a_new_destination_is_no_receipt() -> None:
+    assert read(shapes.SES_IS_THERE) is None
+
+
+def _without(document: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    name, *rest = path
+    return {
+        key: _without(value, tuple(rest)) if rest and key == name else value
+        for key, value in document.items()
+        if rest or key != name
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "not json",
+        "null",
+        "[]",
+        "{}",
+        json.dumps({"eventType": "Bounce", "mail": {}}),
+        json.dumps({"eventType": "Something", "mail": shapes.MAIL}),
+        json.dumps({"Service": "SNS", "EventType": "Something"}),
+        json.dumps(_without(shapes.BOUNCED, ("bounce",))),
+        json.dumps(_without(shapes.BOUNCED, ("mail", "messageId"))),
+        json.dumps(_without(shapes.PUSHED, ("notification", "messageId"))),
+        json.dumps(_with(shapes.PUSHED, status="MAYBE")),
+        json.dumps(_with(shapes.PUSHED, timestamp="yesterday")),
+        json.dumps(_with(shapes.BOUNCED, bouncedRecipients=[{"emailAddress": 7}])),
+    ],
+)
+def test_what_is_no_receipt_is_a_dead_letter_with_a_reason(body: str) -> None:
+    with pytest.raises(DeadLetter) as error:
+        read(body)
+    assert error.value.reason == "undecodable"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+SHAPES: list[dict[str, Any]] = [
+    *(shapes.PUSHED, shapes.PUSH_FAILED, shapes.SMS_FAILED, shapes.APPLICATION_EVENT, shapes.DELIVERED),
+    *(shapes.BOUNCED, shapes.COMPLAINED, shapes.REJECTED, shapes.NOT_RENDERED, shapes.DELAYED),
+]
+NAMES = sorted(
+    {name for shape in SHAPES for part in (shape, *shape.values()) if isinstance(part, dict) for name in part}
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(SHAPES), st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1, max_size=3))
+def test_whatever_stands_in_a_receipt_it_is_read_or_a_dead_letter(
+    document: dict[str, Any], values: dict[str, Any]
+) -> None:
+    with suppress(DeadLetter):  # anything else fails the test
+        receipt = read(json.dumps(_with(document, **values)))
+        assert receipt is None or isinstance(receipt.message_id, str)
