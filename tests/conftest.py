@@ -13,6 +13,10 @@ import pytest
 from devstack import testing
 from devstack.settings import StackSettings
 from devstack.stack import Stack
+from tests.spark_session import kafka_frame, spark
+
+# Here, once: where two folders took them in, a process that ran tests of both would end its one Spark twice.
+__all__ = ["kafka_frame", "spark"]
 
 _SHARED = pytest.StashKey[testing.SharedStack]()
 

@@ -1,4 +1,4 @@
-"""One Spark for a test process, and Kafka records as a data frame without Kafka: fixtures for those who import them."""
+"""One Spark for a test process, and Kafka records as a data frame without Kafka: the fixtures of tests/conftest.py."""
 
 import gc
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""A metrics database for each test, and one Spark for those that ask for it."""
+"""A metrics database for each test."""
 
 from collections.abc import Iterator
 
@@ -6,9 +6,6 @@ import pytest
 
 from devstack.settings import StackSettings
 from tests.metrics_database import metrics_database
-from tests.spark_session import kafka_frame, spark
-
-__all__ = ["kafka_frame", "spark"]
 
 
 @pytest.fixture

@@ -9,9 +9,7 @@ from pyspark.sql import Row
 
 from spark_metrics.decode import Writers
 from spark_metrics.transforms import rows_to_stage
-from tests.spark_session import PY4J_SOCKETS, Record, ToFrame, kafka_frame, spark
-
-__all__ = ["kafka_frame", "spark"]
+from tests.spark_session import PY4J_SOCKETS, Record, ToFrame
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
