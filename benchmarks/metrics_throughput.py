@@ -38,10 +38,11 @@ from masscomm import ids
 from masscomm.topics import chain_topics
 from masscomm.wire import HttpSchemaRegistry, own_schema
 from spark_metrics.archive import Archive
-from spark_metrics.batches import count_batch
+from spark_metrics.batches import ARCHIVED_ONLY, count_batch
 from spark_metrics.job import kafka_records, spark_session
 from spark_metrics.settings import Settings
 from spark_metrics.sink import PostgresSink
+from spark_metrics.staging import Staging
 from spark_metrics.transforms import exploded, facts
 from spark_metrics.writers import KnownWriters, registered_ids
 from tests.metrics_database import metrics_database
@@ -123,12 +124,14 @@ class Benchmark:
         with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
             sink = PostgresSink(database)
             sink.take_over()
+            staging = Staging()
             archive = Archive(self.spark, f"{folder}/archive") if archived else None
 
             def batch(frame: DataFrame, batch_id: int) -> None:
                 count_batch(
                     frame,
                     batch_id=batch_id,
+                    staging=staging,
                     sink=sink,
                     database_url=database,
                     archive=archive,
@@ -136,7 +139,8 @@ class Benchmark:
                 )
 
             def run() -> None:
-                query = self.stream().writeStream.foreachBatch(batch).option("checkpointLocation", f"{folder}/c")
+                stream = self.stream() if archived else self.stream().drop(*ARCHIVED_ONLY)
+                query = stream.writeStream.foreachBatch(batch).option("checkpointLocation", f"{folder}/c")
                 query.trigger(availableNow=True).start().awaitTermination()
 
             took = timed(run)
@@ -161,6 +165,7 @@ class Benchmark:
                 for grain, step in (("minute", 60), ("hour", 3_600), ("day", 86_400)):
                     counted = (
                         self.stream()
+                        .drop(*ARCHIVED_ONLY)
                         .where(F.col("problem").isNull())
                         .transform(exploded)
                         .groupBy(

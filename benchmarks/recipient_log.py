@@ -22,10 +22,11 @@ from devstack.setup import JARS
 from devstack.stack import Stack
 from masscomm.topics import chain_topics
 from masscomm.wire import HttpSchemaRegistry
-from spark_metrics.batches import count_batch
+from spark_metrics.batches import ARCHIVED_ONLY, count_batch
 from spark_metrics.job import kafka_records, spark_session
 from spark_metrics.settings import Settings
 from spark_metrics.sink import PostgresSink
+from spark_metrics.staging import Staging
 from spark_metrics.transforms import facts
 from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
@@ -41,14 +42,17 @@ def count(stack: StackSettings, spark: SparkSession, settings: Settings, events:
     records = kafka_records(spark, settings, "earliest").transform(
         facts, writers=known.known, far_future_ms=86_400_000, recipients=logged
     )
+    records = records.drop(*ARCHIVED_ONLY)
     with metrics_database(stack) as database, tempfile.TemporaryDirectory() as folder:
         sink = PostgresSink(database, views=load_views(settings.views), recipients=logged)
         sink.take_over()
+        staging = Staging()
 
         def batch(frame: DataFrame, batch_id: int) -> None:
             count_batch(
                 frame,
                 batch_id=batch_id,
+                staging=staging,
                 sink=sink,
                 database_url=database,
                 archive=None,

@@ -8,32 +8,45 @@ from collections.abc import Callable, Collection
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_metrics import staging
 from spark_metrics.archive import Archive
 from spark_metrics.sink import Attempt, Floor, Merged, PostgresSink, Repeated
+from spark_metrics.staging import Staging
 
 _log = logging.getLogger(__name__)
+
+# What of the facts only the archive reads.
+ARCHIVED_ONLY = ("value", "headers")
 
 # Looks unknown (kind, schema id) pairs up; gives those that the registry does not have. What it raises ends the batch.
 type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
 
 
 def count_batch(
-    facts: DataFrame, *, batch_id: int, sink: PostgresSink, database_url: str, archive: Archive | None, learn: Learn
+    facts: DataFrame,
+    *,
+    batch_id: int,
+    staging: Staging,
+    sink: PostgresSink,
+    database_url: str,
+    archive: Archive | None,
+    learn: Learn,
 ) -> Merged:
-    """Count (and archive) a batch of spark_metrics.transforms.facts.
+    """Count (and archive) a batch of spark_metrics.transforms.facts. staging: the same for every batch.
 
     Errors: those of sink, of Spark, and of `learn`; nothing is then counted, and the same batch may come again.
     """
     spent = _Spent()
-    unread = ("value", "headers") if archive is None else ()
     # A topic's partition is a task; where there are more than cores, tasks cost more than what they do.
-    kept = facts.drop(*unread).coalesce(facts.sparkSession.sparkContext.defaultParallelism).persist()
+    kept = facts.coalesce(facts.sparkSession.sparkContext.defaultParallelism)
+    # What is read once is not kept: where something comes again, to read it again costs less than to keep always.
+    several = archive is not None or sink.recipients
+    if several:
+        kept = kept.persist()
     try:
         attempt = sink.begin()
         rows, replayed, archived = kept.withColumn("refused", F.lit(False)), 0, False
         while True:
-            staging.send(staging.staged(rows, sink.views, recipients=sink.recipients), database_url, attempt.number)
+            staging.send(rows, database_url, attempt.number, views=sink.views, recipients=sink.recipients)
             spent.add("stage_ms")
             unknown = sink.not_learned(attempt)
             if unknown:
@@ -58,7 +71,8 @@ def count_batch(
                 _log.info("counted %s", json.dumps({"batch": batch_id} | vars(merged) | spent.ms))
                 return merged
     finally:
-        kept.unpersist()
+        if several:
+            kept.unpersist()
 
 
 class _Spent:

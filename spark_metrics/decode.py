@@ -1,6 +1,7 @@
 """Kafka records to decoded structs: the Confluent wire format, each record by its own writer's schema."""
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Collection, Mapping
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -10,23 +11,21 @@ from pyspark.sql.avro.functions import from_avro
 from masscomm.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from spark_metrics.sources import SOURCES, Source, sources
 
-_HEADER_BYTES = 5
+# A zero byte and the schema's id.
+HEADER = struct.Struct("!BI")
+_HEADER_BYTES = HEADER.size
 
 # The writers' schemas known so far, as JSON: {kind: {schema id: schema}}.
 type Writers = Mapping[str, Mapping[int, str]]
 
 
-def with_wire_header(records: DataFrame) -> DataFrame:
+def with_wire_header(records: DataFrame, writers: Writers) -> DataFrame:
     """Kafka's columns, of them the position, the value and the headers, with `source`, `timestamp_ms` and `schema_id`.
 
     Takes topic, partition, offset, timestamp, value, headers. schema_id is null where the value does not begin with a
-    zero byte and four more; source is the kind of the topic; origin is what a send id is derived from:
-    topic/partition/offset/timestamp, of the headers where the record is a replay (null where those are no position).
+    zero byte and four more; source is the kind of the topic.
     """
     kinds = F.create_map(*[F.lit(text) for s in SOURCES for topic in s.topics() for text in (topic, s.kind)])
-    value = F.col("value")
-    framed = (F.length(value) >= _HEADER_BYTES) & (F.substring(value, 1, 1) == F.lit(bytearray(1)))
-    schema_id = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("long")
     return records.select(
         "topic",
         "partition",
@@ -34,19 +33,34 @@ def with_wire_header(records: DataFrame) -> DataFrame:
         F.unix_millis("timestamp").alias("timestamp_ms"),
         "value",
         "headers",
-        _origin().alias("origin"),
         kinds[F.col("topic")].alias("source"),
-        F.when(framed, schema_id).alias("schema_id"),
+        _schema_id(F.col("value"), {schema_id for schemas in writers.values() for schema_id in schemas}).alias(
+            "schema_id"
+        ),
     )
 
 
-def _origin() -> Column:
-    """masscomm.dead_letters.original_position, as the name masscomm.ids.send_id_of_record hashes."""
+def _schema_id(value: Column, known: Collection[int]) -> Column:
+    header = F.substring(value, 1, _HEADER_BYTES)
+    framed = (F.length(value) >= _HEADER_BYTES) & (F.substring(value, 1, 1) == F.lit(bytearray(1)))
+    spelt = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("long")
+    # Comparing five bytes costs less than spelling them out.
+    found = F.when(framed, spelt)
+    for schema_id in known:
+        found = F.when(header == F.lit(bytearray(HEADER.pack(0, schema_id))), F.lit(schema_id)).otherwise(found)
+    return found
+
+
+def origin() -> Column:
+    """masscomm.dead_letters.original_position, as the name masscomm.ids.send_id_of_record hashes.
+
+    topic/partition/offset/timestamp, of the headers where the record is a replay (null where those are no position).
+    """
+    # The last of a name, as Kafka's own lastHeader: spark.sql.mapKeyDedupPolicy is LAST_WIN.
+    headers = F.map_from_entries("headers")
 
     def header(name: str) -> Column:
-        # The last of that name, as Kafka's own lastHeader.
-        named = F.filter(F.col("headers"), lambda h: h["key"] == name)
-        return F.decode(F.try_element_at(named, F.lit(-1))["value"], "UTF-8")
+        return F.decode(F.try_element_at(headers, F.lit(name)), "UTF-8")
 
     def whole(name: str) -> Column:
         # Through a number: " 07" and "7" are the same position.
@@ -54,7 +68,7 @@ def _origin() -> Column:
 
     original = [whole(name) for name in (SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP)]
     replayed = F.concat(header(SOURCE_TOPIC), *[part for text in original for part in (F.lit("/"), text)])
-    here = F.concat_ws("/", "topic", "partition", "offset", F.unix_millis("timestamp"))
+    here = F.concat_ws("/", "topic", "partition", "kafka_offset", "timestamp_ms")
     return F.when(header(SOURCE_TOPIC).isNotNull(), replayed).otherwise(here)
 
 
@@ -72,7 +86,6 @@ def with_decoded(records: DataFrame, writers: Writers, *, recipients: bool = Fal
         "timestamp_ms",
         "value",
         "headers",
-        "origin",
         "source",
         "schema_id",
         _known(writers).alias("known"),

@@ -29,11 +29,12 @@ from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics.archive import Archive
 from spark_metrics.archive_mark import claim
-from spark_metrics.batches import count_batch
+from spark_metrics.batches import ARCHIVED_ONLY, count_batch
 from spark_metrics.broker import Broker
 from spark_metrics.settings import EMR, Settings, settings_from
 from spark_metrics.sink import PostgresSink, StagingLost, StatusWriter
 from spark_metrics.sources import SOURCES
+from spark_metrics.staging import Staging
 from spark_metrics.transforms import facts
 from spark_metrics.views import load_views
 from spark_metrics.watermark import Watermark
@@ -77,6 +78,8 @@ def spark_session(settings: Settings) -> SparkSession:
         # Ids and positions are collected into lists, a group a partition or block: sorting first is slower.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
         "spark.sql.adaptive.enabled": "false",
+        # Of a header that stands in a record twice the last counts.
+        "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         # A value that does not fit becomes null and is quarantined; an exception would stop the stream at one record.
         "spark.sql.ansi.enabled": "false",
@@ -149,6 +152,7 @@ class Job:
         )
         # The batches run on a thread of Spark's, and a connection belongs to one thread.
         self._status_sink = PostgresSink(settings.database_url)
+        self._staging = Staging()
         self._new_writers = False
         self._forgot = time.monotonic()
         self._looked: tuple[float, int] | None = None
@@ -198,6 +202,8 @@ class Job:
             far_future_ms=self._settings.far_future_s * 1000,
             recipients=self._settings.recipient_log,
         )
+        if archive is None:
+            stream = stream.drop(*ARCHIVED_ONLY)
         self._new_writers = False
 
         def into_postgres(batch: DataFrame, batch_id: int) -> None:
@@ -222,6 +228,7 @@ class Job:
             count_batch(
                 batch,
                 batch_id=batch_id,
+                staging=self._staging,
                 sink=self._sink,
                 database_url=self._settings.database_url,
                 archive=archive,

@@ -221,7 +221,7 @@ class Recompute:
         served.rebuilt_states(
             ((r[0], r[1], r[2], block), codes)
             for r in known.toLocalIterator()
-            for block, codes in blocks_of(r[3]).items()
+            for block, codes in blocks_of(r["told"]).items()
         )
         sends.unpersist()
         summed.unpersist()

@@ -11,7 +11,7 @@ from masscomm.measures import FAR_FUTURE_MS
 EMR = "emr"
 # Small on purpose: beside the broker, OpenSearch and the rest on one machine. A cluster brings its own options.
 DEFAULT_JAVA_OPTIONS = (
-    "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=96m"
+    "-XX:+UseSerialGC -Xss512k -XX:TieredStopAtLevel=1 -XX:-DontCompileHugeMethods -XX:ReservedCodeCacheSize=96m"
     " -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:-UsePerfData"
 )
 

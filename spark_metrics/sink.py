@@ -14,11 +14,13 @@ again.
 """
 
 import logging
+import struct
 from array import array
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, LiteralString, cast
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -28,7 +30,7 @@ from masscomm.errors import Stop
 from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics import recipient_log
 from spark_metrics.staging import TABLES
-from spark_metrics.states import BlockKey, blocks_of, merged, restored, stored
+from spark_metrics.states import BlockKey, Told, blocks_of, merged, restored, stored
 from spark_metrics.transforms import Problem
 from spark_metrics.views import View, maintain
 
@@ -237,9 +239,10 @@ class PostgresSink:
             floor = {(topic, partition): offset for topic, partition, offset in connection.execute(_REPLAYS, names)}
             if floor:
                 raise Repeated(floor, (), ())
-            row = connection.execute("select count(*) from staging_ids where attempt = %(attempt)s", names).fetchone()
-            if row is None or connection.execute(_REMEMBER, names).rowcount != row[0]:
-                raise _Counted
+            try:
+                names["new"] = self._copy_ids(attempt, "counted_records")
+            except psycopg.errors.UniqueViolation as error:
+                raise _Counted from error
             # Nothing is known of rows that are seconds old; the planner takes them for few, and nested loops for cheap.
             connection.execute("set local enable_nestloop = off")
             records, quarantined, new, late = connection.execute(_MERGE, names).fetchone() or (0, 0, 0, 0)
@@ -276,21 +279,38 @@ class PostgresSink:
 
     def _repeated(self, attempt: Attempt) -> Repeated:
         names = {"attempt": attempt.number, "at": attempt.counted_at, "window_s": self._window_s}
-        self.connected().execute(_FORGET_STAGED, names)
-        ids = self.connected().execute(_COUNTED, names).fetchall()
-        twice = self.connected().execute(_TWICE, names).fetchall()
+        with self.connected().transaction():
+            self.connected().execute(_REPEATED_IDS)
+            self._copy_ids(attempt, "repeated_ids")
+            self.connected().execute(_FORGET_STAGED, names)
+            ids = self.connected().execute(_COUNTED).fetchall()
+            twice = self.connected().execute(_TWICE).fetchall()
         return Repeated({}, ids, twice)
 
+    def _copy_ids(self, attempt: Attempt, table: LiteralString) -> int:
+        """The staged ids, as rows of a table like counted_records; how many. Errors: UniqueViolation."""
+        copied = 0
+        with self.connected().cursor(binary=True) as cursor:
+            staged = cursor.execute(_STAGED_IDS, [attempt.number]).fetchall()
+            with cursor.copy(f"copy {table} (record_id, source, counted_at) from stdin (format binary)") as copy:
+                copy.write(_COPY_BEGIN)
+                for source, packed in staged:
+                    ids = b"".join(packed)
+                    copied += len(ids) // 16
+                    copy.write(_rows_of_ids(ids, source, attempt.counted_at))
+                copy.write(_COPY_END)
+        return copied
+
     def _merge_states(self, connection: psycopg.Connection[Any], attempt: Attempt) -> None:
-        placed: dict[tuple[str, int, str], list[int]] = {}
+        chunks: defaultdict[tuple[str, int, str], list[Told]] = defaultdict(list)
         with connection.cursor(binary=True) as cursor:
-            for *key, entries in cursor.execute(_STAGED_STATES, [attempt.number]):
-                placed.setdefault(tuple(key), []).extend(entries)
-            if not placed:
-                return
+            for send_id, chunk_index, channel, *entry in cursor.execute(_STAGED_STATES, [attempt.number]):
+                chunks[send_id, chunk_index, channel].append(cast("Told", tuple(entry)))
             told: dict[BlockKey, array[int]] = {
-                (*key, block): codes for key, entries in placed.items() for block, codes in blocks_of(entries).items()
+                (*key, block): codes for key, entries in chunks.items() for block, codes in blocks_of(entries).items()
             }
+            if not told:
+                return
             keys = [list(column) for column in zip(*told, strict=True)]
             known = {tuple(key): restored(raw) for *key, raw in cursor.execute(_KNOWN_STATES, keys)}
             blocks, moves = merged(known, told)
@@ -402,31 +422,40 @@ from (
 where first_offset < next_offset
 """
 
-# In the order of the index: neighbours go to the same pages.
-_REMEMBER = """
-insert into counted_records (record_id, source, counted_at)
-select record_id, source, %(at)s from staging_ids where attempt = %(attempt)s order by record_id
-on conflict do nothing
+_STAGED_IDS = "select source, array_agg(ids) from staging_ids where attempt = %s group by source"
+
+_REPEATED_IDS = """
+create temporary table repeated_ids (record_id uuid, source text, counted_at timestamptz) on commit drop
 """
 
 _FORGET_STAGED = """
-delete from counted_records using staging_ids as staged
-where staged.attempt = %(attempt)s
-    and (counted_records.record_id, counted_records.source) = (staged.record_id, staged.source)
+delete from counted_records using repeated_ids as staged
+where (counted_records.record_id, counted_records.source) = (staged.record_id, staged.source)
     and counted_records.counted_at < %(at)s - make_interval(secs => %(window_s)s)
 """
 
-_COUNTED = """
-select distinct source, record_id::text from staging_ids join counted_records using (record_id, source)
-where attempt = %(attempt)s
-"""
+_COUNTED = "select distinct source, record_id::text from repeated_ids join counted_records using (record_id, source)"
 
-_TWICE = """
-select source, record_id::text from staging_ids where attempt = %(attempt)s
-group by source, record_id having count(*) > 1
-"""
+_TWICE = "select source, record_id::text from repeated_ids group by source, record_id having count(*) > 1"
 
-_STAGED_STATES = "select send_id, chunk_index, channel, placed from staging_states where attempt = %s"
+# The binary format of COPY: a signature, then rows, each a number of fields, each of those its length and its bytes.
+_COPY_BEGIN = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_END = b"\xff\xff"
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def _rows_of_ids(ids: bytes, source: str, counted_at: datetime) -> bytes:
+    """Ids of 16 bytes each as rows (record_id, source, counted_at), in the order of the index: neighbours go to the
+    same pages."""
+    name = source.encode()
+    before = struct.pack("!hi", 3, 16)
+    after = struct.pack(f"!i{len(name)}siq", len(name), name, 8, (counted_at - _EPOCH) // timedelta(microseconds=1))
+    return before + (after + before).join(sorted(ids[i : i + 16] for i in range(0, len(ids), 16))) + after
+
+
+_STAGED_STATES = """
+select send_id, chunk_index, channel, status, reason, runs, listed from staging_states where attempt = %s
+"""
 
 _KNOWN_STATES = """
 select send_id, chunk_index, channel, block, codes
@@ -538,6 +567,6 @@ into_offsets as (
 select
     (select coalesce(sum(records), 0)::bigint from staging_positions where attempt = %(attempt)s),
     (select count(*) from staging_problems where attempt = %(attempt)s),
-    (select count(*) from staging_ids where attempt = %(attempt)s),
+    %(new)s::bigint,
     (select coalesce(sum(records), 0)::bigint from late)
 """

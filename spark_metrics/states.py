@@ -7,16 +7,18 @@ one status the higher number stays, so that the order in which records come neve
 A block is the codes of BLOCK consecutive positions of one chunk on one channel; docs/decisions/024 says what it costs.
 """
 
+import json
+import sys
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+from typing import Any
 
 from masscomm.statuses import RANK, Status
 
 BLOCK = 512
+# A run of positions is one number, eight bytes big-endian: the first times RUN, and how many there are.
+RUN = 2**24
 OTHER = "other"
 
 # The numbers stand in stored blocks: add at the end only. A reason that is not here is told as `other`.
@@ -29,23 +31,23 @@ REASONS = (
 )
 _OTHER = 255
 _RANKS = {status: RANK[status] + 1 for status in Status}
+_RANK_OF = {status.value: rank for status, rank in _RANKS.items()}
+_NUMBER_OF = {reason: number for number, reason in enumerate(REASONS)}
 _STATUS_OF = {rank: status for status, rank in _RANKS.items()}
 
 # Send id, chunk index, channel, block.
 type BlockKey = tuple[str, int, str, int]
 # {(send_id, channel, status, reason): how many more, or fewer}
 type Moves = Counter[tuple[str, str, str, str]]
+# Status, reason, the runs of positions that have it (or None), and, whatever those two are, lines of JSON (or None):
+# {positions, index (into the next two, one a position), statuses, reasons}.
+type Told = tuple[str, str | None, bytes | None, str | None]
 
 
-def code_of(status: Column, reason: Column) -> Column:
-    """The code of a status and a reason; null where the status is not of the vocabulary."""
-    rank = F.lit(None).cast("int")
-    for name, number in _RANKS.items():
-        rank = F.when(status == name.value, F.lit(number)).otherwise(rank)
-    why = F.lit(_OTHER)
-    for number, text in enumerate(REASONS):
-        why = F.when(F.coalesce(reason, F.lit("")) == text, F.lit(number)).otherwise(why)
-    return rank * 256 + why
+def code_of(status: str, reason: str | None) -> int:
+    """The code of a status and a reason; 0 where the status is not of the vocabulary."""
+    rank = _RANK_OF.get(status, 0)
+    return rank and rank * 256 + _NUMBER_OF.get(reason or "", _OTHER)
 
 
 def told(code: int) -> tuple[str, str]:
@@ -54,18 +56,67 @@ def told(code: int) -> tuple[str, str]:
     return _STATUS_OF[code // 256].value, REASONS[number] if number < len(REASONS) else OTHER
 
 
-def blocks_of(placed: Iterable[int]) -> dict[int, array[int]]:
-    """{block: codes} of what Spark tells of a chunk: position * 65,536 + code, in any order and number."""
+def blocks_of(entries: Iterable[Told]) -> dict[int, array[int]]:
+    """{block: codes} of what is told of a chunk, in any order and number."""
     blocks: dict[int, array[int]] = {}
-    for entry in placed:
-        number, place = divmod(entry >> 16, BLOCK)
-        block = blocks.get(number)
-        if block is None:
-            block = blocks[number] = array("H", bytes(2 * BLOCK))
-        code = entry & 0xFFFF
-        if code > block[place]:
-            block[place] = code
+    runs: defaultdict[int, array[int]] = defaultdict(lambda: array("q"))
+    for status, reason, packed, listed in entries:
+        code = code_of(status, reason)
+        if packed and code:
+            runs[code].frombytes(packed)
+        for line in listed.split("\n") if listed else ():
+            _list(blocks, json.loads(line))
+    for code, numbers in runs.items():
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        for first, end in _joined(numbers):
+            _fill(blocks, first, end, code)
     return blocks
+
+
+def _joined(runs: Iterable[int]) -> Iterable[tuple[int, int]]:
+    """(first, end) of runs, those that touch made one."""
+    begin = end = -1
+    for run in sorted(runs):
+        first, n = run >> 24, run & 0xFFFFFF
+        if first > end:
+            if begin >= 0:
+                yield begin, end
+            begin, end = first, first + n
+        elif first + n > end:
+            end = first + n
+    if begin >= 0:
+        yield begin, end
+
+
+def _fill(blocks: dict[int, array[int]], first: int, end: int, code: int) -> None:
+    while first < end:
+        number, place = divmod(first, BLOCK)
+        n = min(end - first, BLOCK - place)
+        block = _block(blocks, number)
+        known = block[place : place + n]
+        block[place : place + n] = (
+            array("H", [code]) * n if not any(known) else array("H", [max(c, code) for c in known])
+        )
+        first += n
+
+
+def _list(blocks: dict[int, array[int]], told: Mapping[str, list[Any]]) -> None:
+    codes = [code_of(*result) for result in zip(told["statuses"], told["reasons"], strict=True)]
+    # A result that is not there says nothing, nor does one without a position.
+    for position, result in zip(told["positions"], told["index"], strict=False):
+        if position >= 0 and 0 <= result < len(codes):
+            number, place = divmod(position, BLOCK)
+            block = _block(blocks, number)
+            if codes[result] > block[place]:
+                block[place] = codes[result]
+
+
+def _block(blocks: dict[int, array[int]], number: int) -> array[int]:
+    block = blocks.get(number)
+    if block is None:
+        block = blocks[number] = array("H", bytes(2 * BLOCK))
+    return block
 
 
 def stored(block: array[int]) -> bytes:

@@ -8,8 +8,12 @@ from pyspark.sql import functions as F
 from masscomm.categories import categories
 from masscomm.measures import DUPLICATE, LONGEST_TEXT, MAX_CHANNELS, QUEUED, REQUESTED
 from spark_metrics import identifiers
-from spark_metrics.decode import Writers, with_decoded, with_wire_header
-from spark_metrics.states import code_of
+from spark_metrics.decode import Writers, origin, with_decoded, with_wire_header
+from spark_metrics.states import RUN
+
+# Of texts joined by NUL: an empty one, or one that is too long.
+_EMPTY_OR_LONG = rf"\x00\x00|\A\x00|\x00\z|[^\x00]{{{LONGEST_TEXT + 1}}}"
+COUNTS = "array<struct<channel: string, measure: string, reason: string, count_total: long>>"
 
 
 class Problem(StrEnum):
@@ -31,12 +35,15 @@ def facts(records: DataFrame, *, writers: Writers, far_future_ms: int, recipient
     """Kafka's records to what is known of each: a row a record, every position seen.
 
     Columns: topic, partition, kafka_offset, timestamp_ms, value, headers, source, schema_id, send_id, record_id,
-    club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total), positions,
-    result_index, codes (spark_metrics.states, one a result), problem; with recipients also user_ids. Nothing but
-    position and problem may be believed where there is one.
+    club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total), run, listed (both as
+    spark_metrics.states reads them), problem; with recipients also user_ids and result_index. Nothing but position and
+    problem may be believed where there is one.
+
+    Nothing here is a lambda (transform, filter, exists): Spark interprets those, for every record, and cannot compile
+    what stands beside them.
     """
     return (
-        records.transform(with_wire_header)
+        records.transform(with_wire_header, writers=writers)
         .transform(with_decoded, writers=writers, recipients=recipients)
         .transform(with_facts, recipients=recipients)
         .transform(with_problem, far_future_ms=far_future_ms)
@@ -58,11 +65,11 @@ def with_facts(decoded: DataFrame, *, recipients: bool = False) -> DataFrame:
     send, delivery, outcome = F.col("send"), F.col("delivery"), F.col("outcome")
     send_id = F.when(
         send["type"].isNotNull(),
-        F.coalesce(F.nullif(send["send_id"], F.lit("")), identifiers.uuid5(F.col("origin"))),
+        F.coalesce(F.nullif(send["send_id"], F.lit("")), identifiers.uuid5(origin())),
     )
     return (
         decoded.withColumn("send_id", F.coalesce(send_id, delivery["send_id"], outcome["send_id"]))
-        .withColumn("channels", resolved_channels(send["type"], send["channels"]))
+        .withColumn("channels", F.when(F.col("source") == "send", resolved_channels(send["type"], send["channels"])))
         .select(
             "topic",
             "partition",
@@ -87,11 +94,45 @@ def with_facts(decoded: DataFrame, *, recipients: bool = False) -> DataFrame:
             .when(F.col("source") == "delivery", queued(delivery["channel"], delivery["positions"], delivery["waits"]))
             .otherwise(decided(outcome["channel"], outcome["results"]))
             .alias("counts"),
-            outcome["positions"].alias("positions"),
-            outcome["result_index"].alias("result_index"),
-            F.transform(outcome["results"], lambda r: code_of(r["status"], r["reason"])).alias("codes"),
-            *([outcome["user_ids"].alias("user_ids")] if recipients else []),
+            F.when(_is_run(outcome), run_of(outcome["positions"])).alias("run"),
+            F.when((F.size(outcome["results"]) > 0) & ~_is_run(outcome), listed(outcome)).alias("listed"),
+            *([outcome[name].alias(name) for name in ("user_ids", "result_index")] if recipients else []),
         )
+    )
+
+
+def _is_run(outcome: Column) -> Column:
+    """Whether an outcome says one thing of positions that follow each other: nearly all small ones do. Never null."""
+    positions, index = outcome["positions"], outcome["result_index"]
+    first, n = F.try_element_at(positions, F.lit(1)), F.size(positions)
+    return F.coalesce(
+        (F.size(outcome["results"]) == 1)
+        & (F.size(index) == n)
+        & (F.array_min(index) == 0)
+        & (F.array_max(index) == 0)
+        & (first >= 0)
+        & (first.cast("long") + n <= 2**31)
+        & (positions == F.sequence(first, first + n - 1)),
+        F.lit(False),
+    )
+
+
+def run_of(positions: Column) -> Column:
+    """Positions that follow each other, as eight bytes (spark_metrics.states)."""
+    return (F.try_element_at(positions, F.lit(1)).cast("long") * RUN + F.size(positions)).cast("binary")
+
+
+def listed(outcome: Column) -> Column:
+    """What an outcome says of each position, as JSON (spark_metrics.states)."""
+    results = outcome["results"]
+    return F.to_json(
+        F.struct(
+            outcome["positions"].alias("positions"),
+            outcome["result_index"].alias("index"),
+            results["status"].alias("statuses"),
+            results["reason"].alias("reasons"),
+        ),
+        {"ignoreNullFields": "false"},
     )
 
 
@@ -110,52 +151,46 @@ def resolved_channels(category: Column, asked: Column) -> Column:
     return F.when(F.size(asked) > 0, F.array_distinct(asked)).otherwise(own)
 
 
-def _count(channel: Column, measure: Column, reason: Column, count: Column) -> Column:
-    return F.struct(
-        channel.alias("channel"),
-        measure.alias("measure"),
-        reason.alias("reason"),
-        count.cast("long").alias("count_total"),
-    )
+def _counts(channel: Column, measure: Column, reason: Column, count: Column) -> Column:
+    """Arrays of one length to an array of counts."""
+    return F.arrays_zip(channel, measure, reason, count.cast("array<long>")).cast(COUNTS)
 
 
 def requested(channels: Column, to_users: Column) -> Column:
     """Each channel's distinct users and, where a user is named again, its duplicates beside them."""
     distinct = F.size(F.array_distinct(to_users))
     again = F.size(to_users) - distinct
-    none = F.lit(None).cast("string")
+    n = F.size(channels)
 
     def of(measure: str, count: Column) -> Column:
-        return F.transform(channels, lambda channel: _count(channel, F.lit(measure), none, count))
+        none = F.array_repeat(F.lit(None).cast("string"), n)
+        return _counts(channels, F.array_repeat(F.lit(measure), n), none, F.array_repeat(count, n))
 
     return F.when(again > 0, F.concat(of(REQUESTED, distinct), of(DUPLICATE, again))).otherwise(of(REQUESTED, distinct))
 
 
 def queued(channel: Column, positions: Column, waits: Column) -> Column:
     """The recipients of a delivery record; who comes again after a wait was queued before it."""
-    counts = F.array(_count(channel, F.lit(QUEUED), F.lit(None).cast("string"), F.size(positions)))
-    return F.filter(counts, lambda _: waits == 0)
+    none = F.lit(None).cast("string")
+    counts = _counts(F.array(channel), F.array(F.lit(QUEUED)), F.array(none), F.array(F.size(positions)))
+    return F.when(waits == 0, counts).otherwise(F.array().cast(COUNTS))
 
 
 def decided(channel: Column, results: Column) -> Column:
     """Each result of an outcome record, its status being the measure."""
-    return F.transform(results, lambda r: _count(channel, r["status"], r["reason"], r["count"]))
+    channels = F.array_repeat(channel, F.size(results))
+    return _counts(channels, results["status"], results["reason"], results["count"])
 
 
 def with_problem(facts: DataFrame, *, far_future_ms: int) -> DataFrame:
     """`problem`: why the record cannot be counted, or null."""
     counts = F.col("counts")
-    bad_text = (
-        ~_storable(F.col("type"))
-        | ~_storable(F.col("send_id"))
-        | F.exists(
-            counts,
-            lambda c: (
-                ~_storable(c["channel"])
-                | ~_storable(c["measure"])
-                | (c["reason"].isNotNull() & ~_storable(c["reason"]))
-            ),
-        )
+    storable = (
+        _storable(F.col("type"))
+        & _storable(F.col("send_id"))
+        & _all_storable(counts["channel"])
+        & _all_storable(counts["measure"])
+        & _all_storable(counts["reason"])
     )
     problem = (
         F.when(F.col("schema_id").isNull(), Problem.UNDECODABLE)
@@ -163,9 +198,9 @@ def with_problem(facts: DataFrame, *, far_future_ms: int) -> DataFrame:
         .when(F.col("type").isNull(), Problem.UNDECODABLE)
         .when(F.col("send_id").isNull(), Problem.BAD_POSITION)
         .when(~identifiers.is_uuid(F.col("record_id")), Problem.BAD_ID)
-        .when(bad_text, Problem.BAD_TEXT)
+        .when(~storable, Problem.BAD_TEXT)
         .when(F.col("channels_asked") > MAX_CHANNELS, Problem.TOO_MANY_CHANNELS)
-        .when(F.exists(counts, lambda c: c["count_total"] < 0), Problem.BAD_COUNT)
+        .when(F.array_min(counts["count_total"]) < 0, Problem.BAD_COUNT)
         .when(F.col("at_ms") < 0, Problem.BAD_TIMESTAMP)
         .when(F.col("at_ms") - F.col("timestamp_ms") > far_future_ms, Problem.FAR_FUTURE)
     )
@@ -177,8 +212,20 @@ def _storable(text: Column) -> Column:
     return F.length(text).between(1, LONGEST_TEXT) & (F.instr(text, "\0") == 0)
 
 
-def exploded(facts: DataFrame) -> DataFrame:
-    """One row a count. The contract with the sink: the columns of the table `staging` but for the attempt."""
+def _all_storable(texts: Column) -> Column:
+    """Whether each text of an array is null or storable; true of an array that is null.
+
+    One text is looked at by itself; several are joined by NUL, and there must be no more of these than were put there.
+    """
+    joined = F.array_join(texts, "\0", "null")
+    of_theirs = F.length(joined) - F.length(F.replace(joined, F.lit("\0"), F.lit(""))) - F.size(texts) + 1
+    several = (of_theirs == 0) & ~joined.rlike(_EMPTY_OR_LONG)
+    one = F.coalesce(_storable(F.try_element_at(texts, F.lit(1))), F.lit(True))
+    return F.when(F.size(texts) > 1, several).when(F.size(texts) == 1, one).otherwise(True)
+
+
+def exploded(facts: DataFrame, *more: str) -> DataFrame:
+    """One row a count; at least one row a record. more: columns of the facts that each row is to carry beside."""
     counted = F.when(F.col("problem").isNull() & (F.size("counts") > 0), F.col("counts"))
     # posexplode_outer, not posexplode: the optimizer puts a filter before the latter, and with it the decoding, twice.
     rows = facts.select(
@@ -190,7 +237,7 @@ def exploded(facts: DataFrame) -> DataFrame:
         "problem",
         *[
             F.when(F.col("problem").isNull(), F.col(name)).alias(name)
-            for name in ("record_id", "send_id", "club_id", "type", "at_ms", "chunk_count")
+            for name in ("record_id", "send_id", "club_id", "type", "at_ms", "chunk_count", *more)
         ],
         F.posexplode_outer(counted).alias("ordinal", "count"),
     )
@@ -212,7 +259,16 @@ def exploded(facts: DataFrame) -> DataFrame:
         "count.measure",
         "count.reason",
         "count.count_total",
+        *more,
     )
+
+
+def minute_s() -> Column:
+    """The minute a record counts in: seconds since the epoch."""
+    return F.expr("at_ms div 60000 * 60")
+
+
+_SUM_KEYS = ("source", "send_id", "club_id", "type", "minute_s", "channel", "measure", "reason")
 
 
 def sums(rows: DataFrame) -> DataFrame:
@@ -221,19 +277,18 @@ def sums(rows: DataFrame) -> DataFrame:
     Columns: source, send_id, club_id, type, minute_s (seconds since the epoch), channel, measure, reason, count_total,
     records (how many records begin in this row), first_ms (their earliest timestamp), chunk_count.
     """
-    return rows.groupBy(
-        "source",
-        "send_id",
-        "club_id",
-        "type",
-        F.expr("at_ms div 60000 * 60").alias("minute_s"),
-        "channel",
-        "measure",
-        "reason",
-    ).agg(
+    begins = F.when(F.col("ordinal") == 0, 1).otherwise(0)
+    return sums_of(
+        rows.select("*", minute_s().alias("minute_s"), begins.alias("seen"), F.col("at_ms").alias("first_ms"))
+    )
+
+
+def sums_of(groups: DataFrame) -> DataFrame:
+    """`sums`, of groups of records that are smaller: with their number in `seen`."""
+    return groups.groupBy(*_SUM_KEYS).agg(
         F.sum("count_total").alias("count_total"),
-        F.count(F.when(F.col("ordinal") == 0, True)).alias("records"),
-        F.min("at_ms").alias("first_ms"),
+        F.sum("seen").alias("records"),
+        F.min("first_ms").alias("first_ms"),
         F.max("chunk_count").alias("chunk_count"),
     )
 
@@ -241,23 +296,14 @@ def sums(rows: DataFrame) -> DataFrame:
 def states(facts: DataFrame) -> DataFrame:
     """What countable outcome records say of each position, a row a chunk and channel.
 
-    Columns: send_id, chunk_index, channel, placed: an array of position * 65,536 + code (spark_metrics.states), in any
-    order. A status that is not of the vocabulary says nothing of a position.
+    Columns: send_id, chunk_index, channel, told: an array of {status, reason, runs, listed}, as spark_metrics.states
+    reads them.
     """
-    codes = F.col("codes")
-    placed = F.zip_with(
-        "positions",
-        "result_index",
-        lambda position, result: position.cast("long") * 65_536 + F.try_element_at(codes, result + 1),
-    )
     return (
         facts.where((F.col("source") == "outcome") & (F.size("counts") > 0))
-        .select(
-            "send_id",
-            "chunk_index",
-            F.col("counts")[0]["channel"].alias("channel"),
-            F.filter(placed, lambda entry: entry >= 0).alias("placed"),
-        )
+        .select("send_id", "chunk_index", F.col("counts")[0].alias("c"), "run", "listed")
+        .groupBy("send_id", "chunk_index", "c.channel", "c.measure", "c.reason")
+        .agg(F.listagg("run").alias("runs"), F.listagg("listed", "\n").alias("listed"))
         .groupBy("send_id", "chunk_index", "channel")
-        .agg(F.flatten(F.collect_list("placed")).alias("placed"))
+        .agg(F.collect_list(F.struct("measure", "reason", "runs", "listed")).alias("told"))
     )

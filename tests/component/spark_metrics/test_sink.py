@@ -1,6 +1,8 @@
 """The merge, on a real Postgres: whatever is staged again, or at another place, is counted once."""
 
+import json
 import random
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,10 +13,9 @@ import psycopg
 import pytest
 
 from devstack.provision import SCHEMAS, apply_sql
-from masscomm.statuses import RANK, Status
 from spark_metrics.sink import Attempt, Fenced, Merged, PostgresSink, Repeated, StagingLost, StatusWriter
 from spark_metrics.staging import copy_lines
-from spark_metrics.states import REASONS
+from spark_metrics.states import RUN
 from spark_metrics.transforms import Problem
 
 AT_MS = 1_700_000_000_000
@@ -67,7 +68,12 @@ def a_chunk(offset: int, **changes: Any) -> Record:
 
 
 def line(*values: Any) -> str:
-    return "\t".join("\\N" if value is None else str(value) for value in values) + "\n"
+    return "\t".join("\\N" if value is None else str(value) for value in values)
+
+
+def packed(*values: bytes) -> str:
+    """A bytea in Postgres' text format of COPY."""
+    return "\\\\x" + b"".join(values).hex()
 
 
 def stage(sink: PostgresSink, attempt: Attempt, records: Iterable[Record], *, part: int = 0, number: int = 0) -> None:
@@ -78,19 +84,25 @@ def stage(sink: PostgresSink, attempt: Attempt, records: Iterable[Record], *, pa
         if r.problem:
             lines["staging_problems"].append(line(*r.place, r.source, r.schema_id, r.problem))
             continue
-        lines["staging_ids"].append(line(r.source, r.record_id))
+        lines["staging_ids"].append(line(r.source, packed(UUID(r.record_id).bytes)))
         for ordinal, (channel, measure, reason, n) in enumerate(r.counts or [(None, None, None, None)]):
             known = (r.source, r.send_id, r.club_id, r.type, r.at_ms // 60_000 * 60, channel, measure, reason, n)
             lines["staging_counts"].append(line(*known, int(ordinal == 0), r.at_ms, r.chunk_count))
         if r.source == "outcome" and r.counts:
-            placed = [
-                position * 65_536
-                + (RANK[Status(status)] + 1) * 256
-                + (REASONS.index(reason) if reason in REASONS else 255)
-                for position, status, reason in r.told()
-            ]
-            written = "{" + ",".join(map(str, placed)) + "}"
-            lines["staging_states"].append(line(r.send_id, r.chunk_index, r.counts[0][0], written))
+            positions, statuses, reasons = zip(*r.told(), strict=True)
+            told = {
+                "positions": positions,
+                "index": range(len(positions)),
+                "statuses": statuses,
+                "reasons": [reason or None for reason in reasons],
+            }
+            place = (r.send_id, r.chunk_index, r.counts[0][0])
+            if len({*zip(statuses, reasons, strict=True)}) == 1 and random.Random(r.number).random() < 0.5:  # noqa: S311
+                run = packed(struct.pack("!q", positions[0] * RUN + len(positions)))
+                lines["staging_states"].append(line(*place, statuses[0], reasons[0] or None, run, None))
+            else:
+                listed = json.dumps({name: list(values) for name, values in told.items()})
+                lines["staging_states"].append(line(*place, statuses[0], reasons[0] or None, None, listed))
     with sink.connected().transaction():
         copy_lines(sink.connected(), attempt.number, part, number, lines)
 

@@ -1,26 +1,24 @@
 """Two accounts of a notification become one, whatever their order."""
 
 import itertools
+import json
 import random
+import struct
 from array import array
 from collections import Counter
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-
 from masscomm.statuses import RANK, Reason, Status, merge
-from spark_metrics.states import BLOCK, REASONS, blocks_of, code_of, merged, restored, stored, told
+from spark_metrics.states import BLOCK, REASONS, RUN, Told, blocks_of, code_of, merged, restored, stored, told
 
 KEY = ("s", 0, "push", 0)
 
 
-def test_every_status_and_reason_has_a_code_of_its_own_and_an_unknown_reason_is_other(spark: SparkSession) -> None:
+def test_every_status_and_reason_has_a_code_of_its_own_and_an_unknown_reason_is_other() -> None:
     assert {reason.value for reason in Reason} <= set(REASONS)
     pairs = [(status.value, reason) for status in Status for reason in (*REASONS, "a new one")]
-    frame = spark.createDataFrame([*pairs, ("nonsense", "")], "status string, reason string")
-    rows = frame.select("status", "reason", code_of(F.col("status"), F.col("reason")).alias("code")).collect()
-    codes = {(row["status"], row["reason"]): row["code"] for row in rows}
-    assert codes.pop(("nonsense", "")) is None
+    codes = {(status, reason): code_of(status, reason) for status, reason in pairs}
+    assert code_of("nonsense", "") == 0
+    assert code_of("sent", None) == codes["sent", ""]
     assert len(set(codes.values())) == len(pairs)
     assert max(codes.values()) < 2**16
     for (status, reason), code in codes.items():
@@ -40,8 +38,30 @@ def code(status: Status) -> int:
     return (RANK[status] + 1) * 256
 
 
-def block_of(placed: list[int]) -> array[int]:
-    return blocks_of([0, *placed])[0]
+def listed(*placed: tuple[int, Status]) -> Told:
+    statuses = [status.value for _, status in placed]
+    return (
+        "sent",
+        None,
+        None,
+        json.dumps(
+            {
+                "positions": [position for position, _ in placed],
+                "index": list(range(len(placed))),
+                "statuses": statuses,
+                "reasons": [None] * len(placed),
+            }
+        ),
+    )
+
+
+def runs(status: Status, *runs: tuple[int, int]) -> Told:
+    """(first, number) of each run."""
+    return status.value, None, b"".join(struct.pack("!q", first * RUN + n) for first, n in runs), None
+
+
+def block_of(*told: Told) -> array[int]:
+    return blocks_of([*told]).get(0, array("H", bytes(2 * BLOCK)))
 
 
 def test_the_higher_of_two_codes_is_the_merge_of_the_statuses() -> None:
@@ -52,13 +72,19 @@ def test_the_higher_of_two_codes_is_the_merge_of_the_statuses() -> None:
 
 def test_moves_add_up_to_what_the_blocks_hold_in_any_order() -> None:
     rng = random.Random(7)  # noqa: S311
-    codes = [code(status) for status in Status]
-    accounts = [[rng.randrange(BLOCK) << 16 | rng.choice(codes) for _ in range(200)] for _ in range(6)]
+    statuses = list(Status)
+    accounts = [
+        [
+            listed(*((rng.randrange(BLOCK), rng.choice(statuses)) for _ in range(200))),
+            *(runs(rng.choice(statuses), (rng.randrange(400), rng.randrange(1, 100))) for _ in range(5)),
+        ]
+        for _ in range(6)
+    ]
     ends = []
     for order in (accounts, accounts[::-1], [*accounts, *accounts]):
-        known, totals = {KEY: block_of([])}, Counter[tuple[str, str, str, str]]()
+        known, totals = {KEY: block_of()}, Counter[tuple[str, str, str, str]]()
         for account in order:
-            blocks, moves = merged(known, {KEY: block_of(account)})
+            blocks, moves = merged(known, {KEY: block_of(*account)})
             totals.update(moves)
             known = {KEY: restored(stored(blocks[KEY]))}
         held = Counter(("s", "push", *told(c)) for c in known[KEY] if c)
@@ -68,13 +94,34 @@ def test_moves_add_up_to_what_the_blocks_hold_in_any_order() -> None:
 
 
 def test_a_block_is_stored_without_what_is_unknown_at_its_end() -> None:
-    block = block_of([3 << 16 | 51 * 256])
+    block = block_of(listed((3, Status.SENT)))
     assert len(stored(block)) == 8
     assert restored(stored(block)) == block
-    assert stored(block_of([])) == b""
+    assert stored(block_of()) == b""
 
 
 def test_positions_fall_into_blocks() -> None:
-    blocks = blocks_of([(BLOCK - 1) << 16 | 5, BLOCK << 16 | 6, BLOCK << 16 | 4])
-    assert {number: [c for c in codes if c] for number, codes in blocks.items()} == {0: [5], 1: [6]}
-    assert blocks[1][0] == 6
+    last = BLOCK - 1
+    blocks = blocks_of([listed((last, Status.HELD), (BLOCK, Status.SENT), (BLOCK, Status.HELD))])
+    assert {n: [c for c in codes if c] for n, codes in blocks.items()} == {
+        0: [code(Status.HELD)],
+        1: [code(Status.SENT)],
+    }
+    assert blocks[1][0] == code(Status.SENT)
+
+
+def test_a_run_is_its_positions_one_by_one_wherever_it_lies() -> None:
+    rng = random.Random(11)  # noqa: S311
+    for _ in range(50):
+        status = rng.choice(list(Status))
+        several = [(rng.randrange(3 * BLOCK), rng.randrange(1, 2 * BLOCK)) for _ in range(rng.randrange(1, 6))]
+        each = [(position, status) for first, n in several for position in range(first, first + n)]
+        assert blocks_of([runs(status, *several)]) == blocks_of([listed(*each)])
+
+
+def test_what_names_no_result_or_no_position_says_nothing() -> None:
+    nowhere = {"positions": [-1, 0, 1, 2], "index": [0, 1, -1, 0], "statuses": ["sent"], "reasons": [None]}
+    blocks = blocks_of(
+        [("sent", None, None, json.dumps(nowhere)), ("nonsense", None, struct.pack("!q", RUN + 3), None)]
+    )
+    assert {n: {p for p, c in enumerate(codes) if c} for n, codes in blocks.items()} == {0: {2}}
