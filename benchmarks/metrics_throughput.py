@@ -1,15 +1,21 @@
-"""How many records a second become metrics: `python -m benchmarks.metrics_throughput [--events 400000] [--rounds 3]`.
+"""How many records a second become metrics: `python -m benchmarks.metrics_throughput [--events N] [--rounds 3]`.
 
 Needs `make setup`; starts a broker, a registry and a database of its own, and stops them. In one run, on one machine:
 
-  ours      the job's own batches: Kafka, decoding, three grains, totals by send, ids remembered, one transaction a
-  batch three     three stateful streaming queries, a groupBy a grain, upserted by foreachBatch: the usual way, with no
-  protection
-            against replays or redeliveries and without totals by send
-  row       a row a commit into one table, on one connection
+  ours           the job's own batches: Kafka, decoding, three grains, the views the job keeps by default, totals by
+                 send, ids remembered, one transaction a batch
+  with archive   the same, and every record archived
+  three          three stateful streaming queries, a groupBy a grain, upserted by foreachBatch: the usual way, with no
+                 protection against replays or redeliveries, without totals by send and without views
+  row a commit   an upsert and a commit a record, into one table, on one connection: what a consumer does that counts
+                 each record as it comes
 
-Small events are outcome records of three recipients, slices of a few hundred sends. Medians of the rounds are
-printed, with ratios; nothing is asserted, since a shared machine tells what it tells.
+Small events are outcome records of three recipients, slices of a few hundred sends. Every way counts the whole topic
+before it is timed, so that the JVM has compiled it, and then again in each round, in several micro-batches. Medians of
+the rounds are printed, with ratios; nothing is asserted but the counts, since a shared machine tells what it tells.
+
+  --memory       counts so many events once and prints what the driver holds after a collection, in even steps
+  --recipients   of each event; the last line says how many of them were counted a second
 """
 
 import argparse
@@ -20,11 +26,13 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import fastavro
+import psutil
 import psycopg
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
@@ -44,12 +52,14 @@ from spark_metrics.settings import Settings
 from spark_metrics.sink import PostgresSink
 from spark_metrics.staging import Staging
 from spark_metrics.transforms import exploded, facts
+from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
 from tests.metrics_database import metrics_database
 
 # A cluster's heap and compilers: the devstack's are small on purpose.
 JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData -XX:-DontCompileHugeMethods"
 SUM = {grain: f"select sum(count_total) from counts_{grain}".encode() for grain in ("minute", "hour", "day")}  # noqa: S608
+_OUTCOME = fastavro.parse_schema(dict(own_schema("NotificationOutcome")))
 UPSERT = """
 insert into counts_{grain} (bucket, club_id, type, channel, measure, count_total) values (to_timestamp(%s), %s, %s, %s,
 %s, %s) on conflict (bucket, club_id, type, channel, measure) do update set count_total = excluded.count_total
@@ -80,22 +90,39 @@ def outcome(rng: random.Random, sends: list[str], number: int, recipients: int, 
     }
 
 
-def produce(settings: StackSettings, schema_id: int, events: int, recipients: int) -> None:
-    """Fill the topic `outcome`."""
-    schema, rng = fastavro.parse_schema(dict(own_schema("NotificationOutcome"))), random.Random(20261121)
+def encoded(schema_id: int, value: dict[str, Any]) -> bytes:
+    """An outcome record on the wire."""
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, _OUTCOME, value)
+    return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
+
+
+def outcomes(schema_id: int, events: int, recipients: int) -> Iterator[bytes]:
+    """Outcome records of 300 sends, each new."""
+    rng, at_ms = random.Random(20261121), int(time.time() * 1000)
     sends = [str(ids.chunk_id("benchmark", n)) for n in range(300)]
+    for number in range(events):
+        yield encoded(schema_id, outcome(rng, sends, number, recipients, at_ms))
+
+
+def with_new_ids(schema_id: int, events: int, recipients: int) -> Iterator[bytes]:
+    """As many as are wanted, quickly: a few thousand records again and again, under ids of their own."""
+    made = list(outcomes(schema_id, 30_000, recipients))
+    # A header, a length of one byte, 36 characters.
+    first, rest = made[0][:6], [value[42:] for value in made]
+    for number in range(events):
+        yield first + str(UUID(int=random.getrandbits(128), version=4)).encode() + rest[number % len(rest)]
+
+
+def produce(settings: StackSettings, values: Iterable[bytes]) -> None:
+    """Fill the topic `outcome`."""
     producer = Producer(
         {"bootstrap.servers": settings.kafka_bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 10**6}
     )
-    at_ms, header = int(time.time() * 1000), b"\0" + schema_id.to_bytes(4, "big")
-    for number in range(events):
-        buffer = io.BytesIO(header)
-        buffer.seek(len(header))
-        fastavro.schemaless_writer(buffer, schema, outcome(rng, sends, number, recipients, at_ms))
-        value = buffer.getvalue()
+    for number, value in enumerate(values):
         producer.produce("outcome", value, key=number.to_bytes(8, "big"))
         if number % 10_000 == 0:
-            producer.poll(0)
+            producer.poll(0.5 if len(producer) > 500_000 else 0)
     assert producer.flush(60) == 0
 
 
@@ -108,8 +135,8 @@ def timed(work: Callable[[], None]) -> float:
 class Benchmark:
     """One stack, one Spark, one filled topic."""
 
-    def __init__(self, stack: StackSettings, spark: SparkSession, settings: Settings) -> None:
-        self.stack, self.spark, self.settings = stack, spark, settings
+    def __init__(self, stack: StackSettings, spark: SparkSession, settings: Settings, recipients: int) -> None:
+        self.stack, self.spark, self.settings, self.recipients = stack, spark, settings, recipients
         writers = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
         writers.learn(registered_ids(stack.registry_url))
         self.writers = writers.known
@@ -119,16 +146,18 @@ class Benchmark:
             facts, writers=self.writers, far_future_ms=86_400_000
         )
 
-    def ours(self, *, archived: bool) -> float:
-        """Seconds to count the whole topic."""
+    def ours(self, *, archived: bool, look: Callable[[int], None] | None = None) -> float:
+        """Seconds to count the whole topic. look: is told after each batch how many records are counted."""
+        counted = 0
         with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
-            sink = PostgresSink(database)
+            sink = PostgresSink(database, views=load_views(self.settings.views))
             sink.take_over()
             staging = Staging()
             archive = Archive(self.spark, f"{folder}/archive") if archived else None
 
             def batch(frame: DataFrame, batch_id: int) -> None:
-                count_batch(
+                nonlocal counted
+                counted += count_batch(
                     frame,
                     batch_id=batch_id,
                     staging=staging,
@@ -136,7 +165,9 @@ class Benchmark:
                     database_url=database,
                     archive=archive,
                     learn=lambda unknown: set(unknown),
-                )
+                ).records
+                if look:
+                    look(counted)
 
             def run() -> None:
                 stream = self.stream() if archived else self.stream().drop(*ARCHIVED_ONLY)
@@ -204,14 +235,65 @@ class Benchmark:
 
             return rows / timed(run)
 
+    def memory(self, steps: int) -> None:
+        """Count the topic once; print what is held after a collection, some `steps` times."""
+        jvm: Any = self.spark.sparkContext._jvm
+        processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        java = next(process for process in processes if "java" in process.name())
+        next_look, events = 0, self.expected // self.recipients
+        print("    events  heap after GC  JVM resident  Python resident (MB)")
+
+        def look(counted: int) -> None:
+            nonlocal next_look
+            if counted < next_look:
+                return
+            next_look = counted + events // steps
+            jvm.System.gc()
+            runtime = jvm.java.lang.Runtime.getRuntime()
+            held = runtime.totalMemory() - runtime.freeMemory()
+            sizes = (held, java.memory_info().rss, psutil.Process().memory_info().rss)
+            print(f"{counted:>10,}  " + "  ".join(f"{size / 2**20:>13,.0f}" for size in sizes), flush=True)
+
+        took = self.ours(archived=False, look=look)
+        print(f"{events / took:,.0f} events/s, collections included")
+
+
+def rounds(bench: Benchmark, events: int, number: int, *, three: bool) -> dict[str, list[float]]:
+    """Events a second of each way, one a round."""
+    ways: dict[str, Callable[[], float]] = {
+        "ours": lambda: events / bench.ours(archived=False),
+        "with archive": lambda: events / bench.ours(archived=True),
+        "row a commit": lambda: bench.row_a_commit(2_000),
+    }
+    if three:
+        ways["three"] = lambda: events / bench.three()
+    for name, way in ways.items():
+        print(f"warm-up, {name}: {way():,.0f} events/s", flush=True)
+    runs: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(number):
+        for name, way in ways.items():
+            runs[name].append(way())
+    return runs
+
+
+def report(runs: dict[str, list[float]], recipients: int) -> None:
+    """The medians, with ratios."""
+    medians = {name: statistics.median(values) for name, values in runs.items()}
+    for name, median in medians.items():
+        shown = ", ".join(f"{value:,.0f}" for value in runs[name])
+        print(f"{name:14} {median:>10,.0f} events/s  ({shown})  ours is {medians['ours'] / median:.2f} times that")
+    print(f"recipients/s: {medians['ours'] * recipients:,.0f}")
+    print(json.dumps({name: round(value) for name, value in medians.items()}))
+
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--events", type=int, default=400_000)
+    parser.add_argument("--events", type=int, default=800_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--recipients", type=int, default=3, help="of each event")
     parser.add_argument("--batch", type=int, default=200_000, help="records a micro-batch")
     parser.add_argument("--skip-three", action="store_true")
+    parser.add_argument("--memory", action="store_true", help="what the driver holds, over so many events")
     parser.add_argument("--verbose", action="store_true", help="what each batch took")
     chosen = parser.parse_args()
     if chosen.verbose:
@@ -221,8 +303,9 @@ def main() -> None:
         stack = StackSettings.on_free_ports(Path(folder))
         with Stack(stack, ["kafka", "registry", "postgres"]):
             create_topics(stack.kafka_bootstrap, chain_topics())
-            ids_ = register_schemas(stack.registry_url, chain_topics())
-            produce(stack, ids_["outcome-value"], chosen.events, chosen.recipients)
+            schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]
+            made = with_new_ids if chosen.memory else outcomes
+            produce(stack, made(schema_id, chosen.events, chosen.recipients))
             settings = Settings(
                 bootstrap_servers=stack.kafka_bootstrap,
                 registry_url=stack.registry_url,
@@ -234,26 +317,13 @@ def main() -> None:
                 java_options=JAVA_OPTIONS,
             )
             spark = spark_session(settings)
-            bench = Benchmark(stack, spark, settings)
+            bench = Benchmark(stack, spark, settings, chosen.recipients)
             bench.expected = chosen.events * chosen.recipients
-            print(
-                f"{chosen.events} events of {chosen.recipients} recipients, warm-up: {bench.ours(archived=False):.1f} s"
-            )
-            runs: dict[str, list[float]] = {"ours": [], "ours with archive": [], "three": [], "row a commit": []}
-            for _ in range(chosen.rounds):
-                runs["ours"].append(chosen.events / bench.ours(archived=False))
-                runs["ours with archive"].append(chosen.events / bench.ours(archived=True))
-                if not chosen.skip_three:
-                    runs["three"].append(chosen.events / bench.three())
-                runs["row a commit"].append(bench.row_a_commit(2_000))
-            medians = {name: statistics.median(values) for name, values in runs.items() if values}
-            for name, median in medians.items():
-                shown = ", ".join(f"{value:,.0f}" for value in runs[name])
-                print(
-                    f"{name:18} {median:>10,.0f} events/s  ({shown})  ours is {medians['ours'] / median:.2f} times that"
-                )
-            print(f"recipients/s: {medians['ours'] * chosen.recipients:,.0f}")
-            print(json.dumps({name: round(value) for name, value in medians.items()}))
+            print(f"{chosen.events:,} events of {chosen.recipients} recipients, {chosen.batch:,} a batch", flush=True)
+            if chosen.memory:
+                bench.memory(steps=20)
+            else:
+                report(rounds(bench, chosen.events, chosen.rounds, three=not chosen.skip_three), chosen.recipients)
             spark.stop()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.metrics_throughput import JAVA_OPTIONS, produce, timed
+from benchmarks.metrics_throughput import JAVA_OPTIONS, outcomes, produce, timed
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from devstack.setup import JARS
@@ -87,12 +87,8 @@ def main() -> None:
         stack = StackSettings.on_free_ports(Path(folder))
         with Stack(stack, ["kafka", "registry", "postgres"]):
             create_topics(stack.kafka_bootstrap, chain_topics())
-            produce(
-                stack,
-                register_schemas(stack.registry_url, chain_topics())["outcome-value"],
-                chosen.events,
-                RECIPIENTS,
-            )
+            schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]
+            produce(stack, outcomes(schema_id, chosen.events, RECIPIENTS))
             settings = Settings(
                 bootstrap_servers=stack.kafka_bootstrap,
                 registry_url=stack.registry_url,

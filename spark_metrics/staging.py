@@ -64,6 +64,10 @@ class Staging:
             .agg(*self._sums)
         )
 
+    def rows(self, groups: DataFrame) -> DataFrame:
+        """Groups as `lines_of` reads them."""
+        return groups.select(*self._of_group)
+
     def send(
         self,
         facts: DataFrame,
@@ -89,7 +93,7 @@ class Staging:
             more.append(
                 ("staging_recipients", facts.where(good & ~F.col("refused")).transform(recipient_log.rows_to_stage))
             )
-        rows = groups.select(*self._of_group)
+        rows = self.rows(groups)
         for table, frame in more:
             rows = rows.unionAll(frame.select(*self._of_line(table)))
         if more:
@@ -182,7 +186,7 @@ def _copy(database_url: str, attempt: int, rows: Iterator[Sent]) -> None:
 
 
 def lines_of(rows: Iterable[Sent]) -> dict[str, list[str]]:
-    """{table: lines of Postgres' text format} of what `Staging.send` gives a task."""
+    """{table: lines of Postgres' text format} of what `Staging.send` gives a task: `Staging.rows` and further lines."""
     places: dict[tuple[str, int], tuple[int, int, int]] = {}
     ids: defaultdict[str, list[bytes]] = defaultdict(list)
     lines: defaultdict[str, list[str]] = defaultdict(list)

@@ -1,0 +1,188 @@
+"""How soon a number is served: `python -m benchmarks.metrics_freshness [--seconds 90] [--rate 1000]`.
+
+Needs `make setup`; starts a broker, a registry, a database and the job itself (its process, with its own defaults and
+the devstack's: archive and log of recipients on), and stops them. Outcome records of three recipients are produced at
+an even rate. A record is served when a transaction that others can see has counted it: the offsets that the job commits
+with its counts are looked at every few milliseconds, and at the end the counts are compared with what was produced.
+
+Printed: the time from just before a record is produced until it is served. Nothing is asserted but the counts.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from confluent_kafka import Producer
+
+from benchmarks.metrics_throughput import encoded, outcome
+from devstack.provision import create_topics, register_schemas
+from devstack.service import base_environment, function_environment
+from devstack.services.spark import spark_environment
+from devstack.settings import ROOT, StackSettings
+from devstack.stack import Stack
+from masscomm import ids
+from masscomm.topics import chain_topics
+from tests.metrics_database import metrics_database
+
+RECIPIENTS = 3
+LOOK_EVERY_S = 0.02
+END_WAIT_S = 60.0
+
+
+@contextmanager
+def running_job(stack: StackSettings, database: str, folder: Path) -> Iterator[Path]:
+    """The job as a process, once it is ready; its log. It is asked to end afterwards."""
+    log, ready = folder / "job.log", folder / "ready"
+    environment = {
+        **base_environment(),
+        **function_environment(stack),
+        **spark_environment(stack),
+        "METRICS_DATABASE_URL": database,
+        "SPARK_CHECKPOINT_DIR": str(folder / "checkpoint"),
+        "SPARK_READY_FILE": str(ready),
+        "SPARK_LOCAL_DIRS": str(folder),
+        "SPARK_ARCHIVE_DIR": str(folder / "archive"),
+    }
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "spark_metrics.job"],
+            cwd=ROOT,
+            env=environment,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    try:
+        while not ready.exists():
+            if process.poll() is not None:
+                sys.exit(f"the job ended with status {process.returncode}:\n{log.read_text()[-3000:]}")
+            time.sleep(0.1)
+        yield log
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+class Load:
+    """Produces at an even rate, and knows of each record where it stands and when it was produced."""
+
+    def __init__(self, stack: StackSettings, schema_id: int) -> None:
+        self._producer = Producer({"bootstrap.servers": stack.kafka_bootstrap, "linger.ms": 5})
+        self._schema_id = schema_id
+        self._lock = threading.Lock()
+        # {partition: (offset, produced at)}, in the order of the offsets
+        self._waiting: dict[int, deque[tuple[int, float]]] = defaultdict(deque)
+        self.produced = 0
+
+    def run(self, rate: int, seconds: float) -> None:
+        """Produce; a tick is 10 ms."""
+        rng = random.Random(20261121)
+        sends = [str(ids.chunk_id("freshness", n)) for n in range(20)]
+        began = time.monotonic()
+        while (passed := time.monotonic() - began) < seconds:
+            while self.produced < passed * rate:
+                now = time.time()
+                value = encoded(self._schema_id, outcome(rng, sends, self.produced, RECIPIENTS, int(now * 1000)))
+                self._producer.produce("outcome", value, on_delivery=self._delivered(now))
+                self.produced += 1
+            self._producer.poll(0)
+            time.sleep(0.01)
+        assert self._producer.flush(30) == 0
+
+    def _delivered(self, at: float) -> Any:
+        def told(error: Any, message: Any) -> None:
+            assert error is None, error
+            with self._lock:
+                self._waiting[message.partition()].append((message.offset(), at))
+
+        return told
+
+    def served(self, offsets: dict[int, int]) -> list[float]:
+        """When those below these offsets were produced; each is told once."""
+        found = []
+        with self._lock:
+            for partition, end in offsets.items():
+                waiting = self._waiting[partition]
+                while waiting and waiting[0][0] < end:
+                    found.append(waiting.popleft()[1])
+        return found
+
+
+def measure(
+    stack: StackSettings, schema_id: int, database: str, rate: int, seconds: float
+) -> list[tuple[float, float]]:
+    """(seconds since the load began, seconds until it was served) of each record."""
+    load = Load(stack, schema_id)
+    began = time.time()
+    thread = threading.Thread(target=load.run, args=(rate, seconds))
+    thread.start()
+    times: list[tuple[float, float]] = []
+    with psycopg.connect(database, autocommit=True) as connection:
+        deadline = time.monotonic() + seconds + END_WAIT_S
+        while (thread.is_alive() or len(times) < load.produced) and time.monotonic() < deadline:
+            rows = connection.execute("select partition, next_offset from stream_offsets where topic = 'outcome'")
+            offsets: dict[int, int] = dict(rows.fetchall())
+            now = time.time()
+            times += [(at - began, now - at) for at in load.served(offsets)]
+            time.sleep(LOOK_EVERY_S)
+        thread.join()
+        row = connection.execute("select sum(count_total) from counts_minute").fetchone()
+    assert row is not None
+    assert row[0] == load.produced * RECIPIENTS, f"{row[0]} notifications served, {load.produced * RECIPIENTS} produced"
+    assert len(times) == load.produced
+    return times
+
+
+def percentiles(times: list[float]) -> dict[str, float]:
+    """p50, p95, p99 and the longest, in seconds."""
+    cuts = statistics.quantiles(times, n=100, method="inclusive")
+    return {name: round(value, 3) for name, value in (("p50", cuts[49]), ("p95", cuts[94]), ("p99", cuts[98]))} | {
+        "max": round(max(times), 3)
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=90)
+    parser.add_argument("--rate", type=int, default=1_000, help="records a second")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        stack = StackSettings.on_free_ports(folder)
+        with Stack(stack, ["kafka", "registry", "postgres"]):
+            create_topics(stack.kafka_bootstrap, chain_topics())
+            schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]
+            with metrics_database(stack) as database, running_job(stack, database, folder) as log:
+                times = measure(stack, schema_id, database, chosen.rate, chosen.seconds)
+                batches = [
+                    json.loads(line.partition(" counted ")[2])
+                    for line in log.read_text().splitlines()
+                    if " counted {" in line
+                ]
+        busy = [sum(ms for step, ms in b.items() if step.endswith("_ms")) for b in batches if b["records"]]
+        print(f"{len(times)} records of {RECIPIENTS} recipients at {chosen.rate}/s, produced until served, in seconds:")
+        print(f"  all                    {percentiles([s for _, s in times])}")
+        half = chosen.seconds / 2
+        print(f"  of the second half     {percentiles([s for at, s in times if at >= half])}")
+        print(f"{len(busy)} batches, {statistics.median(busy):.0f} ms each (median)")
+
+
+if __name__ == "__main__":
+    main()

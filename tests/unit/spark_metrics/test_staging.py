@@ -1,0 +1,149 @@
+"""A batch as it is staged: the same sums, ids and states as its records one by one."""
+
+import io
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import fastavro
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from masscomm import ids
+from masscomm.statuses import RANK, Status
+from masscomm.wire import own_schema
+from spark_metrics.staging import TABLES, Staging, lines_of
+from spark_metrics.states import BLOCK, blocks_of, told
+from spark_metrics.transforms import facts
+
+AT_MS, DAY_MS, MINUTE_MS = 1_700_000_000_000, 86_400_000, 60_000
+SCHEMA_ID = 70_000
+OUTCOME = own_schema("NotificationOutcome")
+RESULTS = [("sent", None), ("suppressed", "opted_out"), ("failed", "tab\tand \\ and\nline"), ("held", None)]
+
+
+def an_outcome(rng: random.Random, number: int) -> dict[str, Any]:
+    """One result for positions that follow each other, or several for any."""
+    send = number % 3
+    results = rng.sample(RESULTS, rng.choice([1, 1, 2, 3]))
+    n, first = rng.randrange(1, 9), rng.randrange(1_000)
+    positions = list(range(first, first + n)) if rng.random() < 0.5 else rng.sample(range(1_200), n)
+    index = [rng.randrange(len(results)) for _ in positions]
+    return {
+        "record_id": ids.derived_id(f"send {send}", "outcome.delivery", "push", number, number + 1),
+        "parent_id": "p",
+        "step": "delivery",
+        "send_id": f"send {send}",
+        "chunk_index": rng.randrange(2),
+        "range_start": 0,
+        "range_end": 2_000,
+        "club_id": send,
+        "type": "news\t",
+        "channel": "push",
+        "timestamp": AT_MS + rng.randrange(3 * MINUTE_MS),
+        "requested_at": AT_MS,
+        "positions": positions,
+        "user_ids": positions,
+        "results": [
+            {"status": status, "reason": reason, "count": index.count(place)}
+            for place, (status, reason) in enumerate(results)
+        ],
+        "result_index": index,
+    }
+
+
+def encoded(value: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(dict(OUTCOME)), value)
+    return b"\0" + SCHEMA_ID.to_bytes(4, "big") + buffer.getvalue()
+
+
+def unescaped(field: str) -> str | None:
+    """A field of Postgres' text format of COPY."""
+    if field == "\\N":
+        return None
+    return field.encode("latin-1").decode("unicode_escape")
+
+
+def rows_of(table: str, lines: Sequence[str]) -> list[dict[str, str | None]]:
+    return [dict(zip(TABLES[table], map(unescaped, line.split("\t")), strict=True)) for line in lines]
+
+
+def blob(field: str | None) -> bytes:
+    return bytes.fromhex((field or "\\x").removeprefix("\\x"))
+
+
+def test_what_is_staged_is_what_the_records_say_one_by_one(kafka_frame: Callable[[Any], DataFrame]) -> None:
+    rng = random.Random(5)  # noqa: S311
+    outcomes = [an_outcome(rng, number) for number in range(120)]
+    records: list[dict[str, Any]] = [
+        {"topic": "outcome", "partition": n % 3, "offset": n, "value": encoded(value), "timestamp_ms": AT_MS}
+        for n, value in enumerate(outcomes)
+    ]
+    bad = [{"topic": "outcome", "partition": 1, "offset": 500 + n, "value": b"", "timestamp_ms": AT_MS} for n in (0, 1)]
+    refused = {4, 17, 18}
+    frame = facts(
+        kafka_frame([*records, *bad]),
+        writers={"outcome": {SCHEMA_ID: json.dumps(OUTCOME)}},
+        far_future_ms=DAY_MS,
+    ).withColumn("refused", F.col("problem").isNull() & F.col("kafka_offset").isin(refused))
+    staging = Staging()
+    lines = lines_of(tuple(row) for row in staging.rows(staging.groups(frame)).collect())
+
+    counted = [value for n, value in enumerate(outcomes) if n not in refused]
+    (staged_ids,) = rows_of("staging_ids", lines["staging_ids"])
+    packed = blob(staged_ids["ids"])
+    assert Counter(str(UUID(bytes=packed[i : i + 16])) for i in range(0, len(packed), 16)) == Counter(
+        value["record_id"] for value in counted
+    )
+
+    totals: Counter[tuple[Any, ...]] = Counter()
+    begun: Counter[str] = Counter()
+    for row in rows_of("staging_counts", lines["staging_counts"]):
+        assert row["type"] == "news\t"
+        totals[row["send_id"], int(row["minute_s"] or 0), row["measure"], row["reason"]] += int(row["count_total"] or 0)
+        begun[row["send_id"] or ""] += int(row["records"] or 0)
+    expected: Counter[tuple[Any, ...]] = Counter()
+    for value in counted:
+        for result in value["results"]:
+            minute = value["timestamp"] // MINUTE_MS * 60
+            expected[value["send_id"], minute, result["status"], result["reason"]] += result["count"]
+    assert +totals == +expected
+    assert begun == Counter(value["send_id"] for value in counted)
+
+    positions = rows_of("staging_positions", lines["staging_positions"])
+    assert {row["partition"]: (row["first_offset"], row["last_offset"], row["records"]) for row in positions} == {
+        "0": ("0", "117", "40"),
+        "1": ("1", "501", "42"),
+        "2": ("2", "119", "40"),
+    }
+    problems = rows_of("staging_problems", lines["staging_problems"])
+    assert {(row["kafka_offset"], row["problem"]) for row in problems} == {
+        ("500", "undecodable"),
+        ("501", "undecodable"),
+    }
+
+    chunks = defaultdict(list)
+    for row in rows_of("staging_states", lines["staging_states"]):
+        told_of = (row["status"] or "", row["reason"], blob(row["runs"]), row["listed"])
+        chunks[row["send_id"], row["chunk_index"]].append(told_of)
+    known = {
+        (*chunk, block * BLOCK + place): told(code)[0]
+        for chunk, entries in chunks.items()
+        for block, codes in blocks_of(entries).items()
+        for place, code in enumerate(codes)
+        if code
+    }
+    said: dict[tuple[Any, ...], str] = {}
+    for value in counted:
+        for position, result in zip(value["positions"], value["result_index"], strict=True):
+            place = (value["send_id"], str(value["chunk_index"]), position)
+            status = value["results"][result]["status"]
+            if place not in said or RANK[Status(status)] > RANK[Status(said[place])]:
+                said[place] = status
+    assert known == said
+    # Both ways of telling are in play.
+    assert {bool(row["listed"]) for row in rows_of("staging_states", lines["staging_states"])} == {True, False}
