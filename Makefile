@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check faults faults-headline faults-mutants bench capacity recompute-check audit sbom licences synth snapshots package package-job clean-state lock status down
+.PHONY: help setup run demo test check faults faults-headline faults-mutants bench bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can tell what is missing.
 PYTHON ?= python3
@@ -35,6 +35,11 @@ faults-headline: setup ## a broadcast to 100,000 while every process is killed i
 
 faults-mutants: setup ## take each guard away in a copy and see a cell or a test go red
 	.venv/bin/python -m tests.faults.mutants
+
+bench-metrics: setup ## how many records a second become metrics, beside two other ways, and how soon they are served
+	.venv/bin/python -m benchmarks.metrics_throughput
+	.venv/bin/python -m benchmarks.metrics_throughput --events 20000 --recipients 500 --batch 5000 --skip-three
+	.venv/bin/python -m benchmarks.metrics_freshness
 
 bench: setup ## what a recipient costs, from a thousand to a million
 	.venv/bin/python -m benchmarks.recipients

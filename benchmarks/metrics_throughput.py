@@ -197,8 +197,8 @@ class Benchmark:
                     counted = (
                         self.stream()
                         .drop(*ARCHIVED_ONLY)
-                        .where(F.col("problem").isNull())
                         .transform(exploded)
+                        .where(F.col("measure").isNotNull())
                         .groupBy(
                             F.expr(f"at_ms div {step * 1000} * {step}").alias("bucket"),
                             *("club_id", "type", "channel", "measure"),

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from spark_metrics.archive import Archive
 from spark_metrics.sink import Attempt, Floor, Merged, PostgresSink, Repeated
-from spark_metrics.staging import Staging
+from spark_metrics.staging import REFUSED, Staging
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def count_batch(
         kept = kept.persist()
     try:
         attempt = sink.begin()
-        rows, replayed, archived = kept.withColumn("refused", F.lit(False)), 0, False
+        rows, replayed, archived = kept, 0, False
         while True:
             staging.send(rows, database_url, attempt.number, views=sink.views, recipients=sink.recipients)
             spent.add("stage_ms")
@@ -108,7 +108,8 @@ def above(facts: DataFrame, floor: Floor) -> DataFrame:
 
 
 def marked(facts: DataFrame, counted: Collection[tuple[str, str]], twice: Collection[tuple[str, str]]) -> DataFrame:
-    """`refused` set for countable records whose (source, record id) is counted, or stands at an earlier position."""
+    """Countable records whose (source, record id) is counted, or stands at an earlier position, with the problem
+    REFUSED."""
     spark, key = facts.sparkSession, ["source", "record_id"]
     schema = "source string, record_id string"
     good = facts.where(F.col("problem").isNull())
@@ -123,6 +124,8 @@ def marked(facts: DataFrame, counted: Collection[tuple[str, str]], twice: Collec
     return (
         facts.join(F.broadcast(before), key, "left")
         .join(F.broadcast(first), key, "left")
-        .withColumn("refused", F.col("problem").isNull() & (F.coalesce("before", F.lit(False)) | later))
+        .withColumn(
+            "problem", F.coalesce("problem", F.when(F.coalesce("before", F.lit(False)) | later, F.lit(REFUSED)))
+        )
         .drop("before", "first")
     )

@@ -50,6 +50,7 @@ _LOOK_EVERY_S = 0.5
 _PAUSE_S = 0.5
 _FINISH_BATCH_S = 15.0
 _FETCH_WAIT_MS = 10
+_POLL_RECORDS = 5_000
 _FORGET_EVERY_S = 600.0
 
 # A corrupt length must not be believed: one record of a few bytes could otherwise ask for gigabytes and end the
@@ -132,6 +133,8 @@ def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> Dat
         # A consumer asks where its partition ends after each fetch, and the broker answers a connection in order: the
         # default of 500 ms at the end of a partition would be spent once a partition and batch.
         .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
+        # Spark's reader polls whenever it has gone through what the last poll gave: as much as one fetch may bring.
+        .option("kafka.max.poll.records", _POLL_RECORDS)
         .options(**spark_kafka_options())
         .load()
     )

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from masscomm.authentication import address_now
 from spark_metrics import recipient_log
-from spark_metrics.transforms import exploded, minute_s, sums_of
+from spark_metrics.transforms import each_count, minute_s, of_count, sums_of
 from spark_metrics.views import View
 
 # Columns after attempt, part and try; schemas/tables/03_stream.sql.
@@ -43,6 +43,12 @@ _SENT = (
 type Sent = Sequence[Any]
 
 
+# Beside the words of transforms.Problem: a record that was counted before has been seen, and adds nothing.
+REFUSED = "refused"
+
+_BESIDE = ("chunk_index", "run", "listed")
+
+
 class Staging:
     """Made once: hundreds of calls into the JVM build the columns, and every batch uses them."""
 
@@ -50,19 +56,14 @@ class Staging:
         self._lines: dict[str, list[Column]] = {}
 
     def groups(self, facts: DataFrame) -> DataFrame:
-        """Facts, with the column `refused` (a record that was counted before), to groups of records.
+        """Facts to groups of records; those that were counted before have the problem REFUSED.
 
         Columns: topic, partition, source, problem and schema_id (of records that are not counted), send_id, club_id,
         type, minute_s, chunk_index, channel, measure, reason; first_offset, last_offset, seen (records), offsets (of
         records that are not counted), ids (16 bytes each, of those that are), count_total, first_ms, chunk_count, runs
         and listed (spark_metrics.states).
         """
-        return (
-            facts.withColumn("problem", self._problem)
-            .transform(exploded, "chunk_index", "run", "listed")
-            .groupBy(*self._keys)
-            .agg(*self._sums)
-        )
+        return facts.select(*self._each).select(*self._of_each).groupBy(*self._keys).agg(*self._sums)
 
     def rows(self, groups: DataFrame) -> DataFrame:
         """Groups as `lines_of` reads them."""
@@ -90,9 +91,7 @@ class Staging:
             counts = groups.where(good).transform(sums_of)
             more += [("staging_views", view.rows_to_stage(counts)) for view in views]
         if recipients:
-            more.append(
-                ("staging_recipients", facts.where(good & ~F.col("refused")).transform(recipient_log.rows_to_stage))
-            )
+            more.append(("staging_recipients", facts.where(good).transform(recipient_log.rows_to_stage)))
         rows = self.rows(groups)
         for table, frame in more:
             rows = rows.unionAll(frame.select(*self._of_line(table)))
@@ -106,8 +105,12 @@ class Staging:
                 groups.unpersist()
 
     @cached_property
-    def _problem(self) -> Column:
-        return F.coalesce("problem", F.when(F.col("refused"), F.lit(_REFUSED)))
+    def _each(self) -> list[Column]:
+        return each_count(*_BESIDE)
+
+    @cached_property
+    def _of_each(self) -> list[Column]:
+        return of_count(*_BESIDE)
 
     @cached_property
     def _keys(self) -> list[Column]:
@@ -160,10 +163,6 @@ def _line(table: str, **named: Column) -> Column:
     return F.concat_ws("\t", *[F.coalesce(field, F.lit("\\N")) for field in fields])
 
 
-# Beside the words of transforms.Problem: a record that was counted before has been seen, and adds nothing.
-_REFUSED = "refused"
-
-
 def _escaped(name: str, text: Column) -> Column:
     if name not in _TEXTS:
         return text.cast("string")
@@ -206,7 +205,7 @@ def lines_of(rows: Iterable[Sent]) -> dict[str, list[str]]:
             lines["staging_counts"].append(counts)
         if states:
             lines["staging_states"].append(states)
-        if problem is not None and problem != _REFUSED:
+        if problem is not None and problem != REFUSED:
             known = "\\N" if schema_id is None else schema_id
             lines["staging_problems"] += (
                 f"{topic}\t{partition}\t{offset}\t{source}\t{known}\t{problem}" for offset in offsets.split(",")

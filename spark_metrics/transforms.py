@@ -79,7 +79,9 @@ def with_facts(decoded: DataFrame, *, recipients: bool = False) -> DataFrame:
             "headers",
             "source",
             "schema_id",
-            "known",
+            # A condition on `problem` would be pushed below all this, and each expression it stands on written out
+            # again wherever it is used, the decoding too. What is not deterministic is not pushed through.
+            (F.col("known") & (F.spark_partition_id() >= 0)).alias("known"),
             "send_id",
             F.when(F.col("source") == "send", identifiers.chunk_id(F.col("send_id"), send["chunk_index"]))
             .otherwise(F.coalesce(delivery["record_id"], outcome["record_id"]))
@@ -224,43 +226,36 @@ def _all_storable(texts: Column) -> Column:
     return F.when(F.size(texts) > 1, several).when(F.size(texts) == 1, one).otherwise(True)
 
 
-def exploded(facts: DataFrame, *more: str) -> DataFrame:
-    """One row a count; at least one row a record. more: columns of the facts that each row is to carry beside."""
+def exploded(facts: DataFrame) -> DataFrame:
+    """One row a count; at least one row a record."""
+    return facts.select(*each_count()).select(*of_count())
+
+
+def each_count(*more: str) -> list[Column]:
+    """What is to be selected of facts for a row a count. more: columns of the facts that each row carries beside."""
     counted = F.when(F.col("problem").isNull() & (F.size("counts") > 0), F.col("counts"))
-    # posexplode_outer, not posexplode: the optimizer puts a filter before the latter, and with it the decoding, twice.
-    rows = facts.select(
-        "topic",
-        "partition",
-        "kafka_offset",
-        "source",
-        "schema_id",
-        "problem",
+    return [
+        *map(F.col, ("topic", "partition", "kafka_offset", "source", "schema_id", "problem")),
         *[
             F.when(F.col("problem").isNull(), F.col(name)).alias(name)
             for name in ("record_id", "send_id", "club_id", "type", "at_ms", "chunk_count", *more)
         ],
+        # posexplode_outer, not posexplode: the optimizer puts a filter before the latter, and with it the decoding,
+        # twice.
         F.posexplode_outer(counted).alias("ordinal", "count"),
-    )
-    return rows.select(
-        "topic",
-        "partition",
-        "kafka_offset",
+    ]
+
+
+def of_count(*more: str) -> list[Column]:
+    """And then, of what each_count gives."""
+    return [
+        *map(F.col, ("topic", "partition", "kafka_offset")),
         F.coalesce("ordinal", F.lit(0)).alias("ordinal"),
-        "source",
-        "schema_id",
-        "problem",
-        "record_id",
-        "send_id",
-        "club_id",
-        "type",
-        "at_ms",
-        "chunk_count",
-        "count.channel",
-        "count.measure",
-        "count.reason",
-        "count.count_total",
-        *more,
-    )
+        *map(F.col, ("source", "schema_id", "problem")),
+        *map(F.col, ("record_id", "send_id", "club_id", "type", "at_ms", "chunk_count")),
+        *map(F.col, ("count.channel", "count.measure", "count.reason", "count.count_total")),
+        *map(F.col, more),
+    ]
 
 
 def minute_s() -> Column:

@@ -240,6 +240,18 @@ def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     counted_up_to(job, world.flush())
     assert_is_a_plain_count(job.database, world)
 
+    # What waits is told by partition while the merge is held up, and is gone once it is not.
+    with psycopg.connect(job.database) as holding:
+        holding.execute("lock table counts_minute in access exclusive mode")
+        world.a_send()
+        world.flush()
+        behind = "select jsonb_build_array(lag, lags) from stream_status where lag > 0"
+        lag, lags = wait_until("the lag", lambda: one(job.database, behind), job)
+    assert sum(records for partitions in lags.values() for records in partitions.values()) == lag
+    assert set(lags) <= {topic.name for topic in chain_topics()}
+    wait_until("no lag", lambda: one(job.database, "select lags = '{}' and lag = 0 from stream_status"), job)
+    assert one(job.database, "select input_rate >= 0 from stream_status")
+
     # A writer that registers while the stream runs, and knows four fields.
     schema = own_schema("SendRequested")
     schema = schema | {"fields": [f for f in schema["fields"] if f["name"] in MINIMAL]}

@@ -368,11 +368,13 @@ def test_the_status_tells_of_the_last_batch_and_the_watermark_never_goes_back(
     status = StatusWriter(other, epoch=1)
     status.state("running")
     status.consumed(AT_MS, 5, {"outcome": {0: 7}})
-    status.consumed(AT_MS - 1000, 0, {"outcome": {0: 7}})
+    status.consumed(AT_MS - 1000, 0, {"outcome": {0: 7}}, lags={"outcome": {0: 5, 1: 2}}, input_rate=12.5)
     row = sink.connected().execute(
-        "select state, batch_id, records, refused, lag, end_offsets, finished_at is not null from stream_status"
+        "select state, batch_id, records, refused, lag, end_offsets, lags, input_rate, finished_at is not null"
+        " from stream_status"
     )
-    assert row.fetchone() == ("running", 12, 2, 1, 0, {"outcome": {"0": 7}}, True)
+    ends, lags = {"outcome": {"0": 7}}, {"outcome": {"0": 5, "1": 2}}
+    assert row.fetchone() == ("running", 12, 2, 1, 0, ends, lags, 12.5, True)
     watermark = sink.connected().execute("select extract(epoch from watermark) * 1000 from stream_watermark").fetchone()
     assert watermark is not None
     assert int(watermark[0]) == AT_MS

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from masscomm import ids
 from masscomm.statuses import RANK, Status
 from masscomm.wire import own_schema
-from spark_metrics.staging import TABLES, Staging, lines_of
+from spark_metrics.staging import REFUSED, TABLES, Staging, lines_of
 from spark_metrics.states import BLOCK, blocks_of, told
 from spark_metrics.transforms import facts
 
@@ -89,7 +89,7 @@ def test_what_is_staged_is_what_the_records_say_one_by_one(kafka_frame: Callable
         kafka_frame([*records, *bad]),
         writers={"outcome": {SCHEMA_ID: json.dumps(OUTCOME)}},
         far_future_ms=DAY_MS,
-    ).withColumn("refused", F.col("problem").isNull() & F.col("kafka_offset").isin(refused))
+    ).withColumn("problem", F.coalesce("problem", F.when(F.col("kafka_offset").isin(refused), F.lit(REFUSED))))
     staging = Staging()
     lines = lines_of(tuple(row) for row in staging.rows(staging.groups(frame)).collect())
 

@@ -2,8 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import fastavro
@@ -16,7 +15,7 @@ from masscomm import ids
 from masscomm.categories import resolve_channels
 from masscomm.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.wire import own_schema
-from spark_metrics.transforms import requested, resolved_channels, rows_to_stage
+from spark_metrics.transforms import exploded, facts, requested, resolved_channels, rows_to_stage
 from tests.tellable_sends import CASES, PRODUCED_MS
 
 AT_MS = 1_700_000_000_000
@@ -325,17 +324,37 @@ def test_a_timestamp_a_day_ahead_is_not_far(staged: ToRows) -> None:
     assert row["problem"] is None
 
 
-def test_a_value_is_decoded_once(
-    spark: SparkSession, kafka_frame: Callable[[Any], DataFrame], request: pytest.FixtureRequest
-) -> None:
-    """An optimizer that copies the decoding to where it is used costs as many times as there are columns."""
-    for name in ("spark.sql.maxPlanStringLength", "spark.sql.debug.maxToStringFields"):
-        request.addfinalizer(partial(spark.conf.set, name, spark.conf.get(name) or ""))
+@pytest.fixture
+def whole_plans(spark: SparkSession) -> Iterator[None]:
+    """Plans as texts are not cut."""
+    names = ("spark.sql.maxPlanStringLength", "spark.sql.debug.maxToStringFields")
+    before = {name: spark.conf.get(name) or "" for name in names}
+    for name in names:
         spark.conf.set(name, "1000000")
-    frame = rows_to_stage(kafka_frame([]), writers=WRITERS, far_future_ms=0)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+@pytest.mark.usefixtures("whole_plans")
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_value_is_decoded_once(kafka_frame: Callable[[Any], DataFrame], filtered: bool) -> None:
+    """An optimizer that copies the decoding to where it is used costs as many times as there are columns."""
+    frame = facts(kafka_frame([]), writers=WRITERS, far_future_ms=0)
+    frame = frame.where(F.col("problem").isNull()) if filtered else exploded(frame)
     plan = frame._jdf.queryExecution().optimizedPlan().toString()
     writers = sum(len(schemas) for schemas in WRITERS.values())
     assert plan.count("from_avro(") == writers
+
+
+@pytest.mark.usefixtures("whole_plans")
+def test_nothing_is_interpreted_for_every_record(kafka_frame: Callable[[Any], DataFrame]) -> None:
+    """One lambda, and Spark compiles neither it nor what stands beside it."""
+    frame = exploded(facts(kafka_frame([]), writers=WRITERS, far_future_ms=0))
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    operators = [line.lstrip(" +-:") for line in plan.splitlines() if line.strip()]
+    assert len(operators) > 3
+    assert [line for line in operators if not line.startswith("*(") and "Scan" not in line] == []
 
 
 def test_the_staged_columns_are_the_contract_with_the_sink(kafka_frame: Callable[[Any], DataFrame]) -> None:
