@@ -37,7 +37,7 @@ def count_batch(
     """
     spent = _Spent()
     # A topic's partition is a task; where there are more than cores, tasks cost more than what they do.
-    kept = facts.coalesce(facts.sparkSession.sparkContext.defaultParallelism)
+    kept = facts.coalesce(staging.tasks(facts.sparkSession.sparkContext.defaultParallelism))
     # What is read once is not kept: where something comes again, to read it again costs less than to keep always.
     several = archive is not None or sink.recipients
     if several:
@@ -68,6 +68,7 @@ def count_batch(
                 sink.staged_again(attempt)
             else:
                 spent.add("merge_ms")
+                staging.last_records = merged.records
                 _log.info("counted %s", json.dumps({"batch": batch_id} | vars(merged) | spent.ms))
                 return merged
     finally:

@@ -46,6 +46,9 @@ type Sent = Sequence[Any]
 # Beside the words of transforms.Problem: a record that was counted before has been seen, and adds nothing.
 REFUSED = "refused"
 
+# Records that one core has counted before two have agreed on who counts which.
+_SMALL = 5_000
+
 _BESIDE = ("chunk_index", "run", "listed")
 
 
@@ -54,6 +57,12 @@ class Staging:
 
     def __init__(self) -> None:
         self._lines: dict[str, list[Column]] = {}
+        # The first batch may have much to catch up with.
+        self.last_records = _SMALL
+
+    def tasks(self, cores: int) -> int:
+        """How many tasks are to read a batch: one where the last batch was small, since nothing is exchanged then."""
+        return 1 if self.last_records < _SMALL else cores
 
     def groups(self, facts: DataFrame) -> DataFrame:
         """Facts to groups of records; those that were counted before have the problem REFUSED.
@@ -97,7 +106,7 @@ class Staging:
             rows = rows.unionAll(frame.select(*self._of_line(table)))
         if more:
             # A connection a task.
-            rows = rows.coalesce(facts.sparkSession.sparkContext.defaultParallelism)
+            rows = rows.coalesce(self.tasks(facts.sparkSession.sparkContext.defaultParallelism))
         try:
             rows.foreachPartition(partial(_copy, database_url, attempt))
         finally:
