@@ -37,18 +37,18 @@ def sink(database: str) -> Iterator[PostgresSink]:
 
 def count(sink: PostgresSink, offset: int, *rows: str) -> None:
     attempt = sink.begin()
-    lines = {"staging_positions": [f"outcome\t0\t{offset}\t{offset}\t1\n"], "staging_views": list(rows)}
+    lines = {"staging_positions": [f"outcome\t0\t{offset}\t{offset}\t1"], "staging_views": list(rows)}
     with sink.connected().transaction():
         copy_lines(sink.connected(), attempt.number, 0, 0, lines)
     sink.merge(attempt, batch_id=offset)
 
 
 def a_row(club: str, total: int) -> str:
-    return f'by_club\t{{"club\'s": "{club}", "bucket": "2026-11-21T09:00:00.000Z", "records": 1, "total": {total}}}\n'
+    return f'by_club\t{{"club\'s": "{club}", "bucket": "2026-11-21T09:00:00.000Z", "records": 1, "total": {total}}}'
 
 
 def test_batches_add_up(sink: PostgresSink) -> None:
-    count(sink, 0, a_row("a", 3), a_row("a", 4), a_row("b", 2**40), "another\t{}\n")
+    count(sink, 0, a_row("a", 3), a_row("a", 4), a_row("b", 2**40), "another\t{}")
     count(sink, 1, a_row("a", 5))
     rows = sink.connected().execute('select "club\'s", records, total from by_club order by 1').fetchall()
     assert rows == [("a", 3, 12), ("b", 1, 2**40)]
