@@ -23,6 +23,7 @@ from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
 from spark_metrics.sink import PostgresSink
 from spark_metrics.span import Span
+from spark_metrics.staging import Staging
 from spark_metrics.transforms import facts
 from spark_metrics.views import load_views
 from tests.spark_session import PRODUCED_MS, PY4J_SOCKETS, Record, ToFrame
@@ -67,6 +68,7 @@ class Stream:
     def count(self, *records: Record) -> None:
         count_batch(
             self.facts(*records),
+            staging=Staging(),
             batch_id=self.batches,
             sink=self.sink,
             database_url=self.settings.database_url,
