@@ -286,6 +286,20 @@ def report(runs: dict[str, list[float]], recipients: int) -> None:
     print(json.dumps({name: round(value) for name, value in medians.items()}))
 
 
+def settings_of(stack: StackSettings, batch: int) -> Settings:
+    """A job's on that stack, without a database; batch: records a micro-batch."""
+    return Settings(
+        bootstrap_servers=stack.kafka_bootstrap,
+        registry_url=stack.registry_url,
+        database_url="",
+        checkpoint_dir="",
+        jars=",".join(str(path) for path in sorted(Path(JARS, "spark").glob("*.jar"))),
+        max_offsets_per_trigger=batch,
+        driver_memory="2g",
+        java_options=JAVA_OPTIONS,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--events", type=int, default=800_000)
@@ -306,16 +320,7 @@ def main() -> None:
             schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]
             made = with_new_ids if chosen.memory else outcomes
             produce(stack, made(schema_id, chosen.events, chosen.recipients))
-            settings = Settings(
-                bootstrap_servers=stack.kafka_bootstrap,
-                registry_url=stack.registry_url,
-                database_url="",
-                checkpoint_dir="",
-                jars=",".join(str(path) for path in sorted(Path(JARS, "spark").glob("*.jar"))),
-                max_offsets_per_trigger=chosen.batch,
-                driver_memory="2g",
-                java_options=JAVA_OPTIONS,
-            )
+            settings = settings_of(stack, chosen.batch)
             spark = spark_session(settings)
             bench = Benchmark(stack, spark, settings, chosen.recipients)
             bench.expected = chosen.events * chosen.recipients

@@ -15,10 +15,9 @@ from pathlib import Path
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.metrics_throughput import JAVA_OPTIONS, outcomes, produce, timed
+from benchmarks.metrics_throughput import outcomes, produce, settings_of, timed
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
-from devstack.setup import JARS
 from devstack.stack import Stack
 from masscomm.topics import chain_topics
 from masscomm.wire import HttpSchemaRegistry
@@ -89,16 +88,7 @@ def main() -> None:
             create_topics(stack.kafka_bootstrap, chain_topics())
             schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]
             produce(stack, outcomes(schema_id, chosen.events, RECIPIENTS))
-            settings = Settings(
-                bootstrap_servers=stack.kafka_bootstrap,
-                registry_url=stack.registry_url,
-                database_url="",
-                checkpoint_dir="",
-                jars=",".join(str(path) for path in sorted(Path(JARS, "spark").glob("*.jar"))),
-                max_offsets_per_trigger=chosen.batch,
-                driver_memory="2g",
-                java_options=JAVA_OPTIONS,
-            )
+            settings = settings_of(stack, chosen.batch)
             spark = spark_session(settings)
             print(f"warm-up: {count(stack, spark, settings, chosen.events, logged=True):,.0f} recipients/s")
             runs: dict[str, list[float]] = {"with the log": [], "without": []}

@@ -9,9 +9,6 @@ QUEUED = Status.QUEUED.value  # written for delivery
 # The rest is what the outcome records say, status by status.
 MEASURES = (REQUESTED, DUPLICATE, *(status.value for status in Status))
 
-# What ends a notification. `delivered` and `bounced` come after `sent` and end nothing that has not ended already.
-ENDS = (Status.SUPPRESSED, Status.CANCELLED, Status.EXPIRED, Status.FAILED, Status.SENT)
-
 # A record whose own timestamp lies further than this after it was produced is not counted: its bucket is nobody's.
 FAR_FUTURE_MS = 86_400_000
 

@@ -10,7 +10,7 @@ _UUID = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 
 def uuid5(name: Column) -> Column:
     """UUIDv5 of a text in masscomm's namespace, as masscomm.ids makes it. Source: RFC 9562 §5.5."""
-    digest = F.sha1(F.concat(F.lit(bytearray(ids._NAMESPACE.bytes)), F.encode(name, "UTF-8")))
+    digest = F.sha1(F.concat(F.lit(bytearray(ids.NAMESPACE.bytes)), F.encode(name, "UTF-8")))
     # The digit that carries the variant keeps its two low bits below the bits 10.
     variant = F.translate(F.substring(digest, 17, 1), "0123456789abcdef", "89ab89ab89ab89ab")
     return F.concat(

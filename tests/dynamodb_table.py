@@ -1,0 +1,35 @@
+"""Tables of schemas/dynamodb on LocalStack, each test's own."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import boto3
+
+import schemas
+from devstack.service import AWS_CREDENTIALS
+from devstack.settings import REGION, StackSettings
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+def dynamodb(localstack: StackSettings) -> "DynamoDBClient":
+    """A client of LocalStack's DynamoDB."""
+    return boto3.client(
+        "dynamodb",
+        endpoint_url=localstack.aws_url,
+        region_name=REGION,
+        aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
+def new_table(client: "DynamoDBClient", definition: str) -> str:
+    """The name of an empty table as schemas/dynamodb/<definition>.json has it, under a name of its own."""
+    document = json.loads((Path(next(iter(schemas.__path__))) / "dynamodb" / f"{definition}.json").read_text())
+    name = f"{definition}-{uuid4()}"
+    client.create_table(**document["table"] | {"TableName": name})
+    client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
+    return name
