@@ -2,7 +2,8 @@
 
 --from, --to: instants (RFC 3339) or days of UTC, the second one excluded; without one the span is open on that side. A
 bucket that the span cuts is counted again as a whole, in each grain: of the span above the minutes from 09:30 on, the
-hours from 09:00 on, and the whole day. Sends are those requested in the span itself.
+hours from 09:00 on, and the whole day. Sends are those requested in the span itself; what is counted of a send without
+any of its chunks lies in no span but that of everything.
 
 All three grains and the totals of the sends are made anew, from the archived bytes, with the stream's own transforms
 and its rule for duplicates, and compared with what is served; the stream may run meanwhile. Prints the rows that
@@ -193,19 +194,21 @@ class Recompute:
                 for r in sends.toLocalIterator()
             ),
         )
-        ids = sends.select("send_id")
+
+        def of_sends(frame: DataFrame) -> DataFrame:
+            return frame if self._span == Span() else frame.join(sends.select("send_id"), "send_id", "left_semi")
 
         def of(measure: str) -> Column:
             return F.coalesce(F.sum(F.when(F.col("measure") == measure, F.col("count_total"))), F.lit(0))
 
         channels = (
-            summed.join(ids, "send_id", "left_semi")
+            summed.transform(of_sends)
             .where(F.col("channel").isNotNull() & F.col("source").isin("send", "delivery"))
             .groupBy("send_id", "channel")
             .agg(of(REQUESTED), of(DUPLICATE), of(QUEUED))
         )
         served.rebuilt("send_channels", map(tuple, channels.toLocalIterator()))
-        known = counted.join(ids, "send_id", "left_semi").transform(states)
+        known = counted.transform(of_sends).transform(states)
         for view in self._views:
             rebuilt = (
                 summed.transform(view.transform)

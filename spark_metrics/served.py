@@ -48,7 +48,10 @@ def _buckets(step_s: int) -> Table:
     return Table(key, ("count_total",), _BUCKETS, step_s=step_s)
 
 
-_OF_SENDS = "send_id in (select send_id from sends where requested_at >= {first} and requested_at < {end})"
+# What of a send is counted before any of its chunks lies in no span but that of everything.
+_OF_SENDS = (
+    "{everything} or send_id in (select send_id from sends where requested_at >= {first} and requested_at < {end})"
+)
 TABLES = {
     "counts_minute": _buckets(60),
     "counts_hour": _buckets(3_600),
@@ -169,6 +172,7 @@ class Served:
         values = (*table.sums, *table.other)
         touched = table.touched(self._span)
         span = {
+            "everything": sql.Literal(self._span == Span()),
             "first": sql.Literal(touched.first.isoformat() if touched.first else "-infinity"),
             "end": sql.Literal(touched.end.isoformat() if touched.end else "infinity"),
             "kept_since": sql.Literal(table.kept_since.isoformat() if table.kept_since else "-infinity"),

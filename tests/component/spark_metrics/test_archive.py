@@ -1,21 +1,26 @@
-"""The archive beside a real Postgres: what is counted stands in it once, whatever wrote it."""
+"""The archive beside a real Postgres: what is counted stands in it once, whatever wrote it, compacted or not."""
 
 import io
 import json
+import re
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import psycopg
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
+from devstack.settings import ROOT
 from masscomm.errors import Stop
+from masscomm.ids import chunk_id, derived_id
 from masscomm.wire import own_schema
-from spark_metrics.archive import Archive
+from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import claim
 from spark_metrics.batches import count_batch
 from spark_metrics.decode import Writers
@@ -30,7 +35,8 @@ from tests.spark_session import PRODUCED_MS, PY4J_SOCKETS, Record, ToFrame
 
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
 
-OLD, NEW = 1, 2
+OLD, NEW, OUTCOME = 1, 2, 3
+EVERYTHING = Span()
 NOW = datetime.fromtimestamp(PRODUCED_MS / 1000, UTC)
 # A version to come: one more field, and the others in another order.
 LATER = own_schema("SendRequested") | {
@@ -39,16 +45,46 @@ LATER = own_schema("SendRequested") | {
         *reversed(own_schema("SendRequested")["fields"]),
     ]
 }
-SCHEMAS: dict[int, Any] = {OLD: own_schema("SendRequested"), NEW: LATER}
-WRITERS: Writers = {"send": {number: json.dumps(schema) for number, schema in SCHEMAS.items()}}
+SCHEMAS: dict[int, Any] = {OLD: own_schema("SendRequested"), NEW: LATER, OUTCOME: own_schema("NotificationOutcome")}
+WRITERS: Writers = {
+    "send": {number: json.dumps(SCHEMAS[number]) for number in (OLD, NEW)},
+    "outcome": {OUTCOME: json.dumps(SCHEMAS[OUTCOME])},
+}
+
+
+def framed(schema_id: int, value: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(SCHEMAS[schema_id]), value)
+    return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
 
 
 def a_send(number: int, schema_id: int = OLD, **changes: Any) -> Record:
     value = {"type": "news", "club_id": 7, "timestamp": PRODUCED_MS, "to_users": [1, 2], "send_id": f"send {number}"}
-    buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, fastavro.parse_schema(SCHEMAS[schema_id]), value | changes)
-    framed = b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
-    return {"topic": "send.api", "offset": number, "value": framed}
+    return {"topic": "send.api", "offset": number, "value": framed(schema_id, value | changes)}
+
+
+def an_outcome(number: int, send_id: str) -> Record:
+    """Both users of a send: sent."""
+    parent_id = chunk_id(send_id, 0)
+    value = {
+        "record_id": derived_id(parent_id, "delivery", "push", 0, 2),
+        "parent_id": parent_id,
+        "step": "delivery",
+        "send_id": send_id,
+        "chunk_index": 0,
+        "range_start": 0,
+        "range_end": 2,
+        "club_id": 7,
+        "type": "news",
+        "channel": "push",
+        "timestamp": PRODUCED_MS,
+        "requested_at": PRODUCED_MS,
+        "positions": [0, 1],
+        "user_ids": [1, 2],
+        "results": [{"status": "sent", "count": 2}],
+        "result_index": [0, 0],
+    }
+    return {"topic": "outcome", "offset": number, "value": framed(OUTCOME, value)}
 
 
 class Stream:
@@ -85,14 +121,14 @@ class Stream:
         frame = self.archive.read(self.archive.folders(self.sink.connected()))
         return sorted(row["kafka_offset"] for row in frame.select("kafka_offset").collect())
 
-    def differing(self) -> int:
-        """What recompute says of everything."""
+    def differing(self, span: Span = EVERYTHING) -> int:
+        """What recompute says, of everything or of a span."""
 
         class WithWriters(Recompute):
             def _writers(self, wanted: Any) -> Writers:
                 return WRITERS
 
-        return WithWriters(self.settings, self.spark, Span()).run()
+        return WithWriters(self.settings, self.spark, span).run()
 
 
 @pytest.fixture
@@ -100,6 +136,10 @@ def stream(spark: SparkSession, kafka_frame: ToFrame, database: str, tmp_path: P
     stream = Stream(spark, kafka_frame, database, tmp_path / "archive")
     yield stream
     stream.sink.close()
+
+
+def batch_folders(stream: Stream) -> list[str]:
+    return sorted(path.name for path in Path(stream.archive.folder).glob("date=*/hour=*/batch=*"))
 
 
 def test_records_of_old_and_new_writers_are_read_as_one(stream: Stream) -> None:
@@ -136,3 +176,100 @@ def test_another_archive_is_not_counted_again(stream: Stream, tmp_path: Path) ->
     stream.settings = replace(stream.settings, archive_dir=str(tmp_path / "elsewhere"))
     with pytest.raises(Stop, match="holds no archive"):
         stream.differing()
+
+
+def test_compaction_leaves_each_record_once(stream: Stream) -> None:
+    for number in range(3):
+        stream.count(a_send(2 * number), a_send(2 * number + 1, timestamp=PRODUCED_MS - 3_600_000))
+    stream.count({"topic": "send.api", "offset": 20, "value": b"poison"})
+    everything = stream.offsets()
+    assert everything == [0, 1, 2, 3, 4, 5, 20]
+    connection = stream.sink.connected()
+    assert stream.archive.compact(connection, before=NOW) == 1
+    assert stream.offsets() == everything
+    assert stream.archive.compact(connection, before=NOW + timedelta(hours=1)) == 1
+    assert stream.offsets() == everything
+    assert len(batch_folders(stream)) == 2
+    assert stream.archive.compact(connection, before=NOW + timedelta(hours=1)) == 0
+    # The next batch of a compacted hour is compacted with the rest.
+    stream.count(a_send(30))
+    assert stream.archive.compact(connection, before=NOW + timedelta(hours=1)) == 1
+    assert stream.offsets() == [*everything, 30]
+    assert stream.differing() == 0
+
+
+def test_what_is_told_of_a_send_before_it_is_counted_is_compared(stream: Stream) -> None:
+    """Its chunk comes late, or is poison: nothing of it lies in a span, but everything is compared with everything."""
+    stream.count(a_send(0), an_outcome(0, "send 1"))
+    assert stream.differing() == 0
+    told = stream.sink.connected().execute("update send_totals set count_total = 3 where send_id = 'send 1'")
+    assert told.rowcount == 1
+    assert stream.differing() == 1
+    assert stream.differing(Span(end=NOW + timedelta(days=1))) == 0
+
+
+_WAITS = """
+select 1 from pg_locks join pg_database on pg_database.oid = database
+where datname = current_database() and locktype = 'advisory' and not granted
+"""
+
+
+def test_compaction_waits_for_whoever_reads(stream: Stream, database: str) -> None:
+    """Guard: the advisory lock. A recompute that has listed the folders must find them."""
+    stream.count(a_send(0))
+    stream.count(a_send(1))
+    listed = batch_folders(stream)
+    done = threading.Event()
+
+    def compact() -> None:
+        with psycopg.connect(database, autocommit=True) as connection:
+            stream.archive.compact(connection, before=NOW + timedelta(hours=1))
+        done.set()
+
+    thread = threading.Thread(target=compact)
+    with psycopg.connect(database, autocommit=True) as reader:
+        reader.execute("select pg_advisory_lock_shared(%s)", [LOCK])
+        thread.start()
+        while not reader.execute(_WAITS).fetchone():
+            assert not done.wait(0.05)
+        assert batch_folders(stream) == listed
+    thread.join(60)
+    assert len(batch_folders(stream)) == 1
+
+
+def test_files_of_a_batch_that_was_never_counted_are_not_read_and_go(stream: Stream) -> None:
+    """Guard: archive_batches. A driver that died after archiving has counted nothing."""
+    stream.count(a_send(0))
+    attempt = stream.sink.begin()
+    assert stream.sink.archiving(attempt) == []
+    stream.archive.write(stream.facts(a_send(1), a_send(2)).withColumn("refused", F.lit(False)), attempt)
+    left = f"batch={attempt.number}"
+    assert left in batch_folders(stream)
+    assert stream.offsets() == [0]
+    assert stream.archive.compact(stream.sink.connected(), before=NOW + timedelta(hours=1)) == 0
+    assert stream.differing() == 0
+    stream.count(a_send(1), a_send(2))
+    assert left not in batch_folders(stream)
+    assert stream.offsets() == [0, 1, 2]
+    rows = stream.sink.connected().execute("select count(*), count(committed_at) from archive_batches")
+    assert rows.fetchone() == (2, 2)
+
+
+def test_a_redelivery_is_archived_and_not_counted_again(stream: Stream) -> None:
+    """Guard: positions_refused. It stands in the archive at its own position."""
+    stream.count(a_send(0), a_send(1) | {"offset": 5})
+    stream.count(a_send(0) | {"offset": 6})
+    assert stream.offsets() == [0, 5, 6]
+    assert stream.differing() == 0
+    ids = stream.sink.connected().execute("select record_id::text from counted_records order by 1").fetchall()
+    assert ids == sorted((chunk_id(f"send {number}", 0),) for number in (0, 1))
+
+
+def test_the_query_of_the_page_asks_the_archive(stream: Stream, spark: SparkSession) -> None:
+    stream.count(a_send(0, channels=["push", "email"]), a_send(1, type="newsletter"))
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    found = re.search(r'spark-sql -e "(.*)"', page)
+    assert found is not None
+    query = found[1].replace("\\`", "`").replace("$SPARK_ARCHIVE_DIR", stream.archive.folder)
+    rows: list[Row] = spark.sql(re.sub(r"date = '[0-9-]+'", f"date = '{NOW:%Y-%m-%d}'", query)).collect()
+    assert sorted(map(tuple, rows)) == [("news", "requested", 4), ("newsletter", "requested", 2)]
