@@ -62,6 +62,7 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
         api=api,
     )
     explain_custom_resources(data)
+    explain_custom_resources(functions)
     for tag, value in {"application": "masscomm", "environment": environment.name}.items():
         # The library tags it, CloudFormation refuses that.
         cdk.Tags.of(app).add(tag, value, exclude_resource_types=["AWS::RDS::DBProxyTargetGroup"])

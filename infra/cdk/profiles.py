@@ -68,8 +68,9 @@ class Profile:
     indices, written: of the directory, a captured table by its alias: what the domain's own role lets it read and
     write; requests: `POST users/_search`, every path it asks for there, {generation} filled in; tables: of
     schemas/dynamodb, read and written; reads: topics beside those it is triggered by, in all lanes; asks_cdc: how far
-    change data capture has come; push, email: publishes; registers_endpoints: makes devices' endpoints; database: the
-    user it signs in as; critical: the warmth of its critical lane, where it has one.
+    change data capture has come; push, email: publishes; registers_endpoints: makes devices' endpoints; receipts: SNS
+    and SES tell it what became of messages; database: the user it signs in as; critical: the warmth of its critical
+    lane, where it has one.
     """
 
     warmth: Warmth
@@ -83,6 +84,7 @@ class Profile:
     push: bool = False
     email: bool = False
     registers_endpoints: bool = False
+    receipts: bool = False
     database: str | None = None
 
 
@@ -122,6 +124,7 @@ PROFILES = {
         written=("provider_messages", "suppressions"),
         requests=_MESSAGES,
         tables=(WAITING,),
+        receipts=True,
     ),
     "scheduler": Profile(
         warmth=Warmth.NOTHING, tables=(WAITING,), reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY)

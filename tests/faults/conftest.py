@@ -10,7 +10,11 @@ from tests.faults.stack import FaultStack
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     unwanted = {"few": False, "others": True, "all": None}[config.getoption("--cells")]
-    left_out = [item for item in items if isinstance(cell := _cell(item), Cell) and cell.ci is unwanted]
+    cells = [item for item in items if isinstance(_cell(item), Cell)]
+    wanted = [item for item in cells if isinstance(cell := _cell(item), Cell) and cell.ci is not unwanted]
+    part, parts = map(int, config.getoption("--part").split("/"))
+    kept = set(wanted[len(wanted) * (part - 1) // parts : len(wanted) * part // parts])
+    left_out = [item for item in cells if item not in kept]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 

@@ -10,7 +10,7 @@ from infra.cdk.settings import Environment
 
 
 def data_key(scope: Construct, *, environment: Environment) -> kms.Key:
-    """A key that is rotated each year, which CloudWatch Logs, alarms and schedules of this account may use."""
+    """A key that is rotated each year, which CloudWatch Logs, alarms, schedules and SNS of this account may use."""
     stack = Stack.of(scope)
     key = kms.Key(
         scope,
@@ -30,8 +30,8 @@ def data_key(scope: Construct, *, environment: Environment) -> kms.Key:
             },
         )
     )
-    # Alarms write to an encrypted topic, a schedule to an encrypted queue.
-    for service in ("cloudwatch", "events"):
+    # Alarms and platform applications write to an encrypted topic, a schedule and a topic to an encrypted queue.
+    for service in ("cloudwatch", "events", "sns"):
         key.grant_encrypt_decrypt(
             iam.ServicePrincipal(
                 f"{service}.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}

@@ -13,6 +13,7 @@ from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, METRICS_READER, PROFILES
 from infra.cdk.resources.event_sources import EventSources, consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
+from infra.cdk.resources.receipts import Receipts, configuration_set
 from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import METRICS, DataStack
 from infra.cdk.stacks.grants import CDC_CONSUMER, grant_profile
@@ -21,7 +22,7 @@ from masscomm.topics import Lane
 
 
 class FunctionsStack(Stack):
-    """functions, event_sources: by their name in functions.yaml; missed: queues of schedules that did not reach it."""
+    """functions, event_sources: by their name in functions.yaml; missed: queues of what did not reach it."""
 
     def __init__(
         self, scope: Construct, *, environment: Environment, base: NetworkStack, data: DataStack, registry_url: str
@@ -60,6 +61,15 @@ class FunctionsStack(Stack):
             )
         if entry.schedule_s is not None:
             self._schedule(function, Duration.seconds(entry.schedule_s))
+        if profile.receipts and self._environment.receipts:
+            triggers = Receipts(
+                function,
+                function=function,
+                environment=self._environment,
+                key=self._base.key,
+                applications=self._applications(),
+            )
+            self.missed[entry.name] = triggers.missed
         return function
 
     def _variables(self, entry: FunctionEntry) -> dict[str, str]:
@@ -86,6 +96,8 @@ class FunctionsStack(Stack):
         variables |= {f"{name.upper()}_TABLE": data.tables[name].table_name for name in profile.tables}
         if profile.email:
             variables |= {"SES_SENDER": environment.sender, "UNSUBSCRIBE_URL": environment.unsubscribe_url}
+            if environment.receipts:
+                variables["SES_CONFIGURATION_SET"] = configuration_set(environment)
         if profile.registers_endpoints:
             variables |= {
                 f"PLATFORM_APPLICATION_ARN_{platform.upper()}": arn for platform, arn in self._applications().items()

@@ -11,6 +11,7 @@ from infra.cdk.resources.databases import connect_statement
 from infra.cdk.resources.event_sources import consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
+from infra.cdk.resources.receipts import configuration_set
 from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import DataStack
 from masscomm.topics import (
@@ -117,8 +118,12 @@ def _provider(
             iam.PolicyStatement(
                 actions=["ses:SendRawEmail"],
                 resources=[
-                    stack.format_arn(service="ses", resource="identity", resource_name=name)
-                    for name in (domain, environment.sender)
+                    stack.format_arn(service="ses", resource=kind, resource_name=name)
+                    for kind, name in (
+                        ("identity", domain),
+                        ("identity", environment.sender),
+                        ("configuration-set", configuration_set(environment)),
+                    )
                 ],
                 conditions={"StringEquals": {"ses:FromAddress": environment.sender}},
             )

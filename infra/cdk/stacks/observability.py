@@ -86,10 +86,11 @@ class ObservabilityStack(Stack):
                 most=3,
             )
         for name, queue in functions.missed.items():
+            scheduled = functions.functions[name].entry.schedule_s is not None
             self.alarms.add(
                 f"{name}-missed",
-                runbook="schedule",
-                what=f"The schedule of {name} does not reach it.",
+                runbook="schedule" if scheduled else "receipts",
+                what=f"{'The schedule of' if scheduled else 'What AWS tells'} {name} does not reach it.",
                 of=metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", {"QueueName": queue.queue_name}),
                 threshold=1,
                 minutes=1,

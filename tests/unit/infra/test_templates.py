@@ -16,6 +16,7 @@ from masscomm.debezium import debezium_settings
 from masscomm.topics import Lane, cdc_topics, chain_topics, in_lane
 from spark_metrics.job import AVRO_LIMITS
 from tests.unit.infra.templates import SynthesisedEnvironment, actions, as_list, flat, statements, targets
+from tests.unit.receipts import shapes
 
 KAFKA_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1") if entry.event_source is not None}
 ALL_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1")}
@@ -78,7 +79,7 @@ def _functions(environment: SynthesisedEnvironment) -> dict[str, dict[str, Any]]
     return {
         str(each.properties["FunctionName"]).removeprefix(prefix): each.properties
         for each in environment.resources("AWS::Lambda::Function")
-        if each.stack == "functions"
+        if each.stack == "functions" and "FunctionName" in each.properties  # not the library's own
     }
 
 
@@ -137,6 +138,96 @@ def test_what_a_schedule_missed_is_kept(environment: SynthesisedEnvironment) -> 
             assert target["DeadLetterConfig"]["Arn"], rule
 
 
+def test_the_logs_of_each_application_reach_receipts_and_sns_is_told_to_write_them(
+    environment: SynthesisedEnvironment,
+) -> None:
+    alias = next(
+        f"{{{each.id}}}" for each in environment.resources("AWS::Lambda::Alias") if each.id.startswith("receipts")
+    )
+    subscribed = {
+        flat(each.properties["LogGroupName"]).strip("{}"): flat(each.properties["DestinationArn"])
+        for each in environment.resources("AWS::Logs::SubscriptionFilter")
+    }
+    assert set(subscribed.values()) == {alias}
+    groups = {
+        each.id: flat(each.properties.get("LogGroupName", "")) for each in environment.resources("AWS::Logs::LogGroup")
+    }
+    names = {groups[group] for group in subscribed}
+    (attributes, *others) = [
+        json.loads(flat(each.properties["Update"]))
+        for each in environment.resources("Custom::AWS")
+        if "setPlatformApplicationAttributes" in flat(each.properties["Update"])
+    ]
+    told = {}
+    for call in (attributes, *others):
+        application = call["parameters"]["PlatformApplicationArn"].partition(":app/")[2]
+        told[application] = call["parameters"]["Attributes"]
+    region = ENVIRONMENTS[environment.name].region
+    of_account = f"sns/{region}/{{AWS::AccountId}}/app/"
+    assert names == {f"{of_account}{name}{suffix}" for name in told for suffix in ("", "/Failure")}
+    topics = {f"{{{each.id}}}" for each in environment.resources("AWS::SNS::Topic") if each.stack == "functions"}
+    roles = {f"{{{each.id}.Arn}}" for each in environment.resources("AWS::IAM::Role")}
+    for values in told.values():
+        assert values["SuccessFeedbackSampleRate"] == "100"
+        assert values["SuccessFeedbackRoleArn"] == values["FailureFeedbackRoleArn"]
+        assert values["SuccessFeedbackRoleArn"] in roles
+        assert values["EventDeliveryFailure"] in topics
+    (subscription,) = [
+        each for each in environment.resources("AWS::SNS::Subscription") if each.properties["Protocol"] == "lambda"
+    ]
+    assert flat(subscription.properties["Endpoint"]) == alias
+    assert flat(subscription.properties["TopicArn"]) in topics
+    assert subscription.properties["RedrivePolicy"]["deadLetterTargetArn"]
+
+
+def test_what_ses_says_of_our_mail_reaches_receipts(environment: SynthesisedEnvironment) -> None:
+    (configured,) = environment.resources("AWS::SES::ConfigurationSet")
+    (destination,) = environment.resources("AWS::SES::ConfigurationSetEventDestination")
+    (rule,) = [
+        each
+        for each in environment.resources("AWS::Events::Rule")
+        if each.stack == "functions" and "EventPattern" in each.properties
+    ]
+    name = configured.properties["Name"]
+    for function in ("delivery", "delivery-critical"):
+        variables = _functions(environment)[function]["Environment"]["Variables"]
+        assert variables["SES_CONFIGURATION_SET"] == name
+    may = [
+        target
+        for _, statement in statements(environment)
+        if "ses:SendRawEmail" in actions(statement)
+        for target in targets(statement)
+    ]
+    assert len([target for target in may if target.endswith(f":configuration-set/{name}")]) == 2
+    told = set(destination.properties["EventDestination"]["MatchingEventTypes"])
+    assert told == {"delivery", "bounce", "complaint", "reject", "renderingFailure"}
+    pattern = rule.properties["EventPattern"]
+    assert pattern == {"source": ["aws.ses"], "detail": {"mail": {"tags": {"ses:configuration-set": [name]}}}}
+    assert shapes.DELIVERED["mail"]["tags"].keys() >= {"ses:configuration-set"}  # type: ignore[index]
+    (target,) = rule.properties["Targets"]
+    assert flat(target["Arn"]).startswith("{receipts")
+
+
+def test_aws_may_invoke_receipts_from_there_alone(environment: SynthesisedEnvironment) -> None:
+    may = [
+        each.properties
+        for each in environment.resources("AWS::Lambda::Permission")
+        if flat(each.properties["FunctionName"]).startswith("{receipts")
+    ]
+    assert Counter(each["Principal"].partition(".")[0] for each in may) == {"logs": 4, "sns": 1, "events": 1}
+    assert all(each["SourceArn"] for each in may)
+
+
+def test_what_receipts_could_not_take_in_is_kept(environment: SynthesisedEnvironment) -> None:
+    (invoking,) = environment.resources("AWS::Lambda::EventInvokeConfig")
+    queue = flat(invoking.properties["DestinationConfig"]["OnFailure"]["Destination"])
+    assert queue.startswith("{receipts")
+    sends = {
+        target for _, each in statements(environment) if "sqs:SendMessage" in actions(each) for target in targets(each)
+    }
+    assert queue in sends
+
+
 def test_no_variable_holds_a_secret(environment: SynthesisedEnvironment) -> None:
     for name, properties in _functions(environment).items():
         variables = properties["Environment"]["Variables"]
@@ -180,7 +271,7 @@ def test_a_function_reaches_its_own_topics_and_groups_only(environment: Synthesi
     roles = {
         str(each.properties["FunctionName"]).split("-", 2)[2]: each.properties["Role"]["Fn::GetAtt"][0]
         for each in environment.resources("AWS::Lambda::Function")
-        if each.stack == "functions"
+        if each.stack == "functions" and "FunctionName" in each.properties  # not the library's own
     }
     for name, entry in entries.items():
         lane = name.endswith("-critical")
@@ -268,7 +359,7 @@ def test_services_that_write_for_us_may_use_the_key_and_only_for_this_account(
     for _, statement in statements(environment, "AWS::KMS::Key"):
         for service in as_list(statement["Principal"].get("Service", [])):
             may[service.partition(".")[0]] = json.dumps(statement["Condition"])
-    assert may.keys() == {"logs", "cloudwatch", "events"}
+    assert may.keys() == {"logs", "cloudwatch", "events", "sns"}
     assert all("AWS::AccountId" in condition for condition in may.values())
 
 

@@ -1,0 +1,175 @@
+"""What invokes functions/receipts: what SNS and SES say of a message after they took it."""
+
+from collections.abc import Mapping
+
+from aws_cdk import Acknowledgment, Duration, Stack, Validations
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda_destinations as destinations
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_logs_destinations as log_destinations
+from aws_cdk import aws_ses as ses
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import custom_resources as custom
+from constructs import Construct
+
+from infra.cdk.resources.findings import explain
+from infra.cdk.resources.function import MasscommFunction
+from infra.cdk.resources.logs import log_group
+from infra.cdk.settings import Environment
+
+# The ones that say what became of a message; a delay, an opening or a click changes no status.
+_MAIL_EVENTS = [
+    ses.EmailSendingEvent.DELIVERY,
+    ses.EmailSendingEvent.BOUNCE,
+    ses.EmailSendingEvent.COMPLAINT,
+    ses.EmailSendingEvent.REJECT,
+    ses.EmailSendingEvent.RENDERING_FAILURE,
+]
+
+
+def configuration_set(environment: Environment) -> str:
+    """The name under which delivery sends e-mail, so that SES tells of it."""
+    return environment.prefix
+
+
+class Receipts(Construct):
+    """The triggers of the function; missed: what it could not take in, for as long as SQS keeps anything.
+
+    applications: ARNs of SNS's platform applications by platform, which must exist when this is deployed.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        function: MasscommFunction,
+        environment: Environment,
+        key: kms.IKey,
+        applications: Mapping[str, str],
+    ) -> None:
+        super().__init__(scope, "triggers")
+        self._function, self._environment, self._key = function, environment, key
+        self.missed = sqs.Queue(
+            self,
+            "missed",
+            queue_name=f"{function.name}-missed",
+            encryption=sqs.QueueEncryption.KMS,
+            encryption_master_key=key,
+            enforce_ssl=True,
+            retention_period=Duration.days(14),
+        )
+        explain(self.missed, "it is a dead-letter queue: of what AWS invokes the function with", "SQS3")
+        self._keep_what_fails()
+        failures = self._failures()
+        for platform, arn in applications.items():
+            self._tell_of_pushes(platform, arn, failures)
+        self._tell_of_mail()
+
+    def _keep_what_fails(self) -> None:
+        """Whoever invokes it asynchronously tries three times within hours; then the event is kept."""
+        self._function.alias.configure_async_invoke(
+            on_failure=destinations.SqsDestination(self.missed), retry_attempts=2, max_event_age=Duration.hours(6)
+        )
+        self._function.grant(
+            [
+                iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[self.missed.queue_arn]),
+                iam.PolicyStatement(
+                    actions=["kms:Decrypt", "kms:GenerateDataKey"],
+                    resources=[self._key.key_arn],
+                    conditions={"StringEquals": {"kms:ViaService": f"sqs.{self._environment.region}.amazonaws.com"}},
+                ),
+            ]
+        )
+
+    def _failures(self) -> sns.Topic:
+        """The applications' EventDeliveryFailure: dead tokens, without waiting for a log."""
+        topic = sns.Topic(
+            self,
+            "push-failures",
+            topic_name=f"{self._environment.prefix}-push-failures",
+            master_key=self._key,
+            enforce_ssl=True,
+        )
+        subscription = topic.add_subscription(
+            subscriptions.LambdaSubscription(self._function.alias, dead_letter_queue=self.missed)
+        )
+        Validations.of(subscription).acknowledge(
+            Acknowledgment(id="CloudFormation-Validate::W3694", reason="SNS takes an alias's ARN for a function's")
+        )
+        return topic
+
+    def _tell_of_pushes(self, platform: str, application: str, failures: sns.Topic) -> None:
+        """The delivery status of an application's messages, in two log groups that SNS chooses the names of."""
+        stack = Stack.of(self)
+        name = f"sns/{stack.region}/{stack.account}/{application.rpartition(':')[2]}"
+        groups = {
+            kind: log_group(
+                self, f"{platform}-{kind}", environment=self._environment, key=self._key, name=f"{name}{suffix}"
+            )
+            for kind, suffix in (("taken", ""), ("refused", "/Failure"))
+        }
+        for kind, group in groups.items():
+            logs.SubscriptionFilter(
+                self,
+                f"{platform}-{kind}-receipts",
+                log_group=group,
+                destination=log_destinations.LambdaDestination(self._function.alias),
+                filter_pattern=logs.FilterPattern.all_events(),
+            )
+        role = iam.Role(self, f"{platform}-logs", assumed_by=iam.ServicePrincipal("sns.amazonaws.com"))
+        role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"],
+                resources=[group.log_group_arn for group in groups.values()],
+            )
+        )
+        call = custom.AwsSdkCall(
+            service="SNS",
+            action="setPlatformApplicationAttributes",
+            parameters={
+                "PlatformApplicationArn": application,
+                "Attributes": {
+                    "SuccessFeedbackRoleArn": role.role_arn,
+                    "FailureFeedbackRoleArn": role.role_arn,
+                    "SuccessFeedbackSampleRate": str(self._environment.receipts_percent),
+                    "EventDeliveryFailure": failures.topic_arn,
+                },
+            },
+            physical_resource_id=custom.PhysicalResourceId.of(f"{platform}-receipts"),
+        )
+        # CloudFormation has no platform applications: they are made by hand, and told by a call.
+        custom.AwsCustomResource(
+            self,
+            f"{platform}-attributes",
+            on_update=call,
+            install_latest_aws_sdk=False,
+            policy=custom.AwsCustomResourcePolicy.from_statements(
+                [
+                    iam.PolicyStatement(actions=["sns:SetPlatformApplicationAttributes"], resources=[application]),
+                    iam.PolicyStatement(actions=["iam:PassRole"], resources=[role.role_arn]),
+                ]
+            ),
+        ).node.add_dependency(role)
+
+    def _tell_of_mail(self) -> None:
+        """SES' events of the mail that is sent under our configuration set, over the account's event bus."""
+        name = configuration_set(self._environment)
+        configured = ses.ConfigurationSet(
+            self, "mail", configuration_set_name=name, tls_policy=ses.ConfigurationSetTlsPolicy.REQUIRE
+        )
+        bus = events.EventBus.from_event_bus_name(self, "bus", "default")
+        configured.add_event_destination("bus", destination=ses.EventDestination.event_bus(bus), events=_MAIL_EVENTS)
+        events.Rule(
+            self,
+            "mail-receipts",
+            # The bus is the account's: other environments' mail has another configuration set.
+            event_pattern=events.EventPattern(
+                source=["aws.ses"], detail={"mail": {"tags": {"ses:configuration-set": [name]}}}
+            ),
+            targets=[targets.LambdaFunction(self._function.alias, dead_letter_queue=self.missed)],
+        )
