@@ -13,7 +13,9 @@ from typing import Any, Protocol
 
 from masscomm.clock import Clock
 from masscomm.errors import Retry
+from masscomm.outcomes import SENT
 from masscomm.preferences import Decision
+from masscomm.records import DeliveryRequested
 from masscomm.statuses import Reason, Status
 
 # How long a lease lasts: whoever comes after a crash waits for so long, and no provider call may outlive it.
@@ -177,6 +179,29 @@ def from_document(document: dict[str, Any]) -> list[Decided]:
         )
         for position, user_id, place, answers, again_ms in columns
     ]
+
+
+def taken_before(delivery: DeliveryRequested) -> dict[int, tuple[Answer, ...]]:
+    """By position: the answers of devices that took the message before the record waited for the others."""
+    found: dict[int, tuple[Answer, ...]] = {}
+    for entry in delivery.taken:
+        answer = Answer(target=entry.target, message_id=entry.message_id)
+        found[entry.position] = (*found.get(entry.position, ()), answer)
+    return found
+
+
+def ended(delivery: DeliveryRequested, recorded: Sequence[Decided], decision: Decision) -> dict[int, Decided]:
+    """By position: what becomes of everybody where nothing more is tried: what is recorded of them, or else that.
+
+    Whoever waits in a record of their own is told of there.
+    """
+    found = {entry.position: entry for entry in recorded}
+    taken = taken_before(delivery)
+    for position, user_id in zip(delivery.positions, delivery.user_ids, strict=True):
+        answers = taken.get(position, ())
+        last = Decided(position=position, user_id=user_id, decision=SENT if answers else decision, answers=answers)
+        found.setdefault(position, last)
+    return found
 
 
 def first_decisions(slices: Sequence[tuple[int, list[Decided]]]) -> list[Decided]:

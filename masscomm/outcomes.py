@@ -82,6 +82,7 @@ def _result(decision: Decision, count: int, now_ms: int, directory: Position | N
     )
 
 
+SENT = Decision(Status.SENT, None, "provider")
 DEAD_LETTERED = Decision(Status.FAILED, Reason.DEAD_LETTER)
 EXPIRED = Decision(Status.EXPIRED, Reason.EXPIRED)
 SCHEDULED = Decision(Status.SCHEDULED)

@@ -128,6 +128,15 @@ class Withdrawn(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Taken(AvroRecord):
+    """A device that took a recipient's message, whose other devices are tried again; target: its id."""
+
+    position: int
+    target: str
+    message_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeliveryRequested(AvroRecord):
     """Written messages for positions [range_start, range_end) on one channel; waits: how often they have waited."""
 
@@ -151,11 +160,16 @@ class DeliveryRequested(AvroRecord):
     addresses: list[str]
     content: list[ContentColumn]
     withdrawn: list[Withdrawn] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        content = [ContentColumn(**column) for column in value["content"]]
-        return cls(**{**value, "content": content, "withdrawn": [Withdrawn(**entry) for entry in value["withdrawn"]]})
+        parts = {
+            "content": [ContentColumn(**column) for column in value["content"]],
+            "withdrawn": [Withdrawn(**entry) for entry in value["withdrawn"]],
+            "taken": [Taken(**entry) for entry in value["taken"]],
+        }
+        return cls(**{**value, **parts})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from masscomm import topics
 from masscomm.batch import Batch, Item
 from masscomm.channels.provider import TargetGone
 from masscomm.clock import Clock
-from masscomm.delivery_ledger import Decided, DeliveryLedger, Held, KeptLease, Lease
+from masscomm.delivery_ledger import Decided, DeliveryLedger, Held, KeptLease, Lease, ended
 from masscomm.directory import Device, Directory, Settings
 from masscomm.errors import DeadLetter, MasscommError, Retry
 from masscomm.ids import derived_id
@@ -106,10 +106,7 @@ class Deliver:
     def dead_lettered(self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], why: DeadLetter) -> None:  # noqa: ARG002
         """Its recipients failed, but for those of whom something else is recorded. Errors: Retry."""
         delivery = item.value
-        done = {entry.position: entry for entry in self.ledger.decided(delivery.record_id)}
-        for position, user_id in zip(delivery.positions, delivery.user_ids, strict=True):
-            done.setdefault(position, Decided(position=position, user_id=user_id, decision=DEAD_LETTERED))
-        self._tell(batch, item, done)
+        self._tell(batch, item, ended(delivery, self.ledger.decided(delivery.record_id), DEAD_LETTERED))
 
     def _look_up(self, items: Sequence[Item[DeliveryRequested]]) -> tuple[dict[int, Settings], dict[int, list[Device]]]:
         settings = self.directory.settings(_user_ids(items))
@@ -189,7 +186,9 @@ class Deliver:
         """One outcome for the whole record, of everything recorded; that somebody waits is told once, not each time."""
         delivery = item.value
         told = [
-            Told(entry.position, entry.user_id, entry.decision, entry.message_ids)
+            # Of whoever waits for a second device the messages are told when both are: with one of them alone, what
+            # its provider says afterwards would be taken for the whole.
+            Told(entry.position, entry.user_id, entry.decision, entry.message_ids if entry.again_ms is None else ())
             for _, entry in sorted(done.items())
             if entry.again_ms is None or not delivery.waits
         ]

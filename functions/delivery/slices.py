@@ -16,17 +16,16 @@ from functions.delivery.calls import Call, Caller, Expired
 from functions.delivery.publishing import NotTried, Published, Publisher
 from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
 from masscomm.clock import Clock
-from masscomm.delivery_ledger import Answer, Conflict, Decided, DeliveryLedger, KeptLease
+from masscomm.delivery_ledger import Answer, Conflict, Decided, DeliveryLedger, KeptLease, taken_before
 from masscomm.directory import Device, Directory, Settings
 from masscomm.errors import Retry
-from masscomm.outcomes import EXPIRED
+from masscomm.outcomes import EXPIRED, SENT
 from masscomm.preferences import Decision, decide_by_settings
 from masscomm.records import DeliveryRequested, Withdrawn
 from masscomm.statuses import Reason, Status
 
 logger = Logger()
 
-_SENT = Decision(Status.SENT, None, "provider")
 _NO_DEVICE = Decision(Status.SUPPRESSED, Reason.NO_DEVICE, "directory")
 _SUPPRESSED = Decision(Status.SUPPRESSED, Reason.ADDRESS_SUPPRESSED, "suppressions")
 _DEVICE_INACTIVE = Decision(Status.SUPPRESSED, Reason.DEVICE_INACTIVE, "provider")
@@ -47,13 +46,22 @@ _RESERVE_S = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class _Recipient:
-    """devices: for push, those that there are; decision: where there is nothing to publish."""
+    """devices: for push, those that there are; decision: where there is nothing to publish.
+
+    taken: of devices that have the message already, from before the record waited.
+    """
 
     row: int
     position: int
     user_id: int
     devices: Sequence[Device] = ()
     decision: Decision | None = None
+    taken: tuple[Answer, ...] = ()
+
+    @property
+    def left(self) -> list[Device]:
+        """The devices that do not have the message yet."""
+        return [device for device in self.devices if str(device.device_id) not in {each.target for each in self.taken}]
 
 
 @dataclass(kw_only=True)
@@ -103,6 +111,7 @@ class Slices:
     def _undecided(self, settings: Mapping[int, Settings]) -> Iterable[_Recipient]:
         delivery = self.delivery
         withdrawn = {entry.position: _withdrawn(entry) for entry in delivery.withdrawn}
+        taken = taken_before(delivery)
         # Whatever the category: who opted out may have to be told, an address that takes nothing cannot be.
         suppressed = self.directory.suppressed(delivery.addresses) if delivery.channel == "email" else set[str]()
         expired = delivery.expires_at is not None and delivery.expires_at <= self.clock.now_ms()
@@ -115,7 +124,9 @@ class Slices:
                     decision = _SUPPRESSED
                 if decision is None and wanted.status is not None:
                     decision = wanted
-                yield _Recipient(row=row, position=position, user_id=user_id, decision=decision)
+                yield _Recipient(
+                    row=row, position=position, user_id=user_id, decision=decision, taken=taken.get(position, ())
+                )
 
     def _decide_all(self, recipients: Sequence[_Recipient]) -> list[_Recipient]:
         """Answers whom the provider took nothing for. Errors: Retry."""
@@ -141,11 +152,8 @@ class Slices:
         if not self._errors:
             raise Retry("the invocation's time is used up")
         again_ms = self.again_ms()
-        decision = EXPIRED if again_ms is None else _WAITS
         left = sorted(left, key=lambda who: who.position)
-        self._record(
-            [Decided(position=who.position, user_id=who.user_id, decision=decision, again_ms=again_ms) for who in left]
-        )
+        self._record([_let_wait(who, who.taken, again_ms) for who in left])
         logger.info(
             "waits for its next try",
             record_id=self.delivery.record_id,
@@ -159,7 +167,7 @@ class Slices:
             (who, call)
             for who in part
             if who.decision is None
-            for call in self.caller.calls(self.delivery, who.row, who.devices)
+            for call in self.caller.calls(self.delivery, who.row, who.left)
         ]
         published = self.publisher.publish_all(
             (call.make for _, call in calls),
@@ -175,13 +183,18 @@ class Slices:
         decided, left = [], []
         for who in part:
             answers = said.get(who.position, [])
-            decision = who.decision or _decision([answer for _, answer in answers])
-            if decision is None:
+            decision = who.decision or _decision([answer for _, answer in answers], taken=bool(who.taken))
+            told = (*who.taken, *(_answer(call, answer) for call, answer in answers))
+            if decision is not None:
+                decision = SENT if who.taken else decision
+                decided.append(Decided(position=who.position, user_id=who.user_id, decision=decision, answers=told))
+            elif any(answer.message_id is not None for _, answer in answers):
+                # Recorded with this slice: who has it on one device and not yet on another would else be in danger of
+                # getting it twice for as long as the record lasts.
+                decided.append(_let_wait(who, told, self.again_ms()))
+            else:
                 left.append(who)
                 self._errors.update(str(answer.error) for _, answer in answers if _is_refusal(answer.error))
-            else:
-                told = tuple(_answer(call, answer) for call, answer in answers)
-                decided.append(Decided(position=who.position, user_id=who.user_id, decision=decision, answers=told))
         return decided, left
 
     def _record(self, decided: Sequence[Decided]) -> None:
@@ -291,15 +304,27 @@ def _answer(call: Call, published: Published) -> Answer:
     return Answer(target=call.target, message_id=published.message_id, error=error)
 
 
-def _decision(said: Sequence[Published]) -> Decision | None:
-    """What one recipient's calls come to: sent if any device took it; None where it must be tried again."""
-    if any(answer.message_id is not None for answer in said):
-        return _SENT
+def _let_wait(who: _Recipient, answers: tuple[Answer, ...], again_ms: int | None) -> Decided:
+    """That they wait for the devices that are left, or what becomes of them where nothing is tried any more."""
+    decision = _WAITS
+    if again_ms is None:
+        decision = SENT if any(answer.message_id is not None for answer in answers) else EXPIRED
+    return Decided(position=who.position, user_id=who.user_id, decision=decision, answers=answers, again_ms=again_ms)
+
+
+def _decision(said: Sequence[Published], *, taken: bool) -> Decision | None:
+    """What one recipient's calls come to: sent if any device took it; None where one must be tried again.
+
+    taken: whether a device had it before.
+    """
     errors = [answer.error for answer in said if answer.error is not None]
-    if any(isinstance(error, Expired) for error in errors):
-        return EXPIRED
-    if any(isinstance(error, Transient) for error in errors):
+    expired = any(isinstance(error, Expired) for error in errors)
+    if not expired and any(isinstance(error, Transient) for error in errors):
         return None
+    if taken or any(answer.message_id is not None for answer in said):
+        return SENT
+    if expired:
+        return EXPIRED
     if all(isinstance(error, TargetGone) for error in errors):
         return _DEVICE_INACTIVE
     rejected = next(error for error in errors if isinstance(error, Rejected))

@@ -5,7 +5,7 @@ comes in between, or after, finds what was recorded and leaves the same record a
 the same time. Released twice, the ledger has it once.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from masscomm.back_off import BackOff
@@ -13,7 +13,7 @@ from masscomm.clock import Clock
 from masscomm.delivery_ledger import Decided
 from masscomm.ids import released_id
 from masscomm.kafka_event import KafkaRecord
-from masscomm.records import ContentColumn, DeliveryRequested
+from masscomm.records import ContentColumn, DeliveryRequested, Taken
 from masscomm.waiting import Waiting, WaitingStore
 from masscomm.wire import Codec
 
@@ -40,14 +40,14 @@ class Later:
 
     def put(self, delivery: DeliveryRequested, record: KafkaRecord, done: Iterable[Decided], codec: Codec) -> None:
         """Leave those who wait to the scheduler, for the topic their record stands on. Errors: Retry, Stop."""
-        again = {entry.position: entry.again_ms for entry in done if entry.again_ms is not None}
-        if not again:
+        waiting = {entry.position: entry for entry in done if entry.again_ms is not None}
+        if not waiting:
             return
-        rest = _rest(delivery, again.keys())
+        rest = _rest(delivery, waiting)
         self.store.put(
             Waiting(
                 id=rest.record_id,
-                due_ms=min(again.values()),
+                due_ms=min(entry.again_ms for entry in waiting.values() if entry.again_ms is not None),
                 topic=record.topic,
                 value=codec.encode(record.topic, "DeliveryRequested", rest.to_avro()),
                 why=WHY,
@@ -61,9 +61,9 @@ def _next_id(delivery: DeliveryRequested) -> str:
     return released_id(delivery.record_id, WHY, delivery.waits + 1, delivery.range_start, delivery.range_end)
 
 
-def _rest(delivery: DeliveryRequested, positions: Collection[int]) -> DeliveryRequested:
-    """The record of those positions alone."""
-    rows = [row for row, position in enumerate(delivery.positions) if position in positions]
+def _rest(delivery: DeliveryRequested, waiting: Mapping[int, Decided]) -> DeliveryRequested:
+    """The record of those positions alone, with the devices of theirs that have the message."""
+    rows = [row for row, position in enumerate(delivery.positions) if position in waiting]
     return replace(
         delivery,
         record_id=_next_id(delivery),
@@ -73,7 +73,13 @@ def _rest(delivery: DeliveryRequested, positions: Collection[int]) -> DeliveryRe
         user_ids=[delivery.user_ids[row] for row in rows],
         addresses=[delivery.addresses[row] for row in rows] if delivery.addresses else [],
         content=[_of_rows(column, rows) for column in delivery.content],
-        withdrawn=[entry for entry in delivery.withdrawn if entry.position in positions],
+        withdrawn=[entry for entry in delivery.withdrawn if entry.position in waiting],
+        taken=[
+            Taken(position=position, target=answer.target, message_id=answer.message_id)
+            for position, entry in sorted(waiting.items())
+            for answer in entry.answers
+            if answer.message_id is not None
+        ],
     )
 
 

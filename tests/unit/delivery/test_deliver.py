@@ -89,6 +89,38 @@ def test_every_device_of_a_user_gets_the_message() -> None:
     assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [2]
 
 
+def test_a_device_that_could_not_be_reached_now_is_tried_again_alone_and_both_are_told_of_together() -> None:
+    chain = Delivery()
+    chain.put_device(11, 1)
+    chain.push.fail = lambda arn: Transient("Throttled", throttled=True) if arn == "arn-11" else None
+    assert chain.deliver(delivery([1, 2])) == []
+    assert chain.reached() == ["arn-1", "arn-2"]
+    assert told(chain.outcomes()) == {(1, "push"): WAITS, (2, "push"): SENT}
+    assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [0, 1]
+    chain.forget()
+    assert chain.release() == []
+    assert chain.outcomes() == []
+    chain.push.fail = lambda _arn: None
+    assert chain.release() == []
+    assert told(chain.outcomes()) == {(1, "push"): SENT}
+    assert chain.reached() == ["arn-1", "arn-11", "arn-2"]
+    assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [2]
+
+
+def test_whose_second_device_is_never_reached_was_sent_to_whatever_is_decided_since() -> None:
+    chain = Delivery()
+    chain.put_device(11, 1)
+    chain.put_device(12, 2)
+    chain.push.fail = lambda arn: ApplicationOff("disabled") if arn in ("arn-11", "arn-12") else None
+    assert chain.deliver(delivery([1, 2], expires_at=NOW + 60_000)) == []
+    chain.directory.put(Settings(user_id=2, categories={"news": False}))
+    chain.forget()
+    while chain.waiting.items:
+        assert chain.release() == []
+    assert told(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): SENT}
+    assert chain.reached() == ["arn-1", "arn-2"]
+
+
 @pytest.mark.parametrize("how", ["known to be disabled", "disabled as we find out"])
 def test_who_has_only_disabled_devices_is_suppressed(how: str) -> None:
     chain = Delivery()
@@ -371,7 +403,18 @@ def test_the_directory_is_asked_as_often_for_many_recipients_as_for_one(size: in
 
 
 FATES = st.sampled_from(
-    ["sent", "no device", "disabled", "gone", "rejected", "opted out", "busy", "two devices", "one of two gone"]
+    [
+        "sent",
+        "no device",
+        "disabled",
+        "gone",
+        "rejected",
+        "opted out",
+        "busy",
+        "two devices",
+        "one of two gone",
+        "one of two busy",
+    ]
 )
 
 
@@ -394,8 +437,10 @@ def test_everybody_is_told_of_exactly_once_and_nobody_gets_it_twice(fates: list[
                 chain.directory.put(Settings(user_id=user_id, categories={"news": False}))
             case "busy":
                 errors[arn] = Transient("Throttled", throttled=True)
-            case "two devices" | "one of two gone":
+            case "two devices" | "one of two gone" | "one of two busy":
                 chain.put_device(1000 + user_id, user_id)
+                if fate == "one of two busy":
+                    errors[arn] = Transient("Throttled", throttled=True)
                 if fate == "one of two gone":
                     errors[arn] = TargetGone("EndpointDisabled")
     busy = {arn for arn, error in errors.items() if isinstance(error, Transient)}
@@ -420,7 +465,9 @@ def test_everybody_is_told_of_exactly_once_and_nobody_gets_it_twice(fates: list[
     assert sorted(user_id for user_id, _ in outcomes) == list(users)
     took = chain.reached()
     assert len(took) == len(set(took))
-    sent = {"sent", "busy", "two devices", "one of two gone"}
+    two = {user_id for user_id, fate in zip(users, fates, strict=True) if fate in ("two devices", "one of two busy")}
+    assert {f"arn-{user_id}" for user_id in two} | {f"arn-{1000 + user_id}" for user_id in two} <= set(took)
+    sent = {"sent", "busy", "two devices", "one of two gone", "one of two busy"}
     assert [outcomes[user_id, "push"] == SENT for user_id in users] == [fate in sent for fate in fates]
 
 
