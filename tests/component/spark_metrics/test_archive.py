@@ -198,6 +198,26 @@ def test_compaction_leaves_each_record_once(stream: Stream) -> None:
     assert stream.differing() == 0
 
 
+def test_a_compaction_that_was_cut_off_leaves_each_record_once(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guard: archive_compactions. It ended between its commit and the removal of what it replaced."""
+    stream.count(a_send(0))
+    stream.count(a_send(1))
+    connection = stream.sink.connected()
+
+    def refuse(self: Archive, path: str) -> None:
+        raise OSError(f"no such bucket: {path}")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Archive, "_delete", refuse)
+        with pytest.raises(OSError, match="no such bucket"):
+            stream.archive.compact(connection, before=NOW + timedelta(hours=1))
+    assert len(batch_folders(stream)) == 3
+    assert stream.offsets() == [0, 1]
+    assert stream.archive.compact(connection, before=NOW + timedelta(hours=1)) == 0
+    assert len(batch_folders(stream)) == 1
+    assert stream.offsets() == [0, 1]
+
+
 def test_what_is_told_of_a_send_before_it_is_counted_is_compared(stream: Stream) -> None:
     """Its chunk comes late, or is poison: nothing of it lies in a span, but everything is compared with everything."""
     stream.count(a_send(0), an_outcome(0, "send 1"))

@@ -4,6 +4,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -72,6 +73,14 @@ def test_a_span_takes_whole_buckets_of_each_grain(connection: Connection) -> Non
     served.remember()
     assert served.differing() == 2
     assert sorted(line.split(":")[0] for line in served.report()) == ["counts_day", "counts_hour"]
+
+
+@pytest.mark.parametrize(("since", "differing"), [(NOON, 1), (NOON + MINUTE, 0)])
+def test_what_is_kept_no_more_is_not_compared(connection: Connection, since: datetime, differing: int) -> None:
+    tables = {"counts_minute": replace(TABLES["counts_minute"], kept_since=since)}
+    served = Served(connection, Span(), tables)
+    served.remember()
+    assert served.differing() == differing
 
 
 def test_a_swap_leaves_what_the_stream_has_counted_since(connection: Connection) -> None:
