@@ -14,15 +14,17 @@ from typing import Any, Protocol
 
 from aws_lambda_powertools import Logger
 
-from masscomm import topics
+from masscomm import logs, metrics, topics, traces
 from masscomm.dead_letter_alarm import DeadLetterAlarm
 from masscomm.dead_letters import dead_letter_headers
 from masscomm.directory import Directory
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka_event import KafkaRecord, batch_response, parse
+from masscomm.metric_names import DEAD_LETTERS, RECIPIENTS, RECORDS_FAILED, RECORDS_IN, RECORDS_OUT
 from masscomm.outcomes import Told, outcome
 from masscomm.producer import Headers, Producer
-from masscomm.records import AvroRecord, BuildRequested, DeliveryRequested, RecheckRequested
+from masscomm.records import AvroRecord, BuildRequested, DeliveryRequested, NotificationOutcome, RecheckRequested
+from masscomm.statuses import Status
 from masscomm.wire import Codec
 
 # Kept back from the remaining time for the flush and the answer.
@@ -41,11 +43,17 @@ class LambdaContext(Protocol):
 
 @dataclass
 class Item[T]:
-    """A record on its way through the batch, with what it decoded to."""
+    """A record on its way through the batch, with what it decoded to; span: what is done about it, for its trace."""
 
     record: KafkaRecord
     value: T
     error: Exception | None = None
+    span: traces.Span | None = None
+
+    @property
+    def trace_headers(self) -> Headers:
+        """What whatever follows from it carries, also what waits first."""
+        return self.span.trace.headers if self.span is not None else []
 
 
 @dataclass
@@ -66,7 +74,7 @@ class Batch[T]:
         return [item for item in self.items if item.error is None]
 
     def produce(self, item: Item[T], topic: str, key: str, record: AvroRecord, headers: Headers | None = None) -> None:
-        """Produce a record on an item's behalf; the item's fate hangs on its report.
+        """Produce a record on an item's behalf, of its trace; the item's fate hangs on its report.
 
         Errors: Retry (the registry cannot be asked), Stop (the schema is not deployed).
         """
@@ -74,8 +82,13 @@ class Batch[T]:
 
         def report(error: Exception | None) -> None:
             item.error = item.error or error
+            if error is None:
+                metrics.add(RECORDS_OUT)
 
-        self.producer.produce(topic, key.encode(), value, headers or [], report)
+        carried = list(headers or [])
+        if traces.of_headers(carried) is None:
+            carried += item.trace_headers
+        self.producer.produce(topic, key.encode(), value, carried, report)
 
     def tell(
         self,
@@ -106,6 +119,7 @@ class Batch[T]:
                 directory=directory.position(),
             )
             self.produce(item, topics.OUTCOME, record.record_id, record)
+            count(record)
 
     def confirm(self, directory: Directory, ts_ms: int) -> None:
         """directory.confirm, while there is time to wait for it; what was waited for in vain is not waited for again.
@@ -130,7 +144,8 @@ class Batch[T]:
             item.error = Retry("the invocation's time is used up")
             return
         try:
-            work()
+            with logs.about(_ids(item.record, item)):
+                work()
         except Stop:
             raise
         except Exception as error:
@@ -172,6 +187,7 @@ class BatchDriver:
         Errors: ValueError (not such an event).
         """
         records = parse(event)
+        metrics.add(RECORDS_IN, len(records))
         try:
             return self._run(records, context, use_case)
         except Stop as error:
@@ -186,7 +202,7 @@ class BatchDriver:
             producer=self.producer,
             remaining_s=lambda: context.get_remaining_time_in_millis() / 1000 - _FLUSH_RESERVE_S,
         )
-        self._decode(batch, records, use_case, failed, dead)
+        self._decode(batch, records, use_case, failed, dead, context)
         items = batch.items
         try:
             use_case.handle(batch)
@@ -200,11 +216,16 @@ class BatchDriver:
             self._flush(context)
         failed += _errors(item for item in items if not isinstance(item.error, DeadLetter))
         failed += _errors(told)
-        self._log(failed)
         again = _in_order(records, failed)
+        # One that was not acknowledged on its topic comes again, and is counted then.
+        put_aside = [why.reason for record, why in dead if record not in again]
+        metrics.add(RECORDS_FAILED, len(again))
+        metrics.add(DEAD_LETTERS, len(put_aside))
         if self.alarm is not None:
-            # One that was not acknowledged on its topic comes again, and is counted then.
-            self.alarm.tell(why.reason for record, why in dead if record not in again)
+            self.alarm.tell(put_aside)
+        by_place = {item.record.position: item for item in items}
+        self._log(failed, by_place)
+        _end_spans(items, failed)
         return batch_response(again)
 
     def _decode[T](
@@ -214,6 +235,7 @@ class BatchDriver:
         use_case: UseCase[T],
         failed: list[tuple[KafkaRecord, Exception]],
         dead: list[tuple[KafkaRecord, DeadLetter]],
+        context: LambdaContext,
     ) -> None:
         """Fill the batch; a record that does not decode goes aside or comes again, and stops none of the others."""
         for record in records:
@@ -221,7 +243,10 @@ class BatchDriver:
                 failed.append((record, Retry("the invocation's time is used up")))
                 continue
             try:
-                batch.items.append(Item(record, use_case.decode(record, self.codec)))
+                with logs.about(_ids(record)):
+                    item = Item(record, use_case.decode(record, self.codec))
+                item.span = self._begun(item, context)
+                batch.items.append(item)
             except DeadLetter as error:
                 dead.append((record, error))
                 self._put_aside(record, error, failed)
@@ -230,20 +255,35 @@ class BatchDriver:
             except Exception as error:
                 failed.append((record, error))
 
+    def _begun[T](self, item: Item[T], context: LambdaContext) -> traces.Span:
+        """The span of what is done now: under the one that made the record, or the first of its send's trace."""
+        ids = logs.ids_of(item.value)
+        above = traces.of_headers(item.record.headers) or traces.begun_by(ids.get("send_id", item.record.position))
+        request_id = getattr(context, "aws_request_id", None)
+        return traces.begin(self.function, above, **ids, position=item.record.position, request_id=request_id)
+
     def _flush(self, context: LambdaContext) -> None:
         self.producer.flush(max(0.1, context.get_remaining_time_in_millis() / 1000 - _FLUSH_RESERVE_S / 2))
 
-    def _put_aside(self, record: KafkaRecord, why: DeadLetter, failed: list[tuple[KafkaRecord, Exception]]) -> None:
+    def _put_aside[T](
+        self,
+        record: KafkaRecord,
+        why: DeadLetter,
+        failed: list[tuple[KafkaRecord, Exception]],
+        item: Item[T] | None = None,
+    ) -> None:
         """To the dead-letter topic; a record that is not acknowledged there comes again instead of vanishing."""
-        self.logger.warning("dead letter", position=record.position, reason=why.reason, error=str(why))
+        with logs.about(_ids(record, item)):
+            self.logger.warning("dead letter", reason=why.reason, error=str(why))
 
         def report(error: Exception | None) -> None:
             if error is not None:
                 failed.append((record, error))
 
-        self.producer.produce(
-            topics.DEAD_LETTER, record.key, record.value, dead_letter_headers(record, why, self.function), report
-        )
+        headers = dead_letter_headers(record, why, self.function)
+        if item is not None and item.span is not None:
+            headers = list(traces.replaced(headers, item.span.trace))
+        self.producer.produce(topics.DEAD_LETTER, record.key, record.value, headers, report)
 
     def _put_items_aside[T](
         self,
@@ -257,22 +297,28 @@ class BatchDriver:
         for item in batch.items:
             if isinstance(item.error, DeadLetter):
                 dead.append((item.record, item.error))
-                self._put_aside(item.record, item.error, failed)
-                stand_in = Item(item.record, item.value)
+                self._put_aside(item.record, item.error, failed, item)
+                stand_in = Item(item.record, item.value, span=item.span)
                 why = item.error
                 batch.attempt(stand_in, partial(use_case.dead_lettered, batch, stand_in, why))
                 told.append(stand_in)
         return told
 
-    def _log(self, failed: Sequence[tuple[KafkaRecord, Exception]]) -> None:
+    def _log[T](self, failed: Sequence[tuple[KafkaRecord, Exception]], items: Mapping[str, Item[T]]) -> None:
         for record, error in failed:
             expected = isinstance(error, Retry)
-            self.logger.warning(
-                "record comes again",
-                position=record.position,
-                error=str(error) if expected else repr(error),
-                exc_info=None if expected else error,
-            )
+            with logs.about(_ids(record, items.get(record.position))):
+                self.logger.warning(
+                    "record comes again",
+                    error=str(error) if expected else repr(error),
+                    exc_info=None if expected else error,
+                )
+
+
+def count(record: NotificationOutcome) -> None:
+    """Count the recipients that an outcome record tells of, by their status."""
+    for result in record.results:
+        metrics.add(RECIPIENTS[Status(result.status)], result.count)
 
 
 def stopped(records: Iterable[KafkaRecord], error: Stop, logger: Logger) -> dict[str, Any]:
@@ -282,6 +328,27 @@ def stopped(records: Iterable[KafkaRecord], error: Stop, logger: Logger) -> dict
     """
     logger.critical("misconfigured: nothing goes on until somebody acts", error=str(error), exc_info=error)
     return batch_response(records)
+
+
+def _ids[T](record: KafkaRecord, item: Item[T] | None = None) -> dict[str, Any]:
+    """What every line about a record says."""
+    ids = {"position": record.position}
+    if item is not None:
+        ids |= logs.ids_of(item.value)
+        if item.span is not None:
+            ids["trace_id"] = item.span.trace.trace_id
+    return ids
+
+
+def _end_spans[T](items: Iterable[Item[T]], failed: Iterable[tuple[KafkaRecord, Exception]]) -> None:
+    """Each record's, with what became of it; a dead letter's says its reason."""
+    again = {record.position: str(error) or repr(error) for record, error in failed}
+    for item in items:
+        if item.span is not None:
+            error = again.get(item.record.position)
+            if error is None and isinstance(item.error, DeadLetter):
+                error = f"dead letter: {item.error.reason}: {item.error}"
+            traces.end(item.span, error)
 
 
 def _errors[T](items: Iterable[Item[T]]) -> list[tuple[KafkaRecord, Exception]]:

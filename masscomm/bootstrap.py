@@ -5,7 +5,7 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from masscomm import settings
+from masscomm import settings, traces
 from masscomm.batch import BatchDriver, LambdaContext, UseCase, stopped
 from masscomm.dead_letter_alarm import DEFAULT_LIMIT, DeadLetterAlarm
 from masscomm.errors import Stop
@@ -16,14 +16,13 @@ from masscomm.wire import Codec, HttpSchemaRegistry
 
 def batch_driver(function: str, logger: Logger) -> BatchDriver:
     """The batch driver over the real broker and registry. Errors: Stop where the environment lacks a setting."""
+    traces.check_settings()
     return BatchDriver(
         function=function,
         codec=Codec(HttpSchemaRegistry(settings.required("SCHEMA_REGISTRY_URL"))),
         producer=KafkaProducer.from_environment(),
         logger=logger,
-        alarm=DeadLetterAlarm(
-            function=function, limit=settings.number("DEAD_LETTER_ALARM_LIMIT", DEFAULT_LIMIT), logger=logger
-        ),
+        alarm=DeadLetterAlarm(limit=settings.number("DEAD_LETTER_ALARM_LIMIT", DEFAULT_LIMIT), logger=logger),
     )
 
 

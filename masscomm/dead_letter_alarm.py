@@ -1,9 +1,8 @@
 """Counting dead letters, so that a burst of them is heard of.
 
-A line an invocation that had any, in CloudWatch's embedded metric format on standard output: DeadLetters (how many),
-and DeadLetterBursts, 1 where the last minute of this execution environment had more than the limit; beside them the
-count by reason. The alarm in AWS is on DeadLetterBursts ≥ 1, or on the sum of DeadLetters over all environments.
-Nothing is stopped: a producer's bad records are no reason to keep back another's good ones.
+DeadLetterBursts is 1 where the last minute of this execution environment had more than the limit; in the invocation's
+line of metrics stands the count by reason beside it. The alarm in AWS is on DeadLetterBursts ≥ 1. Nothing is stopped: a
+producer's bad records are no reason to keep back another's good ones.
 """
 
 from collections import Counter, deque
@@ -11,15 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from aws_lambda_powertools import Logger
-from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
+from masscomm import metrics
 from masscomm.clock import Clock, SystemClock
-
-NAMESPACE = "masscomm"
-# Dead letters put aside for good.
-DEAD_LETTERS = "DeadLetters"
-# Invocations after which the last minute held more dead letters than the limit.
-BURSTS = "DeadLetterBursts"
+from masscomm.metric_names import DEAD_LETTER_BURSTS
 
 DEFAULT_LIMIT = 20
 _WINDOW_S = 60.0
@@ -29,14 +23,13 @@ _WINDOW_S = 60.0
 class DeadLetterAlarm:
     """One for each function environment; limit: dead letters a minute up to which nobody is called."""
 
-    function: str
     limit: float = DEFAULT_LIMIT
     clock: Clock = field(default_factory=SystemClock)
     logger: Logger = field(default_factory=Logger)
     _recent: deque[tuple[float, int]] = field(default_factory=deque, init=False)
 
     def tell(self, reasons: Iterable[str]) -> None:
-        """Count an invocation's dead letters, one reason each; without any nothing is written."""
+        """Take an invocation's dead letters, one reason each."""
         counts = Counter(reasons)
         if not counts:
             return
@@ -46,10 +39,7 @@ class DeadLetterAlarm:
             self._recent.popleft()
         in_window = sum(count for _, count in self._recent)
         burst = in_window > self.limit
-        metrics = EphemeralMetrics(namespace=NAMESPACE, service=self.function)
-        metrics.add_metric(name=DEAD_LETTERS, unit=MetricUnit.Count, value=counts.total())
-        metrics.add_metric(name=BURSTS, unit=MetricUnit.Count, value=int(burst))
-        metrics.add_metadata(key="reasons", value=dict(counts))
-        metrics.flush_metrics()
+        metrics.add(DEAD_LETTER_BURSTS, int(burst))
+        metrics.note(dead_letter_reasons=dict(counts))
         if burst:
             self.logger.error("dead letter burst", in_last_minute=in_window, limit=self.limit, reasons=dict(counts))

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Protocol
 
+from masscomm import metrics
 from masscomm.clock import Clock
 from masscomm.errors import Retry
+from masscomm.metric_names import LEASE_LOSSES
 from masscomm.outcomes import SENT
 from masscomm.preferences import Decision
 from masscomm.records import DeliveryRequested
@@ -137,6 +139,7 @@ class KeptLease:
             return
         if lease is None:
             self._lost = True
+            metrics.add(LEASE_LOSSES)
         else:
             self._valid_until = lease.valid_until
 

@@ -109,6 +109,10 @@ class Chain:
         """What was produced to a topic."""
         return [value or b"" for name, _, value, _ in self.producer.produced if name == topic]
 
+    def produced(self) -> list[tuple[str, bytes | None, bytes | None]]:
+        """(topic, key, value) of everything produced; headers name the attempt that made it."""
+        return [(topic, key, value) for topic, key, value, _ in self.producer.produced]
+
     def outcomes(self) -> list[NotificationOutcome]:
         """The outcome records produced."""
         return self._decoded(NotificationOutcome, topics.OUTCOME)

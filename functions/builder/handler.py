@@ -3,18 +3,17 @@
 from functools import cache
 from typing import Any
 
-from aws_lambda_powertools import Logger
-
 from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
-from masscomm import settings
+from masscomm import logs, settings
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
+from masscomm.invocation import observed
 from masscomm.opensearch_directory import OpenSearchDirectory
 
-logger = Logger()
+logger = logs.logger("builder")
 
 
 @cache
@@ -31,6 +30,7 @@ def bootstrap() -> tuple[BatchDriver, BuildMessages]:
     )
 
 
+@observed(logger)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
     return answer(bootstrap, event, context, logger)

@@ -8,6 +8,7 @@ from aws_lambda_powertools import Logger
 from opensearchpy import OpenSearch
 
 from functions.cdc_consumer.generation import Generation
+from masscomm import metrics
 from masscomm.batch import Batch, Item, UseCase
 from masscomm.change_events import (
     Change,
@@ -18,8 +19,10 @@ from masscomm.change_events import (
     SnapshotStarted,
     TableTruncated,
 )
+from masscomm.clock import Clock, SystemClock
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka_event import KafkaRecord
+from masscomm.metric_names import CHANGE_DATA_AGE
 from masscomm.opensearch import VersionedDocument, write
 from masscomm.wire import Codec
 
@@ -31,7 +34,10 @@ class ApplyChanges(UseCase[Change]):
     the indices converge to the tables (docs/decisions/011-cdc-versions.md).
     """
 
-    def __init__(self, client: OpenSearch, generation: Generation, logger: Logger | None = None) -> None:
+    def __init__(
+        self, client: OpenSearch, generation: Generation, logger: Logger | None = None, clock: Clock | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
         self._logger = logger or Logger()
         self._client = client
         self._generation = generation
@@ -105,6 +111,7 @@ class ApplyChanges(UseCase[Change]):
         if not beats:
             return
         _, newest = max(beats, key=lambda beat: beat[1].lsn)
+        metrics.add(CHANGE_DATA_AGE, max(0, self._clock.now_ms() - newest.ts_ms) / 1000)
         try:
             self._generation.passed(newest)
         except Retry as error:

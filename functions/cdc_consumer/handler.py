@@ -3,18 +3,17 @@
 from functools import cache
 from typing import Any
 
-from aws_lambda_powertools import Logger
-
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
-from masscomm import settings
+from masscomm import logs, settings
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.cdc_progress import KafkaCdcProgress
 from masscomm.clock import SystemClock
+from masscomm.invocation import observed
 from masscomm.opensearch import connect_from_environment
 
-logger = Logger()
+logger = logs.logger("cdc_consumer")
 
 
 @cache
@@ -31,6 +30,7 @@ def bootstrap() -> tuple[BatchDriver, ApplyChanges]:
     return batch_driver("cdc_consumer", logger), ApplyChanges(client, generation, logger)
 
 
+@observed(logger)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
     return answer(bootstrap, event, context, logger)

@@ -17,7 +17,7 @@ from functions.delivery.calls import Caller
 from functions.delivery.publishing import Publisher
 from functions.delivery.slices import Slices
 from functions.delivery.waiting import Later
-from masscomm import topics
+from masscomm import metrics, topics
 from masscomm.batch import Batch, Item
 from masscomm.channels.provider import TargetGone
 from masscomm.clock import Clock
@@ -26,6 +26,7 @@ from masscomm.directory import Device, Directory, Settings
 from masscomm.errors import DeadLetter, MasscommError, Retry
 from masscomm.ids import derived_id
 from masscomm.kafka_event import KafkaRecord
+from masscomm.metric_names import DUPLICATES_REFUSED
 from masscomm.outcomes import DEAD_LETTERED, Told
 from masscomm.records import ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.wire import Codec
@@ -151,6 +152,7 @@ class Deliver:
                 except Exception:
                     self._release(delivery.record_id)
                     raise
+        metrics.add(DUPLICATES_REFUSED, len(begun.done))
         if begun.lease is not None:
             slices = Slices(
                 delivery=delivery,
@@ -172,7 +174,7 @@ class Deliver:
             except Exception:
                 self._release(delivery.record_id)
                 raise
-        self.later.put(delivery, item.record, begun.done.values(), batch.codec)
+        self.later.put(item, begun.done.values(), batch.codec)
         self._tell(batch, item, begun.done)
 
     def _release(self, record_id: str) -> None:

@@ -5,13 +5,11 @@ from functools import cache
 from typing import Any
 from uuid import uuid4
 
-from aws_lambda_powertools import Logger
-
 from functions.delivery.calls import Caller
 from functions.delivery.deliver import SLICE_SIZE, Deliver
 from functions.delivery.publishing import PATIENCE_S, Publisher
 from functions.delivery.waiting import Later
-from masscomm import settings
+from masscomm import logs, settings
 from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
@@ -19,12 +17,13 @@ from masscomm.channels.aws import SesEmail, SnsPush
 from masscomm.channels.circuit import CircuitPush
 from masscomm.clock import Clock, SystemClock
 from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.invocation import observed
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.pacing import Pacer
 from masscomm.topics import Lane
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
-logger = Logger()
+logger = logs.logger("delivery")
 
 
 @cache
@@ -69,6 +68,7 @@ def _paces(clock: Clock) -> dict[str, Pacer]:
     }
 
 
+@observed(logger)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
     return answer(bootstrap, event, context, logger)

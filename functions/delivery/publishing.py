@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from aws_lambda_powertools import Logger
-
-from masscomm.channels.provider import CALL_S, ApplicationOff, ProviderError, TargetGone, Transient
+from masscomm import logs, metrics
+from masscomm.channels.provider import CALL_S, ApplicationOff, ProviderError, Rejected, TargetGone, Transient
 from masscomm.clock import Clock
+from masscomm.metric_names import PROVIDER_CALLS, PROVIDER_ERRORS, PROVIDER_LATENCY, PROVIDER_THROTTLES
 from masscomm.pacing import Pacer
 
-logger = Logger()
+logger = logs.logger("delivery")
 
 PATIENCE_S = 10.0
 _FIRST_PAUSE_S = 0.1
@@ -143,7 +143,8 @@ class Publisher:
         """
         outage = self._outages.setdefault(channel, Outage(self.clock, self.patience_s))
         until, pause = self.clock.monotonic() + patience_s, _FIRST_PAUSE_S
-        publish = partial(self._publish, remaining_s, outage, self.paces[channel], until)
+        # A worker's lines are about the same record as ours.
+        publish = logs.carried(partial(self._publish, remaining_s, outage, channel, until))
         made = list(calls)
         with ThreadPoolExecutor(self.workers) as pool:
             answers = list(pool.map(partial(publish, again=False), made))
@@ -164,13 +165,14 @@ class Publisher:
         self,
         remaining_s: Callable[[], float],
         outage: Outage,
-        pacer: Pacer,
+        channel: str,
         until: float,
         call: Callable[[], str],
         *,
         again: bool,
     ) -> Published:
         """One call, and again at once, at the pace it is told, as long as the provider asks for nothing but that."""
+        pacer = self.paces[channel]
         told: Published = Published(error=NotTried("no time was left for another call"), tried=False)
         while remaining_s() >= self.call_s:
             if not pacer.take():
@@ -178,7 +180,9 @@ class Publisher:
             if not outage.may_call():
                 nothing = f"the provider has taken nothing for {self.patience_s:.0f} s"
                 return Published(error=Transient(nothing), tried=False)
+            began = self.clock.monotonic()
             told = self._call(call, outage, again=again)
+            _measure(channel, told, self.clock.monotonic() - began)
             throttled = isinstance(told.error, Transient) and told.error.throttled
             pacer.answered(throttled=throttled)
             # Without a pace there is nothing that would hold it back.
@@ -208,3 +212,13 @@ class Publisher:
             return Published(error=Transient(f"a fault in the code: {fault!r}"[:500]))
         outage.answered()
         return Published(message_id=message_id)
+
+
+def _measure(channel: str, told: Published, seconds: float) -> None:
+    """What a call came to; one that ended before it reached the provider was none."""
+    if told.error is not None and not isinstance(told.error, Transient | TargetGone | Rejected):
+        return
+    metrics.add(PROVIDER_CALLS[channel])
+    metrics.add(PROVIDER_LATENCY[channel], seconds * 1000)
+    if isinstance(told.error, Transient):
+        metrics.add((PROVIDER_THROTTLES if told.error.throttled else PROVIDER_ERRORS)[channel])

@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import batched
 
-from aws_lambda_powertools import Logger
-
 from functions.delivery.calls import Call, Caller, Expired
 from functions.delivery.publishing import NotTried, Published, Publisher
+from masscomm import logs, metrics
 from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import Answer, Conflict, Decided, DeliveryLedger, KeptLease, taken_before
 from masscomm.directory import Device, Directory, Settings
 from masscomm.errors import Retry
+from masscomm.metric_names import LEASE_LOSSES
 from masscomm.outcomes import EXPIRED, SENT
 from masscomm.preferences import Decision, decide_by_settings
 from masscomm.records import DeliveryRequested, Withdrawn
 from masscomm.statuses import Reason, Status
 
-logger = Logger()
+logger = logs.logger("delivery")
 
 _NO_DEVICE = Decision(Status.SUPPRESSED, Reason.NO_DEVICE, "directory")
 _SUPPRESSED = Decision(Status.SUPPRESSED, Reason.ADDRESS_SUPPRESSED, "suppressions")
@@ -156,7 +156,6 @@ class Slices:
         self._record([_let_wait(who, who.taken, again_ms) for who in left])
         logger.info(
             "waits for its next try",
-            record_id=self.delivery.record_id,
             recipients=len(left),
             waits=self.delivery.waits,
             error=min(self._errors),
@@ -207,6 +206,7 @@ class Slices:
             try:
                 self.ledger.record(self.delivery.record_id, decided)
             except Conflict:
+                metrics.add(LEASE_LOSSES)
                 raise
             except Retry:
                 if self.invocation_s() < pause + _WRITE_S:

@@ -8,11 +8,12 @@ the same time. Released twice, the ledger has it once.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from masscomm import traces
 from masscomm.back_off import BackOff
+from masscomm.batch import Item
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import Decided
 from masscomm.ids import released_id
-from masscomm.kafka_event import KafkaRecord
 from masscomm.records import ContentColumn, DeliveryRequested, Taken
 from masscomm.waiting import Waiting, WaitingStore
 from masscomm.wire import Codec
@@ -38,8 +39,9 @@ class Later:
             return None
         return self.back_off.due_ms(now_ms=now_ms, n=delivery.waits + 1, item_id=_next_id(delivery), ends_ms=ends_ms)
 
-    def put(self, delivery: DeliveryRequested, record: KafkaRecord, done: Iterable[Decided], codec: Codec) -> None:
+    def put(self, item: Item[DeliveryRequested], done: Iterable[Decided], codec: Codec) -> None:
         """Leave those who wait to the scheduler, for the topic their record stands on. Errors: Retry, Stop."""
+        delivery, record = item.value, item.record
         waiting = {entry.position: entry for entry in done if entry.again_ms is not None}
         if not waiting:
             return
@@ -51,10 +53,16 @@ class Later:
                 topic=record.topic,
                 value=codec.encode(record.topic, "DeliveryRequested", rest.to_avro()),
                 why=WHY,
-                headers=tuple(header for header in record.headers if not header[0].startswith(_OURS)),
+                headers=_carried(item),
             ),
             self.clock.now_ms(),
         )
+
+
+def _carried(item: Item[DeliveryRequested]) -> tuple[tuple[str, bytes], ...]:
+    """What others have written on the record, and the trace as it goes on."""
+    theirs = tuple(header for header in item.record.headers if not header[0].startswith(_OURS))
+    return theirs if item.span is None else traces.replaced(theirs, item.span.trace)
 
 
 def _next_id(delivery: DeliveryRequested) -> str:

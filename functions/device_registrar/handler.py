@@ -3,18 +3,17 @@
 from functools import cache
 from typing import Any
 
-from aws_lambda_powertools import Logger
-
 from functions.device_registrar.device_states import OpenSearchDeviceStates
 from functions.device_registrar.endpoints import SnsEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
-from masscomm import settings
+from masscomm import logs, settings
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
+from masscomm.invocation import observed
 from masscomm.opensearch import connect_from_environment
 
-logger = Logger()
+logger = logs.logger("device_registrar")
 
 
 @cache
@@ -35,6 +34,7 @@ def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
     return batch_driver("device_registrar", logger), use_case
 
 
+@observed(logger)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
     return answer(bootstrap, event, context, logger)

@@ -5,7 +5,6 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from aws_lambda_powertools import Logger
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
@@ -17,12 +16,13 @@ from functions.metrics_handler.tell_send import TellSend
 from functions.metrics_handler.tell_trends import TellTrends
 from functions.metrics_handler.tell_user import TellUser
 from functions.metrics_handler.watch_metrics import WatchMetrics
-from masscomm import settings
+from masscomm import logs, settings
 from masscomm.authentication import database_url
 from masscomm.clock import Clock, SystemClock
+from masscomm.invocation import observed
 from masscomm.problem import answer_problems
 
-logger = Logger()
+logger = logs.logger("metrics_handler")
 app = APIGatewayRestResolver()
 answer_problems(app, logger, retry_after_s=2)
 
@@ -100,6 +100,7 @@ def _request(*offered: str) -> Request:
     return Request.of(event.raw_event, event.resolved_query_string_parameters, offered)
 
 
+@observed(logger)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an API Gateway REST proxy event to its answer."""
     return app.resolve(event, context)

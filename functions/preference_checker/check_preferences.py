@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from masscomm import topics
+from masscomm import metrics, topics
 from masscomm.back_off import BackOff
 from masscomm.batch import Batch, Item
 from masscomm.categories import NAME_PATTERN
@@ -20,6 +20,7 @@ from masscomm.errors import DeadLetter, Retry
 from masscomm.ids import derived_id, released_id
 from masscomm.kafka_event import KafkaRecord
 from masscomm.measures import FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
+from masscomm.metric_names import REPEATED_RECIPIENTS
 from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told
 from masscomm.preferences import Decision, decide
 from masscomm.records import BuildRequested, RecheckRequested, SendRequested
@@ -54,6 +55,11 @@ class Chunk:
     send_at: int | None = None
     bad: DeadLetter | None = None
 
+    @property
+    def about(self) -> RecheckRequested:
+        """Whose ids log lines say."""
+        return self.asked
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckPreferences:
@@ -71,7 +77,9 @@ class CheckPreferences:
         if record.topic == topics.in_lane(topics.RECHECK, self.lane):
             return Chunk(asked=_recheck(codec.decode("RecheckRequested", record.value)))
         send = SendRequested.from_avro(codec.decode("SendRequested", record.value))
-        return _chunk_of(send, record)
+        chunk = _chunk_of(send, record)
+        metrics.add(REPEATED_RECIPIENTS, len(send.to_users) - len(chunk.asked.positions))
+        return chunk
 
     def handle(self, batch: Batch[Chunk]) -> None:
         waiting: list[Item[Chunk]] = []
@@ -113,7 +121,14 @@ class CheckPreferences:
         topic = topics.in_lane(topics.RECHECK, self.lane)
         for part in after_send_at(item.value.asked):
             value = batch.codec.encode(topic, "RecheckRequested", part.to_avro())
-            held = Waiting(id=part.record_id, due_ms=send_at, topic=topic, value=value, why=SEND_AT)
+            held = Waiting(
+                id=part.record_id,
+                due_ms=send_at,
+                topic=topic,
+                value=value,
+                why=SEND_AT,
+                headers=tuple(item.trace_headers),
+            )
             self.waiting.put(held, self.clock.now_ms())
         self._everybody(batch, item, SCHEDULED)
 
@@ -210,7 +225,9 @@ class CheckPreferences:
         item_id = released_id(item.value.asked.record_id, _DIRECTORY, n, part.range_start, part.range_end)
         value = batch.codec.encode(topic, "RecheckRequested", replace(part, why=_DIRECTORY, waits=n).to_avro())
         due_ms = self.back_off.due_ms(now_ms=now_ms, n=n, item_id=item_id, ends_ms=self._ends_ms(part))
-        self.waiting.put(Waiting(id=item_id, due_ms=due_ms, topic=topic, value=value, why=_DIRECTORY), now_ms)
+        headers = tuple(item.trace_headers)
+        held = Waiting(id=item_id, due_ms=due_ms, topic=topic, value=value, why=_DIRECTORY, headers=headers)
+        self.waiting.put(held, now_ms)
 
     def _ends_ms(self, asked: RecheckRequested) -> int:
         return self.back_off.ends_ms(since_ms=asked.timestamp, expires_at=asked.expires_at)

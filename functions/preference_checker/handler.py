@@ -3,19 +3,18 @@
 from functools import cache
 from typing import Any
 
-from aws_lambda_powertools import Logger
-
 from functions.preference_checker.check_preferences import CheckPreferences
-from masscomm import settings
+from masscomm import logs, settings
 from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
+from masscomm.invocation import observed
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
-logger = Logger()
+logger = logs.logger("preference_checker")
 
 
 @cache
@@ -33,6 +32,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
     return driver, use_case
 
 
+@observed(logger)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
     return answer(bootstrap, event, context, logger)

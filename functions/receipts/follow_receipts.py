@@ -12,8 +12,8 @@ from aws_lambda_powertools import Logger
 
 from functions.receipts.messages import KEPT_MS, Message, Messages, Suppression
 from functions.receipts.reading import Receipt, read
-from masscomm import topics
-from masscomm.batch import Batch, Item
+from masscomm import topics, traces
+from masscomm.batch import Batch, Item, count
 from masscomm.clock import Clock
 from masscomm.errors import DeadLetter
 from masscomm.ids import derived_id, released_id
@@ -36,6 +36,11 @@ class Heard:
 
     record: ReceiptReceived
     receipt: Receipt | None
+
+    @property
+    def about(self) -> ReceiptReceived:
+        """Whose ids log lines say."""
+        return self.record
 
 
 type Fact = NotificationOutcome | Heard
@@ -126,7 +131,10 @@ class FollowReceipts:
         # Of several devices one may well have it: what does not arrive at another bounces nothing.
         if receipt.status is not None and (receipt.status is Status.DELIVERED or message.alone):
             outcome = self._outcome(receipt, receipt.status, message)
-            batch.produce(item, topics.OUTCOME, outcome.record_id, outcome)
+            # A receipt names no trace: the one that the send began of itself, where it was not somebody else's.
+            headers = traces.begun_by(message.send_id).headers
+            batch.produce(item, topics.OUTCOME, outcome.record_id, outcome, headers)
+            count(outcome)
 
     def _wait(self, batch: Batch[Fact], record: ReceiptReceived) -> None:
         now_ms, again = self._clock.now_ms(), replace(record, tries=record.tries + 1)

@@ -3,18 +3,18 @@
 from functools import cache
 from typing import Any
 
-from aws_lambda_powertools import Logger
-
 from functions.receipts.follow_receipts import FollowReceipts
 from functions.receipts.messages import OpenSearchMessages
 from functions.receipts.take_in import TakeIn
+from masscomm import logs
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
+from masscomm.invocation import observed
 from masscomm.opensearch import connect_from_environment
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
-logger = Logger()
+logger = logs.logger("receipts")
 
 
 @cache
@@ -30,6 +30,7 @@ def bootstrap() -> tuple[BatchDriver, TakeIn, FollowReceipts]:
     return driver, TakeIn(codec=driver.codec, producer=driver.producer, clock=clock, logger=logger), follow
 
 
+@observed(logger)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event of outcome and receipt, or what AWS invokes us with to tell of receipts."""
     driver, take_in, follow = bootstrap()

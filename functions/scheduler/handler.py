@@ -4,18 +4,18 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-from aws_lambda_powertools import Logger
-
 from functions.scheduler.release_due import ReleaseDue
 from functions.scheduler.take_back import TakeBack
+from masscomm import logs
 from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
+from masscomm.invocation import observed
 from masscomm.source_records import KafkaSourceRecords
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
-logger = Logger()
+logger = logs.logger("scheduler")
 
 
 @cache
@@ -23,7 +23,7 @@ def bootstrap() -> tuple[BatchDriver, TakeBack, ReleaseDue]:
     """The adapters, built at the first invocation and kept."""
     driver = batch_driver("scheduler", logger)
     store, clock = DynamoDbWaitingStore.from_environment(), SystemClock()
-    sweep = ReleaseDue(store=store, producer=driver.producer, clock=clock, logger=logger)
+    sweep = ReleaseDue(store=store, producer=driver.producer, clock=clock, logger=logger, codec=driver.codec)
     take_back = TakeBack(
         store=store,
         source=KafkaSourceRecords.from_environment(),
@@ -33,6 +33,7 @@ def bootstrap() -> tuple[BatchDriver, TakeBack, ReleaseDue]:
     return driver, take_back, sweep
 
 
+@observed(logger)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: EventBridge's scheduled event to what the sweep came to, or an aws:kafka event of on-failure."""
     driver, take_back, release_due = bootstrap()

@@ -1,17 +1,23 @@
 """Release what is due: on its topic first, forgotten then."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import batched
+from typing import Any
 
 from aws_lambda_powertools import Logger
 
+from masscomm import logs, metrics, topics, traces
 from masscomm.clock import Clock
+from masscomm.errors import MasscommError
+from masscomm.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED
 from masscomm.producer import Producer
 from masscomm.waiting import Waiting, WaitingStore, releasable
+from masscomm.wire import Codec
 
 # On a released record: what it waited for.
-RELEASED = "masscomm.released"
+WAITED_FOR = "masscomm.released"
 # Claimed, produced and flushed together: few round trips, and little to do again where a sweep dies.
 _AT_ONCE = 50
 # Kept back from the remaining time for a flush and for telling the store.
@@ -31,23 +37,26 @@ class Swept:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseDue:
-    """The use case; one for each function environment."""
+    """The use case; one for each function environment. codec: to say in a log line whose record it is about."""
 
     store: WaitingStore
     producer: Producer
     clock: Clock
     logger: Logger
+    codec: Codec | None = None
 
     def sweep(self, remaining_s: Callable[[], float]) -> Swept:
         """Release everything due by now. A sweep that ends early, or two at once, do no harm.
 
         Errors: Retry, Stop.
         """
-        released = failed = others = 0
+        released = failed = others = left = 0
         complete = True
-        for group in batched(self.store.due(self.clock.now_ms()), _AT_ONCE, strict=False):
+        began_ms = oldest_ms = self.clock.now_ms()
+        for group in batched(self.store.due(began_ms), _AT_ONCE, strict=False):
+            oldest_ms = min(oldest_ms, *(item.due_ms for item in group))
             if remaining_s() < _RESERVE_S:
-                complete = False
+                complete, left = False, len(group)
                 break
             mine = [item for item in group if self._may_go(item) and self.store.claim(item, self.clock.now_ms())]
             done = self._produce(mine)
@@ -56,6 +65,10 @@ class ReleaseDue:
             released += len(done)
             failed += len(mine) - len(done)
             others += len(group) - len(mine)
+        metrics.add(RELEASED, released)
+        metrics.add(NOT_RELEASED, failed)
+        metrics.add(BACKLOG, failed + others + left)
+        metrics.add(OLDEST_DUE, (began_ms - oldest_ms) / 1000)
         swept = Swept(released=released, failed=failed, claimed_by_others=others, complete=complete)
         self.logger.info("swept", released=released, failed=failed, claimed_by_others=others, complete=complete)
         return swept
@@ -64,25 +77,42 @@ class ReleaseDue:
         """The last look before a topic is written to, whoever put the item there."""
         if item.topic in releasable():
             return True
-        self.logger.error("nothing is released to this topic", topic=item.topic, id=item.id)
+        with logs.about(self._ids(item)):
+            self.logger.error("nothing is released to this topic", topic=item.topic)
         return False
+
+    def _ids(self, item: Waiting) -> dict[str, Any]:
+        """Whose it is, as far as it can be read."""
+        schema = next((topic.schema for topic in topics.chain_topics() if topic.name == item.topic), None)
+        ids: dict[str, Any] = {"record_id": item.id}
+        if self.codec is not None and schema is not None:
+            with suppress(MasscommError):  # it goes on, or waits, whether it can be read here or not
+                value = self.codec.decode(schema, item.value)
+                ids |= {name: value[name] for name in logs.IDS if value.get(name) is not None}
+        return ids
 
     def _produce(self, items: list[Waiting]) -> list[Waiting]:
         """Those that Kafka has; the others come again when their claim has lapsed."""
         done: list[Waiting] = []
 
-        def reporting(item: Waiting) -> Callable[[Exception | None], None]:
+        def reporting(item: Waiting, span: traces.Span | None) -> Callable[[Exception | None], None]:
             def report(error: Exception | None) -> None:
+                if span is not None:
+                    traces.end(span, None if error is None else str(error))
                 if error is None:
                     done.append(item)
                 else:
-                    self.logger.warning("not released", id=item.id, topic=item.topic, error=str(error))
+                    with logs.about(self._ids(item)):
+                        self.logger.warning("not released", topic=item.topic, error=str(error))
 
             return report
 
         # Critical ones first: they share this sweep with bulk.
         for item in sorted(items, key=lambda item: not item.critical):
-            headers = [*item.headers, (RELEASED, item.why.encode())]
-            self.producer.produce(item.topic, item.id.encode(), item.value, headers, reporting(item))
+            above = traces.of_headers(item.headers)
+            span = None if above is None else traces.begin("scheduler", above, record_id=item.id, why=item.why)
+            carried = item.headers if span is None else traces.replaced(item.headers, span.trace)
+            headers = [*carried, (WAITED_FOR, item.why.encode())]
+            self.producer.produce(item.topic, item.id.encode(), item.value, headers, reporting(item, span))
         self.producer.flush(_FLUSH_S)
         return done

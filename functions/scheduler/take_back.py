@@ -14,7 +14,7 @@ from typing import Any
 
 from masscomm import topics
 from masscomm.back_off import BackOff
-from masscomm.batch import Batch, Item
+from masscomm.batch import Batch, Item, count
 from masscomm.chunks import SPLIT_ABOVE, after_send_at, chunk_of, ranges, split_parts
 from masscomm.clock import Clock
 from masscomm.dead_letters import (
@@ -64,6 +64,11 @@ class GivenUp:
     headers: tuple[tuple[str, bytes], ...]
     returned: int
     crashed: int
+
+    @property
+    def about(self) -> Asked | None:
+        """Whose ids log lines say."""
+        return next(iter(self.parents), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +139,7 @@ class TakeBack:
                         directory=None,
                     )
                     batch.produce(item, topics.OUTCOME, record.record_id, record)
+                    count(record)
 
     def _failed(self, record: KafkaRecord) -> tuple[KafkaRecord, bool]:
         """The record given up on, and whether its last invocation ended in an error.

@@ -5,19 +5,19 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any
 
-from aws_lambda_powertools import Logger
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from functions.send_handler.request_send import RequestSend, check_tenant, parse_request
-from masscomm import settings
+from masscomm import logs, settings, traces
 from masscomm.clock import SystemClock
+from masscomm.invocation import observed
 from masscomm.problem import Problem, answer_problems
 from masscomm.producer import KafkaProducer
 from masscomm.tenant import clubs_of
 from masscomm.wire import Codec, HttpSchemaRegistry
 
-logger = Logger()
+logger = logs.logger("send_handler")
 app = APIGatewayRestResolver()
 answer_problems(app, logger, retry_after_s=5)
 
@@ -25,6 +25,7 @@ answer_problems(app, logger, retry_after_s=5)
 @cache
 def bootstrap() -> RequestSend:
     """The adapters, built at the first invocation and kept."""
+    traces.check_settings()
     return RequestSend(
         codec=Codec(HttpSchemaRegistry(settings.required("SCHEMA_REGISTRY_URL"))),
         producer=KafkaProducer.from_environment(),
@@ -37,14 +38,21 @@ def post_send() -> Response[str]:
     """202 with the send's id once every chunk is on its topic."""
     send = parse_request(_body())
     check_tenant(send, clubs_of(app.current_event.raw_event["requestContext"].get("authorizer")))
-    accepted = bootstrap().request(send)
-    logger.info("send accepted", send_id=accepted.send_id, club_id=send.club_id, requested=accepted.requested)
+    logs.note(club_id=send.club_id)
+    accepted = bootstrap().request(send, _trace())
+    logger.info("send accepted", requested=accepted.requested)
     return Response(
         status_code=HTTPStatus.ACCEPTED,
         content_type=content_types.APPLICATION_JSON,
         body=json.dumps(accepted.body()),
         headers={"Location": f"/v1/sends/{accepted.send_id}"},
     )
+
+
+def _trace() -> traces.Trace | None:
+    """The caller's, where the request came with a valid one."""
+    headers = {name.lower(): value for name, value in (app.current_event.raw_event.get("headers") or {}).items()}
+    return traces.parse(headers.get(traces.PARENT), headers.get(traces.STATE))
 
 
 def _body() -> str | None:
@@ -54,6 +62,7 @@ def _body() -> str | None:
         raise Problem(400, f"the body is not UTF-8 text: {error}") from error
 
 
+@observed(logger)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an API Gateway REST proxy event to its answer."""
     return app.resolve(event, context)

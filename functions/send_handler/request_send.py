@@ -11,14 +11,16 @@ from uuid import uuid4
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from masscomm import topics
+from masscomm import logs, metrics, topics, traces
 from masscomm.categories import CHANNELS, NAME_PATTERN, resolve_channels
 from masscomm.clock import Clock
 from masscomm.errors import DeadLetter
 from masscomm.ids import chunk_id
+from masscomm.metric_names import RECIPIENTS
 from masscomm.problem import FieldError, Problem
-from masscomm.producer import Producer
+from masscomm.producer import Headers, Producer
 from masscomm.records import SendRequested
+from masscomm.statuses import Status
 from masscomm.tenant import Clubs, allowed
 from masscomm.topics import Lane
 from masscomm.wire import Codec
@@ -123,8 +125,8 @@ class RequestSend:
     producer: Producer
     clock: Clock
 
-    def request(self, send: SendRequest) -> Accepted:
-        """Put the send's chunks on send.api and answer when the broker has them all.
+    def request(self, send: SendRequest, came_with: traces.Trace | None = None) -> Accepted:
+        """Put the send's chunks on send.api and answer when the broker has them all. came_with: the caller's trace.
 
         Errors: Problem 400 (expired; a send_at that is past, too far ahead or not before expires_at), 503 (Kafka has
         not taken every chunk: the caller asks again with a send of its own, those chunks that were taken are
@@ -137,6 +139,28 @@ class RequestSend:
         send_at = None if send.send_at is None else _ms(send.send_at)
         _check_send_at(send_at, expires_at, now_ms)
         send_id = str(uuid4())
+        logs.note(send_id=send_id)
+        span = traces.begin(
+            "send_handler", came_with or traces.begun_by(send_id), send_id=send_id, club_id=send.club_id
+        )
+        try:
+            accepted = self._put(send, send_id, expires_at, send_at, now_ms, span.trace.headers)
+        except Exception as error:
+            traces.end(span, str(error))
+            raise
+        traces.end(span)
+        metrics.add(RECIPIENTS[Status.ACCEPTED], accepted.requested)
+        return accepted
+
+    def _put(
+        self,
+        send: SendRequest,
+        send_id: str,
+        expires_at: int | None,
+        send_at: int | None,
+        now_ms: int,
+        headers: Headers,
+    ) -> Accepted:
         users = list(dict.fromkeys(send.to_users))
         lane = Lane(send.priority)
         chunks = list(batched(users, CHUNK_SIZE, strict=False))
@@ -147,7 +171,7 @@ class RequestSend:
         ]
         for index, value in enumerate(encoded):
             key = chunk_id(send_id, index).encode()
-            self.producer.produce(topics.in_lane(topics.SEND_API, lane), key, value, [], _collect(errors))
+            self.producer.produce(topics.in_lane(topics.SEND_API, lane), key, value, headers, _collect(errors))
         self.producer.flush(_FLUSH_S)
         if errors:
             _refuse(errors, send_id)

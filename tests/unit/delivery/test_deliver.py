@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from functions.delivery.publishing import PATIENCE_S, Published, Publisher
-from masscomm import topics
+from masscomm import metrics, topics
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
 from masscomm.clock import FixedClock
 from masscomm.directory import Device, Position, Settings
@@ -269,7 +269,7 @@ def test_an_address_on_the_suppression_list_is_sent_nothing_not_even_what_is_man
     chain = Delivery()
     chain.directory.suppress("User2@Example.com")
     assert chain.deliver(by_email([1, 2, 3], type=type_)) == []
-    assert [sent.recipient for sent in chain.email.sent] == ["user1@example.com", "user3@example.com"]
+    assert sorted(sent.recipient for sent in chain.email.sent) == ["user1@example.com", "user3@example.com"]
     assert told(chain.outcomes())[2, "email"] == ("suppressed", "address_suppressed")
 
 
@@ -549,3 +549,40 @@ def test_a_device_that_takes_nothing_any_more_is_told_of_whether_or_not_another_
     ]
     assert {(s.club_id, s.platform, s.timestamp, s.send_id) for s in statuses} == {(7, "gcm", NOW, SEND_ID)}
     assert len({s.record_id for s in statuses}) == 2
+
+
+def test_what_providers_answer_is_counted_by_channel() -> None:
+    chain = Delivery()
+    chain.push.fail = _once(Transient("Throttled", throttled=True))
+    metrics.taken()
+    assert chain.deliver(delivery([1, 2, 3]), by_email([1, 2], record_id="another")) == []
+    found, _ = metrics.taken()
+    counted = {name: found[name] for name in ("PushCalls", "PushThrottles", "EmailCalls", "RecipientsSent")}
+    assert counted == {"PushCalls": 6, "PushThrottles": 3, "EmailCalls": 2, "RecipientsSent": 5}
+    assert (len(found["PushLatency"]), len(found["EmailLatency"])) == (6, 2)  # type: ignore[arg-type]
+    assert not {"PushErrors", "EmailThrottles", "LeaseLosses"} & found.keys()
+    chain.push.fail = _once(Transient("InternalError"))
+    chain.deliver(delivery([1], record_id="a third"))
+    assert metrics.taken()[0]["PushErrors"] == 1
+
+
+def test_recipients_of_whom_something_is_recorded_are_counted_as_duplicates_refused() -> None:
+    chain = Delivery()
+    chain.deliver(delivery([1, 2, 3]))
+    metrics.taken()
+    chain.deliver(delivery([1, 2, 3]))
+    found, _ = metrics.taken()
+    assert (found["DuplicatesRefused"], "PushCalls" in found) == (3, False)
+
+
+def test_a_fault_in_a_providers_call_is_logged_with_the_records_ids(capsys: pytest.CaptureFixture[str]) -> None:
+    chain = Delivery()
+
+    def fault(_arn: str) -> None:
+        raise KeyError("a fault")
+
+    chain.push.fail = fault
+    chain.deliver(delivery([1], send_id="a send", club_id=3))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (line,) = (line for line in lines if "our own code" in line.get("message", ""))
+    assert (line["send_id"], line["club_id"], line["position"]) == ("a send", 3, "delivery-0@0")

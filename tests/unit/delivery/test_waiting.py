@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from functions.delivery.deliver import Deliver
 from functions.delivery.publishing import PATIENCE_S, Outage
 from functions.scheduler.release_due import ReleaseDue
-from masscomm import topics
+from masscomm import topics, traces
 from masscomm.channels.provider import Transient
 from masscomm.clock import FixedClock
 from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger
@@ -65,13 +65,15 @@ def test_an_e_mail_that_waits_keeps_its_address() -> None:
 
 
 def test_it_goes_back_to_the_lane_it_came_from_with_its_headers_but_for_ours() -> None:
+    traces.taken()
     chain = Delivery()
     chain.push.fail = _busy("arn-1")
-    headers = (("traceparent", b"00-1"), ("masscomm.returned", b"3"))
+    headers = (("theirs", b"1"), ("masscomm.returned", b"3"))
     place = chain.encoded(delivery([1]), "delivery.critical", headers=headers)
     assert chain.run(chain.use_case, place) == []
     (item,) = chain.waiting.items.values()
-    assert (item.topic, item.headers) == ("delivery.critical", (("traceparent", b"00-1"),))
+    (span,) = (span for span in traces.taken() if span.name == "under_test")
+    assert (item.topic, item.headers) == ("delivery.critical", (("theirs", b"1"), *span.trace.headers))
 
 
 def test_waits_double_until_it_has_expired_and_that_it_waits_is_told_once() -> None:

@@ -1,10 +1,8 @@
 """A burst of dead letters is heard of, and stops nothing."""
 
-import json
+from typing import Any
 
-import pytest
-
-from masscomm import topics
+from masscomm import metrics, topics
 from masscomm.batch import BatchDriver
 from masscomm.clock import FixedClock
 from masscomm.dead_letter_alarm import DeadLetterAlarm
@@ -13,53 +11,50 @@ from tests.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 from tests.unit.masscomm.test_batch import Relay
 
 
-def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    return [line for line in found if "_aws" in line]
+def _told(alarm: DeadLetterAlarm, reasons: list[str]) -> tuple[Any, Any]:
+    """(bursts, reasons) of one invocation."""
+    metrics.taken()
+    alarm.tell(reasons)
+    found, notes = metrics.taken()
+    return found.get("DeadLetterBursts"), notes.get("dead_letter_reasons")
 
 
-def _figures(line: dict[str, object]) -> tuple[object, object, object]:
-    return line["DeadLetters"], line["DeadLetterBursts"], line["reasons"]
-
-
-def test_a_line_an_invocation_counts_by_reason_and_tells_of_more_than_the_limit_in_a_minute(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_invocation_counts_by_reason_and_tells_of_more_than_the_limit_in_a_minute() -> None:
     clock = FixedClock()
-    alarm = DeadLetterAlarm(function="builder", limit=3, clock=clock)
-    alarm.tell(["undecodable", "undecodable", "invalid"])
+    alarm = DeadLetterAlarm(limit=3, clock=clock)
+    assert _told(alarm, ["undecodable", "undecodable", "invalid"]) == (0, {"undecodable": 2, "invalid": 1})
     clock.advance(59)
-    alarm.tell(["invalid"])
+    assert _told(alarm, ["invalid"]) == (1, {"invalid": 1})
     clock.advance(60)
-    alarm.tell(["invalid"])
-    alarm.tell([])
-    assert [_figures(line) for line in _lines(capsys)] == [
-        ([3.0], [0.0], {"undecodable": 2, "invalid": 1}),
-        ([1.0], [1.0], {"invalid": 1}),
-        ([1.0], [0.0], {"invalid": 1}),
-    ]
+    assert _told(alarm, ["invalid"]) == (0, {"invalid": 1})
+    assert _told(alarm, []) == (None, None)
 
 
-def test_a_burst_raises_the_alarm_and_the_good_records_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_burst_raises_the_alarm_and_the_good_records_go_on() -> None:
     chain = Chain()
     driver = BatchDriver(
         function="under_test",
         codec=chain.codec,
         producer=chain.producer,
-        alarm=DeadLetterAlarm(function="under_test", limit=5, clock=chain.clock),
+        alarm=DeadLetterAlarm(limit=5, clock=chain.clock),
     )
     bad = [entry(b"bad", offset=offset) for offset in range(50)]
     good = [chain.encoded(send([offset]), topics.SEND_MONOLITH, offset=offset) for offset in range(50, 60)]
+    metrics.taken()
     assert failed_offsets(driver.run(event(*bad, *good), Context(chain.clock), Relay())) == []
     assert len(chain.values(topics.SEND_API)) == 10
-    (line,) = _lines(capsys)
-    assert _figures(line) == ([50.0], [1.0], {"undecodable": 50})
+    found, notes = metrics.taken()
+    assert (found["DeadLetters"], found["DeadLetterBursts"]) == (50, 1)
+    assert notes["dead_letter_reasons"] == {"undecodable": 50}
 
 
-def test_a_dead_letter_that_comes_again_is_counted_when_it_is_put_aside(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dead_letter_that_comes_again_is_counted_when_it_is_put_aside() -> None:
     chain = Chain()
     chain.producer.fail = lambda topic, _value: Retry("down") if topic == topics.DEAD_LETTER else None
-    alarm = DeadLetterAlarm(function="under_test", clock=FixedClock(NOW))
+    alarm = DeadLetterAlarm(clock=FixedClock(NOW))
     driver = BatchDriver(function="under_test", codec=chain.codec, producer=chain.producer, alarm=alarm)
+    metrics.taken()
     assert failed_offsets(driver.run(event(entry(b"bad", offset=3)), Context(chain.clock), Relay())) == [3]
-    assert _lines(capsys) == []
+    found, _ = metrics.taken()
+    assert (found["DeadLetters"], found["RecordsFailed"]) == (0, 1)
+    assert "DeadLetterBursts" not in found

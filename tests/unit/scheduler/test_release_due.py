@@ -1,16 +1,19 @@
 """A sweep: what is due goes on once, and nothing is forgotten before Kafka has it."""
 
+import json
+from dataclasses import replace
+
 import pytest
 from aws_lambda_powertools import Logger
 
 from functions.scheduler.release_due import ReleaseDue, Swept
-from masscomm import topics
+from masscomm import logs, metrics, topics, traces
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry
 from masscomm.producer import InMemoryProducer
 from masscomm.topics import Lane
 from masscomm.waiting import CLAIM_S, InMemoryWaitingStore, Waiting, WaitingStore, jittered, releasable
-from tests.chain import NOW
+from tests.chain import NOW, Chain, delivery
 from tests.waiting_contract import WaitingStoreContract, waiting
 
 
@@ -127,3 +130,52 @@ def test_jitter_follows_from_the_id_and_spreads() -> None:
     assert moments == [jittered(NOW, str(number), 60_000) for number in range(1_000)]
     assert NOW <= min(moments) < NOW + 6_000
     assert NOW + 54_000 < max(moments) < NOW + 60_000
+
+
+def test_a_released_record_goes_on_in_the_trace_it_waited_in() -> None:
+    scheduler = Scheduler()
+    above = traces.begun_by("a send").within()
+    scheduler.put(waiting(headers=tuple(above.headers)))
+    traces.taken()
+    scheduler.sweep()
+    (span,) = traces.taken()
+    ((_, _, _, headers),) = scheduler.producer.produced
+    assert (span.parent_id, span.trace.trace_id) == (above.span_id, above.trace_id)
+    assert traces.of_headers(headers) == span.trace
+    assert [name for name, _ in headers].count("traceparent") == 1
+
+
+def test_a_sweep_tells_how_much_is_due_and_for_how_long() -> None:
+    scheduler = Scheduler()
+    metrics.taken()
+    scheduler.sweep()
+    assert metrics.taken()[0] == {
+        "WaitingReleased": 0,
+        "WaitingNotReleased": 0,
+        "WaitingBacklog": 0,
+        "WaitingOldestDue": 0,
+    }
+    scheduler.put(waiting(), waiting())
+    scheduler.producer.fail = lambda _topic, _value: Retry("down")
+    scheduler.clock.advance(90)
+    scheduler.sweep()
+    assert metrics.taken()[0] == {
+        "WaitingReleased": 0,
+        "WaitingNotReleased": 2,
+        "WaitingBacklog": 2,
+        "WaitingOldestDue": 90,
+    }
+
+
+def test_what_is_not_released_is_logged_with_its_own_ids(capsys: pytest.CaptureFixture[str]) -> None:
+    chain, scheduler = Chain(), Scheduler()
+    record = delivery([1], record_id="its own", send_id="a send", club_id=3)
+    value = chain.codec.encode("delivery", "DeliveryRequested", record.to_avro())
+    scheduler.put(replace(waiting(topic="delivery"), value=value), waiting(topic="delivery"))
+    scheduler.producer.fail = lambda _topic, _value: Retry("down")
+    replace(scheduler.use_case, codec=chain.codec, logger=logs.logger("test_release_due")).sweep(lambda: 60)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    failed = [line for line in lines if line["message"] == "not released"]
+    assert sorted((line.get("send_id"), line.get("club_id")) for line in failed if "send_id" in line) == [("a send", 3)]
+    assert len(failed) == 2
+    assert all("record_id" in line for line in failed)

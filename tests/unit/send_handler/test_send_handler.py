@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from functions.send_handler import handler as module
 from functions.send_handler.request_send import CHUNK_SIZE, MAX_RECIPIENTS, RequestSend
-from masscomm import topics
+from masscomm import topics, traces
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.ids import chunk_id
 from masscomm.records import SendRequested
@@ -35,13 +35,14 @@ class Api(Chain):
         path: str = "/v1/sends",
         is_base64: bool = False,
         authorizer: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
     ) -> tuple[int, dict[str, Any], dict[str, Any]]:
         """(status, body, headers) of a request."""
         event: dict[str, Any] = {
             "resource": path,
             "path": path,
             "httpMethod": method,
-            "headers": {"Content-Type": "application/json"},
+            "headers": {"Content-Type": "application/json", **(headers or {})},
             "multiValueHeaders": {"Content-Type": ["application/json"]},
             "queryStringParameters": None,
             "multiValueQueryStringParameters": None,
@@ -54,8 +55,8 @@ class Api(Chain):
         if authorizer is not None:
             event["requestContext"]["authorizer"] = authorizer
         answer = module.handler(event, Context(self.clock))  # type: ignore[arg-type]
-        headers = {name: values[0] for name, values in answer["multiValueHeaders"].items()}
-        return answer["statusCode"], json.loads(answer["body"]), headers
+        answered = {name: values[0] for name, values in answer["multiValueHeaders"].items()}
+        return answer["statusCode"], json.loads(answer["body"]), answered
 
     def post(self, **values: Any) -> tuple[int, dict[str, Any], dict[str, Any]]:
         """A valid request but for these fields."""
@@ -303,3 +304,49 @@ def test_a_tenant_sends_for_its_own_clubs(monkeypatch: pytest.MonkeyPatch, club_
     api = Api(monkeypatch)
     assert api.call(json.dumps(VALID), authorizer={"club_ids": club_ids})[0] == 202
     assert [send.club_id for send in api.sends()] == [7]
+
+
+CAME_WITH = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.mark.parametrize("name", ["traceparent", "Traceparent"])
+def test_the_callers_trace_goes_on_in_every_chunk(api: Api, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    body = json.dumps(VALID | {"to_users": list(range(1, CHUNK_SIZE + 2))})
+    api.call(body, headers={name: CAME_WITH, "tracestate": "a=b"})
+    carried = [traces.of_headers(headers) for _, _, _, headers in api.producer.produced]
+    assert len(carried) == 2
+    assert len(set(carried)) == 1
+    assert carried[0] is not None
+    assert (carried[0].trace_id, carried[0].state) == (CAME_WITH[3:35], "a=b")
+    (line,) = (json.loads(text) for text in capsys.readouterr().out.splitlines() if "resourceSpans" in text)
+    (span,) = line["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    assert (span["traceId"], span["spanId"], span["parentSpanId"]) == (
+        CAME_WITH[3:35],
+        carried[0].span_id,
+        CAME_WITH[36:52],
+    )
+
+
+@pytest.mark.parametrize("headers", [{}, {"traceparent": "00-abc"}])
+def test_a_request_without_a_valid_trace_begins_that_of_its_send(api: Api, headers: dict[str, str]) -> None:
+    _, body, _ = api.call(json.dumps(VALID), headers=headers)
+    ((_, _, _, produced),) = api.producer.produced
+    carried = traces.of_headers(produced)
+    assert carried is not None
+    assert carried.trace_id == traces.begun_by(body["send_id"]).trace_id
+
+
+def test_what_is_logged_of_a_request_says_whose_it_is_and_ends_with_it(
+    api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.producer.fail = lambda _topic, _value: Retry("down")
+    api.post(club_id=8)
+    api.producer.fail = lambda _topic, _value: None
+    _, body, _ = api.post()
+    api.call("no JSON")
+    lines = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
+    (accepted,) = (line for line in lines if line.get("message") == "send accepted")
+    assert (accepted["send_id"], accepted["club_id"]) == (body["send_id"], 7)
+    (counted,) = (line for line in lines if "RecipientsAccepted" in line)
+    assert counted["RecipientsAccepted"] == 3
+    assert not {"send_id", "club_id"} & counted.keys()

@@ -1,0 +1,45 @@
+"""What is observed of each invocation of a function, whatever triggers it."""
+
+import time
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from masscomm import logs, metrics, traces
+from masscomm.metric_names import COLD_STARTS, DURATION
+
+_environments = iter([True])
+
+
+def observed[C, R](
+    logger: Logger,
+) -> Callable[[Callable[[dict[str, Any], C], R]], Callable[[dict[str, Any], C], R]]:
+    """A handler whose lines carry the request's id, and after whose end its metrics and spans are written."""
+
+    def decorated(handler: Callable[[dict[str, Any], C], R]) -> Callable[[dict[str, Any], C], R]:
+        @wraps(handler)
+        def observing(event: dict[str, Any], context: C) -> R:
+            began = time.perf_counter()
+            if next(_environments, False):
+                metrics.add(COLD_STARTS)
+            request_id = getattr(context, "aws_request_id", None)
+            try:
+                with logs.about(request_id=request_id):
+                    return handler(event, context)
+            finally:
+                metrics.add(DURATION, (time.perf_counter() - began) * 1000)
+                metrics.write(logger.service, **_given(request_id=request_id))
+                try:
+                    traces.write(logger.service)
+                except OSError as error:  # what was done stays done
+                    logger.warning("spans could not be exported", error=str(error))
+
+        return observing
+
+    return decorated
+
+
+def _given(**properties: Any) -> Mapping[str, Any]:
+    return {name: value for name, value in properties.items() if value is not None}

@@ -1,0 +1,77 @@
+"""Log lines: JSON, each with the ids of the record it is about, and of no other.
+
+    with about(ids_of(value), position=record.position): …
+
+Every line inside says send_id, club_id (the tenant), record_id and whatever else is given, also where it comes from a
+module that knows of none. The ids are the context's, not the logger's: another thread has its own (`carried` takes them
+along), and they end where the block does.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from aws_lambda_powertools import Logger
+
+# What a line says of a record, where the record has it.
+IDS = ("send_id", "club_id", "record_id", "channel")
+
+
+class _StandardOutput(logging.StreamHandler[TextIO]):
+    """To standard output as it is when a line is written: a logger is made at import, and output may be moved since."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        """Where the next line goes."""
+        return sys.stdout
+
+
+def logger(service: str) -> Logger:
+    """The logger of a function. service: its name, where the deployment does not say another."""
+    name = os.environ.get("POWERTOOLS_SERVICE_NAME") or service
+    return Logger(service=name, logger_handler=_StandardOutput(), use_rfc3339=True, utc=True)
+
+
+_keys = logger("masscomm")
+
+
+def ids_of(value: Any) -> dict[str, Any]:
+    """The ids of a record, or of whatever says by its attribute `about` which record it holds."""
+    record = getattr(value, "about", value)
+    found = {name: getattr(record, name, None) for name in IDS}
+    return {name: each for name, each in found.items() if each is not None}
+
+
+@contextmanager
+def about(*several: Mapping[str, Any], **keys: Any) -> Iterator[None]:
+    """These keys in every line inside, beside those of the block around it; None is left out."""
+    before = _keys.thread_safe_get_current_keys()
+    given = {name: value for each in (*several, keys) for name, value in each.items() if value is not None}
+    _keys.thread_safe_append_keys(**given)
+    try:
+        yield
+    finally:
+        _keys.thread_safe_clear_keys()
+        _keys.thread_safe_append_keys(**before)
+
+
+def note(**keys: Any) -> None:
+    """These keys in every line until the block around it ends."""
+    _keys.thread_safe_append_keys(**{name: value for name, value in keys.items() if value is not None})
+
+
+def carried[**P, T](work: Callable[P, T]) -> Callable[P, T]:
+    """The work, for another thread, with the keys that hold here and now."""
+    here = _keys.thread_safe_get_current_keys()
+
+    def working(*args: P.args, **kwargs: P.kwargs) -> T:
+        with about(here):
+            return work(*args, **kwargs)
+
+    return working

@@ -1,0 +1,32 @@
+"""The documentation of metrics is the vocabulary, and nothing tells a metric that is not in it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from infra.cdk.handlers import keep_job
+from infra.metric_table import PAGE, with_table
+from masscomm.metric_names import ALL, JOB_RUNNING, NAMESPACE
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_page_holds_the_vocabulary_as_it_is() -> None:
+    assert with_table(PAGE.read_text()) == PAGE.read_text(), "python -m infra.metric_table"
+
+
+def test_what_the_jobs_keeper_tells_is_in_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("APPLICATION", "an application")
+    (directive,) = json.loads(keep_job._metric(running=True))["_aws"]["CloudWatchMetrics"]
+    assert directive["Namespace"] == NAMESPACE
+    assert directive["Dimensions"] == [list(JOB_RUNNING.dimensions)]
+    assert [metric["Name"] for metric in directive["Metrics"]] == [JOB_RUNNING.name]
+
+
+def test_no_metric_is_named_by_a_literal_of_its_own() -> None:
+    named = re.compile("|".join(f'"{name}"' for name in ALL))
+    folders = ("masscomm", "functions", "spark_metrics", "infra/cdk/stacks", "infra/cdk/resources", "devstack")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py") if path.name != "metric_names.py"]
+    assert [path.name for path in files if named.search(path.read_text())] == []
