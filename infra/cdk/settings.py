@@ -109,6 +109,7 @@ class Environment:
     budget_usd: int = 3000
     pollers: int = 4
     provisioned: int = 2
+    trace_ratio: float = 0.1
     receipts: bool = True
     receipts_percent: int = 100
     kafka: KafkaSettings = KafkaSettings()

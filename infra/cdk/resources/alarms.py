@@ -9,6 +9,7 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from infra.cdk.settings import Environment
+from masscomm.metric_names import ENVIRONMENT, NAMESPACE, SERVICE, Metric
 
 RUNBOOKS = "docs/runbooks"
 _PERIOD = Duration.minutes(1)
@@ -21,6 +22,11 @@ def metric(
     return cloudwatch.Metric(
         namespace=namespace, metric_name=name, statistic=statistic, dimensions_map=dimensions, period=period
     )
+
+
+def ours(environment: Environment, of: Metric, service: str, statistic: str = "Sum") -> cloudwatch.Metric:
+    """A metric of our vocabulary, as one of our functions tells it."""
+    return metric(NAMESPACE, of.name, statistic, {ENVIRONMENT: environment.name, SERVICE: service})
 
 
 class Alarms(Construct):

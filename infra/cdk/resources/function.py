@@ -77,6 +77,9 @@ class MasscommFunction(Construct):
             memory_size=entry.memory_mb,
             environment={
                 "POWERTOOLS_SERVICE_NAME": entry.package,
+                "MASSCOMM_ENVIRONMENT": environment.name,
+                "TRACE_EXPORT": "xray",
+                "TRACE_SAMPLE_RATIO": str(environment.trace_ratio),
                 **variables,
                 **entry.environment,
                 "MASSCOMM_LANE": entry.lane.value,

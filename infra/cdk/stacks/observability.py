@@ -5,7 +5,7 @@ from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from infra.cdk.resources.alarms import Alarms, metric
+from infra.cdk.resources.alarms import Alarms, metric, ours
 from infra.cdk.resources.rest_api import STAGE
 from infra.cdk.settings import Environment
 from infra.cdk.stacks.api import ApiStack
@@ -15,6 +15,7 @@ from infra.cdk.stacks.functions import FunctionsStack
 from infra.cdk.stacks.metrics import MetricsStack
 from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.registry import RegistryStack
+from masscomm.metric_names import DEAD_LETTER_BURSTS, DEAD_LETTERS, JOB_RUNNING, NAMESPACE
 from masscomm.topics import Lane
 
 _GIB = 1024**3
@@ -134,12 +135,11 @@ class ObservabilityStack(Stack):
 
     def _dead_letters(self, functions: FunctionsStack) -> None:
         for package in sorted({each.entry.package for each in functions.functions.values() if each.entry.event_source}):
-            dimensions = {"service": package}
             self.alarms.add(
                 f"{package}-dead-letters",
                 runbook="dead-letters",
                 what=f"{package} puts many records aside.",
-                of=metric("masscomm", "DeadLetterBursts", "Sum", dimensions),
+                of=ours(self._environment, DEAD_LETTER_BURSTS, package),
                 threshold=1,
                 minutes=1,
             )
@@ -239,7 +239,7 @@ class ObservabilityStack(Stack):
             "streaming-job",
             runbook="streaming-job",
             what="The streaming job does not run: metrics grow stale, records wait in Kafka.",
-            of=metric("masscomm", "JobRunning", "Maximum", {"application": metrics.job.name}),
+            of=metric(NAMESPACE, JOB_RUNNING.name, "Maximum", {JOB_RUNNING.dimensions[0]: metrics.job.name}),
             threshold=1,
             minutes=10,
             below=True,
@@ -336,7 +336,7 @@ class ObservabilityStack(Stack):
             for topic, group in sources.groups.items()
         ]
         packages = sorted({each.entry.package for each in functions.functions.values()})
-        dead = [metric("masscomm", "DeadLetters", "Sum", {"service": package}) for package in packages]
+        dead = [ours(self._environment, DEAD_LETTERS, package) for package in packages]
         requests = [
             metric("AWS/ApiGateway", figure, "Sum", {"ApiName": api.rest.api.rest_api_name})
             for figure in ("Count", "4XXError", "5XXError")
