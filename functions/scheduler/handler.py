@@ -1,16 +1,19 @@
 """scheduler: each minute, what is due goes on; what a mapping gave up on begins to wait."""
 
+import os
 from dataclasses import asdict
 from functools import cache
 from typing import Any
+from uuid import uuid4
 
 from functions.scheduler.release_due import ReleaseDue
-from functions.scheduler.take_back import TakeBack
-from masscomm import logs
+from functions.scheduler.take_back import MAX_CRASHES, TIMEOUT_S, TakeBack
+from masscomm import logs, settings
 from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
+from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.invocation import observed
 from masscomm.source_records import KafkaSourceRecords
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
@@ -27,8 +30,13 @@ def bootstrap() -> tuple[BatchDriver, TakeBack, ReleaseDue]:
     take_back = TakeBack(
         store=store,
         source=KafkaSourceRecords.from_environment(),
+        ledger=DynamoDbDeliveryLedger(
+            table=os.environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"), owner=str(uuid4()), clock=clock
+        ),
         clock=clock,
         back_off=BackOff.from_environment(),
+        max_crashes=int(settings.number("CRASHES_UNTIL_DEAD_LETTER", MAX_CRASHES)),
+        timeout_s=settings.number("CHAIN_TIMEOUT_S", TIMEOUT_S),
     )
     return driver, take_back, sweep
 

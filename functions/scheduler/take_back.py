@@ -4,11 +4,16 @@ What comes back keeps the ids it had: a chunk goes to recheck under the chunk's 
 as it was. So all that is derived from it has the ids of the attempts that failed, and what one of those had already
 passed on is recognised. On a topic of requests nothing is written, where it would be counted again. A record that was
 too large for the on-failure topic is read again from its own.
+
+A record that ends its function again and again, alone, is put aside; one whose function only takes too long may be
+good, and is tried until it has expired (docs/decisions/052).
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
 from functools import cache, partial
 from typing import Any
 
@@ -25,10 +30,11 @@ from masscomm.dead_letters import (
     SOURCE_TOPIC,
     original_position,
 )
+from masscomm.delivery_ledger import DeliveryLedger, ended
 from masscomm.errors import DeadLetter
 from masscomm.ids import released_id
 from masscomm.kafka_event import KafkaRecord, parse
-from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, Told, outcome
+from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SENT, Told, outcome
 from masscomm.preferences import Decision
 from masscomm.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
 from masscomm.source_records import SourceRecords
@@ -41,12 +47,23 @@ WHY = "on_failure"
 RETURNED = "masscomm.returned"
 CRASHED = "masscomm.crashed"
 
-# A function that ends in an error may end so because of the record. With the usual waits this is some three hours.
+# A function that crashes may do so because of the record. With the usual waits this is some three hours.
 MAX_CRASHES = 10
+# A chain function's time limit (functions/functions.yaml).
+TIMEOUT_S = 60.0
+_NEVER_FINISHED = replace(EXPIRED, layer="function", rule="it ended in an error, once more after expires_at")
 
 _POSITION = {SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP}
 
 type Asked = RecheckRequested | BuildRequested | DeliveryRequested
+
+
+class _Last(Enum):
+    """How the invocations ended after which a record was given up on."""
+
+    ANSWER = "the function named it among those that failed: something it needs is down"
+    TIME_OUT = "an error, which may be that it took too long"
+    CRASH = "an error, too soon for that"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +71,8 @@ class GivenUp:
     """A record that a mapping gave up on.
 
     parents: what was asked for in it, in the parts it comes back in; lane: its topic's; not_before: its send_at;
-    as_is: its topic and bytes where it comes back as it was; returned, crashed: how often, this time included.
+    as_is: its topic and bytes where it comes back as it was; returned, crashed: how often, this time included;
+    unfinished_at: when it was last given to a function that ended in an error over it (ms), None where it answered.
     """
 
     parents: Sequence[Asked]
@@ -64,6 +82,7 @@ class GivenUp:
     headers: tuple[tuple[str, bytes], ...]
     returned: int
     crashed: int
+    unfinished_at: int | None
 
     @property
     def about(self) -> Asked | None:
@@ -73,22 +92,29 @@ class GivenUp:
 
 @dataclass(frozen=True, kw_only=True)
 class TakeBack:
-    """The use case; one for each function environment."""
+    """The use case; one for each function environment.
+
+    max_crashes: returns after a crash, then it is a dead letter; timeout_s: how long a function of the chain may take.
+    """
 
     store: WaitingStore
     source: SourceRecords
+    ledger: DeliveryLedger
     clock: Clock
     back_off: BackOff = field(default_factory=BackOff)
+    max_crashes: int = MAX_CRASHES
+    timeout_s: float = TIMEOUT_S
 
     def decode(self, record: KafkaRecord, codec: Codec) -> GivenUp:
         """A record in Lambda's on-failure form. Errors: DeadLetter, Retry."""
-        failed, crashed = self._failed(record)
+        failed, last = self._failed(record)
         # Somebody has looked at it since: it has all its returns again.
         afresh = record.header(REPLAYED) is not None
         counts = {
             "returned": 1 + (0 if afresh else _count(failed, RETURNED)),
-            "crashed": int(crashed) + (0 if afresh else _count(failed, CRASHED)),
+            "crashed": int(last is _Last.CRASH) + (0 if afresh else _count(failed, CRASHED)),
         }
+        unfinished_at = None if last is _Last.ANSWER else failed.timestamp_ms
         if failed.topic not in _kinds():
             raise DeadLetter("invalid", f"nothing of {failed.topic} comes back")
         kind, lane = _kinds()[failed.topic]
@@ -104,6 +130,7 @@ class TakeBack:
                 not_before=send.send_at or 0,
                 as_is=None,
                 headers=headers,
+                unfinished_at=unfinished_at,
                 **counts,
             )
         return GivenUp(
@@ -112,6 +139,7 @@ class TakeBack:
             not_before=0,
             as_is=(failed.topic, failed.value or b""),
             headers=failed.headers,
+            unfinished_at=unfinished_at,
             **counts,
         )
 
@@ -125,6 +153,9 @@ class TakeBack:
 
     def _everybody(self, batch: Batch[GivenUp], item: Item[GivenUp], decision: Decision) -> None:
         for parent in item.value.parents:
+            if isinstance(parent, DeliveryRequested):
+                self._everybody_of_delivery(batch, item, parent, decision)
+                continue
             for channel in parent.channels if isinstance(parent, RecheckRequested) else [parent.channel]:
                 for start, end, rows in ranges(parent, RANGE_SIZE):
                     told = [Told(parent.positions[row], parent.user_ids[row], decision) for row in rows]
@@ -141,25 +172,64 @@ class TakeBack:
                     batch.produce(item, topics.OUTCOME, record.record_id, record)
                     count(record)
 
-    def _failed(self, record: KafkaRecord) -> tuple[KafkaRecord, bool]:
-        """The record given up on, and whether its last invocation ended in an error.
+    def _everybody_of_delivery(
+        self, batch: Batch[GivenUp], item: Item[GivenUp], parent: DeliveryRequested, decision: Decision
+    ) -> None:
+        """Whoever was sent to before it went wrong was sent to. The record has the id that delivery would give it.
+
+        Errors: Retry.
+        """
+        told = []
+        for _, entry in sorted(ended(parent, self.ledger.decided(parent.record_id), decision).items()):
+            last = entry.decision
+            if entry.again_ms is not None:  # whether the record they wait in was written nobody knows
+                last = SENT if entry.message_ids else decision
+            told.append(Told(entry.position, entry.user_id, last, entry.message_ids))
+        record = outcome(
+            parent,
+            told,
+            channel=parent.channel,
+            step="delivery",
+            start=parent.range_start,
+            end=parent.range_end,
+            now_ms=self.clock.now_ms(),
+            directory=None,
+        )
+        batch.produce(item, topics.OUTCOME, record.record_id, record)
+
+    def _failed(self, record: KafkaRecord) -> tuple[KafkaRecord, "_Last"]:
+        """The record given up on, and how its invocations ended.
 
         Source: AWS documentation, the record format of a Kafka on-failure destination. Errors: DeadLetter, Retry.
         """
         try:
             document = json.loads(record.value or b"")
             answer = document["responseContext"]
-            crashed = answer is not None and answer.get("functionError") is not None
+            failed = answer is not None and answer.get("functionError") is not None
             payload = document.get("payload")
             found = [] if payload is None else parse(payload)
             position = _position(document) if payload is None else None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DeadLetter("undecodable", f"no on-failure record: {error!r}"[:500]) from error
-        if position is not None:
-            return self._read_again(*position), crashed
-        if len(found) != 1:
+        if position is None and len(found) != 1:
             raise DeadLetter("undecodable", f"{len(found)} records are in it instead of one")
-        return found[0], crashed
+        there = found[0] if position is None else self._read_again(*position)
+        if not failed:
+            return there, _Last.ANSWER
+        return there, _Last.CRASH if self._too_soon_for_time_outs(document, there) else _Last.TIME_OUT
+
+    def _too_soon_for_time_outs(self, document: Mapping[str, Any], record: KafkaRecord) -> bool:
+        """Whether most of its invocations must have ended before the time limit: they crashed.
+
+        Lambda says of both that the function ended in an error. But so many time-outs take so much time; a record that
+        waited for its turn as well is given the benefit of the doubt, and has waited less the next time.
+        """
+        try:
+            invocations = int(document["requestContext"]["approximateInvokeCount"])
+            given_up_ms = datetime.fromisoformat(document["timestamp"]).timestamp() * 1000
+        except (KeyError, TypeError, ValueError):
+            return False
+        return given_up_ms - record.timestamp_ms < invocations * self.timeout_s * 1000 / 2
 
     def _read_again(self, topic: str, partition: int, offset: int) -> KafkaRecord:
         """A record that was too large to be handed over. Errors: DeadLetter where it is not kept any more, Retry."""
@@ -172,13 +242,16 @@ class TakeBack:
 
     def _wait(self, batch: Batch[GivenUp], item: Item[GivenUp]) -> None:
         given_up, now_ms = item.value, self.clock.now_ms()
-        if given_up.crashed > MAX_CRASHES:
-            raise DeadLetter(
-                "crashes", f"its function has ended in an error each time it came back, {MAX_CRASHES} times"
-            )
+        if given_up.crashed > self.max_crashes:
+            raise DeadLetter("crashes", f"its function crashed when it came back, {self.max_crashes} times")
         ends = [self._ends_ms(parent) for parent in given_up.parents if parent.expires_at is None]
         if ends and min(ends) <= now_ms:
             self._everybody(batch, item, EXPIRED)
+            return
+        # The function says that it has expired, if it can.
+        expires = [parent.expires_at for parent in given_up.parents if parent.expires_at is not None]
+        if expires and given_up.unfinished_at is not None and max(expires) <= given_up.unfinished_at:
+            self._everybody(batch, item, _NEVER_FINISHED)
             return
         for held in self._held(batch, given_up, now_ms):
             self.store.put(held, now_ms)

@@ -67,10 +67,10 @@ class Profile:
 
     indices, written: of the directory, a captured table by its alias: what the domain's own role lets it read and
     write; requests: `POST users/_search`, every path it asks for there, {generation} filled in; tables: of
-    schemas/dynamodb, read and written; reads: topics beside those it is triggered by, in all lanes; asks_cdc: how far
-    change data capture has come; push, email: publishes; registers_endpoints: makes devices' endpoints; receipts: SNS
-    and SES tell it what became of messages; database: the user it signs in as; critical: the warmth of its critical
-    lane, where it has one.
+    schemas/dynamodb, read and written, and tables_read: those it only reads; reads: topics beside those it is triggered
+    by, in all lanes; asks_cdc: how far change data capture has come; push, email: publishes; registers_endpoints: makes
+    devices' endpoints; receipts: SNS and SES tell it what became of messages; database: the user it signs in as;
+    critical: the warmth of its critical lane, where it has one.
     """
 
     warmth: Warmth
@@ -79,6 +79,7 @@ class Profile:
     written: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
+    tables_read: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     asks_cdc: bool = False
     push: bool = False
@@ -127,7 +128,10 @@ PROFILES = {
         receipts=True,
     ),
     "scheduler": Profile(
-        warmth=Warmth.NOTHING, tables=(WAITING,), reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY)
+        warmth=Warmth.NOTHING,
+        tables=(WAITING,),
+        tables_read=(LEDGER,),
+        reads=(SEND_MONOLITH, SEND_API, RECHECK, BUILD, DELIVERY),
     ),
     "send_handler": Profile(warmth=Warmth.PROVISIONED),
     "metrics_handler": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER),

@@ -93,7 +93,9 @@ class FunctionsStack(Stack):
                 "CONNECT_OFFSETS_TOPIC": CONNECT_OFFSETS_TOPIC,
             }
         # masscomm's adapters look for their tables so.
-        variables |= {f"{name.upper()}_TABLE": data.tables[name].table_name for name in profile.tables}
+        variables |= {
+            f"{name.upper()}_TABLE": data.tables[name].table_name for name in (*profile.tables, *profile.tables_read)
+        }
         if profile.email:
             variables |= {"SES_SENDER": environment.sender, "UNSUBSCRIBE_URL": environment.unsubscribe_url}
             if environment.receipts:

@@ -26,6 +26,7 @@ from masscomm.topics import (
 
 CDC_CONSUMER = "cdc_consumer"
 _TABLE_ACTIONS = ("DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
+_TABLE_READS = ("GetItem", "Query")
 
 
 def written_topics(entry: FunctionEntry, lanes: int) -> list[str]:
@@ -83,14 +84,19 @@ def _directory(profile: Profile, data: DataStack, environment: Environment) -> l
 
 def _tables(profile: Profile, data: DataStack) -> list[iam.PolicyStatement]:
     tables = [data.tables[name] for name in profile.tables]
+    read = [data.tables[name] for name in profile.tables_read]
     if not tables:
         return []
     key = tables[0].encryption_key
     if key is None:
         raise ValueError("a table without a key of its own")
     return [
-        iam.PolicyStatement(
-            actions=[f"dynamodb:{action}" for action in _TABLE_ACTIONS], resources=[each.table_arn for each in tables]
+        *(
+            iam.PolicyStatement(
+                actions=[f"dynamodb:{action}" for action in actions], resources=[each.table_arn for each in of]
+            )
+            for actions, of in ((_TABLE_ACTIONS, tables), (_TABLE_READS, read))
+            if of
         ),
         iam.PolicyStatement(
             actions=["kms:Decrypt", "kms:DescribeKey"],

@@ -8,18 +8,25 @@ import pytest
 
 from devstack.event_source.on_failure import Condition, LastAnswer, failure_record
 from devstack.event_source.record import EventEnvelope, Partition, SourceRecord
+from functions.catalogue import read_catalogue
 from functions.preference_checker.check_preferences import CheckPreferences
-from functions.scheduler.take_back import CRASHED, MAX_CRASHES, RETURNED, TakeBack
+from functions.scheduler.take_back import CRASHED, MAX_CRASHES, RETURNED, TIMEOUT_S, TakeBack
 from masscomm import topics
 from masscomm.back_off import BackOff
 from masscomm.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.decisions import InMemoryDecisionLog
+from masscomm.delivery_ledger import Answer, Decided
+from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
 from masscomm.directory import Settings, User
 from masscomm.errors import Retry
+from masscomm.ids import derived_id
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.kafka_event import KafkaRecord
+from masscomm.outcomes import SENT
+from masscomm.preferences import Decision
 from masscomm.records import AvroRecord, BuildRequested
 from masscomm.source_records import InMemorySourceRecords
+from masscomm.statuses import Status
 from masscomm.topics import Lane
 from masscomm.waiting import InMemoryWaitingStore, Waiting
 from tests.chain import NOW, Chain, build, delivery, entry, send, told
@@ -37,7 +44,8 @@ class Office(Chain):
         super().__init__()
         self.store = InMemoryWaitingStore()
         self.source = InMemorySourceRecords()
-        self.use_case = TakeBack(store=self.store, source=self.source, clock=self.clock)
+        self.ledger = InMemoryDeliveryLedger(clock=self.clock, table=LedgerTable())
+        self.use_case = TakeBack(store=self.store, source=self.source, ledger=self.ledger, clock=self.clock)
 
     def give_up(
         self,
@@ -48,22 +56,32 @@ class Office(Chain):
         headers: Headers = (),
         outer: Headers = (),
         with_payload: bool = True,
+        took_s: float = 0.0,
+        invocations: int = 11,
     ) -> list[int]:
-        """Take back what stood at partition 3, offset 41; answers the offsets that come again."""
+        """Take back what stood at partition 3, offset 41, and was given up on took_s after it was put there.
+
+        Answers the offsets that come again.
+        """
         value = (
             record if isinstance(record, bytes) else self.codec.encode(topic, type(record).__name__, record.to_avro())
         )
         failed = SourceRecord(
-            partition=Partition(topic, 3), offset=41, timestamp_ms=NOW, key=b"k", value=value, headers=headers
+            partition=Partition(topic, 3),
+            offset=41,
+            timestamp_ms=self.clock.now_ms() - round(took_s * 1000),
+            key=b"k",
+            value=value,
+            headers=headers,
         )
         document = failure_record(
             failed,
             condition=Condition.RETRIES_EXHAUSTED,
-            invocations=11,
+            invocations=invocations,
             last=last,
             function_arn="arn:aws:lambda:us-east-1:000000000000:function:f",
             envelope=ENVELOPE,
-            now=datetime.fromtimestamp(NOW / 1000, UTC),
+            now=datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC),
             with_payload=with_payload,
         )
         return self.run(self.use_case, entry(document, topic=topics.ON_FAILURE, headers=outer))
@@ -181,6 +199,80 @@ def test_what_crashes_its_function_again_and_again_goes_aside_and_its_recipients
     assert told(office.outcomes()) == {(1, "push"): ("failed", "dead_letter"), (2, "push"): ("failed", "dead_letter")}
     office.give_up(build([1, 2]), topics.BUILD, last=CRASH, headers=headers, outer=((REPLAYED, b"dead-letter-0@1"),))
     assert dict(office.only().headers)[CRASHED] == b"1"
+
+
+def test_whose_function_takes_too_long_comes_back_until_it_has_expired_and_is_no_dead_letter() -> None:
+    office = Office()
+    record, returns = build([1, 2], timestamp=NOW), 0
+    headers: Headers = ()
+    while True:
+        office.store.items.clear()
+        assert office.give_up(record, topics.BUILD, last=CRASH, headers=headers, took_s=11 * TIMEOUT_S) == []
+        if not office.store.items:
+            break
+        item = office.only()
+        headers, returns = item.headers, returns + 1
+        assert dict(headers)[CRASHED] == b"0"
+        office.clock.advance(11 * TIMEOUT_S + (item.due_ms - office.clock.now_ms()) / 1000)
+    assert returns > 5 * MAX_CRASHES
+    assert office.dead_letters() == []
+    assert told(office.outcomes()) == {(1, "push"): ("expired", "expired"), (2, "push"): ("expired", "expired")}
+
+
+def test_a_crash_among_others_records_before_it_was_alone_makes_no_crasher_of_it() -> None:
+    office = Office()
+    # Five times with a record that crashes the function at once, then eleven times alone, each a time-out.
+    office.give_up(build([1]), topics.BUILD, last=CRASH, took_s=11 * TIMEOUT_S, invocations=16)
+    assert dict(office.only().headers)[CRASHED] == b"0"
+
+
+def test_what_has_expired_and_its_function_cannot_even_say_so_is_said_here() -> None:
+    office = Office()
+    office.clock.advance(3600)
+    record = delivery([1, 2, 3], expires_at=NOW + 1_000)
+    sent = Decided(
+        position=record.positions[0], user_id=1, decision=SENT, answers=(Answer(target="11", message_id="m"),)
+    )
+    waits = replace(
+        sent, position=record.positions[1], user_id=2, decision=Decision(Status.SENDING), answers=(), again_ms=1
+    )
+    office.ledger.record(record.record_id, [sent, waits])
+    assert office.give_up(record, topics.DELIVERY, last=CRASH, took_s=1) == []
+    assert not office.store.items
+    assert told(office.outcomes()) == {
+        (1, "push"): ("sent", None),
+        (2, "push"): ("expired", "expired"),
+        (3, "push"): ("expired", "expired"),
+    }
+    (outcome,) = office.outcomes()
+    assert outcome.provider_message_ids[0] == ["m"]
+    assert outcome.record_id == derived_id(
+        record.record_id, "outcome.delivery", "push", record.range_start, record.range_end
+    )
+
+
+def test_what_has_expired_while_something_is_down_is_left_to_its_function_to_say() -> None:
+    office = Office()
+    office.clock.advance(3600)
+    office.give_up(delivery([1], expires_at=NOW + 1_000), topics.DELIVERY, last=PARTIAL)
+    assert office.only().topic == topics.DELIVERY
+    assert office.outcomes() == []
+
+
+def test_of_a_crasher_that_had_sent_to_some_those_were_sent_to() -> None:
+    office = Office()
+    record = delivery([1, 2])
+    sent = Decided(position=record.positions[0], user_id=1, decision=SENT)
+    office.ledger.record(record.record_id, [sent])
+    before = ((CRASHED, str(MAX_CRASHES).encode()),)
+    assert office.give_up(record, topics.DELIVERY, last=CRASH, headers=before) == []
+    assert [letter["masscomm.reason"] for letter in office.dead_letters()] == ["crashes"]
+    assert told(office.outcomes()) == {(1, "push"): ("sent", None), (2, "push"): ("failed", "dead_letter")}
+
+
+def test_the_time_limit_is_that_of_the_functions_of_the_chain() -> None:
+    catalogue = {entry.package: entry.timeout_s for entry in read_catalogue(generation="g1")}
+    assert {catalogue[name] for name in ("preference_checker", "builder", "delivery")} == {TIMEOUT_S}
 
 
 def test_what_never_expires_comes_back_for_some_days_and_has_expired_then() -> None:
