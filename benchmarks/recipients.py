@@ -29,7 +29,6 @@ from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Device, Position, Settings, Template, User
 from masscomm.producer import Headers, Report
 from masscomm.records import SendRequested
-from masscomm.topics import Lane
 from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
 from tests.chain import entry
@@ -127,14 +126,11 @@ def measure(recipients: int) -> dict[str, float]:
         if topic.schema is not None:
             registry.register(topic.subject, own_schema(topic.schema))
     codec = Codec(registry)
-    checker = CheckPreferences(
-        directory=directory, clock=clock, lane=Lane.BULK, waiting=InMemoryWaitingStore(), decisions=log
-    )
+    checker = CheckPreferences(directory=directory, clock=clock, waiting=InMemoryWaitingStore(), decisions=log)
     builder = BuildMessages(
         directory=directory,
         templates=TemplateCache(directory, clock),
         clock=clock,
-        lane=Lane.BULK,
         decisions=log,
     )
     to_build, to_deliver = Drain(topics.BUILD), Drain("nothing")

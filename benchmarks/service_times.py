@@ -56,7 +56,7 @@ from masscomm.outcomes import RANGE_SIZE
 from masscomm.pacing import Pacer
 from masscomm.producer import Headers, KafkaProducer, Report
 from masscomm.records import AvroRecord, DeliveryRequested
-from masscomm.topics import CDC_TABLES, Lane
+from masscomm.topics import CDC_TABLES
 from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec
 from tests.chain import build, delivery, entry, registry_with_all_schemas, send
@@ -109,7 +109,6 @@ class Chain:
             CheckPreferences(
                 directory=self.directory,
                 clock=clock,
-                lane=Lane.BULK,
                 waiting=InMemoryWaitingStore(),
                 decisions=decisions,
             ),
@@ -121,7 +120,6 @@ class Chain:
                 directory=self.directory,
                 templates=TemplateCache(self.directory, clock),
                 clock=clock,
-                lane=Lane.BULK,
                 decisions=decisions,
             ),
         )

@@ -96,8 +96,10 @@ def _entry(name: str, entry: Mapping[str, Any], lane: Lane, generation: str) -> 
 def _event_source(source: Mapping[str, Any], lane: Lane, generation: str) -> EventSource:
     on_failure = source.get("on_failure")
     return EventSource(
-        topics=tuple(topics.resolve(name, lane=lane, generation=generation) for name in source["topics"]),
-        on_failure=None if on_failure is None else topics.resolve(on_failure, lane=lane, generation=generation),
+        topics=tuple(
+            topic for name in source["topics"] for topic in topics.resolve(name, lane=lane, generation=generation)
+        ),
+        on_failure=None if on_failure is None else topics.in_lane(on_failure, lane),
         settings={name: value for name, value in source.items() if name not in ("topics", "on_failure")},
     )
 

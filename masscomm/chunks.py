@@ -6,12 +6,15 @@ from dataclasses import replace
 from masscomm.categories import resolve_channels
 from masscomm.ids import chunk_id, derived_id, released_id, send_id_of_record
 from masscomm.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
+from masscomm.topics import Lane, lane_of
 
 # A longer chunk is split by position first: an invocation's time and memory do not grow with what a producer sends.
 SPLIT_ABOVE = 10_000
 # Recipients a part of a long chunk has at most.
 PART_SIZE = 5_000
 SEND_AT = "send_at"
+# A send to so many at most is a small one.
+SMALL_SEND = 100
 
 
 def chunk_of(send: SendRequested, position: tuple[str, int, int, int], *, channels: bool = True) -> RecheckRequested:
@@ -46,6 +49,13 @@ def chunk_of(send: SendRequested, position: tuple[str, int, int, int], *, channe
         positions=list(positions.values()),
         user_ids=list(positions),
     )
+
+
+def lane_of_send(send: SendRequested, topic: str) -> Lane:
+    """Where what becomes of a send's chunk belongs, by what the chunk says and the topic it stands on."""
+    asked = lane_of(topic)
+    small = send.chunk_count == 1 and len(send.to_users) <= SMALL_SEND
+    return Lane.SMALL if asked is Lane.BULK and small else asked
 
 
 def split_parts(whole: RecheckRequested) -> list[RecheckRequested]:

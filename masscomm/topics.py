@@ -10,9 +10,11 @@ import yaml
 
 
 class Lane(StrEnum):
-    """Bulk and critical records never share a topic or a function."""
+    """Records of two lanes never share a topic; critical ones share no function with the others either."""
 
     BULK = "bulk"
+    # Sends to few, of tenants who do not send many of those: they stand behind nobody's broadcast.
+    SMALL = "small"
     CRITICAL = "critical"
 
 
@@ -68,9 +70,25 @@ def _document() -> dict[str, Any]:
 
 
 def in_lane(name: str, lane: Lane) -> str:
-    """The topic's name in a lane; a topic with one lane is the same topic in both."""
+    """The topic's name in a lane; that of the bulk lane where there is none in this one."""
     lanes = _document()["topics"][name]["lanes"]
-    return f"{name}.{lane}" if lane is Lane.CRITICAL and Lane.CRITICAL in lanes else name
+    return f"{name}.{lane}" if lane is not Lane.BULK and lane in lanes else name
+
+
+@cache
+def lane_of(topic: str) -> Lane:
+    """The lane of a topic in Kafka, by its name's ending."""
+    return next((lane for lane in Lane if topic.endswith(f".{lane}")), Lane.BULK)
+
+
+def base_of(topic: str) -> str:
+    """The topic's name in schemas/topics.yaml."""
+    return topic.removesuffix(f".{lane_of(topic)}")
+
+
+def beside(name: str, topic: str) -> str:
+    """A topic by its name, in the lane that another topic in Kafka is of."""
+    return in_lane(name, lane_of(topic))
 
 
 def chain_topics() -> list[Topic]:
@@ -132,8 +150,17 @@ def cdc_topics(generation: str) -> list[Topic]:
     ]
 
 
-def resolve(name: str, *, lane: Lane, generation: str) -> str:
-    """A topic as functions.yaml names it (`build`, `cdc.users`) to the topic in Kafka."""
+def served(name: str, lane: Lane) -> list[str]:
+    """The topics of a name that functions deployed in a lane read and write.
+
+    Those of bulk serve the small lane, too: what keeps the two apart is the queue, not who works it off.
+    """
+    lanes = [Lane.SMALL, Lane.BULK] if lane is Lane.BULK else [lane]
+    return list(dict.fromkeys(in_lane(name, each) for each in lanes))
+
+
+def resolve(name: str, *, lane: Lane, generation: str) -> list[str]:
+    """A topic as functions.yaml names it (`build`, `cdc.users`) to those in Kafka that a function of the lane reads."""
     if name.startswith("cdc."):
-        return cdc_topic(name.removeprefix("cdc."), generation)
-    return in_lane(name, lane)
+        return [cdc_topic(name.removeprefix("cdc."), generation)]
+    return served(name, lane)

@@ -18,6 +18,7 @@ from masscomm.records import (
     RecheckRequested,
     SendRequested,
 )
+from masscomm.topics import Lane
 from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
 
 NOW = 1_700_000_000_000
@@ -105,9 +106,10 @@ class Chain:
         """Drive a batch; answers the offsets that come again."""
         return failed_offsets(self.driver.run(event(*entries), Context(self.clock, seconds), use_case))
 
-    def values(self, topic: str) -> list[bytes]:
-        """What was produced to a topic."""
-        return [value or b"" for name, _, value, _ in self.producer.produced if name == topic]
+    def values(self, topic: str, lane: Lane | None = None) -> list[bytes]:
+        """What was produced to a topic, in one lane or in all."""
+        names = {topics.in_lane(topic, each) for each in Lane} if lane is None else {topics.in_lane(topic, lane)}
+        return [value or b"" for name, _, value, _ in self.producer.produced if name in names]
 
     def produced(self) -> list[tuple[str, bytes | None, bytes | None]]:
         """(topic, key, value) of everything produced; headers name the attempt that made it."""
@@ -117,17 +119,17 @@ class Chain:
         """The outcome records produced."""
         return self._decoded(NotificationOutcome, topics.OUTCOME)
 
-    def builds(self, topic: str = topics.BUILD) -> list[BuildRequested]:
+    def builds(self, lane: Lane | None = None) -> list[BuildRequested]:
         """The build records produced."""
-        return self._decoded(BuildRequested, topic)
+        return self._decoded(BuildRequested, topics.BUILD, lane)
 
-    def deliveries(self, topic: str = topics.DELIVERY) -> list[DeliveryRequested]:
+    def deliveries(self, lane: Lane | None = None) -> list[DeliveryRequested]:
         """The delivery records produced."""
-        return self._decoded(DeliveryRequested, topic)
+        return self._decoded(DeliveryRequested, topics.DELIVERY, lane)
 
-    def rechecks(self, topic: str = topics.RECHECK) -> list[RecheckRequested]:
+    def rechecks(self, lane: Lane | None = None) -> list[RecheckRequested]:
         """The recheck records produced."""
-        return self._decoded(RecheckRequested, topic)
+        return self._decoded(RecheckRequested, topics.RECHECK, lane)
 
     def dead_letters(self) -> list[dict[str, str]]:
         """The headers of the dead letters."""
@@ -143,8 +145,8 @@ class Chain:
         """Empty the topics."""
         self.producer.produced.clear()
 
-    def _decoded[R: AvroRecord](self, kind: type[R], topic: str) -> list[R]:
-        return [kind.from_avro(self.codec.decode(kind.__name__, value)) for value in self.values(topic)]
+    def _decoded[R: AvroRecord](self, kind: type[R], topic: str, lane: Lane | None = None) -> list[R]:
+        return [kind.from_avro(self.codec.decode(kind.__name__, value)) for value in self.values(topic, lane)]
 
 
 def told(outcomes: Iterable[NotificationOutcome]) -> dict[tuple[int, str], tuple[str, str | None]]:

@@ -277,20 +277,18 @@ class EventSourceMapping:
         return max(0.0, min(state.waiting_since for state in free) + self.spec.window_s - time.monotonic())
 
     def _take(self) -> list[SourceRecord]:
-        """Records for one batch from partitions without one, beginning with another partition each time."""
-        partitions = [
-            (partition, state)
-            for partition, state in self._partitions.items()
-            if state.waiting and not state.busy and not state.abandoned
-        ]
-        if not partitions:
-            return []
-        self._turn += 1
-        start = self._turn % len(partitions)
+        """Records for one batch from partitions without one, beginning with another topic each time."""
+        partitions = self._in_turn(
+            [
+                (partition, state)
+                for partition, state in self._partitions.items()
+                if state.waiting and not state.busy and not state.abandoned
+            ]
+        )
         taken: list[SourceRecord] = []
         size = self._envelope.overhead
         resumed: list[Partition] = []
-        for partition, state in partitions[start:] + partitions[:start]:
+        for partition, state in partitions:
             first = True
             while state.waiting and len(taken) < self.spec.batch_size:
                 grown = size + self._envelope.added(state.waiting[0], first_of_partition=first)
@@ -310,6 +308,15 @@ class EventSourceMapping:
         if resumed:
             self._source.resume(resumed)
         return taken
+
+    def _in_turn(self, free: list[tuple[Partition, _PartitionState]]) -> list[tuple[Partition, _PartitionState]]:
+        """Topic by topic, then partition by partition: in AWS each topic has a mapping, which waits for no other's."""
+        self._turn += 1
+        by_topic: dict[str, list[tuple[Partition, _PartitionState]]] = {}
+        for partition, state in free:
+            by_topic.setdefault(partition.topic, []).append((partition, state))
+        topics = _rotated(list(by_topic.values()), self._turn)
+        return [each for one in topics for each in _rotated(one, self._turn // len(topics))]
 
     async def _run(self, records: list[SourceRecord], states: Mapping[Partition, _PartitionState]) -> None:
         """Bring one batch to its end: every record succeeded, was handed over, or was abandoned uncommitted.
@@ -572,6 +579,11 @@ class _Outcome:
     succeeded: list[SourceRecord] = field(default_factory=list)
     again: list[_Unit] = field(default_factory=list)
     exhausted: _Unit | None = None
+
+
+def _rotated[T](items: list[T], turn: int) -> list[T]:
+    start = turn % len(items) if items else 0
+    return items[start:] + items[:start]
 
 
 class _HeldSlot:

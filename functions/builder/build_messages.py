@@ -29,7 +29,6 @@ from masscomm.outcomes import DEAD_LETTERED, Told
 from masscomm.preferences import Decision
 from masscomm.records import BuildRequested, ContentColumn, DeliveryRequested, Withdrawn
 from masscomm.statuses import Reason, Status
-from masscomm.topics import Lane
 from masscomm.wire import Codec
 
 # Under what a topic takes, with room for the record's own fields.
@@ -75,7 +74,6 @@ class BuildMessages:
     directory: Directory
     templates: TemplateCache
     clock: Clock
-    lane: Lane
     decisions: DecisionLog
 
     def decode(self, record: KafkaRecord, codec: Codec) -> BuildRequested:
@@ -89,8 +87,7 @@ class BuildMessages:
         items = batch.active()
         if not items:
             return
-        users = self.directory.users(list(dict.fromkeys(user for item in items for user in item.value.user_ids)))
-        templates = self.templates.load([_key(item.value) for item in items])
+        users, templates = self._look_up([item.value for item in items])
         drafts: list[Draft] = []
         for item in items:
             batch.attempt(item, partial(self._draft, batch, item, users, templates, drafts))
@@ -98,6 +95,15 @@ class BuildMessages:
             settling = [pool.submit(self._settled, draft) for draft in drafts]
         for draft, decided in zip(drafts, settling, strict=True):
             batch.attempt(draft.item, partial(self._pass_on, batch, draft, decided.result))
+
+    def _look_up(
+        self, builds: Sequence[BuildRequested]
+    ) -> tuple[dict[int, User], dict[tuple[int, str, str], list[Template]]]:
+        """Both at once: a password waits for each round trip. Errors: Retry."""
+        with ThreadPoolExecutor(1) as pool:
+            templates = pool.submit(self.templates.load, [_key(build) for build in builds])
+            users = self.directory.users(list(dict.fromkeys(user for build in builds for user in build.user_ids)))
+            return users, templates.result()
 
     def dead_lettered(self, batch: Batch[BuildRequested], item: Item[BuildRequested], why: DeadLetter) -> None:  # noqa: ARG002
         """Its recipients failed: a dead letter is not a way to vanish."""
@@ -151,7 +157,7 @@ class BuildMessages:
         ]
         for part in _fitting(messages, decided.parts, _MAX_GROWN_BYTES):
             record = self._record(build, part, withdrawn | _too_large([part], _MAX_GROWN_BYTES))
-            batch.produce(item, topics.in_lane(topics.DELIVERY, self.lane), record.record_id, record)
+            batch.produce(item, topics.beside(topics.DELIVERY, item.record.topic), record.record_id, record)
         self._tell(batch, item, told)
 
     def _again[V](self, batch: Batch[BuildRequested], build: BuildRequested, look_up: Callable[[], V]) -> V:

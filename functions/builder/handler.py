@@ -5,7 +5,7 @@ from typing import Any
 
 from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
-from masscomm import logs, settings
+from masscomm import logs
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
@@ -25,7 +25,6 @@ def bootstrap() -> tuple[BatchDriver, BuildMessages]:
         directory=directory,
         templates=TemplateCache(directory, clock),
         clock=clock,
-        lane=settings.lane(),
         decisions=DynamoDbDecisionLog.from_environment(clock=clock),
     )
 

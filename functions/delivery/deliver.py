@@ -100,8 +100,8 @@ class Deliver:
             record_id = item.value.record_id
             return begun[record_id].result if item is first[record_id] else partial(self._begin, item.value)
 
-        # Whoever can begin does so before anybody is waited for.
-        for item in sorted(items, key=lambda item: _is_held(begun[item.value.record_id])):
+        # Whoever can begin does so before anybody is waited for, and a few recipients before many.
+        for item in sorted(items, key=lambda item: (_is_held(begun[item.value.record_id]), len(item.value.positions))):
             batch.attempt(item, partial(self._deliver, batch, item, start_of(item), settings, devices))
 
     def dead_lettered(self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], why: DeadLetter) -> None:  # noqa: ARG002
@@ -110,9 +110,12 @@ class Deliver:
         self._tell(batch, item, ended(delivery, self.ledger.decided(delivery.record_id), DEAD_LETTERED))
 
     def _look_up(self, items: Sequence[Item[DeliveryRequested]]) -> tuple[dict[int, Settings], dict[int, list[Device]]]:
-        settings = self.directory.settings(_user_ids(items))
+        """Both at once: a password waits for each round trip."""
         pushed = [item for item in items if item.value.channel == "push"]
-        return settings, self.directory.devices(_user_ids(pushed)) if pushed else {}
+        with ThreadPoolExecutor(1) as pool:
+            settings = pool.submit(self.directory.settings, _user_ids(items))
+            devices = self.directory.devices(_user_ids(pushed)) if pushed else {}
+            return settings.result(), devices
 
     def _begin(self, delivery: DeliveryRequested) -> _Begun | Held:
         """Take the record, or learn whose it is. Errors: Retry, Stop: nothing has been published then."""

@@ -7,11 +7,12 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from functions.preference_checker.small_sends import SmallSends
 from masscomm import metrics, topics
 from masscomm.back_off import BackOff
 from masscomm.batch import Batch, Item
 from masscomm.categories import NAME_PATTERN
-from masscomm.chunks import SEND_AT, SPLIT_ABOVE, after_send_at, chunk_of, ranges, split_parts
+from masscomm.chunks import SEND_AT, SPLIT_ABOVE, after_send_at, chunk_of, lane_of_send, ranges, split_parts
 from masscomm.clock import Clock
 from masscomm.dead_letters import original_position
 from masscomm.decisions import DecisionLog, Decisions, settled
@@ -48,10 +49,11 @@ _Found = tuple[dict[int, User], dict[int, Settings]]
 class Chunk:
     """Recipients to check, whatever record they came in; `asked` is never counted or produced as such.
 
-    bad: why the record cannot be processed, found after its recipients were.
+    lane: they wait in; bad: why the record cannot be processed, found after its recipients were.
     """
 
     asked: RecheckRequested
+    lane: Lane = Lane.BULK
     send_at: int | None = None
     bad: DeadLetter | None = None
 
@@ -67,15 +69,16 @@ class CheckPreferences:
 
     directory: Directory
     clock: Clock
-    lane: Lane
     waiting: WaitingStore
     decisions: DecisionLog
     back_off: BackOff = field(default_factory=BackOff)
+    small_sends: SmallSends = field(default_factory=SmallSends)
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Chunk:
         """A record of send.* or recheck. Errors: DeadLetter, Retry."""
-        if record.topic == topics.in_lane(topics.RECHECK, self.lane):
-            return Chunk(asked=_recheck(codec.decode("RecheckRequested", record.value)))
+        if topics.base_of(record.topic) == topics.RECHECK:
+            asked = _recheck(codec.decode("RecheckRequested", record.value))
+            return Chunk(asked=asked, lane=topics.lane_of(record.topic))
         send = SendRequested.from_avro(codec.decode("SendRequested", record.value))
         chunk = _chunk_of(send, record)
         metrics.add(REPEATED_RECIPIENTS, len(send.to_users) - len(chunk.asked.positions))
@@ -118,7 +121,7 @@ class CheckPreferences:
 
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], send_at: int) -> None:
         """To the scheduler, and everybody is told of: first it waits, then it says so."""
-        topic = topics.in_lane(topics.RECHECK, self.lane)
+        topic = topics.in_lane(topics.RECHECK, item.value.lane)
         for part in after_send_at(item.value.asked):
             value = batch.codec.encode(topic, "RecheckRequested", part.to_avro())
             held = Waiting(
@@ -136,15 +139,15 @@ class CheckPreferences:
         """Its send_at has come: what goes on is what the scheduler would have released."""
         parts = after_send_at(item.value.asked)
         if len(parts) == 1:
-            item.value = Chunk(asked=parts[0])
+            item.value = Chunk(asked=parts[0], lane=item.value.lane)
             self._admit(batch, item, waiting)
             return
         for part in parts:
-            batch.produce(item, topics.in_lane(topics.RECHECK, self.lane), part.record_id, part)
+            batch.produce(item, topics.in_lane(topics.RECHECK, item.value.lane), part.record_id, part)
 
     def _split(self, batch: Batch[Chunk], item: Item[Chunk]) -> None:
         for part in split_parts(item.value.asked):
-            batch.produce(item, topics.in_lane(topics.RECHECK, self.lane), part.record_id, part)
+            batch.produce(item, topics.in_lane(topics.RECHECK, item.value.lane), part.record_id, part)
 
     def _check(self, batch: Batch[Chunk], group: Sequence[Item[Chunk]]) -> None:
         try:
@@ -202,6 +205,7 @@ class CheckPreferences:
         waiting = {position for why in decided.told.values() for position in why if why[position] == _WAITS}
         if waiting:
             self._let_wait(batch, item, _part_that_waits(asked, waiting))
+        topic = topics.in_lane(topics.BUILD, self._lane_on(item.value))
         for channel in asked.channels:
             why = decided.told.get(channel, {})
             for start, end, rows in ranges(asked, RANGE_SIZE):
@@ -214,14 +218,26 @@ class CheckPreferences:
                 allowed = [row for row in rows if asked.positions[row] not in why]
                 if allowed:
                     build = _build_record(asked, channel, start, end, allowed)
-                    batch.produce(item, topics.in_lane(topics.BUILD, self.lane), build.record_id, build)
+                    batch.produce(item, topic, build.record_id, build)
+
+    def _lane_on(self, chunk: Chunk) -> Lane:
+        """Where those go on who may be notified: a tenant with very many small sends has them in bulk.
+
+        A redelivery may choose another lane: the record is the same one there, and whoever has it second knows it.
+        """
+        asked = chunk.asked
+        if chunk.lane is Lane.SMALL and not self.small_sends.may(
+            asked.club_id, len(asked.positions), self.clock.monotonic()
+        ):
+            return Lane.BULK
+        return chunk.lane
 
     def _let_wait(self, batch: Batch[Chunk], item: Item[Chunk], part: RecheckRequested) -> None:
         """To the scheduler until the directory is further; the record's other recipients go on. Errors: Retry, Stop.
 
         Released twice, or beside a redelivery, it derives the same records: by its id, or as was decided first.
         """
-        topic, n, now_ms = topics.in_lane(topics.RECHECK, self.lane), part.waits + 1, self.clock.now_ms()
+        topic, n, now_ms = topics.in_lane(topics.RECHECK, item.value.lane), part.waits + 1, self.clock.now_ms()
         item_id = released_id(item.value.asked.record_id, _DIRECTORY, n, part.range_start, part.range_end)
         value = batch.codec.encode(topic, "RecheckRequested", replace(part, why=_DIRECTORY, waits=n).to_avro())
         due_ms = self.back_off.due_ms(now_ms=now_ms, n=n, item_id=item_id, ends_ms=self._ends_ms(part))
@@ -283,7 +299,8 @@ class CheckPreferences:
 
 def _chunk_of(send: SendRequested, record: KafkaRecord) -> Chunk:
     asked = chunk_of(send, original_position(record), channels=_tellable(send, record))
-    return Chunk(asked=asked, send_at=send.send_at, bad=_fault(send, record))
+    lane = lane_of_send(send, record.topic)
+    return Chunk(asked=asked, lane=lane, send_at=send.send_at, bad=_fault(send, record))
 
 
 def _recheck(value: Mapping[str, Any]) -> RecheckRequested:

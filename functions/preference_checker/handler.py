@@ -4,6 +4,7 @@ from functools import cache
 from typing import Any
 
 from functions.preference_checker.check_preferences import CheckPreferences
+from functions.preference_checker.small_sends import BURST, PER_S, SmallSends
 from masscomm import logs, settings
 from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, LambdaContext
@@ -24,10 +25,12 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
     use_case = CheckPreferences(
         directory=OpenSearchDirectory.from_environment(),
         clock=clock,
-        lane=settings.lane(),
         waiting=DynamoDbWaitingStore.from_environment(),
         back_off=BackOff.from_environment(),
         decisions=DynamoDbDecisionLog.from_environment(clock=clock),
+        small_sends=SmallSends(
+            per_s=settings.number("SMALL_SENDS_PER_S", PER_S), burst=settings.number("SMALL_SENDS_BURST", BURST)
+        ),
     )
     return driver, use_case
 

@@ -20,7 +20,7 @@ from typing import Any
 from masscomm import topics
 from masscomm.back_off import BackOff
 from masscomm.batch import Batch, Item, count
-from masscomm.chunks import SPLIT_ABOVE, after_send_at, chunk_of, ranges, split_parts
+from masscomm.chunks import SPLIT_ABOVE, after_send_at, chunk_of, lane_of_send, ranges, split_parts
 from masscomm.clock import Clock
 from masscomm.dead_letters import (
     REPLAYED,
@@ -70,7 +70,7 @@ class _Last(Enum):
 class GivenUp:
     """A record that a mapping gave up on.
 
-    parents: what was asked for in it, in the parts it comes back in; lane: its topic's; not_before: its send_at;
+    parents: what was asked for in it, in the parts it comes back in; lane: they come back in; not_before: its send_at;
     as_is: its topic and bytes where it comes back as it was; returned, crashed: how often, this time included;
     unfinished_at: when it was last given to a function that ended in an error over it (ms), None where it answered.
     """
@@ -117,7 +117,7 @@ class TakeBack:
         unfinished_at = None if last is _Last.ANSWER else failed.timestamp_ms
         if failed.topic not in _kinds():
             raise DeadLetter("invalid", f"nothing of {failed.topic} comes back")
-        kind, lane = _kinds()[failed.topic]
+        kind = _kinds()[failed.topic]
         value = codec.decode(kind.__name__, failed.value)
         if issubclass(kind, SendRequested):
             send = kind.from_avro(value)
@@ -126,7 +126,7 @@ class TakeBack:
             headers = tuple(each for each in failed.headers if each[0] not in _POSITION)
             return GivenUp(
                 parents=_parts(chunk, send.send_at),
-                lane=lane,
+                lane=lane_of_send(send, failed.topic),
                 not_before=send.send_at or 0,
                 as_is=None,
                 headers=headers,
@@ -135,7 +135,7 @@ class TakeBack:
             )
         return GivenUp(
             parents=[kind.from_avro(value)],
-            lane=lane,
+            lane=topics.lane_of(failed.topic),
             not_before=0,
             as_is=(failed.topic, failed.value or b""),
             headers=failed.headers,
@@ -281,7 +281,7 @@ class TakeBack:
 
 
 @cache
-def _kinds() -> dict[str, tuple[type[SendRequested] | type[Asked], Lane]]:
+def _kinds() -> dict[str, type[SendRequested] | type[Asked]]:
     """What stands on each topic of the chain that comes back."""
     kinds: dict[str, type[SendRequested] | type[Asked]] = {
         topics.SEND_MONOLITH: SendRequested,
@@ -290,7 +290,7 @@ def _kinds() -> dict[str, tuple[type[SendRequested] | type[Asked], Lane]]:
         topics.BUILD: BuildRequested,
         topics.DELIVERY: DeliveryRequested,
     }
-    return {topics.in_lane(name, lane): (kind, lane) for name, kind in kinds.items() for lane in Lane}
+    return {topics.in_lane(name, lane): kind for name, kind in kinds.items() for lane in Lane}
 
 
 def _parts(chunk: RecheckRequested, send_at: int | None) -> list[RecheckRequested]:

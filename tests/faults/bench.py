@@ -27,9 +27,10 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from devstack.demo.api import Api, ApiError, SendStatus
 from devstack.demo.oracle import Ask, expect
 from devstack.demo.records import DeadLettered, DeadLetterTail, OutcomeTail, RecordsError, TopicReader
+from devstack.settings import GENERATION
 from examples.monolith.emit import Emitter
+from functions.catalogue import read_catalogue
 from functions.delivery.deliver import SLICE_SIZE
-from masscomm import topics
 from masscomm.ids import notification_id
 from masscomm.statuses import TERMINAL, Status
 from masscomm.wire import Codec, HttpSchemaRegistry
@@ -409,9 +410,9 @@ def _admin(stack: FaultStack) -> AdminClient:
 
 
 _SOURCES = {
-    "preference_checker": (topics.SEND_MONOLITH, topics.SEND_API, topics.RECHECK),
-    "builder": (topics.BUILD,),
-    "delivery": (topics.DELIVERY,),
+    entry.name: entry.event_source.topics
+    for entry in read_catalogue(generation=GENERATION)
+    if entry.name in CHAIN and entry.event_source is not None
 }
 _FAILED = frozenset({"dead_letter", "too_large", "provider_rejected"})
 # A fate's measure; every other is a reason to be suppressed for.

@@ -416,7 +416,7 @@ def sns_outage(bench: Bench, send: Send) -> None:
 
 def registry_down_warm(bench: Bench, send: Send) -> None:
     """Nothing is asked of it once the schemas are known."""
-    bench.emit(bench.shared[:50])
+    bench.emit(bench.shared[:50], chunk=25)  # in the lane that the others are sent in
     bench.settle()
     with bench.stack.registry.down():
         send()

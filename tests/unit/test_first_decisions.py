@@ -26,7 +26,6 @@ from masscomm.directory import Settings, Template, User
 from masscomm.errors import Retry
 from masscomm.records import NotificationOutcome
 from masscomm.statuses import TERMINAL, Status, merge
-from masscomm.topics import Lane
 from masscomm.waiting import InMemoryWaitingStore
 from tests.chain import NOW, entry, send
 from tests.unit.delivery.chain import Delivery
@@ -46,7 +45,6 @@ class World(Delivery):
         self.checker = CheckPreferences(
             directory=self.directory,
             clock=self.clock,
-            lane=Lane.BULK,
             waiting=InMemoryWaitingStore(),
             decisions=self.log,
         )
@@ -54,7 +52,6 @@ class World(Delivery):
             directory=self.directory,
             templates=TemplateCache(self.directory, self.clock),
             clock=self.clock,
-            lane=Lane.BULK,
             decisions=self.log,
         )
         for user_id in USERS:

@@ -23,6 +23,6 @@ def test_a_test_that_is_named_exists(file: str, function: str) -> None:
 
 def test_every_row_names_a_test() -> None:
     rows = [line for line in TEXT.splitlines() if line.startswith("|")]
-    claims = [row for row in rows if not re.match(r"\|-|\| (sink|down) \|", row)]
+    claims = [row for row in rows if not re.match(r"\|-|\| (sink|down|asked for) \|", row)]
     assert len(claims) > 20
     assert [row for row in claims if not re.search(r"`tests/[\w/]+\.py::\w+` \|$", row)] == []

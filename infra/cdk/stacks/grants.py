@@ -19,9 +19,11 @@ from masscomm.topics import (
     CDC_TABLES,
     SOURCE_RECORDS_GROUP,
     Lane,
+    base_of,
     cdc_topic,
     chain_topics,
     in_lane,
+    served,
 )
 
 CDC_CONSUMER = "cdc_consumer"
@@ -34,13 +36,8 @@ def written_topics(entry: FunctionEntry, lanes: int) -> list[str]:
     return [
         topic.name
         for topic in chain_topics()
-        if entry.package in topic.producers and (lanes == 1 or _in_lane(topic.name, entry.lane))
+        if entry.package in topic.producers and (lanes == 1 or topic.name in served(base_of(topic.name), entry.lane))
     ]
-
-
-def _in_lane(name: str, lane: Lane) -> bool:
-    base = name.removesuffix(f".{Lane.CRITICAL.value}")
-    return in_lane(base, lane) == name
 
 
 def grant_profile(

@@ -5,6 +5,7 @@ from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
+from functions.catalogue import FunctionEntry
 from infra.cdk.resources.alarms import Alarms, metric, ours
 from infra.cdk.resources.rest_api import STAGE
 from infra.cdk.settings import Environment
@@ -16,11 +17,11 @@ from infra.cdk.stacks.metrics import MetricsStack
 from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.registry import RegistryStack
 from masscomm.metric_names import DEAD_LETTER_BURSTS, DEAD_LETTERS, JOB_RUNNING, NAMESPACE
-from masscomm.topics import Lane
+from masscomm.topics import Lane, lane_of
 
 _GIB = 1024**3
 # How old the oldest record that waits for a function may be, in seconds, before somebody is called.
-_CRITICAL_LAG_S, _CHANGES_LAG_S, _BULK_LAG_S = 30, 120, 900
+_CRITICAL_LAG_S, _CHANGES_LAG_S, _SMALL_LAG_S, _BULK_LAG_S = 30, 120, 120, 900
 _OF_CHANGES = ("cdc_consumer", "device_registrar")
 # AWS puts an account under review at 5 % bounces and .1 % complaints.
 _BOUNCES, _COMPLAINTS = 0.03, 0.0008
@@ -99,12 +100,8 @@ class ObservabilityStack(Stack):
 
     def _lag(self, functions: FunctionsStack, data: DataStack) -> None:
         for name, sources in functions.event_sources.items():
-            function = functions.functions[name]
-            if function.entry.lane is Lane.CRITICAL:
-                seconds = _CRITICAL_LAG_S
-            else:
-                seconds = _CHANGES_LAG_S if function.entry.package in _OF_CHANGES else _BULK_LAG_S
             for topic, group in sources.groups.items():
+                seconds = _longest_lag_s(functions.functions[name].entry, topic)
                 self.alarms.add(
                     f"{name}-lag-{topic}",
                     runbook="consumer-lag",
@@ -359,3 +356,12 @@ class ObservabilityStack(Stack):
                 *([cloudwatch.GraphWidget(title=title, width=24, left=left)] for title, left in graphs.items()),
             ],
         )
+
+
+def _longest_lag_s(entry: FunctionEntry, topic: str) -> int:
+    """How long a record may wait until somebody must know."""
+    if entry.lane is Lane.CRITICAL:
+        return _CRITICAL_LAG_S
+    if lane_of(topic) is Lane.SMALL:
+        return _SMALL_LAG_S
+    return _CHANGES_LAG_S if entry.package in _OF_CHANGES else _BULK_LAG_S

@@ -33,7 +33,6 @@ from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.kafka_event import KafkaRecord
 from masscomm.producer import KafkaProducer
 from masscomm.records import BuildRequested, SendRequested
-from masscomm.topics import Lane
 from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, HttpSchemaRegistry, InMemorySchemaRegistry, own_schema
 from tests.chain import NOW, Chain, Context, entry, event, failed_offsets, send
@@ -151,7 +150,6 @@ def test_a_record_of_an_unknown_schema_goes_through_the_checker_once_the_schema_
     use_case = CheckPreferences(
         directory=directory,
         clock=FixedClock(NOW),
-        lane=Lane.BULK,
         waiting=InMemoryWaitingStore(),
         decisions=InMemoryDecisionLog(),
     )

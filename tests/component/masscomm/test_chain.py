@@ -20,7 +20,6 @@ from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.kafka_event import parse
 from masscomm.producer import KafkaProducer
 from masscomm.records import BuildRequested, NotificationOutcome
-from masscomm.topics import Lane
 from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, HttpSchemaRegistry, own_schema
 from tests.chain import NOW, Context, entry, event, failed_offsets, send
@@ -90,7 +89,6 @@ def test_a_send_on_kafka_becomes_a_build_record_an_outcome_and_a_dead_letter(
     use_case = CheckPreferences(
         directory=directory,
         clock=clock,
-        lane=Lane.BULK,
         waiting=InMemoryWaitingStore(),
         decisions=InMemoryDecisionLog(),
     )

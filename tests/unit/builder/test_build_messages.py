@@ -17,7 +17,6 @@ from masscomm.directory import Position, Template, User
 from masscomm.errors import Retry
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.records import AvroRecord, BuildRequested, DeliveryRequested
-from masscomm.topics import Lane
 from tests.chain import NOW, Chain, build, told
 
 TEMPLATE_ERROR = ("failed", "template_error")
@@ -27,7 +26,7 @@ BEHIND = Position(lsn=1, ts_ms=NOW - 1)
 class Builder(Chain):
     """The use case with a directory in which users 1 to 3 of club 7 have names and addresses."""
 
-    def __init__(self, lane: Lane = Lane.BULK) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.directory = InMemoryDirectory()
         self.log = InMemoryDecisionLog()
@@ -35,7 +34,6 @@ class Builder(Chain):
             directory=self.directory,
             templates=TemplateCache(self.directory, self.clock),
             clock=self.clock,
-            lane=lane,
             decisions=self.log,
         )
         for user_id, name in enumerate(("Ada", "Bob", "Eve"), start=1):
@@ -427,10 +425,17 @@ def test_a_record_that_contradicts_itself_goes_aside(values: dict[str, Any]) -> 
 
 
 def test_the_critical_lane_is_never_left() -> None:
-    builder = Builder(Lane.CRITICAL)
+    builder = Builder()
     builder.put_template("News", "b")
     builder.run(builder.use_case, builder.encoded(build([1, 99]), "build.critical"))
     assert {topic for topic, *_ in builder.producer.produced} == {"delivery.critical", "outcome"}
+
+
+def test_a_send_to_few_stays_beside_bulk() -> None:
+    builder = Builder()
+    builder.put_template("News", "b")
+    builder.run(builder.use_case, builder.encoded(build([1]), "build.small"), builder.encoded(build([2]), "build"))
+    assert [topic for topic, *_ in builder.producer.produced] == ["delivery.small", "delivery"]
 
 
 def test_a_record_that_comes_again_derives_the_same_records() -> None:

@@ -586,3 +586,13 @@ def test_a_fault_in_a_providers_call_is_logged_with_the_records_ids(capsys: pyte
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     (line,) = (line for line in lines if "our own code" in line.get("message", ""))
     assert (line["send_id"], line["club_id"], line["position"]) == ("a send", 3, "delivery-0@0")
+
+
+def test_a_record_of_few_is_delivered_before_one_of_many_that_came_with_it() -> None:
+    world = Delivery()
+    for user_id in range(4, 12):
+        world.put_device(user_id, user_id)
+    many = delivery(range(4, 12), record_id="44444444-4444-5444-8444-444444444444")
+    assert world.deliver(many, delivery([1])) == []
+    assert world.push.published[0].endpoint_arn == "arn-1"
+    assert len(world.reached()) == 9

@@ -37,7 +37,7 @@ def test_a_function_with_two_lanes_is_deployed_twice_from_one_package(tmp_path: 
     assert critical.function.environment["A"] == "1"
     assert bulk.mapping is not None
     assert critical.mapping is not None
-    assert (bulk.mapping.group, bulk.mapping.topics) == ("masscomm.f", ("build",))
+    assert (bulk.mapping.group, bulk.mapping.topics) == ("masscomm.f", ("build.small", "build"))
     assert (critical.mapping.group, critical.mapping.topics) == ("masscomm.f-critical", ("build.critical",))
     assert critical.mapping.concurrency == 2
 

@@ -138,6 +138,19 @@ def test_the_critical_lane_is_another_topic_where_there_is_one() -> None:
     assert topics.in_lane(topics.BUILD, Lane.CRITICAL) == "build.critical"
     assert topics.in_lane(topics.BUILD, Lane.BULK) == "build"
     assert topics.in_lane(topics.OUTCOME, Lane.CRITICAL) == "outcome"
+    assert topics.resolve("build", lane=Lane.CRITICAL, generation="g2") == ["build.critical"]
+
+
+def test_who_serves_bulk_serves_the_small_lane_first() -> None:
+    assert topics.resolve("build", lane=Lane.BULK, generation="g2") == ["build.small", "build"]
+    assert topics.resolve("send.api", lane=Lane.BULK, generation="g2") == ["send.api"]
+
+
+def test_every_topic_tells_its_lane_and_its_name() -> None:
+    for topic in topics.chain_topics():
+        assert topics.in_lane(topics.base_of(topic.name), topics.lane_of(topic.name)) == topic.name
+    assert topics.beside(topics.DELIVERY, "build.small") == "delivery.small"
+    assert topics.beside(topics.OUTCOME, "delivery.small") == "outcome"
 
 
 def test_every_topic_of_the_code_is_in_the_file_once_a_lane() -> None:
@@ -152,7 +165,7 @@ def test_every_topic_of_the_code_is_in_the_file_once_a_lane() -> None:
         topics.DEVICE_STATUS,
         topics.RECEIPT,
     }
-    assert {name.removesuffix(".critical") for name in names} == constants
+    assert {topics.base_of(name) for name in names} == constants
 
 
 def test_the_dead_letter_topic_takes_what_every_other_topic_took() -> None:
@@ -162,8 +175,7 @@ def test_the_dead_letter_topic_takes_what_every_other_topic_took() -> None:
 
 
 def test_a_cdc_topic_carries_its_generation() -> None:
-    assert topics.resolve("cdc.users", lane=Lane.BULK, generation="g2") == "cdc.g2.public.users"
-    assert topics.resolve("build", lane=Lane.CRITICAL, generation="g2") == "build.critical"
+    assert topics.resolve("cdc.users", lane=Lane.BULK, generation="g2") == ["cdc.g2.public.users"]
     assert {topic.name for topic in topics.cdc_topics("g2")} >= {"cdc.g2.public.devices", "cdc.g2.notification"}
     assert all(topic.name.startswith(topics.cdc_prefix("g2")) for topic in topics.cdc_topics("g2"))
 

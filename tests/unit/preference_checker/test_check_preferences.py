@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.preference_checker.check_preferences import MAX_AHEAD_MS, MAX_DATA_BYTES, CheckPreferences
+from functions.preference_checker.small_sends import BURST, SmallSends
 from masscomm import topics
-from masscomm.chunks import SPLIT_ABOVE
+from masscomm.chunks import SMALL_SEND, SPLIT_ABOVE
 from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.ids import chunk_id, derived_id, send_id_of_record
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.measures import FAR_FUTURE_MS
-from masscomm.records import AvroRecord, BuildRequested, NotificationOutcome, RecheckRequested
+from masscomm.records import AvroRecord, BuildRequested, NotificationOutcome, RecheckRequested, SendRequested
 from masscomm.topics import Lane
 from masscomm.waiting import InMemoryWaitingStore
 from tests.chain import NOW, SEND_ID, Chain, entry, send, told
@@ -30,19 +31,17 @@ BEHIND = Position(lsn=1, ts_ms=NOW - 1)
 class Checker(Chain):
     """The use case with a directory in which users 1 to 3 of club 7 want everything."""
 
-    def __init__(self, lane: Lane = Lane.BULK) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.directory = InMemoryDirectory()
         self.waiting = InMemoryWaitingStore()
         self.log = InMemoryDecisionLog()
-        self.use_case = self.environment(self.directory, lane)
+        self.use_case = self.environment(self.directory)
         self.put_users(range(1, 4))
 
-    def environment(self, directory: InMemoryDirectory, lane: Lane = Lane.BULK) -> CheckPreferences:
+    def environment(self, directory: InMemoryDirectory) -> CheckPreferences:
         """The use case with another directory."""
-        return CheckPreferences(
-            directory=directory, clock=self.clock, lane=lane, waiting=self.waiting, decisions=self.log
-        )
+        return CheckPreferences(directory=directory, clock=self.clock, waiting=self.waiting, decisions=self.log)
 
     def put_users(self, user_ids: Iterable[int], **columns: Any) -> None:
         """Users of club 7 with settings that say nothing."""
@@ -77,7 +76,7 @@ def test_a_record_is_keyed_by_its_id() -> None:
     checker.directory.put(Settings(user_id=2, channels={"push": False}))
     checker.check(send([1, 2]))
     keys = {topic: key for topic, key, _, _ in checker.producer.produced}
-    assert keys[topics.BUILD] == checker.builds()[0].record_id.encode()
+    assert keys["build.small"] == checker.builds()[0].record_id.encode()
     assert keys[topics.OUTCOME] == checker.outcomes()[0].record_id.encode()
 
 
@@ -432,14 +431,64 @@ def test_a_recheck_record_that_contradicts_itself_goes_aside(values: dict[str, A
 
 
 def test_the_critical_lane_is_never_left() -> None:
-    checker = Checker(Lane.CRITICAL)
+    checker = Checker()
     checker.put_users(range(1, SPLIT_ABOVE + 2))
     checker.check(send([1, 99_999]), send(range(1, SPLIT_ABOVE + 2)), topic="send.monolith.critical")
     assert {topic for topic, *_ in checker.producer.produced} == {"build.critical", "recheck.critical", "outcome"}
-    part = checker.rechecks("recheck.critical")[0]
+    part = checker.rechecks(Lane.CRITICAL)[0]
     checker.forget()
     assert checker.check(part, topic="recheck.critical") == []
-    assert len(_passed_on(checker.builds("build.critical"))) == 5000
+    assert len(_passed_on(checker.builds(Lane.CRITICAL))) == 5000
+
+
+@pytest.mark.parametrize(
+    ("record", "lane"),
+    [
+        (send(range(1, SMALL_SEND + 1)), Lane.SMALL),
+        (send(range(1, SMALL_SEND + 2)), Lane.BULK),
+        (send([1], chunk_index=3, chunk_count=4), Lane.BULK),
+    ],
+    ids=["few", "many", "a chunk of many"],
+)
+def test_a_send_to_few_has_a_lane_of_its_own(record: SendRequested, lane: Lane) -> None:
+    checker = Checker()
+    checker.put_users(range(1, SMALL_SEND + 2))
+    assert checker.check(record) == []
+    assert _passed_on(checker.builds(lane)) == [(user_id, "push") for user_id in record.to_users]
+    assert checker.builds() == checker.builds(lane)
+
+
+def test_a_tenant_with_very_many_small_sends_has_them_in_bulk_and_no_other_tenant() -> None:
+    checker = Checker()
+    checker.directory.put(User(user_id=9, club_id=8), Settings(user_id=9))
+    loud = [send([1, 2, 3], send_id=f"loud-{number}") for number in range(int(BURST) // 3 + 2)]
+    assert checker.check(*loud, send([9], club_id=8, send_id="quiet")) == []
+    assert [record.send_id for record in checker.builds(Lane.BULK)] == [record.send_id for record in loud[-2:]]
+    assert checker.builds(Lane.SMALL)[-1].send_id == "quiet"
+    checker.forget()
+    checker.clock.advance(1)
+    assert checker.check(send([1, 2, 3], send_id="later")) == []
+    assert [record.send_id for record in checker.builds(Lane.SMALL)] == ["later"]
+
+
+def test_what_is_derived_is_the_same_in_whatever_lane() -> None:
+    checker = Checker()
+    checker.directory.put(Settings(user_id=2, channels={"push": False}))
+    checker.check(send([1, 2, 3]))
+    small, outcomes = checker.builds(Lane.SMALL), checker.outcomes()
+    checker.forget()
+    nobody = SmallSends(per_s=0, burst=0)
+    checker.run(replace(checker.use_case, small_sends=nobody), checker.encoded(send([1, 2, 3]), topics.SEND_MONOLITH))
+    assert checker.builds(Lane.BULK) == small
+    assert checker.outcomes() == outcomes
+
+
+@pytest.mark.parametrize("lane", Lane)
+def test_what_waited_goes_on_in_the_lane_it_waited_in(lane: Lane) -> None:
+    checker = Checker()
+    part = _recheck()
+    assert checker.check(part, topic=topics.in_lane(topics.RECHECK, lane)) == []
+    assert len(checker.builds()) == len(checker.builds(lane)) > 0
 
 
 @pytest.mark.parametrize("size", [1, 100, 1000])
@@ -492,7 +541,7 @@ def test_a_send_whose_time_is_to_come_waits_and_is_checked_when_it_has() -> None
     assert told(checker.outcomes()) == {(1, "push"): ("scheduled", None), (2, "push"): ("scheduled", None)}
     assert checker.builds() == []
     (item,) = checker.waiting.items.values()
-    assert (item.due_ms, item.topic, item.why) == (NOW + 60_000, topics.RECHECK, "send_at")
+    assert (item.due_ms, item.topic, item.why) == (NOW + 60_000, "recheck.small", "send_at")
     scheduled = checker.outcomes()[0].record_id
     checker.forget()
     checker.directory.put(Settings(user_id=2, channels={"push": False}))

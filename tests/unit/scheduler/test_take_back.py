@@ -13,6 +13,7 @@ from functions.preference_checker.check_preferences import CheckPreferences
 from functions.scheduler.take_back import CRASHED, MAX_CRASHES, RETURNED, TIMEOUT_S, TakeBack
 from masscomm import topics
 from masscomm.back_off import BackOff
+from masscomm.chunks import SMALL_SEND
 from masscomm.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.decisions import InMemoryDecisionLog
 from masscomm.delivery_ledger import Answer, Decided
@@ -27,7 +28,6 @@ from masscomm.preferences import Decision
 from masscomm.records import AvroRecord, BuildRequested
 from masscomm.source_records import InMemorySourceRecords
 from masscomm.statuses import Status
-from masscomm.topics import Lane
 from masscomm.waiting import InMemoryWaitingStore, Waiting
 from tests.chain import NOW, Chain, build, delivery, entry, send, told
 
@@ -98,7 +98,6 @@ def _checker(office: Office) -> CheckPreferences:
     return CheckPreferences(
         directory=directory,
         clock=office.clock,
-        lane=Lane.BULK,
         waiting=office.store,
         decisions=InMemoryDecisionLog(),
     )
@@ -116,9 +115,15 @@ def test_a_send_comes_back_through_recheck_and_derives_what_its_failed_attempts_
     direct = _builds(office, office.encoded(record, topics.SEND_MONOLITH, partition=3, offset=41))
     assert office.give_up(record, topics.SEND_MONOLITH) == []
     item = office.only()
-    assert item.topic == topics.RECHECK
+    assert item.topic == "recheck.small"
     assert NOW < item.due_ms <= NOW + 60_000
     assert _builds(office, entry(item.value, topic=item.topic, offset=5)) == direct
+
+
+def test_a_send_to_many_comes_back_in_bulk() -> None:
+    office = Office()
+    office.give_up(send(range(1, SMALL_SEND + 2)), "send.api")
+    assert office.only().topic == "recheck"
 
 
 @pytest.mark.parametrize("topic", ["send.api", "send.monolith", "send.api.critical", "send.monolith.critical"])
@@ -128,7 +133,7 @@ def test_nothing_comes_back_to_a_topic_of_requests_nor_names_one_as_its_source(t
     values = (topic.encode(), b"1", b"2", b"3")
     office.give_up(send([1]), topic, headers=(*zip(names, values, strict=True), ("trace", b"1")))
     item = office.only()
-    assert item.topic == ("recheck.critical" if topic.endswith("critical") else "recheck")
+    assert item.topic == ("recheck.critical" if topic.endswith("critical") else "recheck.small")
     assert [name for name, _ in item.headers] == ["trace", RETURNED, CRASHED]
 
 

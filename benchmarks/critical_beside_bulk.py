@@ -1,0 +1,153 @@
+"""How long a critical push takes from Kafka to SNS, idle and beside a broadcast to 100,000.
+
+    python -m benchmarks.critical_beside_bulk [--recipients 100000] [--probes 100]
+
+Both in one run on one stack. A probe is a send to one person on the critical lane, produced every quarter of a second
+whatever became of the one before; its time ends where the SNS stand-in took it. Functions, broker, OpenSearch and
+DynamoDB share the processors of one machine here: what the lanes cannot keep apart is that.
+
+A probe's stages end where the preference checker has produced the build record, where the builder has produced the
+delivery record, and where SNS took the push, by the records' timestamps. Status 1 where the 99th percentile beside the
+broadcast is more than twice that without, or the broadcast was over before the probes were.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import quantiles
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.running_chain import RunningChain, running_chain
+from devstack.demo.records import TopicReader
+from masscomm import topics
+from masscomm.ids import notification_id
+from masscomm.topics import Lane
+from masscomm.wire import Codec, HttpSchemaRegistry
+
+BULK_CLUB, PROBED_CLUB = 1, 2
+EVERY_S = 0.25
+WARM_UP = 40
+TARGET = 2.0
+STAGES = {
+    topics.in_lane(topics.BUILD, Lane.CRITICAL): "BuildRequested",
+    topics.in_lane(topics.DELIVERY, Lane.CRITICAL): "DeliveryRequested",
+}
+
+
+@dataclass
+class Probe:
+    """Moments, in seconds since the epoch. asked; produced: the records, by topic; taken: by SNS."""
+
+    user_id: int
+    asked: float
+    produced: dict[str, float] = field(default_factory=dict)
+    taken: float = 0.0
+
+    def milliseconds(self) -> list[float]:
+        """All of it, then preference checker, builder, delivery."""
+        moments = [self.asked, *(self.produced[topic] for topic in STAGES), self.taken]
+        return [(self.taken - self.asked) * 1000, *((after - before) * 1000 for before, after in pairwise(moments))]
+
+
+def probe(chain: RunningChain, users: Sequence[int]) -> dict[str, Probe]:
+    """Send to each in turn; by send id."""
+    asked = {}
+    for user_id in users:
+        began = time.time()
+        send_id = chain.send(PROBED_CLUB, [user_id], type="one_time_password", critical=True)
+        asked[send_id] = Probe(user_id, began)
+        time.sleep(max(0.0, began + EVERY_S - time.time()))
+    return asked
+
+
+def arrived(chain: RunningChain, asked: dict[str, Probe], codec: Codec, reader: TopicReader) -> list[Probe]:
+    """The probes with all their moments. Errors: SystemExit where one never arrived."""
+    until = time.monotonic() + 30
+    missing = {notification_id(send_id, each.user_id, "push"): each for send_id, each in asked.items()}
+    while missing:
+        for notification, when in chain.taken().items():
+            if notification in missing:
+                missing.pop(notification).taken = when
+        if time.monotonic() > until:
+            raise SystemExit(f"{len(missing)} critical pushes never arrived")
+        time.sleep(0.2)
+    for message in reader.poll():
+        topic = message.topic() or ""
+        send_id = codec.decode(STAGES[topic], message.value())["send_id"]
+        if send_id in asked:
+            asked[send_id].produced[topic] = message.timestamp()[1] / 1000
+    return list(asked.values())
+
+
+def rows(name: str, found: Sequence[Probe]) -> Iterator[list[str]]:
+    """A line of the table for the whole and for each stage."""
+    columns = zip(*(each.milliseconds() for each in found), strict=True)
+    for what, values in zip((name, "  preference checker", "  builder", "  delivery"), columns, strict=True):
+        cuts = quantiles(values, n=100, method="inclusive")
+        yield [what, *(f"{cuts[share - 1]:.0f}" for share in (50, 90, 99)), f"{max(values):.0f}"]
+
+
+def percentile(found: Sequence[Probe], share: int) -> float:
+    """Milliseconds that so many of a hundred probes took at most."""
+    return quantiles([each.milliseconds()[0] for each in found], n=100, method="inclusive")[share - 1]
+
+
+def _say(text: str) -> None:
+    Console(stderr=True).print(f"[dim]{text}[/]", highlight=False)
+
+
+def main() -> int:
+    """Print a table; 1 where it does not hold."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.critical_beside_bulk", description="A critical push, idle and beside a broadcast."
+    )
+    parser.add_argument("--recipients", type=int, default=100_000)
+    parser.add_argument("--probes", type=int, default=100, help="in each of the two")
+    arguments = parser.parse_args()
+    count = arguments.probes
+    with running_chain() as chain:
+        settings = chain.stack.settings
+        codec = Codec(HttpSchemaRegistry(settings.registry_url))
+        reader = TopicReader(settings.kafka_bootstrap, list(STAGES), from_beginning=True)
+        everybody = range(1, arguments.recipients + 1)
+        probed = range(10**7, 10**7 + WARM_UP + 2 * count)
+        _say("everything runs")
+        chain.people(PROBED_CLUB, probed)
+        if arguments.recipients:
+            chain.people(BULK_CLUB, everybody)
+        _say(f"{len(everybody):,} people are in the directory")
+        arrived(chain, probe(chain, probed[:WARM_UP]), codec, reader)
+        idle = arrived(chain, probe(chain, probed[WARM_UP : WARM_UP + count]), codec, reader)
+        table = Table("critical push, ms", "p50", "p90", "p99", "most")
+        for row in rows("idle", idle):
+            table.add_row(*row)
+        console = Console()
+        if not arguments.recipients:
+            console.print(table)
+            return 0
+        _say("measured idle")
+        chain.send(BULK_CLUB, everybody)
+        while chain.sns.counts().accepted < WARM_UP + count + 1_000:
+            time.sleep(0.05)
+        before, began = chain.sns.counts().accepted, time.time()
+        asked = probe(chain, probed[WARM_UP + count :])
+        rate = (chain.sns.counts().accepted - before) / (time.time() - began)
+        running = chain.sns.counts().accepted < arguments.recipients + WARM_UP + 2 * count
+        beside = arrived(chain, asked, codec, reader)
+        reader.close()
+    for row in rows(f"beside a broadcast at {rate:,.0f}/s", beside):
+        table.add_row(*row)
+    ratios = {share: percentile(beside, share) / percentile(idle, share) for share in (50, 99)}
+    console.print(table)
+    console.print(f"p50 {ratios[50]:.1f} times, p99 {ratios[99]:.1f} times; target {TARGET:.0f}")
+    if not running:
+        console.print("The broadcast was over before the probes were: send to more, or probe less.")
+    return 0 if running and ratios[99] <= TARGET else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,128 @@
+"""The chain as it runs, for measurements: functions, Kafka, registry, directory, DynamoDB; SNS is the fast stand-in.
+
+No monolith, no change data capture and no Spark: people stand in the directory as cdc_consumer would have written them.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import batched
+from json import dumps, loads
+from pathlib import Path
+from typing import Any
+
+from devstack.provision import provisioning
+from devstack.service import Service, Task, function_environment
+from devstack.services import all_services
+from devstack.settings import GENERATION, StackSettings
+from devstack.sns_stand_in import SnsStandIn, endpoint_arn
+from devstack.stack import Stack
+from examples.monolith.emit import Emitter
+from masscomm.ids import notification_id
+from masscomm.opensearch import VersionedDocument, connect, write
+from masscomm.topics import CDC_TABLES
+
+TEXT = {"title": "Goal", "body": "We lead by one."}
+_SETTLE_S = 3.0
+_START_S = 240.0
+# Nobody's settings change, and nothing is counted.
+_UNUSED = ("connect", "spark")
+
+
+@dataclass(frozen=True)
+class RunningChain:
+    """A stack that is up, and what it publishes to."""
+
+    stack: Stack
+    sns: SnsStandIn
+    emitter: Emitter
+
+    def people(self, club_id: int, user_ids: Iterable[int]) -> None:
+        """People of a club who want everything and have a device each, in the directory."""
+        client = connect(self.stack.settings.opensearch_url)
+        application = function_environment(self.stack.settings)["PLATFORM_APPLICATION_ARN_GCM"]
+        for some in batched(user_ids, 5_000, strict=False):
+            documents = [each for user_id in some for each in _documents(club_id, user_id, application)]
+            failed = [fate for fate in write(client, documents) if fate is not None]
+            if failed:
+                raise SystemExit(f"the directory took not everybody: {failed[0]}")
+        client.indices.refresh()
+
+    def send(self, club_id: int, user_ids: Sequence[int], *, type: str = "news", critical: bool = False) -> str:
+        """Ask for a push; its send id."""
+        return self.emitter.send(type, club_id, user_ids, critical=critical, channels=["push"], data=TEXT)
+
+    def taken(self) -> dict[str, float]:
+        """When SNS took each notification, by its id, in seconds since the epoch."""
+        return {each.notification_id: each.time for each in self.sns.received()}
+
+    def await_taken(self, send_id: str, user_ids: Sequence[int], timeout_s: float) -> float:
+        """When the last of a send's notifications was taken. Errors: SystemExit where that takes too long."""
+        wanted = {notification_id(send_id, user_id, "push") for user_id in user_ids}
+        until = time.monotonic() + timeout_s
+        while time.monotonic() < until:
+            taken = self.taken()
+            if wanted <= taken.keys():
+                return max(taken[each] for each in wanted)
+            time.sleep(0.2)
+        raise SystemExit(f"{len(wanted - self.taken().keys())} of {len(wanted)} were not sent in {timeout_s:.0f} s")
+
+
+@contextmanager
+def running_chain(environment: Mapping[str, str] | None = None) -> Iterator[RunningChain]:
+    """Start everything; it ends with the block. environment: more for all functions."""
+    with (
+        tempfile.TemporaryDirectory(prefix="masscomm-bench-") as folder,
+        SnsStandIn.start(any_endpoint=True) as sns,
+    ):
+        more = {"AWS_ENDPOINT_URL_SNS": sns.url, "LOG_LEVEL": "ERROR", "POWERTOOLS_LOG_LEVEL": "ERROR"}
+        more |= environment or {}
+
+        def services(settings: StackSettings) -> dict[str, Service]:
+            return {name: _changed(service, more) for name, service in all_services(settings).items()}
+
+        settings = StackSettings.on_free_ports(Path(folder))
+        with ExitStack() as resources:
+            stack = resources.enter_context(Stack(settings, without=_UNUSED, catalogue=services, tasks=_tasks))
+            client = connect(settings.opensearch_url)
+            actions: list[dict[str, Any]] = [
+                {"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in CDC_TABLES
+            ]
+            client.indices.update_aliases(body={"actions": actions})
+            emitter = resources.enter_context(Emitter(settings.kafka_bootstrap, settings.registry_url))
+            time.sleep(_SETTLE_S)  # consumer groups that have just been joined
+            yield RunningChain(stack, sns, emitter)
+
+
+def _tasks(settings: StackSettings) -> list[Task]:
+    return [task for task in provisioning(settings) if not {task.name, *task.depends_on} & {"connect", "monolith"}]
+
+
+def _changed(service: Service, more: Mapping[str, str]) -> Service:
+    if service.name != "lambda_host":
+        return service
+    files = {}
+    for path, text in service.files.items():
+        content = loads(text)
+        files[path] = dumps(content | {"environment": content["environment"] | more})
+    return replace(service, files=files, start_timeout_s=_START_S)
+
+
+def _documents(club_id: int, user_id: int, application: str) -> Iterator[VersionedDocument]:
+    def row(table: str, source: dict[str, Any]) -> VersionedDocument:
+        return VersionedDocument(index=f"{table}-{GENERATION}", id=str(user_id), version=1, source=source)
+
+    token = f"token-{user_id}"
+    yield row("users", {"id": user_id, "club_id": club_id, "first_name": "Ada", "locale": "en"})
+    yield row("user_settings", {"user_id": user_id, "club_id": club_id, "channels": {}, "categories": {}})
+    yield row("devices", {"id": user_id, "user_id": user_id, "platform": "gcm", "token": token, "active": True})
+    state = {
+        "token": token,
+        "endpoint_arn": endpoint_arn(application, token),
+        "enabled": True,
+        "reason": None,
+        "updated_at": 1,
+    }
+    yield VersionedDocument(index="device_state", id=str(user_id), version=1, source=state)

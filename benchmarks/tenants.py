@@ -1,0 +1,72 @@
+"""How long one tenant's send to fifty takes beside another tenant's broadcast to 100,000.
+
+    python -m benchmarks.tenants [--recipients 100000] [--sends 5]
+
+The quiet tenant's sends are asked for one after another once the loud tenant's broadcast is on its way. Told of each:
+the seconds it took, and how much of the broadcast the provider took meanwhile. The same send is measured before, idle.
+Status 1 where the broadcast was over before a send was, or somebody was missed.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.running_chain import RunningChain, running_chain
+from masscomm.ids import notification_id
+
+LOUD, QUIET = 1, 2
+FEW = 50
+TIMEOUT_S = 600.0
+
+
+def seconds(chain: RunningChain, users: Sequence[int]) -> float:
+    """From asking for a send to these until the provider took its last push."""
+    began = time.time()
+    return chain.await_taken(chain.send(QUIET, users), users, TIMEOUT_S) - began
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tenants", description="One tenant beside another.")
+    parser.add_argument("--recipients", type=int, default=100_000)
+    parser.add_argument("--sends", type=int, default=5)
+    arguments = parser.parse_args()
+    table = Table("a send to 50", "seconds", "of the broadcast meanwhile")
+    with running_chain() as chain:
+        everybody = range(1, arguments.recipients + 1)
+        quiet = range(10**7, 10**7 + FEW)
+        chain.people(QUIET, quiet)
+        chain.people(LOUD, everybody)
+        seconds(chain, quiet)
+        table.add_row("idle", f"{seconds(chain, quiet):.2f}", "")
+        broadcast = chain.send(LOUD, everybody)
+        wanted = {notification_id(broadcast, user_id, "push") for user_id in everybody}
+
+        def done() -> int:
+            return len(wanted & chain.taken().keys())
+
+        while done() < 1_000:
+            time.sleep(0.1)
+        running = True
+        for _ in range(arguments.sends):
+            before = done()
+            took = seconds(chain, quiet)
+            after = done()
+            running = running and after < len(everybody)
+            table.add_row(
+                f"with {before / len(everybody):.0%} of it delivered",
+                f"{took:.2f}",
+                f"{(after - before) / len(everybody):.1%}",
+            )
+        chain.await_taken(broadcast, everybody, TIMEOUT_S)
+    Console().print(table)
+    if not running:
+        sys.stderr.write("The broadcast was over before the sends were: send to more.\n")
+    return 0 if running else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,35 @@
+"""How much of the small lane is one tenant's."""
+
+from functions.preference_checker import small_sends
+from functions.preference_checker.small_sends import SmallSends
+
+
+def test_a_tenant_has_a_burst_and_what_comes_in_by_and_by() -> None:
+    sends = SmallSends(per_s=2, burst=10)
+    assert [sends.may(1, 4, 0.0) for _ in range(4)] == [True, True, False, False]
+    assert sends.may(1, 2, 0.0)
+    assert not sends.may(1, 3, 1.0)
+    assert sends.may(1, 2, 1.0)
+
+
+def test_nobody_saves_up_more_than_a_burst() -> None:
+    sends = SmallSends(per_s=2, burst=10)
+    assert sends.may(1, 10, 0.0)
+    assert not sends.may(1, 11, 1_000.0)
+    assert sends.may(1, 10, 1_000.0)
+
+
+def test_tenants_do_not_share() -> None:
+    sends = SmallSends(per_s=1, burst=10)
+    assert sends.may(1, 10, 0.0)
+    assert sends.may(2, 10, 0.0)
+    assert not sends.may(1, 1, 0.0)
+
+
+def test_a_tenant_of_long_ago_is_forgotten() -> None:
+    sends = SmallSends(per_s=1, burst=10)
+    for club_id in range(small_sends._MOST_TENANTS):
+        assert sends.may(club_id, 1, 0.0)
+    assert sends.may(-1, 1, 100.0)
+    assert list(sends._left) == [-1]
+    assert not sends.may(-1, 10, 100.0)

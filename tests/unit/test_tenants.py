@@ -1,0 +1,179 @@
+"""Nobody's broadcast stands before another tenant's send to few, and everybody has theirs in the end.
+
+The chain in memory behind event source mappings as they are deployed: the order of the provider's log is what counts.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from devstack.event_source import EventSourceMapping
+from devstack.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
+from devstack.function_catalogue import read_deployments
+from functions.builder.build_messages import BuildMessages
+from functions.builder.templates import TemplateCache
+from functions.preference_checker.check_preferences import CheckPreferences
+from functions.preference_checker.small_sends import SmallSends
+from masscomm import topics
+from masscomm.batch import BatchDriver, UseCase
+from masscomm.decisions import InMemoryDecisionLog
+from masscomm.directory import Settings, Template, User
+from masscomm.producer import Headers, Report
+from tests.chain import Context, send
+from tests.unit.delivery.chain import Delivery
+from tests.unit.event_source.bench import ENVELOPE, Answered, until
+
+LOUD, QUIET = 1, 2  # clubs
+ROOT = Path(__file__).parents[2]
+
+
+class City(Delivery):
+    """The chain with a directory of two clubs, in which everybody has a device and wants everything."""
+
+    def __init__(self, *, burst: float = 1_000) -> None:
+        super().__init__()
+        self.broker = MemoryBroker(max_message_bytes=2_097_152)
+        for topic in topics.chain_topics():
+            self.broker.create_topic(topic.name, topic.partitions)
+        log = InMemoryDecisionLog()
+        self.directory.put(
+            Template(template_id=1, club_id=None, type="news", channel="push", locale="en", title="News", body="b")
+        )
+        self.functions: dict[str, UseCase[Any]] = {
+            "preference_checker": CheckPreferences(
+                directory=self.directory,
+                clock=self.clock,
+                waiting=self.waiting,
+                decisions=log,
+                small_sends=SmallSends(burst=burst),
+            ),
+            "builder": BuildMessages(
+                directory=self.directory,
+                templates=TemplateCache(self.directory, self.clock),
+                clock=self.clock,
+                decisions=log,
+            ),
+            "delivery": self.use_case,
+        }
+        self.driver = BatchDriver(function="under_test", codec=self.codec, producer=self)
+        self.running: list[EventSourceMapping] = []
+
+    # A producer
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
+        """Onto the partition of its key."""
+        partitions = sum(each.topic == topic for each in self.broker.logs)
+        self.broker.produce(topic, value, partition=crc32(key or b"") % partitions, key=key, headers=headers)
+        report(None)
+
+    def flush(self, timeout_s: float) -> None:
+        """Nothing is kept back."""
+
+    # What a test does
+
+    def people(self, club_id: int, user_ids: Iterable[int]) -> list[int]:
+        users = list(user_ids)
+        for user_id in users:
+            self.directory.put(User(user_id=user_id, club_id=club_id, first_name="Ada"), Settings(user_id=user_id))
+            self.put_device(user_id, user_id)
+        return users
+
+    def ask(self, club_id: int, users: list[int], send_id: str, *, chunk: int = 2_500, number: int = 0) -> None:
+        """As the monolith does."""
+        chunks = [users[start : start + chunk] for start in range(0, len(users), chunk)]
+        for index, part in enumerate(chunks):
+            record = send(part, club_id=club_id, send_id=send_id, chunk_index=index, chunk_count=len(chunks))
+            value = self.codec.encode(topics.SEND_MONOLITH, "SendRequested", record.to_avro())
+            timestamp = self.clock.now_ms()
+            self.broker.produce(topics.SEND_MONOLITH, value, partition=(number + index) % 4, timestamp_ms=timestamp)
+
+    async def start(self, *names: str) -> None:
+        """Start these functions' mappings, as functions.yaml has them."""
+        for deployment in read_deployments(
+            ROOT / "functions/functions.yaml", task_root=ROOT, generation="g1", environment={}
+        ):
+            spec = deployment.mapping
+            if spec is None or spec.name not in names:
+                continue
+            use_case = self.functions[spec.name]
+
+            async def invoke(payload: bytes, use_case: UseCase[Any] = use_case) -> Answered:
+                await asyncio.sleep(0)
+                answer = self.driver.run(json.loads(payload), Context(self.clock), use_case)
+                return Answered(json.dumps(answer).encode())
+
+            mapping = EventSourceMapping(
+                spec=spec,
+                source=MemorySource(self.broker, group=spec.group, topics=spec.topics),
+                destination=MemoryDestination(self.broker),
+                envelope=ENVELOPE,
+                invoke=invoke,
+                wall_clock=lambda: self.clock.now_ms() / 1000,
+            )
+            self.running.append(mapping)
+            await mapping.start()
+
+    def recipients(self, topic: str) -> int:
+        """Of the records that a topic has been given."""
+        return sum(
+            len(self.codec.decode("DeliveryRequested", record.value)["positions"])
+            for place, log in self.broker.logs.items()
+            if place.topic == topic
+            for record in log
+        )
+
+    def places(self, users: Iterable[int]) -> list[int]:
+        """Where these people's pushes stand in the provider's log."""
+        wanted = {f"arn-{user_id}" for user_id in users}
+        found = [place for place, push in enumerate(self.push.published) if push.endpoint_arn in wanted]
+        assert len(found) == len(wanted), "everybody once"
+        return found
+
+
+@pytest.fixture
+async def city() -> AsyncIterator[City]:
+    made = City()
+    yield made
+    for mapping in made.running:
+        await mapping.stop()
+
+
+async def queued(city: City, topic: str, count: int) -> None:
+    """Wait until so many recipients are on a topic."""
+    await until(lambda: city.recipients(topic) >= count)
+    assert city.recipients(topic) == count
+
+
+async def test_a_send_to_few_is_delivered_while_another_tenants_broadcast_still_is(city: City) -> None:
+    many, few = city.people(LOUD, range(1, 20_001)), city.people(QUIET, range(30_001, 30_051))
+    await city.start("preference_checker", "builder")
+    city.ask(LOUD, many, "loud")
+    await queued(city, topics.DELIVERY, len(many))
+    city.ask(QUIET, few, "quiet")
+    await queued(city, "delivery.small", len(few))
+    await city.start("delivery")
+    await until(lambda: len(city.push.published) == len(many) + len(few))
+    assert max(city.places(few)) < 0.25 * len(many)
+    assert len(city.places(many)) == len(many)
+
+
+async def test_what_one_tenant_asks_for_one_by_one_is_as_a_broadcast_to_the_others() -> None:
+    city = City(burst=100)
+    many, few = city.people(LOUD, range(1, 1_001)), city.people(QUIET, range(30_001, 30_051))
+    await city.start("preference_checker", "builder")
+    for number, user_id in enumerate(many):
+        city.ask(LOUD, [user_id], f"loud-{number}", number=number)
+    await queued(city, topics.DELIVERY, len(many) - 100)
+    city.ask(QUIET, few, "quiet")
+    await queued(city, "delivery.small", 100 + len(few))
+    await city.start("delivery")
+    await until(lambda: len(city.push.published) == len(many) + len(few))
+    assert max(city.places(few)) < 0.5 * len(many)
+    assert len(city.places(many)) == len(many)
+    for mapping in city.running:
+        await mapping.stop()
