@@ -42,4 +42,4 @@ def lane() -> Lane:
     try:
         return Lane(text)
     except ValueError:
-        raise Stop(f"the environment variable MASSCOMM_LANE is neither bulk nor critical: {text!r}") from None
+        raise Stop(f"the environment variable MASSCOMM_LANE is no lane: {text!r}") from None
