@@ -205,7 +205,7 @@ class CheckPreferences:
         waiting = {position for why in decided.told.values() for position in why if why[position] == _WAITS}
         if waiting:
             self._let_wait(batch, item, _part_that_waits(asked, waiting))
-        topic = topics.in_lane(topics.BUILD, self._lane_on(item.value))
+        topic = None
         for channel in asked.channels:
             why = decided.told.get(channel, {})
             for start, end, rows in ranges(asked, RANGE_SIZE):
@@ -217,6 +217,7 @@ class CheckPreferences:
                 self._tell(batch, item, channel, start, end, out)
                 allowed = [row for row in rows if asked.positions[row] not in why]
                 if allowed:
+                    topic = topic or topics.in_lane(topics.BUILD, self._lane_on(item.value))
                     build = _build_record(asked, channel, start, end, allowed)
                     batch.produce(item, topic, build.record_id, build)
 
