@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from functions.receipts.messages import KEPT_MS, Messages
+from functions.receipts.messages import KEPT_MS, Messages, Refusal
 from masscomm.records import NotificationOutcome, Result
+from masscomm.statuses import Reason
 from tests.chain import NOW, SEND_ID
 
 
@@ -43,7 +44,7 @@ class MessagesContract:
         assert (found["1"].outcome_id, found["1"].position, found["1"].user_id) == ("a", 500, 101)
         assert (found["1"].send_id, found["1"].chunk_index, found["1"].club_id) == (SEND_ID, 2, 7)
         assert (found["1"].type, found["1"].channel, found["1"].requested_at) == ("news", "push", NOW - 1_000)
-        assert (found["3"].position, found["3"].alone, found["1"].alone) == (502, False, True)
+        assert (found["3"].position, found["3"].siblings, found["1"].siblings) == (502, ("2", "3"), ("1",))
         assert (found["4"].outcome_id, found["4"].chunk_index) == ("b", 3)
 
     def test_a_record_that_comes_again_changes_nothing(self, messages: Messages) -> None:
@@ -58,6 +59,16 @@ class MessagesContract:
         assert {name: each.outcome_id for name, each in messages.find(wanted).items()} == {
             name: name.split("-")[0] for name in wanted
         }
+
+    def test_a_refusal_is_found_at_once_and_a_second_changes_nothing(self, messages: Messages) -> None:
+        refusals = [
+            Refusal(message_id="1", reason=Reason.DEVICE_INACTIVE, at_ms=NOW),
+            Refusal(message_id="2", reason=Reason.BOUNCED_TRANSIENT, at_ms=NOW),
+        ]
+        assert messages.refuse(refusals) == [None, None]
+        assert messages.refuse(refusals[:1]) == [None]
+        assert messages.refused(["1", "2", "3"]) == {"1": Reason.DEVICE_INACTIVE, "2": Reason.BOUNCED_TRANSIENT}
+        assert messages.find(["1"]) == {}
 
     def test_what_is_old_is_forgotten(self, messages: Messages) -> None:
         messages.remember([outcome("old", [["1"]], timestamp=NOW - KEPT_MS - 1), outcome("new", [["2"]])])

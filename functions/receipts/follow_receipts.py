@@ -4,13 +4,13 @@ Two topics: `outcome`, of which is remembered whose message ids they are, and `r
 the outcome record that names its message; it waits, a few times.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from aws_lambda_powertools import Logger
 
-from functions.receipts.messages import KEPT_MS, Message, Messages, Suppression
+from functions.receipts.messages import KEPT_MS, Message, Messages, Refusal, Suppression
 from functions.receipts.reading import Receipt, read
 from masscomm import topics, traces
 from masscomm.batch import Batch, Item, count
@@ -27,6 +27,12 @@ from masscomm.wire import Codec
 # its outcome was lost to us (docs/decisions/031), or another application of the account sent it.
 WAITS_S = (60, 300, 1_800)
 UNRESOLVED = "unresolved"
+_LEAST_FINAL_FIRST = (
+    Reason.BOUNCED_TRANSIENT,
+    Reason.PROVIDER_REJECTED,
+    Reason.BOUNCED_PERMANENT,
+    Reason.DEVICE_INACTIVE,
+)
 _CLEAN_EVERY_S = 3_600.0
 
 
@@ -109,12 +115,13 @@ class FollowReceipts:
         known = self._messages.find({receipt.message_id for _, receipt in receipts})
         dead = {receipt.dead_endpoint for _, receipt in receipts if receipt.dead_endpoint is not None}
         devices = self._messages.devices(dead) if dead else {}
+        refused = self._refused(receipts, known)
         unknown = 0
         for item, receipt in receipts:
             message = known.get(receipt.message_id)
             if message is not None:
                 device = devices.get(receipt.dead_endpoint or "")
-                batch.attempt(item, partial(self._tell, batch, item, receipt, message, device))
+                batch.attempt(item, partial(self._tell, batch, item, receipt, message, device, refused))
             elif isinstance(item.value, Heard) and item.value.record.tries < len(WAITS_S):
                 batch.attempt(item, partial(self._wait, batch, item.value.record))
             else:
@@ -122,14 +129,41 @@ class FollowReceipts:
         if unknown:
             self._logger.warning("receipts of messages that nobody knows", receipts=unknown)
 
+    def _refused(
+        self, receipts: Sequence[tuple[Item[Fact], Receipt]], known: Mapping[str, Message]
+    ) -> dict[str, Reason]:
+        """Keep what did not arrive of notifications of several messages; all of these that did not, and why."""
+        found = [
+            (item, message, Refusal(message_id=receipt.message_id, reason=receipt.reason, at_ms=self._at_ms(receipt)))
+            for item, receipt in receipts
+            if receipt.reason is not None
+            and (message := known.get(receipt.message_id)) is not None
+            and len(message.siblings) > 1
+        ]
+        if not found:
+            return {}
+        for (item, _, _), fate in zip(found, self._messages.refuse([each for _, _, each in found]), strict=True):
+            item.error = item.error or fate
+        return self._messages.refused({name for _, message, _ in found for name in message.siblings})
+
     def _tell(
-        self, batch: Batch[Fact], item: Item[Fact], receipt: Receipt, message: Message, device_id: int | None
+        self,
+        batch: Batch[Fact],
+        item: Item[Fact],
+        receipt: Receipt,
+        message: Message,
+        device_id: int | None,
+        refused: Mapping[str, Reason],
     ) -> None:
         if receipt.dead_endpoint is not None and device_id is not None:
             status = self._device_status(receipt, receipt.dead_endpoint, message, device_id)
             batch.produce(item, topics.DEVICE_STATUS, str(device_id), status)
-        # Of several devices one may well have it: what does not arrive at another bounces nothing.
-        if receipt.status is not None and (receipt.status is Status.DELIVERED or message.alone):
+        if len(message.siblings) > 1 and receipt.status is Status.BOUNCED:
+            # Of several devices one may well have it: what does not arrive at another bounces nothing.
+            if not refused.keys() >= set(message.siblings):
+                return
+            receipt = replace(receipt, reason=_of_all([refused[name] for name in message.siblings]))
+        if receipt.status is not None:
             outcome = self._outcome(receipt, receipt.status, message)
             # A receipt names no trace: the one that the send began of itself, where it was not somebody else's.
             headers = traces.begun_by(message.send_id).headers
@@ -187,6 +221,11 @@ class FollowReceipts:
         """When the provider said so: never in our future, whatever its clock says."""
         now_ms = self._clock.now_ms()
         return now_ms if receipt.at_ms is None else max(0, min(receipt.at_ms, now_ms))
+
+
+def _of_all(reasons: Sequence[Reason]) -> Reason:
+    """Why nothing of a notification arrived: what may be otherwise another time, before what will not."""
+    return next(reason for reason in _LEAST_FINAL_FIRST if reason in reasons)
 
 
 def _why(receipt: Receipt) -> Reason:

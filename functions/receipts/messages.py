@@ -22,13 +22,15 @@ MESSAGES, SUPPRESSIONS, DEVICE_STATE = "provider_messages", "suppressions", "dev
 KEPT_MS = 7 * 86_400_000
 # Ids a search; each may be of another document.
 _IDS_A_SEARCH = 100
+_IDS_A_LOOK_UP = 1_000
+_REFUSED = "refused-"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
     """A message that a provider took.
 
-    outcome_id: of the outcome record that told of it; alone: whether the notification was no other message.
+    outcome_id: of the outcome record that told of it; siblings: every message of the notification, this one included.
     """
 
     outcome_id: str
@@ -40,7 +42,16 @@ class Message:
     requested_at: int
     position: int
     user_id: int
-    alone: bool
+    siblings: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """That one of several messages of a notification did not arrive, why, and when that was said (ms)."""
+
+    message_id: str
+    reason: Reason
+    at_ms: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +76,14 @@ class Messages(Protocol):
 
     def devices(self, endpoint_arns: Collection[str]) -> dict[str, int]:
         """The device whose endpoint it is, by ARN, where there is one."""
+        ...
+
+    def refuse(self, refusals: Sequence[Refusal]) -> list[Exception | None]:
+        """Keep that messages did not arrive; each one's fate, in their order."""
+        ...
+
+    def refused(self, message_ids: Collection[str]) -> dict[str, Reason]:
+        """Those of the messages that are known not to have arrived, and why; what was kept before is found."""
         ...
 
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
@@ -93,7 +112,7 @@ def messages_of(outcome: NotificationOutcome) -> Iterator[tuple[str, Message]]:
                     requested_at=outcome.requested_at,
                     position=position,
                     user_id=user_id,
-                    alone=len(ids) == 1,
+                    siblings=tuple(ids),
                 ),
             )
 
@@ -132,6 +151,33 @@ class OpenSearchMessages:
             query = {"bool": {"filter": [{"terms": {"endpoint_arn": list(some)}}, {"term": {"enabled": True}}]}}
             for hit in self._search(DEVICE_STATE, query, size=2 * _IDS_A_SEARCH):
                 found[hit["_source"]["endpoint_arn"]] = int(hit["_id"])
+        return found
+
+    def refuse(self, refusals: Sequence[Refusal]) -> list[Exception | None]:
+        return write(
+            self._client,
+            [
+                VersionedDocument(
+                    index=MESSAGES,
+                    id=f"{_REFUSED}{each.message_id}",
+                    version=1,
+                    source={"told_at": each.at_ms, "refused": each.reason.value},
+                )
+                for each in refusals
+            ],
+        )
+
+    def refused(self, message_ids: Collection[str]) -> dict[str, Reason]:
+        found: dict[str, Reason] = {}
+        for some in batched(sorted(message_ids), _IDS_A_LOOK_UP, strict=False):
+            # By id, which sees what another has just written: of two that each keep one refusal, one sees both.
+            with answering("a look-up of refusals"):
+                answer = self._client.mget(index=MESSAGES, body={"ids": [f"{_REFUSED}{name}" for name in some]})
+            for document in answer["docs"]:
+                if "error" in document:
+                    raise Retry("OpenSearch answered a look-up of refusals only in part")
+                if document["found"]:
+                    found[document["_id"].removeprefix(_REFUSED)] = Reason(document["_source"]["refused"])
         return found
 
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
@@ -213,6 +259,7 @@ class InMemoryMessages:
         self.suppressed: dict[str, Suppression] = {}
         self.endpoints: dict[str, int] = {}
         self._outcomes: dict[str, NotificationOutcome] = {}
+        self._refusals: dict[str, Refusal] = {}
 
     def remember(self, outcomes: Sequence[NotificationOutcome]) -> list[Exception | None]:
         self._answer()
@@ -232,6 +279,15 @@ class InMemoryMessages:
         self._answer()
         return {arn: self.endpoints[arn] for arn in endpoint_arns if arn in self.endpoints}
 
+    def refuse(self, refusals: Sequence[Refusal]) -> list[Exception | None]:
+        self._answer()
+        self._refusals.update((each.message_id, each) for each in refusals)
+        return [None] * len(refusals)
+
+    def refused(self, message_ids: Collection[str]) -> dict[str, Reason]:
+        self._answer()
+        return {name: self._refusals[name].reason for name in message_ids if name in self._refusals}
+
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
         self._answer()
         for each in suppressions:
@@ -243,6 +299,7 @@ class InMemoryMessages:
     def forget_before(self, at_ms: int) -> None:
         self._answer()
         self._outcomes = {name: each for name, each in self._outcomes.items() if each.timestamp >= at_ms}
+        self._refusals = {name: each for name, each in self._refusals.items() if each.at_ms >= at_ms}
 
     def _answer(self) -> None:
         if self.failing is not None:

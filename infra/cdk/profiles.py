@@ -51,6 +51,7 @@ _DEVICE_STATES = (
 _MESSAGES = (
     "POST _bulk",
     "POST provider_messages/_search",
+    "POST provider_messages/_mget",
     "POST provider_messages/_refresh",
     "POST provider_messages/_delete_by_query",
     "POST device_state/_search",

@@ -135,6 +135,50 @@ def test_one_device_of_several_bounces_nothing() -> None:
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
 
 
+def _of(name: str, document: dict[str, Any]) -> str:
+    return json.dumps(document).replace('"m"', f'"{name}"')
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_no_device_took_has_bounced(at_once: bool) -> None:
+    receipts = Receipts()
+    receipts.told(["m"], ["a", "b", "c"])
+    said = [_of("a", shapes.PUSH_FAILED), _of("b", shapes.APPLICATION_EVENT), _of("c", shapes.PUSH_FAILED)]
+    if at_once:
+        assert receipts.hear(shapes.of_logs(*said)) == []
+    else:
+        for document in said:
+            assert receipts.outcomes() == []
+            assert receipts.hear(shapes.of_sns(document)) == []
+    assert receipts.outcomes()
+    assert all(_said(each) == ([501], [102], "bounced", "device_inactive") for each in receipts.outcomes())
+    assert len({each.record_id for each in receipts.outcomes()}) == 1
+
+
+def test_what_one_device_refused_twice_has_not_bounced() -> None:
+    receipts = Receipts()
+    receipts.told(["a", "b"])
+    assert receipts.hear(shapes.of_logs(_of("a", shapes.PUSH_FAILED), _of("a", shapes.PUSH_FAILED))) == []
+    assert receipts.hear(shapes.of_sns(_of("a", shapes.APPLICATION_EVENT))) == []
+    assert receipts.outcomes() == []
+
+
+def test_of_several_reasons_the_one_that_is_least_final() -> None:
+    receipts = Receipts()
+    receipts.told(["a", "b"])
+    busy = shapes.APPLICATION_EVENT | {"FailureType": "DependencyUnavailable"}
+    assert receipts.hear(shapes.of_sns(_of("a", busy))) == []
+    assert receipts.hear(shapes.of_sns(_of("b", shapes.APPLICATION_EVENT))) == []
+    assert [_said(record)[2:] for record in receipts.outcomes()][-1:] == [("bounced", "bounced_transient")]
+
+
+def test_what_a_device_took_is_delivered_whatever_the_others_refused() -> None:
+    receipts = Receipts()
+    receipts.told(["a", "b"])
+    assert receipts.hear(shapes.of_logs(_of("a", shapes.PUSH_FAILED), _of("b", shapes.PUSHED))) == []
+    assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
+
+
 @pytest.mark.parametrize(
     ("event", "arn"),
     [
