@@ -256,7 +256,7 @@ class Bench:
         """Wait until everybody has a terminal status and nothing is left to do. Errors: TooLate."""
         timeout_s = timeout_s or self.patience_s
         until("everybody has an end", lambda: all(map(self._ended, self.sends)), timeout_s, every_s=0.1)
-        until("nothing is left in the chain's topics", self._at_rest, timeout_s, every_s=0.1)
+        until("nothing is left in the chain's topics", self.at_rest, timeout_s, every_s=0.1)
 
     def _ended(self, sent: Sent) -> bool:
         try:
@@ -274,7 +274,8 @@ class Bench:
                     found.setdefault(user_id, []).append((result["status"], result["reason"] or ""))
         return found
 
-    def _at_rest(self) -> bool:
+    def at_rest(self) -> bool:
+        """Whether the functions of the chain have read their topics to the end."""
         try:
             return self._nothing_left()
         except KafkaException:

@@ -23,6 +23,7 @@ type Moment = Literal["before", "middle", "after"]
 
 AMZ_JSON = "application/x-amz-json-1.0"
 HALF_A_SLICE = SLICE_SIZE // 2
+WORKERS = 16  # calls of delivery at once
 # Some slices are recorded, half of the next is published.
 INSIDE_A_SLICE = 3 * SLICE_SIZE + HALF_A_SLICE
 
@@ -104,7 +105,11 @@ def asleep(bench: Bench, send: Send) -> None:
         beside.invoke(_event_of(records))
         answer = beside.answer()
         assert answer == {"batchItemFailures": []}, answer
+        published = len(bench.stack.sns.received())
         bench.thaw("delivery")
+        bench.settle()
+        begun = len(bench.stack.sns.received()) - published
+        assert begun <= WORKERS, f"{begun} calls for a record that is another's"
 
 
 @contextmanager

@@ -21,10 +21,11 @@ from tests.faults.bench import Bench
 from tests.faults.cell import Cell
 from tests.faults.cells import CELLS
 from tests.faults.stack import FaultStack
+from tests.faults.waiting import until
 
 # What the functions and the tests of a mutant need.
 TREES = ("functions", "masscomm", "schemas", "spark_metrics", "devstack", "examples", "tests")
-PATIENCE_S = 40.0
+PATIENCE_S = 25.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,7 +267,12 @@ def red_by_cell(bench: Bench, copy: Path, cell: Cell, *, in_job: bool) -> str | 
     # What the mutant before left undone may end now, and would be counted in the same minutes.
     bench.by_minute = in_job
     result = bench.run(cell)
-    return None if result.ok else describe(result.as_json())
+    if result.ok:
+        return None
+    # What it left undone ends with the guard in place, or the next mutant would be seen to do it.
+    bench.stack.use(ROOT)
+    until("nothing is left of it", bench.at_rest, 120, every_s=0.2)
+    return describe(result.as_json())
 
 
 def describe(row: dict[str, object]) -> str:
