@@ -32,7 +32,6 @@ from functions.delivery.waiting import Later
 from masscomm import topics
 from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver
-from masscomm.channels.aws import SnsPush
 from masscomm.channels.in_memory import InMemoryEmail
 from masscomm.clock import SystemClock
 from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger
@@ -41,6 +40,7 @@ from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.pacing import Pacer
 from masscomm.producer import InMemoryProducer
 from masscomm.records import NotificationOutcome
+from masscomm.sns_push import SnsPush
 from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
 from tests.chain import delivery, entry

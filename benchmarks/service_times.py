@@ -44,7 +44,7 @@ from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm import topics
 from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, UseCase
-from masscomm.channels.aws import SesEmail, SnsPush
+from masscomm.channels.aws import SesEmail
 from masscomm.chunks import PART_SIZE
 from masscomm.clock import SystemClock
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
@@ -56,6 +56,7 @@ from masscomm.outcomes import RANGE_SIZE
 from masscomm.pacing import Pacer
 from masscomm.producer import Headers, KafkaProducer, Report
 from masscomm.records import AvroRecord, DeliveryRequested
+from masscomm.sns_push import SnsPush
 from masscomm.topics import CDC_TABLES
 from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec

@@ -13,13 +13,14 @@ from masscomm import logs, settings
 from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
-from masscomm.channels.aws import SesEmail, SnsPush
+from masscomm.channels.aws import SesEmail
 from masscomm.channels.circuit import CircuitPush
 from masscomm.clock import Clock, SystemClock
 from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.invocation import observed
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.pacing import Pacer
+from masscomm.sns_push import SnsPush
 from masscomm.topics import Lane
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 

@@ -1,10 +1,9 @@
-"""SNS and SES behind the provider ports: one call each, no retries of the SDK's own.
+"""SES behind the e-mail provider's port: one call each, no retries of the SDK's own.
 
 Delivery decides about retries, because only it knows how much time is left. What each error means stands in
 provider_errors.
 """
 
-from collections.abc import Mapping
 from email.utils import parseaddr
 from typing import TYPE_CHECKING, TypedDict
 
@@ -18,7 +17,6 @@ from masscomm.channels.provider_errors import as_provider_error
 
 if TYPE_CHECKING:
     from mypy_boto3_ses import SESClient
-    from mypy_boto3_sns import SNSClient
 
 
 def _config(connections: int) -> Config:
@@ -29,27 +27,6 @@ def _config(connections: int) -> Config:
         retries={"total_max_attempts": 1, "mode": "standard"},
         tcp_keepalive=True,
     )
-
-
-class SnsPush:
-    """Publish to platform endpoints. client: for tests."""
-
-    def __init__(self, *, connections: int, client: "SNSClient | None" = None) -> None:
-        self._client = client or boto3.client("sns", config=_config(connections))
-
-    def publish(self, *, endpoint_arn: str, message: str, attributes: Mapping[str, str]) -> str:
-        try:
-            answer = self._client.publish(
-                TargetArn=endpoint_arn,
-                Message=message,
-                MessageStructure="json",
-                MessageAttributes={
-                    name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()
-                },
-            )
-        except (ClientError, BotoCoreError) as error:
-            raise as_provider_error(error) from error
-        return answer["MessageId"]
 
 
 def _is_about(error: Exception, sender: str) -> bool:

@@ -82,11 +82,16 @@ _ANSWER_LOST = (ReadTimeoutError, ConnectionClosedError, ResponseStreamingError,
 
 
 def as_provider_error(error: ClientError | BotoCoreError) -> ProviderError:
-    """What the SDK raised, by what to do about it; a code nobody listed is worth another try."""
+    """What the SDK raised, by what to do about it."""
     if not isinstance(error, ClientError):
         return Transient(f"{type(error).__name__}: {error}", answer_lost=isinstance(error, _ANSWER_LOST))
-    code = error.response.get("Error", {}).get("Code", "")
-    message = f"{code}: {error.response.get('Error', {}).get('Message', '')}"[:500]
+    told = error.response.get("Error", {})
+    return refusal(told.get("Code", ""), told.get("Message", ""))
+
+
+def refusal(code: str, text: str) -> ProviderError:
+    """What a provider answered, by what to do about it; a code nobody listed is worth another try."""
+    message = f"{code}: {text}"[:500]
     row = next((row for row in TABLE if row.fits(code.removesuffix("Exception"), message)), None)
     if row is None or row.error is Transient:
         return Transient(message, throttled=row is not None and row.throttled)

@@ -6,8 +6,9 @@ import boto3
 import pytest
 
 from devstack.settings import StackSettings
-from masscomm.channels.aws import SesEmail, SnsPush
+from masscomm.channels.aws import SesEmail
 from masscomm.channels.provider import EmailProvider, Transient
+from masscomm.sns_push import SnsPush
 from tests.provider_contract import EmailContract, PushContract, PushTargets
 
 

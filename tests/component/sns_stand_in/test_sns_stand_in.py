@@ -12,9 +12,10 @@ from mypy_boto3_sns import SNSClient
 
 from devstack.sns_stand_in import Rule, SnsStandIn, endpoint_arn
 from functions.device_registrar.endpoints import SnsEndpoints
-from masscomm.channels.aws import SnsPush
+from masscomm.aws_signature import Credentials
 from masscomm.channels.provider import ApplicationOff, ProviderError, TargetGone, Transient
 from masscomm.clock import SystemClock
+from masscomm.sns_push import SnsPush
 from tests.component.device_registrar.contract import Enabled, EndpointsContract
 from tests.provider_contract import PushContract, PushTargets, message
 
@@ -42,6 +43,10 @@ def client_of(sns: SnsStandIn) -> SNSClient:
     )
 
 
+def push_to(url: str) -> SnsPush:
+    return SnsPush(connections=2, url=url, region="us-east-1", credentials=lambda: Credentials("test", "test"))
+
+
 @pytest.fixture(scope="module")
 def client(running: SnsStandIn) -> SNSClient:
     return client_of(running)
@@ -67,7 +72,7 @@ class TestPush(PushContract):
         disabled, absent = endpoint(), endpoint()
         client.set_endpoint_attributes(EndpointArn=disabled, Attributes={"Enabled": "false"})
         client.delete_endpoint(EndpointArn=absent)
-        return PushTargets(SnsPush(connections=2, client=client), endpoint(), disabled, absent)
+        return PushTargets(push_to(client.meta.endpoint_url), endpoint(), disabled, absent)
 
 
 class TestEndpoints(EndpointsContract):
@@ -98,7 +103,8 @@ def endpoint(client: SNSClient, applications: dict[str, str]) -> str:
 
 
 def publish(client: SNSClient, endpoint: str) -> str:
-    return SnsPush(connections=1, client=client).publish(endpoint_arn=endpoint, message=message(), attributes={})
+    push = push_to(client.meta.endpoint_url)
+    return push.publish(endpoint_arn=endpoint, message=message(), attributes={})
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,32 @@
-"""What SNS and SES answer, by what delivery does about it, through the adapters and the SDK's own parsing."""
+"""What SNS and SES answer, by what delivery does about it, through the adapters."""
 
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from urllib.parse import parse_qs
+from xml.sax.saxutils import escape
 
 import boto3
 import pytest
-from botocore.config import Config
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials as BotocoreCredentials
 from botocore.exceptions import BotoCoreError, ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
 from botocore.stub import Stubber
+from mypy_boto3_sns.type_defs import MessageAttributeValueTypeDef
 
-from masscomm.channels.aws import SesEmail, SnsPush
+from masscomm.aws_signature import Credentials
+from masscomm.channels.aws import SesEmail
 from masscomm.channels.circuit import CircuitPush, application_of
 from masscomm.channels.in_memory import InMemoryPush
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
 from masscomm.channels.provider_errors import TABLE, as_provider_error
 from masscomm.clock import FixedClock
+from masscomm.errors import Retry, Stop
+from masscomm.sns_push import SnsPush
 from tests.provider_contract import PushContract, PushTargets, message
 
 ENDPOINT = "arn:aws:sns:eu-central-1:123456789012:endpoint/{}/11111111-1111-4111-8111-111111111111"
@@ -72,13 +82,10 @@ def _assert_is(error: ProviderError, wanted: type[ProviderError], flag: str) -> 
 
 @pytest.mark.parametrize(("code", "text", "status", "wanted", "flag"), SNS)
 def test_what_sns_answers(code: str, text: str, status: int, wanted: type[ProviderError], flag: str) -> None:
-    client = SESSION.client("sns")
-    push = SnsPush(connections=1, client=client)
-    with Stubber(client) as stubber:
-        stubber.add_client_error("publish", code, text, status)
-        with pytest.raises(ProviderError) as caught:
-            push.publish(endpoint_arn=ENDPOINT.format("GCM/app"), message=message(), attributes={})
+    with _server(_answer(status, _error(code, text))) as (url, _), pytest.raises(ProviderError) as caught:
+        _push(url).publish(endpoint_arn=ENDPOINT.format("GCM/app"), message=message(), attributes={})
     _assert_is(caught.value, wanted, flag)
+    assert text in str(caught.value)
 
 
 @pytest.mark.parametrize(("code", "text", "status", "wanted", "flag"), SES)
@@ -116,29 +123,158 @@ def test_no_answer_is_worth_another_try_and_says_whether_the_message_may_be_out(
     _assert_is(as_provider_error(error), Transient, lost)
 
 
+# --- SNS's own adapter ------------------------------------------------------------------------------------------------
+
+
+def _push(url: str, *, region: str = "eu-central-1") -> SnsPush:
+    return SnsPush(
+        connections=1,
+        url=url,
+        region=region,
+        credentials=lambda: Credentials("key", "secret", "token"),
+        now=lambda: datetime(2026, 11, 21, tzinfo=UTC),
+    )
+
+
+def _error(code: str, text: str) -> str:
+    """As SNS writes it."""
+    return (
+        '<ErrorResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><Error><Type>Sender</Type>'
+        f"<Code>{code}</Code><Message>{escape(text)}</Message></Error><RequestId>r</RequestId></ErrorResponse>"
+    )
+
+
+def _answer(status: int, body: str) -> bytes:
+    return f"HTTP/1.1 {status} X\r\nContent-Length: {len(body.encode())}\r\n\r\n{body}".encode()
+
+
 @contextmanager
-def _server_that_hangs_up() -> Iterator[str]:
-    """Reads a request and ends the connection."""
+def _server(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """Reads one request, answers so and ends the connection; its address, and what it read."""
+    read: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
             connection, _ = listening.accept()
             with connection:
-                connection.recv(65_536)
+                request = b""
+                while not _is_whole(request):
+                    request += connection.recv(65_536)
+                read.append(request)
+                connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}", read
         thread.join()
 
 
+def _is_whole(request: bytes) -> bool:
+    head, separator, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+    return bool(separator) and length is not None and len(body) >= int(length[1])
+
+
+TAKEN = (
+    "<PublishResponse><PublishResult><MessageId>567910cd-659e-55d4-8ccb-5aaf14679dc0</MessageId></PublishResult>"
+    "</PublishResponse>"
+)
+
+
+def test_what_is_sent_is_what_the_sdk_sends_and_signed_as_it_signs() -> None:
+    arn, attributes = ENDPOINT.format("GCM/app"), {"AWS.SNS.MOBILE.APNS.TTL": "60", "a&b": "ü +~"}
+    with _server(_answer(200, TAKEN)) as (url, requests):
+        message_id = _push(url).publish(endpoint_arn=arn, message=message(), attributes=attributes)
+    assert message_id == "567910cd-659e-55d4-8ccb-5aaf14679dc0"
+    head, _, body = requests[0].partition(b"\r\n\r\n")
+    with _server(_answer(200, TAKEN)) as (other, requests):
+        client = boto3.client(
+            "sns",
+            endpoint_url=other,
+            region_name="eu-central-1",
+            aws_access_key_id="key",
+            aws_secret_access_key="secret",
+            aws_session_token="token",
+        )
+        values: dict[str, MessageAttributeValueTypeDef] = {
+            name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()
+        }
+        client.publish(TargetArn=arn, Message=message(), MessageStructure="json", MessageAttributes=values)
+    sdk = requests[0].partition(b"\r\n\r\n")[2]
+    assert parse_qs(body.decode()) == parse_qs(sdk.decode())
+    headers = {name.lower(): value for name, value in re.findall(r"^([\w-]+): (.*?)\r?$", head.decode(), re.MULTILINE)}
+    request = AWSRequest(method="POST", url=url + "/", data=body)
+    for name in ("x-amz-date", "x-amz-security-token", "x-amz-content-sha256"):
+        request.headers[name] = headers[name]
+    scope = "20261121/eu-central-1/sns/aws4_request"
+    auth = SigV4Auth(BotocoreCredentials("key", "secret", "token"), "sns", "eu-central-1")
+    request.context["timestamp"] = "20261121T000000Z"
+    signature = auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request)
+    assert f"Credential=key/{scope}" in headers["authorization"]
+    assert headers["authorization"].endswith(f"Signature={signature}")
+    assert headers["content-type"].startswith("application/x-www-form-urlencoded")
+
+
 def test_a_connection_that_ends_after_the_request_leaves_open_whether_it_was_taken() -> None:
-    with _server_that_hangs_up() as url:
-        client = SESSION.client("sns", endpoint_url=url, config=Config(retries={"total_max_attempts": 1}))
-        push = SnsPush(connections=1, client=client)
-        with pytest.raises(Transient) as caught:
-            push.publish(endpoint_arn="arn", message=message(), attributes={})
+    with _server(b"") as (url, _), pytest.raises(Transient) as caught:
+        _push(url).publish(endpoint_arn="arn", message=message(), attributes={})
     assert caught.value.answer_lost
+
+
+def test_an_answer_without_an_id_leaves_open_whether_it_was_taken() -> None:
+    with _server(_answer(200, "<html></html>")) as (url, _), pytest.raises(Transient) as caught:
+        _push(url).publish(endpoint_arn="arn", message=message(), attributes={})
+    assert caught.value.answer_lost
+
+
+def test_where_nobody_listens_nothing_was_sent() -> None:
+    with pytest.raises(Transient) as caught:
+        _push("http://127.0.0.1:1").publish(endpoint_arn="arn", message=message(), attributes={})
+    assert not caught.value.answer_lost
+
+
+def test_what_stands_between_may_answer_too() -> None:
+    with _server(_answer(503, "<html>busy</html>")) as (url, _), pytest.raises(Transient, match="503") as caught:
+        _push(url).publish(endpoint_arn="arn", message=message(), attributes={})
+    assert not caught.value.throttled
+
+
+def test_credentials_that_cannot_be_had_are_worth_another_try() -> None:
+    def none() -> Credentials:
+        raise Retry("not now")
+
+    push = SnsPush(connections=1, url="http://127.0.0.1:1", region="eu-central-1", credentials=none)
+    with pytest.raises(Transient, match="not now"):
+        push.publish(endpoint_arn="arn", message=message(), attributes={})
+
+
+@pytest.mark.parametrize(
+    ("variables", "url"),
+    [
+        ({"AWS_REGION": "eu-west-1"}, "https://sns.eu-west-1.amazonaws.com/"),
+        ({"AWS_DEFAULT_REGION": "cn-north-1"}, "https://sns.cn-north-1.amazonaws.com.cn/"),
+        ({"AWS_REGION": "eu-west-1", "AWS_ENDPOINT_URL": "http://127.0.0.1:4566"}, "http://127.0.0.1:4566/"),
+        (
+            {"AWS_REGION": "r", "AWS_ENDPOINT_URL": "http://a", "AWS_ENDPOINT_URL_SNS": "http://127.0.0.1:1/"},
+            "http://127.0.0.1:1/",
+        ),
+    ],
+)
+def test_where_it_is_follows_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], url: str
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SNS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert SnsPush(connections=1)._url == url
+
+
+def test_without_a_region_nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(Stop, match="AWS_REGION"):
+        SnsPush(connections=1)
 
 
 # --- the circuit ------------------------------------------------------------------------------------------------------
