@@ -59,10 +59,10 @@ def test_what_a_package_calls_of_aws_it_has_the_models_for(packages: dict[str, B
         models = {
             name.split("/")[2] for name in archive.namelist() if name.startswith("botocore/data/") and name[-1] != "/"
         }
-    assert {"dynamodb", "sns", "ses"} <= models
-    assert "ec2" not in models
+    assert {"dynamodb", "ses"} <= models
+    assert not {"ec2", "sns"} & models
     code = "import sys; sys.path.insert(0, sys.argv[1]); import boto3\n"
-    code += "for name in ('dynamodb', 'sns', 'ses'): boto3.client(name, region_name='eu-central-1')"
+    code += "for name in ('dynamodb', 'ses'): boto3.client(name, region_name='eu-central-1')"
     subprocess.run([sys.executable, "-I", "-S", "-c", code, str(tmp_path)], check=True, timeout=120)
 
 

@@ -25,7 +25,7 @@ DIRECT = {
 # The AWS services whose API models go along: the others of botocore's are nine tenths of it.
 SERVICES = {
     "builder": {"dynamodb"},
-    "delivery": {"dynamodb", "ses", "sns"},
+    "delivery": {"dynamodb", "ses"},
     "device_registrar": {"sns"},
     "preference_checker": {"dynamodb"},
     "receipts": {"dynamodb"},
