@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check faults faults-headline faults-mutants bench bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job clean-state lock status down
+.PHONY: help setup run demo test check faults faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can tell what is missing.
 PYTHON ?= python3
@@ -40,6 +40,10 @@ bench-metrics: setup ## how many records a second become metrics, beside two oth
 	.venv/bin/python -m benchmarks.metrics_throughput
 	.venv/bin/python -m benchmarks.metrics_throughput --events 20000 --recipients 500 --batch 5000 --skip-three
 	.venv/bin/python -m benchmarks.metrics_freshness
+
+bench-lanes: setup ## a password beside a broadcast, and one tenant's send to fifty beside another's broadcast
+	.venv/bin/python -m benchmarks.critical_beside_bulk
+	.venv/bin/python -m benchmarks.tenants
 
 bench: setup ## what a recipient costs, from a thousand to a million
 	.venv/bin/python -m benchmarks.recipients
