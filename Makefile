@@ -27,8 +27,8 @@ check: setup ## lint, format, types, layers
 test: check ## every check and every test, servers included
 	.venv/bin/python -m pytest -n 2 --dist loadfile
 
-faults: setup ## every cell of the fault matrix; what came of each is in out/faults.json
-	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all -v --tb=short
+faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000
+	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all $(if $(HEADLINE),--headline) -v --tb=short
 
 faults-headline: setup ## a broadcast to 100,000 while every process is killed in turn
 	.venv/bin/python -m tests.faults.headline

@@ -29,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="few",
         help="of the fault matrix: a few cells that stand for all, the others, or all",
     )
+    parser.addoption("--headline", action="store_true", help="and the broadcast to 100,000")
     parser.addoption("--part", default="1/1", help="of those cells: the second of five parts is 2/5")
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from masscomm import topics
 from masscomm.records import SendRequested
-from tests.faults.bench import CATEGORY, Bench
+from tests.faults.bench import Bench
 from tests.faults.cell import FaultOf, Send
-from tests.faults.population import CLUB
+from tests.faults.population import CATEGORIES, CLUB
 
 GOOD = 5
 POISON = {
@@ -44,7 +44,7 @@ def _encoded(bench: Bench, users: Sequence[int], data: dict[str, str] | None = N
     """A send to these people as the monolith writes it; it is judged from now on."""
     sent = bench.foretell(f"{time.time_ns():x}-{len(bench.sends)}", users)
     send = SendRequested(
-        type=CATEGORY,
+        type=CATEGORIES[sent.channel],
         club_id=CLUB,
         timestamp=time.time_ns() // 1_000_000,
         to_users=list(users),

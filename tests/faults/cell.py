@@ -15,13 +15,14 @@ type FaultOf = Callable[["Bench", Send], None]
 @dataclass(frozen=True, kw_only=True)
 class Load:
     """A send. users: recipients; named: their places, where not each is named once; chunk: recipients a record; own:
-    people nobody else sends to, because the fault changes what is known of them.
+    people nobody else sends to, because the fault changes what is known of them; channel: push or email.
     """
 
     users: int = 400
     named: Sequence[int] | None = None
     chunk: int = 2_500
     own: bool = False
+    channel: str = "push"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,18 +40,23 @@ class Expectation:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One fault under one load. ci: among the quarter that runs with the other tests."""
+    """One fault under one load.
+
+    ci: among the quarter that runs with the other tests; patience_s: in which it ends with every guard
+    in place, for whoever takes one away and waits in vain.
+    """
 
     name: str
     fault: FaultOf
     load: Load = field(default_factory=Load)
     expectation: Expectation = field(default_factory=Expectation)
     ci: bool = False
+    patience_s: float = 25.0
 
 
 @dataclass(kw_only=True)
 class Result:
-    """A row of out/faults.json. expected, sent: provider calls; wrong: what else was not as it must be."""
+    """What came of a cell. expected, sent, unexpected: provider calls; wrong: what else was not as it must be."""
 
     cell: str
     expected: int = 0
@@ -68,4 +74,22 @@ class Result:
         return not (self.lost or self.unexpected or self.metric_error or self.wrong) and self.duplicates <= self.bound
 
     def as_json(self) -> dict[str, Any]:
-        return {**vars(self), "seconds": round(self.seconds, 1), "ok": self.ok}
+        """A row of out/faults.json."""
+        return {
+            "cell": self.cell,
+            "expected": self.expected,
+            "sent": self.sent,
+            "lost": self.lost,
+            "duplicates": self.duplicates,
+            "bound": self.bound,
+            "metric_error": self.metric_error,
+            "seconds": round(self.seconds, 1),
+            "ok": self.ok,
+        }
+
+    def describe(self) -> str:
+        """What is not as it must be, in a line."""
+        numbers = [f"{name} {count}" for name in ("lost", "unexpected", "metric_error") if (count := vars(self)[name])]
+        if self.duplicates > self.bound:
+            numbers.append(f"duplicates {self.duplicates} of at most {self.bound}")
+        return "; ".join([*numbers, *self.wrong])

@@ -1,64 +1,70 @@
 """The fault matrix: every cell is a fault, a load and what may be left behind."""
 
-from tests.faults import broken, faults
+from tests.faults import broken, faults, second_broker
 from tests.faults.cell import Cell, Expectation, Load
 
 MANY = Load(users=400, chunk=50)  # so that each step has several records under way
 OWN = Load(users=60, own=True)
+MAIL = Load(users=400, channel="email")
+NOBODY = Load(users=0)  # or the fault sends by itself
+GONE = Expectation(gone=(5, 6, 25))
+TAKEN_AND_LOST = 7
+
+
+def _killed(function: str, topic: str, *few: faults.Moment) -> list[Cell]:
+    """few: the moments whose cells stand for all."""
+    when: dict[faults.Moment, str] = {"before": "before", "middle": "in the middle of", "after": "after"}
+    return [
+        Cell(
+            name=f"{function} killed {words} producing",
+            fault=faults.killed(function, topic, moment),
+            load=MANY,
+            ci=moment in few,
+        )
+        for moment, words in when.items()
+    ]
+
+
+def _put_aside(name: str, reason: str, place: int, *, ci: bool = False) -> Cell:
+    fault = broken.among_good(reason, places=(place,))
+    return Cell(name=name, fault=fault, load=NOBODY, expectation=Expectation(dead_letters=(reason,)), ci=ci)
+
 
 CELLS = (
     # --- a function's process is killed ---
-    Cell(
-        name="preference_checker killed before producing",
-        fault=faults.killed("preference_checker", "build", "before"),
-        load=MANY,
-    ),
-    Cell(
-        name="preference_checker killed in the middle of producing",
-        fault=faults.killed("preference_checker", "build", "middle"),
-        load=MANY,
-        ci=True,
-    ),
-    Cell(
-        name="preference_checker killed after producing",
-        fault=faults.killed("preference_checker", "build", "after"),
-        load=MANY,
-    ),
-    Cell(name="builder killed before producing", fault=faults.killed("builder", "delivery", "before"), load=MANY),
-    Cell(
-        name="builder killed in the middle of producing",
-        fault=faults.killed("builder", "delivery", "middle"),
-        load=MANY,
-    ),
-    Cell(
-        name="builder killed after producing", fault=faults.killed("builder", "delivery", "after"), load=MANY, ci=True
-    ),
+    *_killed("preference_checker", "build", "middle"),
+    *_killed("builder", "delivery", "after"),
+    *_killed("delivery", "outcome", "before"),
     Cell(name="delivery killed in the middle of publishing", fault=faults.killed_publishing, ci=True),
-    Cell(
-        name="delivery killed before producing",
-        fault=faults.killed("delivery", "outcome", "before"),
-        load=MANY,
-        ci=True,
-    ),
-    Cell(
-        name="delivery killed in the middle of producing",
-        fault=faults.killed("delivery", "outcome", "middle"),
-        load=MANY,
-    ),
-    Cell(name="delivery killed after producing", fault=faults.killed("delivery", "outcome", "after"), load=MANY),
     Cell(
         name="every function killed in turn",
         fault=faults.every_function_killed,
         load=Load(users=800, chunk=100),
         ci=True,
     ),
+    Cell(name="delivery of the critical lane killed beside a bulk send", fault=faults.critical_killed_beside_bulk),
     Cell(name="delivery times out", fault=faults.timed_out),
+    Cell(
+        name="the provider is slower than an invocation is long",
+        fault=faults.slower_than_an_invocation,
+    ),
+    Cell(name="a function takes too long for longer than all attempts", fault=faults.times_out_again_and_again),
+    Cell(
+        name="a record crashes its function again and again",
+        fault=faults.crashes_again_and_again,
+        expectation=Expectation(dead_letters=("crashes",)),
+    ),
     Cell(name="the same batch twice at the same time", fault=faults.twice, ci=True),
     Cell(
         name="an opt-out between two deliveries of one batch",
         fault=faults.opt_out_between,
         load=Load(users=400, own=True),
         ci=True,
+    ),
+    Cell(
+        name="an opt-out between two checks of one batch",
+        fault=faults.first_decision_stands,
+        load=Load(users=400, own=True),
     ),
     Cell(name="delivery asleep for longer than its lease", fault=faults.asleep),
     # --- Kafka ---
@@ -71,6 +77,7 @@ CELLS = (
     ),
     Cell(name="connections to the broker cut", fault=faults.kafka_cut, load=MANY),
     Cell(name="broker killed and restarted", fault=faults.broker_killed, load=MANY),
+    Cell(name="the leader of the chain's topics killed", fault=second_broker.leader_killed, load=MANY),
     # --- OpenSearch ---
     Cell(name="OpenSearch says 429", fault=faults.opensearch_answers(429), ci=True),
     Cell(name="OpenSearch says 503", fault=faults.opensearch_answers(503)),
@@ -81,6 +88,7 @@ CELLS = (
     # --- DynamoDB ---
     Cell(name="DynamoDB throttles", fault=faults.dynamodb_throttles, ci=True),
     Cell(name="DynamoDB's answers to conditional writes lost", fault=faults.dynamodb_answers_lost, ci=True),
+    Cell(name="DynamoDB down while deciding", fault=faults.dynamodb_down_while_deciding),
     Cell(name="DynamoDB down before publishing", fault=faults.dynamodb_down),
     Cell(name="DynamoDB down while publishing", fault=faults.dynamodb_down_while_publishing),
     # --- SNS ---
@@ -88,65 +96,61 @@ CELLS = (
     Cell(name="SNS says 5xx to one call in five", fault=faults.sns_answers("InternalError", share=0.2)),
     Cell(
         name="SNS resets connections after it took the message",
-        fault=faults.sns_answers("reset_after", times=7),
-        expectation=Expectation(bound=7),
+        fault=faults.sns_answers("reset_after", times=TAKEN_AND_LOST),
+        expectation=Expectation(bound=TAKEN_AND_LOST),
         ci=True,
     ),
     Cell(name="SNS says that credentials have expired", fault=faults.sns_answers("ExpiredToken", times=60)),
-    Cell(
-        name="SNS says EndpointDisabled",
-        fault=faults.sns_refuses_endpoints("EndpointDisabled"),
-        load=OWN,
-        expectation=Expectation(gone=(5, 6, 25)),
-        ci=True,
+    *(
+        Cell(name=f"SNS says {code}", fault=faults.sns_refuses_endpoints(code), load=OWN, expectation=GONE, ci=ci)
+        for code, ci in (("EndpointDisabled", True), ("NotFound", False), ("InvalidParameter", False))
     ),
-    Cell(
-        name="SNS says NotFound",
-        fault=faults.sns_refuses_endpoints("NotFound"),
-        load=OWN,
-        expectation=Expectation(gone=(5, 6, 25)),
-    ),
-    Cell(
-        name="SNS says InvalidParameter of an endpoint",
-        fault=faults.sns_refuses_endpoints("InvalidParameter"),
-        load=OWN,
-        expectation=Expectation(gone=(5, 6, 25)),
-    ),
+    Cell(name="SNS says EndpointDisabled of one device of two", fault=faults.one_of_two_gone, load=OWN),
     Cell(
         name="SNS says that a platform application is disabled",
         fault=faults.sns_answers("PlatformApplicationDisabled", times=1),
     ),
-    Cell(name="the send expires while SNS is away", fault=faults.expires),
+    Cell(name="a platform application is disabled until somebody acts", fault=faults.application_off, patience_s=75),
+    Cell(name="the send expires while SNS is away", fault=faults.expires, load=NOBODY),
+    # --- SES ---
+    Cell(name="delivery killed in the middle of mailing", fault=faults.killed_mailing, load=MAIL),
+    Cell(
+        name="SES throttles",
+        fault=faults.ses_answers(400, "Throttling", "Maximum sending rate exceeded.", times=30),
+        load=MAIL,
+    ),
+    Cell(name="SES says 5xx", fault=faults.ses_answers(500, "InternalFailure", "Failure.", times=30), load=MAIL),
+    Cell(
+        name="SES cuts connections after it took the message",
+        fault=faults.ses_answers_lost,
+        load=MAIL,
+        expectation=Expectation(bound=5),
+    ),
+    Cell(name="SES rejects some messages", fault=faults.ses_rejects, load=NOBODY),
+    Cell(name="an address on the suppression list", fault=faults.suppressed_address, load=NOBODY),
     # --- longer than all attempts ---
     Cell(name="OpenSearch away for longer than all attempts", fault=faults.opensearch_outage),
+    Cell(
+        name="OpenSearch away, and the records too large to be handed over",
+        fault=faults.handed_over_without_payload,
+        load=Load(users=1_500),
+    ),
     Cell(name="SNS away for longer than all attempts", fault=faults.sns_outage),
     # --- the registry ---
     Cell(name="registry down, warm", fault=faults.registry_down_warm),
     Cell(name="registry down, cold", fault=faults.registry_down_cold),
     # --- records ---
+    _put_aside("unknown schema id", "unknown_schema", 1),
+    _put_aside("poison at the start of a batch", "undecodable", 0),
+    _put_aside("poison in the middle of a batch", "undecodable", 2, ci=True),
+    _put_aside("poison at the end of a batch", "undecodable", 4),
     Cell(
-        name="unknown schema id",
-        fault=broken.among_good("unknown_schema", places=(1,)),
-        expectation=Expectation(dead_letters=("unknown_schema",)),
+        name="an oversize record",
+        fault=broken.oversize,
+        load=NOBODY,
+        expectation=Expectation(dead_letters=("too_large",)),
     ),
-    Cell(
-        name="poison at the start of a batch",
-        fault=broken.among_good("undecodable", places=(0,)),
-        expectation=Expectation(dead_letters=("undecodable",)),
-    ),
-    Cell(
-        name="poison in the middle of a batch",
-        fault=broken.among_good("undecodable", places=(2,)),
-        expectation=Expectation(dead_letters=("undecodable",)),
-        ci=True,
-    ),
-    Cell(
-        name="poison at the end of a batch",
-        fault=broken.among_good("undecodable", places=(4,)),
-        expectation=Expectation(dead_letters=("undecodable",)),
-    ),
-    Cell(name="an oversize record", fault=broken.oversize, expectation=Expectation(dead_letters=("too_large",))),
-    Cell(name="no recipients", fault=faults.none, load=Load(users=0)),
+    Cell(name="no recipients", fault=faults.none, load=NOBODY),
     Cell(name="one recipient", fault=faults.none, load=Load(users=1)),
     Cell(
         name="recipients named twice",
@@ -155,7 +159,7 @@ CELLS = (
         ci=True,
     ),
     # --- the other processes ---
-    Cell(name="a user created while change data capture is down", fault=faults.newcomer, load=Load(users=0)),
+    Cell(name="a user created while change data capture is down", fault=faults.newcomer, load=NOBODY),
     Cell(name="Connect killed", fault=faults.server_killed("connect")),
     Cell(name="Postgres killed", fault=faults.server_killed("postgres")),
     Cell(name="Spark killed", fault=faults.server_killed("spark")),

@@ -5,22 +5,29 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
+from urllib.parse import quote_plus
 
 import httpx
 from confluent_kafka import Message
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 
 from devstack.demo.records import TopicReader
 from devstack.sns_stand_in import Rule
 from functions.delivery.deliver import SLICE_SIZE
 from masscomm import topics
+from masscomm.ids import address_id
 from tests.chain import entry, event
 from tests.faults.bench import CHAIN, Bench, Beside, tail
 from tests.faults.cell import FaultOf, Send
+from tests.faults.population import address
 from tests.faults.proxy import Answer, Cut, Delay, DropAnswer, Edit, Hold, HoldAnswer, Request, produce_to
 from tests.faults.waiting import until
 
 type Moment = Literal["before", "middle", "after"]
 
+LEDGER = "delivery_ledger"
+# Where delivery's records stand, of sends to many and to few.
+DELIVERY = tuple(topic.name for topic in topics.chain_topics() if topic.name.startswith(topics.DELIVERY))
 AMZ_JSON = "application/x-amz-json-1.0"
 HALF_A_SLICE = SLICE_SIZE // 2
 WORKERS = 16  # calls of delivery at once
@@ -177,13 +184,18 @@ def newcomer(bench: Bench, _: Send) -> None:
     bench.stack.stack.restart("connect")
 
 
+def on_its_way(bench: Bench, send: Send) -> None:
+    """Send, with a provider that takes its time, until it took something."""
+    bench.stack.sns.answer(Rule(code="slow", delay_s=0.1))
+    send()
+    until("the send is on its way", lambda: bench.stack.sns.counts().accepted > 0 and bool(_received(bench)))
+
+
 def server_killed(name: str) -> FaultOf:
     """kill -9 of a server while the send is on its way, and its start on the data it had."""
 
     def fault(bench: Bench, send: Send) -> None:
-        bench.stack.sns.answer(Rule(code="slow", delay_s=0.1))
-        send()
-        until("the send is on its way", lambda: bench.stack.sns.counts().accepted > 0 and bool(_received(bench)))
+        on_its_way(bench, send)
         bench.stack.stack.kill(name)
         bench.killed += name == "lambda_host"  # and every function with it
         bench.stack.stack.restart(name)
@@ -284,6 +296,16 @@ def partial_mget(bench: Bench, send: Send) -> None:
         edited.await_hits(6)
 
 
+def _asks_for_user(user_id: int) -> Callable[[Request], bool]:
+    """The builder's look-up of somebody: it asks for their row and for no settings."""
+    name = f'"{user_id}"'.encode()
+
+    def holds(request: Request) -> bool:
+        return "/_mget" in request.what and name in request.body and b"user_settings" not in request.body
+
+    return holds
+
+
 def _bigger_mget(request: Request) -> bool:
     # Not the small ones, by which the position of change data capture is read.
     return "/_mget" in request.what and len(request.body) > 1_000
@@ -303,6 +325,30 @@ def partial_search(bench: Bench, send: Send) -> None:
         edited.await_hits(4)
 
 
+def handed_over_without_payload(bench: Bench, send: Send) -> None:
+    """The same, and the records are too large to be handed over: they are read again from their own topic."""
+    with _limited(bench, topics.ON_FAILURE, 2_000):
+        opensearch_outage(bench, send)
+
+
+@contextmanager
+def _limited(bench: Bench, name: str, size: int) -> Iterator[None]:
+    """A topic takes no records of more bytes than that for a while."""
+    [usual] = [topic.max_message_bytes for topic in topics.chain_topics() if topic.name == name]
+
+    def limit(value: int) -> None:
+        entry = ConfigEntry("max.message.bytes", str(value), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+        [done] = bench.admin.incremental_alter_configs([resource]).values()
+        done.result()
+
+    limit(size)
+    try:
+        yield
+    finally:
+        limit(usual)
+
+
 def opensearch_outage(bench: Bench, send: Send) -> None:
     """Nothing is answered until the mapping has given the records up."""
     before = bench.ends(topics.ON_FAILURE)
@@ -314,8 +360,9 @@ def opensearch_outage(bench: Bench, send: Send) -> None:
 # --- DynamoDB ---------------------------------------------------------------------------------------------------------
 
 
-def _dynamodb(*operations: str) -> Callable[[Request], bool]:
-    return lambda request: request.target.rpartition(".")[2] in operations
+def _dynamodb(table: str, *operations: str) -> Callable[[Request], bool]:
+    name = f'"{table}"'.encode()
+    return lambda request: request.target.rpartition(".")[2] in operations and name in request.body
 
 
 def dynamodb_throttles(bench: Bench, send: Send) -> None:
@@ -325,7 +372,7 @@ def dynamodb_throttles(bench: Bench, send: Send) -> None:
         "message": "The level of configured provisioned throughput for the table was exceeded.",
     }
     refusal = Answer(status=400, body=json.dumps(body).encode(), kind=AMZ_JSON)
-    with bench.stack.dynamodb.fault(refusal, when=_dynamodb("UpdateItem", "PutItem"), times=10) as refused:
+    with bench.stack.dynamodb.fault(refusal, when=_dynamodb(LEDGER, "UpdateItem", "PutItem"), times=10) as refused:
         send()
         refused.await_hits(10)
 
@@ -334,7 +381,9 @@ def dynamodb_answers_lost(bench: Bench, send: Send) -> None:
     """The lease and two slices are written and nobody hears of it: the second try finds its own write."""
     with ExitStack() as faults:
         lost = [
-            faults.enter_context(bench.stack.dynamodb.fault(DropAnswer(), when=_dynamodb(operation), times=times))
+            faults.enter_context(
+                bench.stack.dynamodb.fault(DropAnswer(), when=_dynamodb(LEDGER, operation), times=times)
+            )
             for operation, times in (("UpdateItem", 1), ("PutItem", 2))
         ]
         send()
@@ -344,16 +393,38 @@ def dynamodb_answers_lost(bench: Bench, send: Send) -> None:
 
 def dynamodb_down(bench: Bench, send: Send) -> None:
     """No connection is taken from before the first lease until it was asked for a few times."""
-    with bench.stack.dynamodb.fault(Cut(), when=_dynamodb("UpdateItem", "PutItem")) as cut:
+    with bench.stack.dynamodb.fault(Cut(), when=_dynamodb(LEDGER, "UpdateItem", "PutItem")) as cut:
         send()
         cut.await_hits(6)
 
 
 def dynamodb_down_while_publishing(bench: Bench, send: Send) -> None:
     """A slice is published and cannot be recorded for a while."""
-    with bench.stack.dynamodb.fault(Cut(), when=_dynamodb("PutItem")) as cut:
+    with bench.stack.dynamodb.fault(Cut(), when=_dynamodb(LEDGER, "PutItem")) as cut:
         send()
         cut.await_hits(6)
+
+
+def dynamodb_down_while_deciding(bench: Bench, send: Send) -> None:
+    """First decisions cannot be recorded for a while."""
+    with bench.stack.dynamodb.fault(Cut(), when=_dynamodb("decisions", "PutItem")) as cut:
+        send()
+        cut.await_hits(6)
+
+
+def first_decision_stands(bench: Bench, send: Send) -> None:
+    """The checker is killed when its records are out and its outcome is not; then one who was passed on opts out."""
+    with bench.stack.kafka.fault(HoldAnswer(), when=produce_to("build")) as held:
+        send()
+        held.await_hits()
+        with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=_bigger_mget) as refused:
+            bench.kill("preference_checker")
+            held.discard()
+            refused.await_hits()
+            [sent] = bench.sends
+            bench.population.opt_out([min(sent.calls)])
+    # Delivery may still honour it; that is the one other end there may be.
+    sent.fates[min(sent.calls)] = frozenset({"sent", "opted_out"})
 
 
 # --- SNS --------------------------------------------------------------------------------------------------------------
@@ -370,6 +441,85 @@ def sns_answers(code: str, *, share: float = 1.0, times: int | None = None) -> F
     return fault
 
 
+def application_off(bench: Bench, send: Send) -> None:
+    """A platform application takes nothing until an operator acts: it is left alone, the other one goes on."""
+    bench.stack.sns.answer(Rule(code="PlatformApplicationDisabled", endpoint="/GCM/"))
+    before = bench.stack.sns.counts().refused.get("PlatformApplicationDisabled", 0)
+    records = bench.records(*DELIVERY)
+    send()
+    until("its recipients wait and come back", lambda: bench.records(*DELIVERY) >= records + 2, every_s=0.1)
+    refused = bench.stack.sns.counts().refused["PlatformApplicationDisabled"] - before
+    assert refused <= 2 * WORKERS, f"{refused} calls for an application that takes nothing"
+    bench.stack.sns.clear()
+
+
+def one_of_two_gone(bench: Bench, send: Send) -> None:
+    """One device of those who have two takes nothing any more: the other does, and only it is called from then on."""
+    send()  # everybody, as yet without a fault
+    bench.settle()
+    endpoints = bench.population.endpoints
+    users = [user_id for user_id in bench.sends[0].fates if len(endpoints.get(user_id, [])) == 2]
+    dead = {user_id: next(arn for arn in endpoints[user_id] if "/APNS/" in arn) for user_id in users}
+    bench.stack.sns.answer(*(Rule(code="EndpointDisabled", endpoint=arn) for arn in dead.values()))
+    for _ in range(2):
+        sent = bench.emit(users)
+        sent.calls = {
+            user_id: [pair for pair in pairs if pair[1] != dead[user_id]] for user_id, pairs in sent.calls.items()
+        }
+        bench.settle()
+        until("the devices are inactive", lambda: _disabled(bench, [user_id * 10 + 1 for user_id in users]))
+        bench.stack.sns.clear()  # it would be taken again: nobody asks
+
+
+def slower_than_an_invocation(bench: Bench, send: Send) -> None:
+    """The provider takes its time, and an invocation ends before its record: in peace, between two calls."""
+    with bench.stack.configured({"delivery": {"timeout_s": 20}}):
+        bench.stack.sns.answer(Rule(code="slow", delay_s=2.0))
+        send()
+        until("it goes on in another invocation", lambda: bench.failures() > 0, every_s=0.1)
+        bench.stack.sns.clear()
+        bench.settle()
+
+
+def times_out_again_and_again(bench: Bench, send: Send) -> None:
+    """What a function needs hangs for longer than the function may take, until its records were given up on often."""
+    few = {"CRASHES_UNTIL_DEAD_LETTER": "1", "CHAIN_TIMEOUT_S": "2"}
+    builder = {"timeout_s": 2, "event_source": {"attempts": 2}}
+    with bench.stack.configured({"builder": builder, "scheduler": {"environment": few}}):
+        before = bench.records(topics.ON_FAILURE)
+        with bench.stack.opensearch.fault(Delay(4), when=_asks_for_user(bench.shared[5])):
+            send()
+            until("it was given up on often", lambda: bench.records(topics.ON_FAILURE) >= before + 3, 60, every_s=0.2)
+
+
+def crashes_again_and_again(bench: Bench, send: Send) -> None:
+    """One record ends its function's process each time; the others of its batch go on."""
+    few = {"CRASHES_UNTIL_DEAD_LETTER": "1"}
+    with bench.stack.configured({"builder": {"event_source": {"attempts": 2}}, "scheduler": {"environment": few}}):
+        users = list(bench.shared[1000:1120])
+        marked = users[5]  # who wants it
+        # Those of the record who are passed to the builder end with it.
+        with bench.stack.opensearch.fault(Hold(), when=_asks_for_user(marked)) as asked:
+            sent = bench.emit(users)
+            sent.fates = {
+                user_id: frozenset({"dead_letter"}) if fate in ({"sent"}, {"no_device"}) else fate
+                for user_id, fate in sent.fates.items()
+            }
+            sent.calls = {}
+            send()
+            hits = 0
+
+            def put_aside() -> bool:
+                nonlocal hits
+                if asked.hits > hits:
+                    hits = asked.hits
+                    bench.kill("builder")
+                return bench.ended(sent)
+
+            until("it is put aside", put_aside, 120, every_s=0.05)
+        bench.settle()
+
+
 def expires(bench: Bench, send: Send) -> None:
     """The provider takes nothing until the send has expired: nothing is published after that."""
     bench.stack.sns.answer(Rule(code="reset_before"))
@@ -383,9 +533,14 @@ def expires(bench: Bench, send: Send) -> None:
 
 def sns_throttles(bench: Bench, send: Send) -> None:
     """A fraction of what delivery would publish is allowed."""
+    before = bench.stack.sns.counts()
     bench.stack.sns.limit(per_s=60, burst=10)
     send()
     bench.settle()
+    after = bench.stack.sns.counts()
+    refused = after.refused.get("Throttling", 0) - before.refused.get("Throttling", 0)
+    accepted = after.accepted - before.accepted
+    assert refused <= accepted, f"{refused} calls refused for {accepted} that were taken: nobody slowed down"
 
 
 def sns_refuses_endpoints(code: str) -> FaultOf:
@@ -410,10 +565,97 @@ def sns_refuses_endpoints(code: str) -> FaultOf:
 
 def sns_outage(bench: Bench, send: Send) -> None:
     """Every connection is cut until what is left has come back from the scheduler, and was left to it again."""
-    before = bench.records(topics.DELIVERY)
+    before = bench.records(*DELIVERY)
     bench.stack.sns.answer(Rule(code="reset_before"))
     send()
-    until("a record comes back twice", lambda: bench.records(topics.DELIVERY) >= before + 3, 120, every_s=0.2)
+    until("a record comes back twice", lambda: bench.records(*DELIVERY) >= before + 3, 120, every_s=0.2)
+
+
+# --- SES --------------------------------------------------------------------------------------------------------------
+
+
+def _mail(request: Request) -> bool:
+    return b"Action=SendRawEmail" in request.body
+
+
+def _ses_error(status: int, code: str, message: str) -> Answer:
+    body = (
+        '<ErrorResponse xmlns="http://ses.amazonaws.com/doc/2010-12-01/"><Error><Type>Sender</Type>'
+        f"<Code>{code}</Code><Message>{message}</Message></Error><RequestId>r</RequestId></ErrorResponse>"
+    )
+    return Answer(status=status, body=body.encode(), kind="text/xml")
+
+
+def killed_mailing(bench: Bench, send: Send) -> None:
+    """kill -9 of delivery when some slices are recorded, a part of the next is with SES, and calls are unanswered."""
+    with bench.stack.mail.fault(HoldAnswer(), when=_mail, after=INSIDE_A_SLICE) as held:
+        send()
+        held.await_hits(HALF_A_SLICE // 2)
+        bench.kill("delivery")
+        held.discard()
+
+
+def ses_answers(status: int, code: str, message: str, *, times: int) -> FaultOf:
+    """An error instead of some messages, from half a slice on."""
+
+    def fault(bench: Bench, send: Send) -> None:
+        with bench.stack.mail.fault(
+            _ses_error(status, code, message), when=_mail, after=HALF_A_SLICE, times=times
+        ) as refused:
+            send()
+            refused.await_hits(times)
+            bench.settle()
+
+    return fault
+
+
+def ses_answers_lost(bench: Bench, send: Send) -> None:
+    """SES took some messages, and the connection is cut before it can say so."""
+    with bench.stack.mail.fault(DropAnswer(), when=_mail, after=HALF_A_SLICE, times=5) as lost:
+        send()
+        lost.await_hits(5)
+        bench.settle()
+
+
+def ses_rejects(bench: Bench, _: Send) -> None:
+    """SES will never take the messages to some addresses: these recipients have failed, and nobody else."""
+    users = list(bench.shared[:100])
+    rejected = users[10:13]
+    names = [quote_plus(address(user_id)).encode() for user_id in rejected]
+    error = _ses_error(400, "MessageRejected", "Email address is not allowed.")
+
+    def concerned(request: Request) -> bool:
+        return _mail(request) and any(name in request.body for name in names)
+
+    with bench.stack.mail.fault(error, when=concerned):
+        sent = bench.emit(users, channel="email")
+        sent.fates |= {user_id: frozenset({"provider_rejected"}) for user_id in rejected}
+        for user_id in rejected:
+            del sent.calls[user_id]
+        bench.settle()
+
+
+def suppressed_address(bench: Bench, _: Send) -> None:
+    """Nothing goes to an address that bounced for good before."""
+    [user_id, *others] = bench.population.grow(10)
+    document = {"reason": "bounced_permanent", "at": 1}
+    url = f"{bench.stack.settings.opensearch_url}/suppressions/_doc/{address_id(address(user_id))}?refresh=true"
+    httpx.put(url, json=document, trust_env=False).raise_for_status()
+    sent = bench.emit([user_id, *others], channel="email")
+    sent.fates[user_id] = frozenset({"address_suppressed"})
+    del sent.calls[user_id]
+
+
+# --- lanes ------------------------------------------------------------------------------------------------------------
+
+
+def critical_killed_beside_bulk(bench: Bench, send: Send) -> None:
+    """kill -9 of the critical lane's delivery in the middle of its send, while a bulk send is on its way."""
+    on_its_way(bench, send)
+    sent = bench.emit(bench.shared[500:900], critical=True)
+    ours = set(sent.pairs)
+    until("a part of the critical send is published", lambda: len(ours & bench.received().keys()) > HALF_A_SLICE)
+    bench.kill("delivery-critical")
 
 
 # --- the registry -----------------------------------------------------------------------------------------------------
@@ -443,12 +685,16 @@ def registry_down_cold(bench: Bench, send: Send) -> None:
 def _received(bench: Bench) -> set[tuple[str, str]]:
     """What the provider took of this cell's sends."""
     ours = {pair for sent in bench.sends for pairs in sent.calls.values() for pair in pairs}
-    return ours & {(each.notification_id, each.endpoint) for each in bench.stack.sns.received()}
+    return ours & bench.received().keys()
 
 
 def _inactive(bench: Bench, users: Sequence[int]) -> bool:
     """Whether each device of these people is known to take nothing."""
     devices = [user_id * 10 + place for user_id in users for place in range(len(bench.population.endpoints[user_id]))]
+    return _disabled(bench, devices)
+
+
+def _disabled(bench: Bench, devices: Sequence[int]) -> bool:
     url = f"{bench.stack.settings.opensearch_url}/device_state/_mget"
     answer = httpx.post(url, json={"ids": [str(device) for device in devices]}, trust_env=False).raise_for_status()
     return all(document["_source"]["enabled"] is False for document in answer.json()["docs"])

@@ -24,12 +24,13 @@ import httpx
 from devstack.settings import ROOT
 from functions.delivery.deliver import SLICE_SIZE
 from tests.faults.bench import Bench
-from tests.faults.cell import Cell, Load
+from tests.faults.cell import Cell, Load, Result
 from tests.faults.stack import FaultStack
 from tests.faults.waiting import until
 
 OUT = ROOT / "out" / "faults-headline.json"
 RECIPIENTS = 100_000
+DELIVERY_KILLS = 6
 # A kill at each of these shares of the messages that the provider must take.
 FUNCTIONS = ("preference_checker", "builder", "delivery")
 SERVERS = ("opensearch", "registry", "connect", "spark", "postgres", "kafka", "lambda_host")
@@ -121,22 +122,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="A broadcast while every process is killed in turn.")
     parser.add_argument("--recipients", type=int, default=RECIPIENTS)
     parser.add_argument("--slice", type=int, default=SLICE_SIZE, help="recipients a slice (default: %(default)s)")
-    parser.add_argument("--delivery-kills", type=int, default=6)
+    parser.add_argument("--delivery-kills", type=int, default=DELIVERY_KILLS)
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="masscomm-faults-") as folder, FaultStack(Path(folder)) as stack:
         if arguments.slice != SLICE_SIZE:
             stack.reconfigure({"delivery": {"environment": {"DELIVERY_SLICE_SIZE": str(arguments.slice)}}})
         with Bench.on(stack, shared=0) as bench:
-            document = run(bench, arguments.recipients, arguments.slice, arguments.delivery_kills)
+            _, document = run(bench, arguments.recipients, arguments.slice, arguments.delivery_kills)
     arguments.out.parent.mkdir(exist_ok=True)
     arguments.out.write_text(json.dumps(document, indent=2) + "\n")
     sys.stdout.write(json.dumps({name: value for name, value in document.items() if name != "kills"}, indent=2) + "\n")
     return 0 if document["ok"] else 1
 
 
-def run(bench: Bench, recipients: int, slice_size: int, delivery_kills: int) -> dict[str, Any]:
-    """The cell, as in out/faults-headline.json."""
+def run(bench: Bench, recipients: int, slice_size: int, delivery_kills: int) -> tuple[Result, dict[str, Any]]:
+    """The cell's row, and more of it, as in out/faults-headline.json."""
     kills: list[dict[str, Any]] = []
     users = bench.population.grow_uniform(recipients)
     watches: list[Watch] = []
@@ -162,6 +163,7 @@ def run(bench: Bench, recipients: int, slice_size: int, delivery_kills: int) -> 
     ]
     [watch] = watches
     document = result.as_json() | {
+        "wrong": result.wrong,
         "slice_size": slice_size,
         "processes_killed": len(kills),
         "of_delivery": bench.killed,
@@ -171,7 +173,7 @@ def run(bench: Bench, recipients: int, slice_size: int, delivery_kills: int) -> 
         "kills": kills,
     }
     document["ok"] = bool(result.ok and not watch.wrong)
-    return document
+    return result, document
 
 
 if __name__ == "__main__":

@@ -22,6 +22,9 @@ CLUB = 9
 FIRST_USER = 9_000_000_001
 DEVICES_A_USER = 2  # at most
 
+# By channel, what is sent. Everybody has an address and takes newsletters.
+CATEGORIES = {"push": "news", "email": "newsletter"}
+
 # One in ten each: no push, no news, no device, two devices; one in ten has no settings of their own, which is believed
 # only once change data capture has passed the send. The rest has one device and allows everything.
 _INSERT = """
@@ -44,6 +47,11 @@ INSERT INTO user_settings (user_id, club_id) SELECT id, %(club)s FROM generate_s
 INSERT INTO devices (id, user_id, platform, token)
   SELECT id * 10, id, 'gcm', 'token-' || id || '-0' FROM generate_series(%(first)s, %(last)s) AS id;
 """
+
+
+def address(user_id: int) -> str:
+    """Their e-mail address."""
+    return f"user{user_id}@example.com"
 
 
 def _token(user_id: int) -> str:

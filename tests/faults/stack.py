@@ -37,7 +37,7 @@ class FaultStack:
     """Starts with its block and ends with it.
 
     stack     as `masscomm up` has it; settings: the servers' own addresses
-    kafka, registry, opensearch, dynamodb, metrics   the proxies the functions call through
+    kafka, registry, opensearch, dynamodb, mail, metrics   the proxies the functions call through (mail: SES)
     sns       the stand-in, which the functions publish to
     code      the tree the functions and the job are taken from
     """
@@ -51,13 +51,14 @@ class FaultStack:
 
     def __enter__(self) -> Self:
         with ExitStack() as resources:
-            loop = resources.enter_context(Loop())
+            self.loop = loop = resources.enter_context(Loop())
             ports = self.settings.ports
             self.broker_port = StackSettings.on_free_ports(self.settings.state_dir).ports.kafka
             self.kafka = KafkaProxy(loop, self.broker_port)
             self.registry = HttpProxy(loop, ports.registry)
             self.opensearch = HttpProxy(loop, ports.opensearch)
             self.dynamodb = HttpProxy(loop, ports.dynamodb)
+            self.mail = HttpProxy(loop, ports.localstack)
             self.metrics = TcpProxy(loop, ports.postgres)
             log = self.settings.log("sns")
             log.parent.mkdir(parents=True, exist_ok=True)
@@ -92,6 +93,7 @@ class FaultStack:
         return {
             **environment,
             "AWS_ENDPOINT_URL_SNS": self.sns.url,
+            "AWS_ENDPOINT_URL_SES": f"http://{LOOPBACK}:{self.mail.port}",
             "BACK_OFF_FIRST_S": str(FIRST_BACK_OFF_S),
             "DELIVERY_PATIENCE_S": str(PATIENCE_S),
             "LOG_LEVEL": "WARNING",

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from devstack.settings import ROOT
+from functions.delivery.deliver import SLICE_SIZE
+from tests.faults import headline
 from tests.faults.bench import Bench
 from tests.faults.cell import Cell, Result
 from tests.faults.cells import CELLS
@@ -28,10 +30,22 @@ def results() -> list[Result]:
     return []
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
-def test_cell(bench: Bench, results: list[Result], cell: Cell) -> None:
-    result = bench.run(cell)
+def _keep(results: list[Result], result: Result) -> None:
     results.append(result)
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps([each.as_json() for each in results], indent=2) + "\n")
-    assert result.ok, result.as_json()
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_cell(bench: Bench, results: list[Result], cell: Cell) -> None:
+    result = bench.run(cell)
+    _keep(results, result)
+    assert result.ok, result.describe()
+
+
+def test_headline(request: pytest.FixtureRequest, bench: Bench, results: list[Result]) -> None:
+    if not request.config.getoption("--headline"):
+        pytest.skip("some minutes: --headline")
+    result, document = headline.run(bench, headline.RECIPIENTS, SLICE_SIZE, headline.DELIVERY_KILLS)
+    _keep(results, result)
+    assert document["ok"], document

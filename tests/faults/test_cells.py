@@ -1,0 +1,36 @@
+"""What holds of the matrix without running it."""
+
+import re
+
+import pytest
+
+from devstack.settings import ROOT
+from tests.faults.cell import Result
+from tests.faults.cells import CELLS
+from tests.faults.mutants import MUTANTS, Mutant
+
+NAMES = [cell.name for cell in CELLS]
+
+
+def test_each_name_is_of_one_cell() -> None:
+    assert len(NAMES) == len(set(NAMES))
+
+
+def test_a_quarter_of_the_cells_stands_for_all() -> None:
+    assert 1 / 5 <= sum(cell.ci for cell in CELLS) / len(CELLS) <= 1 / 3
+
+
+def test_a_row_has_the_fields_that_were_asked_for() -> None:
+    row = Result(cell="c", expected=3, sent=2, lost=1).as_json()
+    assert list(row) == ["cell", "expected", "sent", "lost", "duplicates", "bound", "metric_error", "seconds", "ok"]
+    assert row["ok"] is False
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.guard)
+def test_a_mutant_applies_once_and_names_what_sees_it(mutant: Mutant) -> None:
+    assert (ROOT / mutant.file).read_text().count(mutant.old) == 1
+    if mutant.red not in NAMES:
+        path, _, name = mutant.red.partition("::")
+        assert (ROOT / path).exists()
+        assert re.search(rf"def {name}\b", (ROOT / path).read_text()) if name else True
+        assert mutant.no_cell, "a test instead of a cell, and nobody says why"
