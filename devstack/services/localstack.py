@@ -1,16 +1,29 @@
-"""LocalStack in host mode: SNS, SES, SQS, S3, and DynamoDB through a DynamoDBLocal laid where it looks for its own."""
+"""LocalStack in host mode: SNS, SES, SQS, S3, and DynamoDB through a DynamoDBLocal laid where it looks for its own.
+
+Where the deployment is to be tried it gets more: everything CloudFormation makes for us, and the plug-ins that run its
+functions.
+"""
 
 import shutil
 import stat
 import sys
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from devstack import process
+from devstack.localstack_plugins import ENTRY_POINTS
 from devstack.service import RunOnce, Service, java, json_at
-from devstack.settings import LOOPBACK, StackSettings
+from devstack.settings import LOOPBACK, ROOT, StackSettings
 from devstack.setup import JARS, LAUNCHERS, LOCALSTACK_VENV, SERVICE_CATALOG
 
 SERVICES = ("sns", "ses", "sqs", "s3", "dynamodb")
+# What a deployment is made of beside them.
+DEPLOYED = (
+    *SERVICES,
+    *("apigateway", "cloudformation", "cloudwatch", "ec2", "events", "iam", "kms", "lambda", "logs"),
+    *("secretsmanager", "ssm", "sts"),
+)
 
 # LocalStack starts DynamoDBLocal with the `java` of its own Java package, which it would download. This one stands
 # there instead: it leaves LocalStack's choice of jar, agent and heap aside and starts the same server on the loopback
@@ -25,6 +38,42 @@ exec {child} "$PPID" 9 "" -- {command} LoopbackDynamoDb "$@"
 
 def service(settings: StackSettings) -> Service:
     """Every AWS API on `ports.localstack`. Its state is in memory: it begins empty at every start."""
+    return _service(settings, SERVICES, {})
+
+
+def deployable_service(settings: StackSettings, *, runtime: Path) -> Service:
+    """The same for deployments: functions run as processes.
+
+    runtime: what Lambda's runtime brings, a folder. CloudFormation says CREATE_COMPLETE of what it does not know, and
+    makes nothing: without the list of what it knows, which it would download, it can only take all or nothing.
+    """
+    plugins = settings.config("localstack") / "plugins"
+    made = _service(
+        settings,
+        DEPLOYED,
+        {
+            "PYTHONPATH": f"{ROOT}:{plugins}",
+            # Packages are unzipped there.
+            "TMPDIR": str(settings.data("localstack") / "tmp"),
+            "MASSCOMM_LAMBDA_RUNTIME": str(runtime),
+            "LAMBDA_RUNTIME_EXECUTOR": "processes",
+            "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": "60",
+            "LAMBDA_KEEPALIVE_MS": "600000",
+            "CFN_IGNORE_UNSUPPORTED_RESOURCE_TYPES": "1",
+        },
+    )
+    described = plugins / "masscomm_localstack-1.dist-info"
+    return replace(
+        made,
+        files={
+            **made.files,
+            described / "METADATA": "Metadata-Version: 2.1\nName: masscomm-localstack\nVersion: 1\n",
+            described / "entry_points.txt": ENTRY_POINTS,
+        },
+    )
+
+
+def _service(settings: StackSettings, services: Collection[str], environment: Mapping[str, str]) -> Service:
     root = settings.data("localstack")
     library = root / "var" / "lib" / "localstack" / "lib"
     shim = library / "java" / "21" / "bin" / "java"
@@ -40,6 +89,7 @@ def service(settings: StackSettings) -> Service:
         # Where LocalStack's image would bring it, and where it looks before it builds one.
         library_of_image = root / "usr" / "lib" / "localstack"
         library_of_image.mkdir(parents=True, exist_ok=True)
+        (root / "tmp").mkdir(parents=True, exist_ok=True)
         for catalog in Path(SERVICE_CATALOG).rglob("*.dill"):
             shutil.copy(catalog, library_of_image)
 
@@ -47,7 +97,7 @@ def service(settings: StackSettings) -> Service:
         if not json_at(f"{settings.aws_url}/_localstack/init/ready")["completed"]:
             return False
         health = json_at(f"{settings.aws_url}/_localstack/health")["services"]
-        return all(health.get(name) in ("running", "available") for name in SERVICES)
+        return all(health.get(name) in ("running", "available") for name in services)
 
     return Service(
         name="localstack",
@@ -58,7 +108,7 @@ def service(settings: StackSettings) -> Service:
             # A /.dockerenv would make it ignore FILESYSTEM_ROOT.
             "OVERRIDE_IN_DOCKER": "0",
             "FILESYSTEM_ROOT": str(root),
-            "SERVICES": ",".join(SERVICES),
+            "SERVICES": ",".join(services),
             "EAGER_SERVICE_LOADING": "1",
             "STRICT_SERVICE_LOADING": "1",
             "DISABLE_EVENTS": "1",
@@ -68,6 +118,7 @@ def service(settings: StackSettings) -> Service:
             "DYNAMODB_IN_MEMORY": "1",
             "DYNAMODB_SHARE_DB": "1",
             "PYTHONPATH": "",
+            **environment,
         },
         ports=("localstack", "dynamodb"),
         address=settings.aws_url,

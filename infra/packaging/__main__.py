@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from infra.packaging.build import TARGET, build
-from infra.packaging.contents import ROOT, all_contents
+from infra.packaging.build import TARGET, build, install
+from infra.packaging.contents import ROOT, all_contents, runtime_distributions
 
 
 def main() -> None:
@@ -15,7 +15,12 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description="A zip for each function, with what it imports and nothing else.")
     arguments.add_argument("--out", type=Path, default=ROOT / "infra" / "package")
     arguments.add_argument("--platform", default=TARGET, help="as uv names it (default: %(default)s)")
+    arguments.add_argument(
+        "--runtime", type=Path, metavar="FOLDER", help="also lay out what Lambda's runtime brings, where there is none"
+    )
     chosen = arguments.parse_args()
+    if chosen.runtime:
+        install(runtime_distributions(), chosen.runtime, platform=chosen.platform)
     contents = {each.name: each for each in all_contents()}
     table = Table("package", "zip, MB", "unpacked, MB", "files", "distributions", "AWS models")
     for each in build(list(contents.values()), chosen.out, platform=chosen.platform):

@@ -82,6 +82,11 @@ def contents_of(name: str, handler: str) -> Contents:
     )
 
 
+def runtime_distributions() -> frozenset[str]:
+    """What Lambda's Python runtime brings: its client, and the SDK with every API's model."""
+    return _with_requirements(["boto3"]) | _required("awslambdaric")
+
+
 def source_of(module: str) -> Path:
     """The file of a module of ours."""
     path = ROOT.joinpath(*module.split("."))
@@ -123,6 +128,13 @@ def _with_requirements(names: Iterable[str]) -> frozenset[str]:
                     seen.add(step)
                     pending.append(step)
     return frozenset(found)
+
+
+def _required(name: str) -> frozenset[str]:
+    """A distribution and what it needs without extras."""
+    wanted = [Requirement(line) for line in metadata.requires(name) or ()]
+    needed = [each.name for each in wanted if each.marker is None or each.marker.evaluate(_MARKERS | {"extra": ""})]
+    return frozenset({name} | {canonicalize_name(each) for each in needed})
 
 
 @cache

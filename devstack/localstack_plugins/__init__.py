@@ -1,0 +1,20 @@
+"""What LocalStack's community edition lacks of what our deployment uses: functions without Docker, authorizers.
+
+LocalStack finds these by entry points (ENTRY_POINTS), which stand beside them only where devstack.services.localstack
+starts it: nothing is installed. They run in LocalStack's own process and environment; of ours they use the function
+host alone.
+"""
+
+ENTRY_POINTS = """\
+[localstack.lambda.runtime_executor]
+processes = devstack.localstack_plugins.executor:ProcessExecutorPlugin
+
+[localstack.hooks.lambda_create_event_source_poller]
+polled_elsewhere = devstack.localstack_plugins.kafka:polled_elsewhere
+
+[localstack.cloudformation.resource_providers]
+aws::apigateway::authorizer = devstack.localstack_plugins.authorizer:AuthorizerPlugin
+
+[localstack.hooks.on_infra_start]
+ask_authorizers = devstack.localstack_plugins.authorizer:ask_authorizers
+"""

@@ -1,0 +1,139 @@
+"""Functions deployed to LocalStack run as processes under AWS's own runtime client, without Docker.
+
+A function's process sees the unzipped package it was deployed from and what Lambda's runtime brings
+(MASSCOMM_LAMBDA_RUNTIME, a folder), and nothing of this checkout's environments.
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from localstack.services.lambda_.invocation.executor_endpoint import StatusErrorException
+from localstack.services.lambda_.invocation.lambda_models import FunctionVersion, InvocationResult
+from localstack.services.lambda_.invocation.plugins import RuntimeExecutorPlugin
+from localstack.services.lambda_.invocation.runtime_executor import RuntimeExecutor
+
+from devstack.lambda_host.environment import ExecutionEnvironment, InitFailedError
+from devstack.lambda_host.spec import FunctionSpec
+
+LOOPBACK = "127.0.0.1"
+INIT_TIMEOUT_S = 60.0
+
+
+class _Loop:
+    """One event loop for all functions, in a thread that lives as long as LocalStack: they die with that thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of work, from any other thread."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="function-processes", daemon=True).start()
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+_functions = _Loop()
+
+
+class ProcessExecutor(RuntimeExecutor):
+    """One execution environment; a process that has crashed or was killed for its time is replaced at the next call."""
+
+    def __init__(self, id: str, function_version: FunctionVersion) -> None:
+        super().__init__(id, function_version)
+        self._log = Path(tempfile.gettempdir(), "function-logs", f"{function_version.id.function_name}-{id}.log")
+        self._variables: dict[str, str] = {}
+        self._environment: ExecutionEnvironment | None = None
+
+    def start(self, env_vars: dict[str, str]) -> None:
+        """Start the process and wait for its init. Errors: StatusErrorException, with the error of its init."""
+        self._variables = {name: str(value) for name, value in env_vars.items()}
+        self._start()
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._environment is not None:
+            _functions.run(self._environment.stop())
+            self._environment = None
+
+    def invoke(self, payload: dict[str, str]) -> InvocationResult:
+        """One invocation. Its log stays in a file: LocalStack would put it in a group of a name of its own."""
+        environment = self._environment
+        if environment is None or not environment.alive:
+            environment = self._start()
+        result = _functions.run(environment.invoke(payload["payload"].encode()))
+        return InvocationResult(
+            request_id=payload["invoke-id"],
+            payload=result.payload,
+            is_error=result.function_error is not None,
+            logs=None,
+        )
+
+    def get_address(self) -> str:
+        """Where the process is."""
+        return LOOPBACK
+
+    def get_endpoint_from_executor(self) -> str:
+        """Where the process finds LocalStack."""
+        return LOOPBACK
+
+    def get_runtime_endpoint(self) -> str:
+        """LocalStack's own, for the program it would start in a container: there is none."""
+        return ""
+
+    def get_logs(self) -> str:
+        """What the process has written."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    @classmethod
+    def prepare_version(cls, function_version: FunctionVersion) -> None:
+        """Unzip the package."""
+        function_version.config.code.prepare_for_execution()
+
+    @classmethod
+    def cleanup_version(cls, function_version: FunctionVersion) -> None:
+        """The package is LocalStack's to remove."""
+
+    def _start(self) -> ExecutionEnvironment:
+        config = self.function_version.config
+        root = config.code.get_unzipped_code_location()
+        spec = FunctionSpec(
+            name=self.function_version.id.function_name,
+            handler=config.handler,
+            task_root=root,
+            timeout_s=config.timeout,
+            init_timeout_s=INIT_TIMEOUT_S,
+            memory_mb=config.memory_size,
+            environment={
+                **self._variables,
+                "PYTHONPATH": os.pathsep.join((str(root), os.environ["MASSCOMM_LAMBDA_RUNTIME"])),
+                "PYTHONNOUSERSITE": "1",
+            },
+            # The interpreter itself, not the environment that LocalStack is installed in.
+            python=os.path.realpath(sys.executable),
+        )
+        environment = ExecutionEnvironment(spec=spec, log_file=self._log, on_exit=lambda _: None)
+        try:
+            _functions.run(environment.start(LOOPBACK, 0))
+        except InitFailedError as error:
+            raise StatusErrorException("the function's init failed", payload=error.payload) from error
+        self._environment = environment
+        return environment
+
+
+class ProcessExecutorPlugin(RuntimeExecutorPlugin):
+    """LAMBDA_RUNTIME_EXECUTOR=processes."""
+
+    name = "processes"
+
+    def load(self, *_args: object, **_kwargs: object) -> type[RuntimeExecutor]:
+        """What LocalStack makes one of for each environment."""
+        return ProcessExecutor

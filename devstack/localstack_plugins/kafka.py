@@ -1,0 +1,25 @@
+"""Event source mappings of Kafka: LocalStack keeps them as they were deployed, devstack.deployed polls for them."""
+
+from typing import Any
+
+from localstack.services.lambda_ import hooks
+from localstack.services.lambda_.event_source_mapping.pollers.poller import EmptyPollResultsException, Poller
+
+
+class _PolledElsewhere(Poller):
+    def __init__(self) -> None:
+        # The base wants somebody to hand records to.
+        self.filter_patterns: list[dict[str, Any]] = []
+
+    def event_source(self) -> str:
+        return "aws:kafka"
+
+    def poll_events(self) -> None:
+        raise EmptyPollResultsException(service="kafka", source_arn="")
+
+
+@hooks.create_event_source_poller()
+def polled_elsewhere(holder: Any, service: str, mapping: dict[str, Any]) -> None:
+    """Without a poller of some kind LocalStack refuses the mapping."""
+    if service == "kafka" or "SelfManagedEventSource" in mapping:
+        holder.create_poller_fn = lambda **_: _PolledElsewhere()
