@@ -4,10 +4,12 @@ Not counted: data out of AWS, the monolith's side of change data capture, KMS, S
 Gateway (one request names thousands), backups beyond the volumes' size, support.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
+from functions.catalogue import FunctionEntry
 from infra.capacity.limits import environments_used, ledger_units_s
 from infra.capacity.plan import INPUTS, STEPS, Plan, batch_records, functions, invocation_s, recipients_a_record
 from infra.capacity.prices import HOURS_A_MONTH, price
@@ -136,23 +138,32 @@ def a_month(plan: Plan) -> list[Cost]:
 
 
 def poller_units() -> int:
-    """Event poller units of the mappings with nothing to do: a poller each, a function's mappings in one group."""
-    return sum(
-        ceil(len(entry.event_source.topics) / quota("pollers_a_unit"))
-        for entry in functions().values()
-        if entry.event_source is not None
-    )
+    """Event poller units of the mappings with nothing to do: a poller each, a lane's mappings in one group."""
+    return sum(ceil(mappings / quota("pollers_a_unit")) for mappings in _mappings().values())
 
 
-def busy_poller_units(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> Mapping[str, int]:
-    """Event poller units of each bulk step at that rate: for its invocations, and for its bytes."""
+def busy_poller_units(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> int:
+    """Event poller units of bulk's group at that rate: for its invocations, and for its bytes."""
     records = sizes(workload).records
-    found = {}
+    pollers, mb_s = float(_mappings()[Lane.BULK]), 0.0
     for step in STEPS:
-        pollers = environments_used(step, workload, plan, times, provider_s) / quota("invocations_a_poller")
-        mb_s = records[INPUTS[step]] * workload.notifications_s / recipients_a_record(step, workload) / 1e6
-        found[step] = max(1, ceil(pollers / quota("pollers_a_unit")), ceil(mb_s / quota("unit_mb_s")))
+        mappings = _topics(functions()[step])
+        used = environments_used(step, workload, plan, times, provider_s) / quota("invocations_a_poller")
+        pollers += max(0.0, used - mappings)
+        mb_s += records[INPUTS[step]] * workload.notifications_s / recipients_a_record(step, workload) / 1e6
+    return max(ceil(pollers / quota("pollers_a_unit")), ceil(mb_s / quota("unit_mb_s")))
+
+
+def _mappings() -> Mapping[Lane, int]:
+    """Event source mappings of each lane: one a topic of a function."""
+    found: Counter[Lane] = Counter()
+    for entry in functions().values():
+        found[entry.lane] += _topics(entry)
     return found
+
+
+def _topics(entry: FunctionEntry) -> int:
+    return len(entry.event_source.topics) if entry.event_source else 0
 
 
 def _memory_gb(warmth: Warmth) -> float:
@@ -179,7 +190,8 @@ def by_the_hour(
 ) -> list[Cost]:
     """The environment's share of a million notifications, where the rate holds for so many hours a day."""
     millions = workload.notifications_s * 3600 * hours_a_day * DAYS_A_MONTH / MILLION
-    units = sum(busy_poller_units(workload, plan, times, provider_s).values()) - len(STEPS)
+    idle = ceil(_mappings()[Lane.BULK] / quota("pollers_a_unit"))
+    units = busy_poller_units(workload, plan, times, provider_s) - idle
     busy = Cost(
         component="event pollers, more while it is busy",
         dollars=units * price("lambda_event_poller_unit_hour") * hours_a_day * DAYS_A_MONTH,

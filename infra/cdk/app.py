@@ -4,9 +4,13 @@
 
 Nothing is looked up: it synthesises without an AWS account. AwsSolutions' rules are checked at every synthesis, and
 what nobody has explained (resources/findings.py) ends it.
+
+The environment `local` has its servers given, by MASSCOMM_SERVERS: a JSON object of ServerSettings.
 """
 
 import argparse
+import dataclasses
+import json
 import os
 import sys
 
@@ -14,15 +18,18 @@ import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
 from infra.cdk.resources.findings import explain_custom_resources
-from infra.cdk.settings import ENVIRONMENTS, Environment
+from infra.cdk.settings import ENVIRONMENTS, Environment, ServerSettings, local
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.functions import FunctionsStack
+from infra.cdk.stacks.given_data import GivenDataStack
 from infra.cdk.stacks.metrics import MetricsStack
 from infra.cdk.stacks.network import NetworkStack
-from infra.cdk.stacks.observability import ObservabilityStack
+from infra.cdk.stacks.observability import ObservabilityStack, ServerStacks
 from infra.cdk.stacks.registry import RegistryStack
+
+LOCAL, SERVERS = "local", "MASSCOMM_SERVERS"
 
 # What new CDK apps switch on; without them a template depends on who synthesises it.
 _FLAGS = {
@@ -44,30 +51,60 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
     """Every stack of an environment; outdir: where app.synth() puts them."""
     app = cdk.App(outdir=outdir, analytics_reporting=False, context=_FLAGS)
     base = NetworkStack(app, environment=environment)
-    data = DataStack(app, environment=environment, base=base)
-    registry = RegistryStack(app, environment=environment, base=base)
-    cdc = CdcStack(app, environment=environment, base=base, data=data)
-    functions = FunctionsStack(app, environment=environment, base=base, data=data, registry_url=registry.service.url)
-    metrics = MetricsStack(app, environment=environment, base=base, data=data, registry_url=registry.service.url)
-    api = ApiStack(app, environment=environment, base=base, functions=functions)
-    ObservabilityStack(
-        app,
-        environment=environment,
-        base=base,
-        data=data,
-        registry=registry,
-        cdc=cdc,
-        functions=functions,
-        metrics=metrics,
-        api=api,
-    )
-    explain_custom_resources(data)
-    explain_custom_resources(functions)
+    if environment.servers is None:
+        servers = _servers(app, environment, base)
+        _services(app, environment, base, servers.data, servers.registry.service.url, servers)
+        explain_custom_resources(servers.data)
+    else:
+        data = GivenDataStack(app, environment=environment, base=base, servers=environment.servers)
+        _services(app, environment, base, data, environment.servers.registry_url, None)
     for tag, value in {"application": "masscomm", "environment": environment.name}.items():
         # The library tags it, CloudFormation refuses that.
         cdk.Tags.of(app).add(tag, value, exclude_resource_types=["AWS::RDS::DBProxyTargetGroup"])
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app, write_suppressions_to_cloud_formation=True))
     return app
+
+
+def _servers(app: cdk.App, environment: Environment, base: NetworkStack) -> ServerStacks:
+    """Kafka, databases, the directory, the registry, and what runs beside the functions."""
+    data = DataStack(app, environment=environment, base=base)
+    registry = RegistryStack(app, environment=environment, base=base)
+    return ServerStacks(
+        data=data,
+        registry=registry,
+        cdc=CdcStack(app, environment=environment, base=base, data=data),
+        metrics=MetricsStack(app, environment=environment, base=base, data=data, registry_url=registry.service.url),
+    )
+
+
+def _services(
+    app: cdk.App,
+    environment: Environment,
+    base: NetworkStack,
+    data: DataStack | GivenDataStack,
+    registry_url: str,
+    servers: ServerStacks | None,
+) -> None:
+    """The functions, the API in front of them, and who watches over everything."""
+    functions = FunctionsStack(app, environment=environment, base=base, data=data, registry_url=registry_url)
+    api = ApiStack(app, environment=environment, base=base, functions=functions)
+    ObservabilityStack(
+        app, environment=environment, base=base, data=data, functions=functions, api=api, servers=servers
+    )
+    explain_custom_resources(functions)
+
+
+def _environment(name: str) -> Environment:
+    """Errors: ValueError where there is no such environment, or its servers are not given."""
+    if name in ENVIRONMENTS:
+        return ENVIRONMENTS[name]
+    if name != LOCAL:
+        raise ValueError(f"there is no environment {name!r}: {', '.join((*ENVIRONMENTS, LOCAL))}")
+    try:
+        return local(ServerSettings(**json.loads(os.environ[SERVERS])))
+    except (KeyError, ValueError, TypeError) as error:
+        fields = ", ".join(field.name for field in dataclasses.fields(ServerSettings))
+        raise ValueError(f"{SERVERS} must be a JSON object of {fields}: {error!r}") from error
 
 
 def main() -> int:
@@ -78,9 +115,11 @@ def main() -> int:
     arguments = parser.parse_args()
     asked = cdk.App().node.try_get_context("environment") or os.environ.get("MASSCOMM_ENVIRONMENT") or "dev"
     for name in arguments.environments or [asked]:
-        if name not in ENVIRONMENTS:
-            parser.error(f"there is no environment {name!r}: {', '.join(ENVIRONMENTS)}")
-        build(ENVIRONMENTS[name], outdir=os.path.join(arguments.out, name) if arguments.out else None).synth()
+        try:
+            environment = _environment(name)
+        except ValueError as error:
+            parser.error(str(error))
+        build(environment, outdir=os.path.join(arguments.out, name) if arguments.out else None).synth()
     return 0
 
 

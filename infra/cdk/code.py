@@ -4,7 +4,8 @@
     infra/package/spark_metrics.zip    what the streaming job imports beside our sources, for EMR's Python on arm64
 
 Without packages the sources are staged, which is enough to synthesise, compare and test templates anywhere, and not to
-run: nothing they depend on is in there. MASSCOMM_REQUIRE_PACKAGES=1 refuses that: docs/deploying.md.
+run: nothing they depend on is in there. MASSCOMM_REQUIRE_PACKAGES=1 refuses that: docs/deploying.md. MASSCOMM_PACKAGES
+names another folder than infra/package.
 """
 
 import atexit
@@ -17,7 +18,6 @@ from pathlib import Path
 from aws_cdk import aws_lambda as lambda_
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ROOT / "infra" / "package"
 # What a function may import of ours; the layers contracts of pyproject.toml say the same.
 _ROOMS = ("masscomm", "functions", "schemas")
 
@@ -28,23 +28,27 @@ class NotPackaged(Exception):
 
 def function_code(package: str) -> lambda_.Code:
     """What the function NAME and its lanes are deployed from. Errors: NotPackaged."""
-    archive = PACKAGES / f"{package}.zip"
+    archive = _packages() / f"{package}.zip"
     if archive.exists():
         return lambda_.Code.from_asset(str(archive))
     if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
-        raise NotPackaged(f"{archive.relative_to(ROOT)} is not there: run `make package` first")
+        raise NotPackaged(f"{archive} is not there: run `make package` first")
     return lambda_.Code.from_asset(str(staged_sources()))
 
 
 def job_dependencies() -> Path:
     """The archive of what spark_metrics imports, for EMR's Python on arm64. Errors: NotPackaged."""
-    archive = PACKAGES / "spark_metrics.zip"
+    archive = _packages() / "spark_metrics.zip"
     if archive.exists():
         return archive
     if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
-        raise NotPackaged(f"{archive.relative_to(ROOT)} is not there: run `make package-job` first")
+        raise NotPackaged(f"{archive} is not there: run `make package-job` first")
     # A folder that says what would stand in the archive.
     return staged_sources(("requirements",))
+
+
+def _packages() -> Path:
+    return Path(os.environ.get("MASSCOMM_PACKAGES") or ROOT / "infra" / "package")
 
 
 @cache

@@ -83,6 +83,32 @@ class ApiSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProviderSettings:
+    """What the account may send in its region, as Service Quotas and SES' account page say it.
+
+    push_per_s, email_per_s: SNS publishes and SES e-mails a second; critical_percent: of both, what the critical lane
+    begins with and bulk does not.
+    """
+
+    push_per_s: float = 1500
+    email_per_s: float = 14
+    critical_percent: int = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """Servers that stand already and ask nobody who they are, in place of those that a deployment would make.
+
+    kafka: host:port, comma separated; registry_url: the Confluent API; database_url: libpq's, without a password.
+    """
+
+    kafka: str
+    registry_url: str
+    directory_url: str
+    database_url: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Environment:
     """One environment.
 
@@ -92,7 +118,8 @@ class Environment:
     hand as PREFIX-PLATFORM because they hold credentials; alarm_email: who hears of alarms; budget_usd: a month's;
     pollers: most event pollers of one mapping; provisioned: environments kept warm for each function that somebody
     waits for, 0: none, and no SnapStart either; receipts: whether SNS and SES tell what became of messages;
-    receipts_percent: of how many of the pushes that were delivered (docs/receipts.md has what it costs).
+    receipts_percent: of how many of the pushes that were delivered (docs/receipts.md has what it costs);
+    servers: what is given, None: everything is made.
     """
 
     name: str
@@ -112,12 +139,14 @@ class Environment:
     trace_ratio: float = 0.1
     receipts: bool = True
     receipts_percent: int = 100
+    servers: ServerSettings | None = None
     kafka: KafkaSettings = KafkaSettings()
     opensearch: OpenSearchSettings = OpenSearchSettings()
     database: DatabaseSettings = DatabaseSettings()
     monolith: MonolithSettings = MonolithSettings()
     spark: SparkSettings = SparkSettings()
     api: ApiSettings = ApiSettings()
+    providers: ProviderSettings = ProviderSettings()
 
     @property
     def prefix(self) -> str:
@@ -158,5 +187,20 @@ PROD = Environment(
     opensearch=OpenSearchSettings(instance_type="r7g.xlarge.search"),
     database=DatabaseSettings(instance_type="r7g.xlarge", volume_gb=200),
 )
+
+
+def local(servers: ServerSettings) -> Environment:
+    """What stands on one machine: LocalStack, and beside it the servers that it has none of."""
+    return Environment(
+        name="local",
+        region="us-east-1",
+        protected=False,
+        log_days=14,
+        pollers=1,
+        provisioned=0,
+        receipts=False,
+        servers=servers,
+    )
+
 
 ENVIRONMENTS = {each.name: each for each in (DEV, STAGING, PROD)}

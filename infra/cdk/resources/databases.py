@@ -104,18 +104,28 @@ class Database(Construct):
         )
 
 
-def connect_statement(scope: Construct, proxy: rds.IDatabaseProxy, user: str) -> iam.PolicyStatement:
-    """What lets a role sign in to the proxy as a database user."""
-    stack = Stack.of(scope)
-    return iam.PolicyStatement(
-        actions=["rds-db:connect"],
-        resources=[
-            stack.format_arn(
-                service="rds-db",
-                resource="dbuser",
-                # prx-… is the last part of the proxy's ARN.
-                resource_name=f"{stack.split_arn(proxy.db_proxy_arn, _COLONS).resource_name}/{user}",
-                arn_format=_COLONS,
+class ProxiedDatabase:
+    """A database as functions and the job reach it: by its proxy, with tokens."""
+
+    authentication = "aws_rds_iam"
+
+    def __init__(self, *, proxy: rds.IDatabaseProxy, name: str) -> None:
+        self._proxy, self._name = proxy, name
+
+    def url(self, user: str) -> str:
+        """The address as libpq takes it; the token is the password."""
+        return f"postgresql://{user}@{self._proxy.endpoint}/{self._name}?sslmode=require"
+
+    def statements(self, scope: Construct, user: str) -> list[iam.PolicyStatement]:
+        """What lets a role of the scope's account sign in as a database user."""
+        stack = Stack.of(scope)
+        # prx-… is the last part of the proxy's ARN.
+        resource = f"{stack.split_arn(self._proxy.db_proxy_arn, _COLONS).resource_name}/{user}"
+        return [
+            iam.PolicyStatement(
+                actions=["rds-db:connect"],
+                resources=[
+                    stack.format_arn(service="rds-db", resource="dbuser", resource_name=resource, arn_format=_COLONS)
+                ],
             )
-        ],
-    )
+        ]

@@ -28,6 +28,8 @@ class Directory(Construct):
     arn, url: the domain's; administrator: the role that may change the domain's roles and indices.
     """
 
+    authentication = "aws_sigv4"
+
     def __init__(
         self,
         scope: Construct,

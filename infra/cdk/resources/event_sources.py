@@ -2,16 +2,19 @@
 
 from typing import Any
 
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.cdk.resources.function import MasscommFunction
+from infra.cdk.resources.given import GivenKafka
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.settings import Environment
+from masscomm.topics import Lane
 
 # functions.yaml's words; what else stands there is for the local stack alone.
 _ONLY_LOCAL = {"partial_failures", "buffer_records", "buffer_bytes", "first_backoff_s", "last_backoff_s"}
+# So many batches one poller has under way; Lambda's guide to provisioned mode says so.
+INVOCATIONS_A_POLLER = 5
 _KNOWN = {"batch_size", "window_s", "attempts", "max_age_s", "bisect"}
 
 
@@ -20,17 +23,27 @@ def consumer_group(group: str, topic: str) -> str:
     return f"{group}.{topic}"
 
 
+def poller_group(lane: Lane, environment: Environment) -> str:
+    """Mappings of one group share event poller units, which are what provisioned mode costs: bulk shares with bulk."""
+    return f"{environment.prefix}-{lane.value}"
+
+
 class EventSources(Construct):
     """A mapping in provisioned mode for each topic of the function.
 
     mappings, groups: by topic.
 
     Provisioned, because only that mode has retries, age, bisection and partial responses for Kafka. The mappings of a
-    function share their pollers: a topic that is quiet costs nothing beside one that is not.
+    lane share their pollers' units: a topic that is quiet costs nothing beside one that is not.
     """
 
     def __init__(
-        self, scope: Construct, *, function: MasscommFunction, kafka: KafkaCluster, environment: Environment
+        self,
+        scope: Construct,
+        *,
+        function: MasscommFunction,
+        kafka: KafkaCluster | GivenKafka,
+        environment: Environment,
     ) -> None:
         super().__init__(scope, "event-sources")
         source = function.entry.event_source
@@ -46,13 +59,7 @@ class EventSources(Construct):
                     writes=[source.on_failure] if source.on_failure else [],
                     groups=groups.values(),
                 ),
-                iam.PolicyStatement(
-                    actions=["kafka-cluster:DescribeClusterDynamicConfiguration"], resources=[kafka.arn]
-                ),
-                iam.PolicyStatement(
-                    actions=["kafka:DescribeCluster", "kafka:DescribeClusterV2", "kafka:GetBootstrapBrokers"],
-                    resources=[kafka.arn],
-                ),
+                *kafka.poller_statements(),
             ]
         )
         self.groups = groups
@@ -64,7 +71,12 @@ class EventSources(Construct):
             mapping.node.add_dependency(function.role)
 
     def _mapping(
-        self, topic: str, group: str, function: MasscommFunction, kafka: KafkaCluster, environment: Environment
+        self,
+        topic: str,
+        group: str,
+        function: MasscommFunction,
+        kafka: KafkaCluster | GivenKafka,
+        environment: Environment,
     ) -> lambda_.CfnEventSourceMapping:
         source = function.entry.event_source
         assert source is not None  # noqa: S101 - __init__ has looked
@@ -74,12 +86,9 @@ class EventSources(Construct):
             self,
             topic,
             function_name=function.alias.function_arn,
-            event_source_arn=kafka.arn,
             topics=[topic],
             starting_position="TRIM_HORIZON",
-            amazon_managed_kafka_event_source_config=lambda_.CfnEventSourceMapping.AmazonManagedKafkaEventSourceConfigProperty(
-                consumer_group_id=group
-            ),
+            **kafka.event_source(group),
             batch_size=settings["batch_size"],
             maximum_batching_window_in_seconds=settings["window_s"],
             maximum_retry_attempts=retries,
@@ -92,7 +101,9 @@ class EventSources(Construct):
             if source.on_failure
             else None,
             provisioned_poller_config=lambda_.CfnEventSourceMapping.ProvisionedPollerConfigProperty(
-                minimum_pollers=1, maximum_pollers=environment.pollers, poller_group_name=function.name
+                minimum_pollers=1,
+                maximum_pollers=environment.pollers,
+                poller_group_name=poller_group(function.entry.lane, environment),
             ),
             metrics_config=lambda_.CfnEventSourceMapping.MetricsConfigProperty(metrics=["EventCount"]),
         )

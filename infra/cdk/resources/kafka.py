@@ -3,11 +3,13 @@
 import base64
 import json
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from aws_cdk import Fn, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_msk as msk
 from aws_cdk import custom_resources as custom
 from constructs import Construct
@@ -16,6 +18,7 @@ from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.settings import Environment
 from masscomm.topics import Topic
 
+_Mapping = lambda_.CfnEventSourceMapping
 _PROPERTIES = """\
 auto.create.topics.enable=false
 default.replication.factor={replication}
@@ -31,6 +34,8 @@ class KafkaCluster(Construct):
 
     name, arn: the cluster's; bootstrap_servers: its IAM listeners.
     """
+
+    authentication = "aws_msk_iam"
 
     def __init__(
         self,
@@ -99,14 +104,12 @@ class KafkaCluster(Construct):
 
     def _topic(self, topic: Topic, environment: Environment) -> None:
         settings = environment.kafka
-        # What has one partition here has it for its order, or because it is little.
-        factor = settings.partitions_factor if topic.partitions > 1 else 1
         msk.CfnTopic(
             self,
             f"topic {topic.name}",
             cluster_arn=self.arn,
             topic_name=topic.name,
-            partition_count=topic.partitions * factor,
+            partition_count=partitions_of(topic, environment),
             replication_factor=settings.replication_factor,
             configs=base64.b64encode(json.dumps(topic_settings(topic), sort_keys=True).encode()).decode(),
             # A topic that is taken out of the file must be deleted by hand: records are not a deployment's to delete.
@@ -132,7 +135,26 @@ class KafkaCluster(Construct):
         )
         return asked.get_response_field(_SASL_IAM)
 
+    def event_source(self, group: str) -> dict[str, Any]:
+        """How a mapping names the source. group: its consumer group."""
+        return {
+            "event_source_arn": self.arn,
+            "amazon_managed_kafka_event_source_config": _Mapping.AmazonManagedKafkaEventSourceConfigProperty(
+                consumer_group_id=group
+            ),
+        }
+
     # --- what a role may do ---
+
+    def poller_statements(self) -> list[iam.PolicyStatement]:
+        """What a function's role needs for Lambda to find the brokers."""
+        return [
+            iam.PolicyStatement(actions=["kafka-cluster:DescribeClusterDynamicConfiguration"], resources=[self.arn]),
+            iam.PolicyStatement(
+                actions=["kafka:DescribeCluster", "kafka:DescribeClusterV2", "kafka:GetBootstrapBrokers"],
+                resources=[self.arn],
+            ),
+        ]
 
     def statements(
         self,
@@ -187,6 +209,12 @@ def _halves(arn: str) -> list[str]:
 
 
 _SASL_IAM = "BootstrapBrokerStringSaslIam"
+
+
+def partitions_of(topic: Topic, environment: Environment) -> int:
+    """How many partitions a topic of schemas/topics.yaml has in the environment."""
+    # What has one partition here has it for its order, or because it is little.
+    return topic.partitions * (environment.kafka.partitions_factor if topic.partitions > 1 else 1)
 
 
 def topic_settings(topic: Topic) -> dict[str, str]:

@@ -5,7 +5,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.cdk.resources.buckets import Buckets
-from infra.cdk.resources.databases import Database
+from infra.cdk.resources.databases import Database, ProxiedDatabase
 from infra.cdk.resources.directory import Directory
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.kafka import KafkaCluster
@@ -18,7 +18,8 @@ METRICS = "metrics"
 
 
 class DataStack(Stack):
-    """kafka, directory, metrics with its proxy, tables, buckets; administrator: who provisions what is inside them."""
+    """kafka, directory, metrics, tables, buckets; database: metrics as it is reached; administrator: who provisions
+    what is inside them."""
 
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
         super().__init__(scope, f"{environment.prefix}-data", env={"region": environment.region})
@@ -56,6 +57,7 @@ class DataStack(Stack):
             name=METRICS,
             **place,
         )
-        self.proxy = self.metrics.add_proxy(group=network.groups["proxy"], **place)
+        proxy = self.metrics.add_proxy(group=network.groups["proxy"], **place)
+        self.database = ProxiedDatabase(proxy=proxy, name=METRICS)
         self.tables = Tables(self, environment=environment, key=base.key).tables
         self.buckets = Buckets(self, environment=environment, key=base.key)

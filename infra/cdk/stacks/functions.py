@@ -10,22 +10,30 @@ from constructs import Construct
 
 from functions.catalogue import PREFIX, FunctionEntry, read_catalogue
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, METRICS_READER, PROFILES
-from infra.cdk.resources.event_sources import EventSources, consumer_group
+from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER, EventSources, consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
+from infra.cdk.resources.kafka import partitions_of
 from infra.cdk.resources.receipts import Receipts, configuration_set
 from infra.cdk.settings import Environment
-from infra.cdk.stacks.data import METRICS, DataStack
+from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.given_data import GivenDataStack
 from infra.cdk.stacks.grants import CDC_CONSUMER, grant_profile
 from infra.cdk.stacks.network import NetworkStack
-from masscomm.topics import Lane
+from masscomm.topics import Lane, chain_topics
 
 
 class FunctionsStack(Stack):
     """functions, event_sources: by their name in functions.yaml; missed: queues of what did not reach it."""
 
     def __init__(
-        self, scope: Construct, *, environment: Environment, base: NetworkStack, data: DataStack, registry_url: str
+        self,
+        scope: Construct,
+        *,
+        environment: Environment,
+        base: NetworkStack,
+        data: DataStack | GivenDataStack,
+        registry_url: str,
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-functions", env={"region": environment.region})
         self._environment, self._base, self._data, self._registry_url = environment, base, data, registry_url
@@ -78,13 +86,13 @@ class FunctionsStack(Stack):
         variables = {
             "LOG_LEVEL": "INFO",
             "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
-            "KAFKA_AUTHENTICATION": "aws_msk_iam",
+            "KAFKA_AUTHENTICATION": data.kafka.authentication,
             "SCHEMA_REGISTRY_URL": self._registry_url,
         }
         if profile.requests:
             variables |= {
                 "OPENSEARCH_URL": data.directory.url,
-                "OPENSEARCH_AUTHENTICATION": "aws_sigv4",
+                "OPENSEARCH_AUTHENTICATION": data.directory.authentication,
                 "CDC_GENERATION": environment.generation,
             }
         if profile.asks_cdc:
@@ -100,16 +108,35 @@ class FunctionsStack(Stack):
             variables |= {"SES_SENDER": environment.sender, "UNSUBSCRIBE_URL": environment.unsubscribe_url}
             if environment.receipts:
                 variables["SES_CONFIGURATION_SET"] = configuration_set(environment)
+        if profile.push or profile.email:
+            variables |= self._shares(entry)
         if profile.registers_endpoints:
             variables |= {
                 f"PLATFORM_APPLICATION_ARN_{platform.upper()}": arn for platform, arn in self._applications().items()
             }
         if profile.database:
             variables |= {
-                "METRICS_DATABASE_URL": f"postgresql://{METRICS_READER}@{data.proxy.endpoint}/{METRICS}?sslmode=require",
-                "METRICS_DATABASE_AUTHENTICATION": "aws_rds_iam",
+                "METRICS_DATABASE_URL": data.database.url(METRICS_READER),
+                "METRICS_DATABASE_AUTHENTICATION": data.database.authentication,
             }
         return variables
+
+    def _shares(self, entry: FunctionEntry) -> dict[str, str]:
+        """What one of the function's environments begins with of the account's quotas (docs/decisions/033-pacing.md):
+        its lane's share, divided by the most environments that invoke at a time."""
+        environment, source = self._environment, entry.event_source
+        if source is None:
+            raise ValueError(f"{entry.name} publishes, and no topic says how many of it there are")
+        providers = environment.providers
+        percent = providers.critical_percent if entry.lane is Lane.CRITICAL else 100 - providers.critical_percent
+        topics = [topic for topic in chain_topics() if topic.name in source.topics]
+        invoked = sum(
+            min(partitions_of(topic, environment), environment.pollers * INVOCATIONS_A_POLLER) for topic in topics
+        )
+        return {
+            f"{channel}_RATE_PER_S": f"{quota * percent / 100 / invoked:.3g}"
+            for channel, quota in (("PUSH", providers.push_per_s), ("EMAIL", providers.email_per_s))
+        }
 
     def _applications(self) -> dict[str, str]:
         """SNS's applications by platform: CloudFormation has none, and their credentials are not ours to hold."""

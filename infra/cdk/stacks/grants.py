@@ -7,13 +7,13 @@ from aws_cdk import aws_iam as iam
 
 from functions.catalogue import FunctionEntry
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, PROFILES, Profile
-from infra.cdk.resources.databases import connect_statement
 from infra.cdk.resources.event_sources import consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.receipts import configuration_set
 from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.given_data import GivenDataStack
 from masscomm.topics import (
     CDC_PROGRESS_GROUP,
     CDC_TABLES,
@@ -41,7 +41,12 @@ def written_topics(entry: FunctionEntry, lanes: int) -> list[str]:
 
 
 def grant_profile(
-    function: MasscommFunction, *, data: DataStack, environment: Environment, lanes: int, applications: Iterable[str]
+    function: MasscommFunction,
+    *,
+    data: DataStack | GivenDataStack,
+    environment: Environment,
+    lanes: int,
+    applications: Iterable[str],
 ) -> None:
     """Give the function what its topics and its profile ask for, and nothing else."""
     profile = PROFILES[function.entry.package]
@@ -60,11 +65,11 @@ def grant_profile(
             *(f"{prefix}/{name}/*]" for name in names),
         )
     if profile.database:
-        function.grant([connect_statement(function, data.proxy, profile.database)])
+        function.grant(data.database.statements(function, profile.database))
 
 
 def _kafka(
-    entry: FunctionEntry, profile: Profile, data: DataStack, environment: Environment, lanes: int
+    entry: FunctionEntry, profile: Profile, data: DataStack | GivenDataStack, environment: Environment, lanes: int
 ) -> list[iam.PolicyStatement]:
     writes = written_topics(entry, lanes)
     reads = list(dict.fromkeys(in_lane(name, lane) for name in profile.reads for lane in Lane))
@@ -75,11 +80,13 @@ def _kafka(
     return data.kafka.statements(writes=writes, reads=[*reads, CONNECT_OFFSETS_TOPIC], asks=groups, describes=tables)
 
 
-def _directory(profile: Profile, data: DataStack, environment: Environment) -> list[iam.PolicyStatement]:
+def _directory(
+    profile: Profile, data: DataStack | GivenDataStack, environment: Environment
+) -> list[iam.PolicyStatement]:
     return data.directory.statements(request.format(generation=environment.generation) for request in profile.requests)
 
 
-def _tables(profile: Profile, data: DataStack) -> list[iam.PolicyStatement]:
+def _tables(profile: Profile, data: DataStack | GivenDataStack) -> list[iam.PolicyStatement]:
     tables = [data.tables[name] for name in profile.tables]
     read = [data.tables[name] for name in profile.tables_read]
     if not tables:

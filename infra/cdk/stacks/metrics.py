@@ -4,10 +4,9 @@ from aws_cdk import Stack
 from constructs import Construct
 
 from infra.cdk.profiles import METRICS_WRITER
-from infra.cdk.resources.databases import connect_statement
 from infra.cdk.resources.streaming_job import CHECKPOINT, RECORDS, StreamingJob
 from infra.cdk.settings import Environment
-from infra.cdk.stacks.data import METRICS, DataStack
+from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.network import NetworkStack
 from masscomm.topics import SPARK_GROUP, chain_topics
 
@@ -34,17 +33,17 @@ class MetricsStack(Stack):
             variables={
                 "SPARK_MASTER": "emr",
                 "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
-                "KAFKA_AUTHENTICATION": "aws_msk_iam",
+                "KAFKA_AUTHENTICATION": data.kafka.authentication,
                 "AWS_REGION": environment.region,
                 "SCHEMA_REGISTRY_URL": registry_url,
-                "METRICS_DATABASE_URL": f"postgresql://{METRICS_WRITER}@{data.proxy.endpoint}/{METRICS}?sslmode=require",
-                "METRICS_DATABASE_AUTHENTICATION": "aws_rds_iam",
+                "METRICS_DATABASE_URL": data.database.url(METRICS_WRITER),
+                "METRICS_DATABASE_AUTHENTICATION": data.database.authentication,
                 "SPARK_CHECKPOINT_DIR": archive.s3_url_for_object(CHECKPOINT),
                 "SPARK_ARCHIVE_DIR": archive.s3_url_for_object(RECORDS),
                 "SPARK_TRIGGER_MS": str(environment.spark.trigger_ms),
             },
             statements=[
                 *data.kafka.statements(reads=read, groups=[SPARK_GROUP]),
-                connect_statement(self, data.proxy, METRICS_WRITER),
+                *data.database.statements(self, METRICS_WRITER),
             ],
         )

@@ -1,5 +1,8 @@
 """Alarms and the dashboard."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from aws_cdk import Stack
 from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -7,12 +10,14 @@ from constructs import Construct
 
 from functions.catalogue import FunctionEntry
 from infra.cdk.resources.alarms import Alarms, metric, ours
+from infra.cdk.resources.databases import Database
 from infra.cdk.resources.rest_api import STAGE
 from infra.cdk.settings import Environment
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.functions import FunctionsStack
+from infra.cdk.stacks.given_data import GivenDataStack
 from infra.cdk.stacks.metrics import MetricsStack
 from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.registry import RegistryStack
@@ -27,8 +32,18 @@ _OF_CHANGES = ("cdc_consumer", "device_registrar")
 _BOUNCES, _COMPLAINTS = 0.03, 0.0008
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServerStacks:
+    """The stacks of servers that are not given."""
+
+    data: DataStack
+    registry: RegistryStack
+    cdc: CdcStack
+    metrics: MetricsStack
+
+
 class ObservabilityStack(Stack):
-    """alarms; every one names its runbook."""
+    """alarms; every one names its runbook. servers: None where they are given, and watched where they stand."""
 
     def __init__(
         self,
@@ -36,12 +51,10 @@ class ObservabilityStack(Stack):
         *,
         environment: Environment,
         base: NetworkStack,
-        data: DataStack,
-        registry: RegistryStack,
-        cdc: CdcStack,
+        data: DataStack | GivenDataStack,
         functions: FunctionsStack,
-        metrics: MetricsStack,
         api: ApiStack,
+        servers: ServerStacks | None,
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-observability", env={"region": environment.region})
         self._environment = environment
@@ -51,10 +64,12 @@ class ObservabilityStack(Stack):
         self._dead_letters(functions)
         self._kafka(data)
         self._directory(data)
-        self._databases(data, registry)
-        self._change_data_capture(cdc)
-        self._registry(registry)
-        self._job(metrics)
+        self._tables(data)
+        if servers is not None:
+            self._databases([servers.data.metrics, servers.registry.database])
+            self._change_data_capture(servers.cdc)
+            self._registry(servers.registry)
+            self._job(servers.metrics)
         self._api(api)
         self._providers()
         self._budget()
@@ -98,7 +113,7 @@ class ObservabilityStack(Stack):
                 minutes=1,
             )
 
-    def _lag(self, functions: FunctionsStack, data: DataStack) -> None:
+    def _lag(self, functions: FunctionsStack, data: DataStack | GivenDataStack) -> None:
         for name, sources in functions.event_sources.items():
             for topic, group in sources.groups.items():
                 seconds = _longest_lag_s(functions.functions[name].entry, topic)
@@ -141,7 +156,7 @@ class ObservabilityStack(Stack):
                 minutes=1,
             )
 
-    def _kafka(self, data: DataStack) -> None:
+    def _kafka(self, data: DataStack | GivenDataStack) -> None:
         cluster = {"Cluster Name": data.kafka.name}
         for name, what, figure, statistic, threshold, below in (
             ("kafka-controller", "Kafka has no controller, or several.", "ActiveControllerCount", "Average", 0.3, True),
@@ -157,7 +172,7 @@ class ObservabilityStack(Stack):
                 below=below,
             )
 
-    def _directory(self, data: DataStack) -> None:
+    def _directory(self, data: DataStack | GivenDataStack) -> None:
         domain = {"DomainName": data.directory.name, "ClientId": self.account}
         for name, what, figure, statistic, threshold, below in (
             ("red", "An index of the directory has lost a primary shard.", "ClusterStatus.red", "Maximum", 1, False),
@@ -174,8 +189,8 @@ class ObservabilityStack(Stack):
                 below=below,
             )
 
-    def _databases(self, data: DataStack, registry: RegistryStack) -> None:
-        for database in (data.metrics, registry.database):
+    def _databases(self, databases: Iterable[Database]) -> None:
+        for database in databases:
             dimensions = {"DBInstanceIdentifier": database.instance.instance_identifier}
             self.alarms.add(
                 f"{database.name}-database-cpu",
@@ -193,6 +208,8 @@ class ObservabilityStack(Stack):
                 threshold=10 * _GIB,
                 below=True,
             )
+
+    def _tables(self, data: DataStack | GivenDataStack) -> None:
         for name, table in data.tables.items():
             self.alarms.add(
                 f"{name}-throttled",
@@ -315,7 +332,7 @@ class ObservabilityStack(Stack):
             ],
         )
 
-    def _dashboard(self, functions: FunctionsStack, data: DataStack, api: ApiStack) -> None:
+    def _dashboard(self, functions: FunctionsStack, data: DataStack | GivenDataStack, api: ApiStack) -> None:
         def lambdas(figure: str, statistic: str) -> list[cloudwatch.IMetric]:
             return [
                 metric("AWS/Lambda", figure, statistic, {"FunctionName": each.name})

@@ -186,10 +186,11 @@ def test_as_many_interface_endpoints_are_paid_for_as_are_deployed() -> None:
     assert int(count) - 2 == INTERFACE_ENDPOINTS  # S3's and DynamoDB's are gateways, which cost nothing
 
 
-def test_each_function_with_a_topic_has_a_poller_unit_of_its_own() -> None:
+def test_the_mappings_of_a_lane_share_poller_units_ten_to_one() -> None:
     listed = (SNAPSHOTS / "prod" / "functions.txt").read_text()
-    groups = re.findall(r"^\s*(\d+) AWS::Lambda::EventSourceMapping\b", listed, flags=re.MULTILINE)
-    assert sum(map(int, groups)) >= poller_units() == 10
+    (mappings,) = re.findall(r"^\s*(\d+) AWS::Lambda::EventSourceMapping\b", listed, flags=re.MULTILINE)
+    assert int(mappings) == 24
+    assert poller_units() == 3  # nineteen of bulk, sends to few among them, and five of the critical lane
 
 
 def test_every_figure_names_its_source() -> None:

@@ -99,6 +99,7 @@ def test_every_mapping_answers_record_by_record_and_gives_nothing_up_silently(
 ) -> None:
     by_function: defaultdict[str, list[str]] = defaultdict(list)
     groups: Counter[str] = Counter()
+    resources = {each.id: each for each in environment.resources() if each.stack == "functions"}
     for mapping in environment.resources("AWS::Lambda::EventSourceMapping"):
         properties = mapping.properties
         assert properties["FunctionResponseTypes"] == ["ReportBatchItemFailures"], mapping
@@ -115,7 +116,9 @@ def test_every_mapping_answers_record_by_record_and_gives_nothing_up_silently(
         else:
             assert destination == "kafka://on-failure", mapping
             assert properties["BisectBatchOnFunctionError"] is True, mapping
-        by_function[properties["ProvisionedPollerConfig"]["PollerGroupName"].split("-", 2)[2]].append(topic)
+        alias = resources[properties["FunctionName"]["Ref"]]
+        function = resources[alias.properties["FunctionName"]["Ref"]].properties["FunctionName"]
+        by_function[function.removeprefix(f"masscomm-{environment.name}-")].append(topic)
     assert by_function.keys() == KAFKA_FUNCTIONS
     assert max(groups.values()) == 1
     for entry in read_catalogue(generation="g1"):

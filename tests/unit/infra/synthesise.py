@@ -1,0 +1,45 @@
+"""`python -m tests.unit.infra.synthesise FOLDER`: what the tests read, by one process: Node starts once.
+
+dev and prod from the bare sources, as a clean clone has them; `local` with what the others have not: servers that are
+given, packages as `make package` builds them (but empty), a domain of its own.
+"""
+
+import os
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+from functions.catalogue import read_catalogue
+from infra.cdk.app import build
+from infra.cdk.settings import ENVIRONMENTS, ApiSettings, ServerSettings, local
+
+SYNTHESISED = ("dev", "prod")
+LOCAL = "local"
+DOMAIN = "api.masscomm.example"
+CERTIFICATE = "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"
+SERVERS = ServerSettings(
+    kafka="127.0.0.1:9092,127.0.0.1:9094",
+    registry_url="http://127.0.0.1:8081/apis/ccompat/v7",
+    directory_url="http://127.0.0.1:9200",
+    database_url="postgresql://masscomm@127.0.0.1:15432/metrics?passfile=%2Fpgpass",
+)
+
+
+def main(folder: Path) -> None:
+    """Every assembly in a folder of its name."""
+    os.environ["MASSCOMM_PACKAGES"] = str(folder / "no-packages")
+    for name in SYNTHESISED:
+        build(ENVIRONMENTS[name], outdir=str(folder / name)).synth()
+    packages = folder / "packages"
+    packages.mkdir()
+    for package in {entry.package for entry in read_catalogue(generation="any")}:
+        with zipfile.ZipFile(packages / f"{package}.zip", "w") as archive:
+            archive.writestr(zipfile.ZipInfo("package.txt"), package)
+    os.environ |= {"MASSCOMM_PACKAGES": str(packages), "MASSCOMM_REQUIRE_PACKAGES": "1"}
+    api = ApiSettings(domain=DOMAIN, certificate_arn=CERTIFICATE)
+    build(replace(local(SERVERS), api=api), outdir=str(folder / LOCAL)).synth()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,167 @@
+"""The environment whose servers are given, and what no other synthesised environment has: packages, a domain."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devstack.settings import ROOT
+from functions.catalogue import read_catalogue
+from infra.cdk.settings import ENVIRONMENTS, PROD, Environment
+from masscomm.topics import Lane, chain_topics
+from tests.unit.infra.synthesise import CERTIFICATE, DOMAIN, SERVERS
+from tests.unit.infra.templates import Resource, SynthesisedEnvironment
+
+CATALOGUE = read_catalogue(generation="g1")
+
+
+def functions(environment: SynthesisedEnvironment) -> dict[str, Resource]:
+    """Name in functions.yaml → function."""
+    prefix = f"masscomm-{environment.name}-"
+    return {
+        each.properties["FunctionName"].removeprefix(prefix): each
+        for each in environment.resources("AWS::Lambda::Function")
+        # CDK's own functions have no name.
+        if each.stack == "functions" and "FunctionName" in each.properties
+    }
+
+
+# --- servers that are given ---
+
+
+def test_what_is_given_is_not_made(local: SynthesisedEnvironment) -> None:
+    kinds = {each.type.split("::")[1] for each in local.resources()}
+    assert not kinds & {"MSK", "KafkaConnect", "RDS", "OpenSearchService", "ECS", "EMRServerless", "AWS"}
+    assert {"Lambda", "DynamoDB", "S3", "ApiGateway", "Events", "SQS", "SNS", "IAM", "KMS", "CloudWatch"} <= kinds
+
+
+def test_functions_get_the_addresses_that_are_given_and_sign_nothing(local: SynthesisedEnvironment) -> None:
+    for name, function in functions(local).items():
+        variables = function.properties["Environment"]["Variables"]
+        assert variables["KAFKA_BOOTSTRAP_SERVERS"] == SERVERS.kafka, name
+        assert variables["SCHEMA_REGISTRY_URL"] == SERVERS.registry_url
+        assert variables.get("OPENSEARCH_URL", SERVERS.directory_url) == SERVERS.directory_url
+        assert variables.get("METRICS_DATABASE_URL", SERVERS.database_url) == SERVERS.database_url
+        assert {value for key, value in variables.items() if key.endswith("_AUTHENTICATION")} == {"none"}
+
+
+def test_mappings_read_the_brokers_that_are_given(local: SynthesisedEnvironment) -> None:
+    mappings = list(local.resources("AWS::Lambda::EventSourceMapping"))
+    assert len(mappings) == sum(len(entry.event_source.topics) for entry in CATALOGUE if entry.event_source)
+    for mapping in mappings:
+        endpoints = mapping.properties["SelfManagedEventSource"]["Endpoints"]
+        assert endpoints == {"KafkaBootstrapServers": SERVERS.kafka.split(",")}
+        assert "EventSourceArn" not in mapping.properties
+        assert mapping.properties["SelfManagedKafkaEventSourceConfig"]["ConsumerGroupId"].startswith("masscomm.")
+
+
+@pytest.mark.parametrize(
+    ("servers", "told"), [(None, "KeyError"), ("[]", "TypeError"), ('{"kafka": "k"}', "TypeError"), ("{", "JSONDecode")]
+)
+def test_it_is_refused_where_the_servers_are_not_said(servers: str | None, told: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "MASSCOMM_SERVERS"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import infra.cdk.app as app; app._environment('local')"],
+        cwd=ROOT,
+        env=environment | ({} if servers is None else {"MASSCOMM_SERVERS": servers}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "MASSCOMM_SERVERS must be a JSON object of kafka, registry_url" in done.stderr
+    assert told in done.stderr
+
+
+# --- packages ---
+
+
+def test_each_function_is_deployed_from_its_own_package(local: SynthesisedEnvironment) -> None:
+    assets = json.loads((local.folder / "masscomm-local-functions.assets.json").read_text())["files"]
+    for entry in CATALOGUE:
+        key = functions(local)[entry.name].properties["Code"]["S3Key"]
+        asset = assets[key.removesuffix(".zip")]["source"]
+        assert asset["packaging"] == "file"
+        packaged = Path(local.folder.parent, "packages", f"{entry.package}.zip")
+        staged = local.folder / asset["path"]
+        assert hashlib.sha256(staged.read_bytes()).digest() == hashlib.sha256(packaged.read_bytes()).digest()
+
+
+def test_without_packages_the_sources_are_staged(synthesised: dict[str, SynthesisedEnvironment]) -> None:
+    dev = synthesised["dev"]
+    assets = json.loads((dev.folder / "masscomm-dev-functions.assets.json").read_text())["files"]
+    keys = {each.properties["Code"]["S3Key"].removesuffix(".zip") for each in functions(dev).values()}
+    assert {assets[key]["source"]["packaging"] for key in keys} == {"zip"}
+
+
+# --- a domain of its own ---
+
+
+def test_an_api_with_a_domain_answers_under_it_alone(local: SynthesisedEnvironment) -> None:
+    (domain,) = local.resources("AWS::ApiGateway::DomainName")
+    assert domain.properties["DomainName"] == DOMAIN
+    assert domain.properties["RegionalCertificateArn"] == CERTIFICATE
+    assert domain.properties["SecurityPolicy"] == "TLS_1_2"
+    (api,) = local.resources("AWS::ApiGateway::RestApi")
+    assert api.properties["DisableExecuteApiEndpoint"] is True
+    (path,) = local.resources("AWS::ApiGateway::BasePathMapping")
+    assert path.properties["RestApiId"] == {"Ref": api.id}
+
+
+def test_an_api_without_a_domain_answers_under_its_own(synthesised: dict[str, SynthesisedEnvironment]) -> None:
+    dev = synthesised["dev"]
+    assert not list(dev.resources("AWS::ApiGateway::DomainName"))
+    (api,) = dev.resources("AWS::ApiGateway::RestApi")
+    assert api.properties["DisableExecuteApiEndpoint"] is False
+
+
+# --- the providers' quotas ---
+
+
+@pytest.mark.parametrize("name", ["dev", "prod"])
+def test_the_environments_of_both_lanes_together_begin_with_the_accounts_quotas(
+    name: str, synthesised: dict[str, SynthesisedEnvironment]
+) -> None:
+    environment = ENVIRONMENTS[name]
+    deployed = functions(synthesised[name])
+    for channel, quota in (
+        ("PUSH", environment.providers.push_per_s),
+        ("EMAIL", environment.providers.email_per_s),
+    ):
+        shares = {
+            entry.lane: float(deployed[entry.name].properties["Environment"]["Variables"][f"{channel}_RATE_PER_S"])
+            * sum(_environments(topic, environment) for topic in entry.event_source.topics)
+            for entry in CATALOGUE
+            if entry.package == "delivery" and entry.event_source is not None
+        }
+        assert sum(shares.values()) == pytest.approx(quota, rel=0.01)
+        assert shares[Lane.CRITICAL] == pytest.approx(quota * environment.providers.critical_percent / 100, rel=0.01)
+
+
+def _environments(topic: str, environment: Environment) -> int:
+    """Invocations at a time: one a partition, and five a poller."""
+    (partitions,) = (each.partitions for each in chain_topics() if each.name == topic)
+    return min(partitions * environment.kafka.partitions_factor, environment.pollers * 5)
+
+
+def test_only_who_publishes_has_a_rate(synthesised: dict[str, SynthesisedEnvironment]) -> None:
+    with_rate = {
+        name
+        for name, function in functions(synthesised["prod"]).items()
+        if "PUSH_RATE_PER_S" in function.properties["Environment"]["Variables"]
+    }
+    assert with_rate == {"delivery", "delivery-critical"}
+
+
+def test_bulk_and_the_critical_lane_share_no_poller(synthesised: dict[str, SynthesisedEnvironment]) -> None:
+    groups: dict[str, set[str]] = {}
+    for mapping in synthesised[PROD.name].resources("AWS::Lambda::EventSourceMapping"):
+        topic = mapping.properties["Topics"][0]
+        groups.setdefault(mapping.properties["ProvisionedPollerConfig"]["PollerGroupName"], set()).add(topic)
+    assert groups.keys() == {"masscomm-prod-bulk", "masscomm-prod-critical"}
+    assert all(topic.endswith(".critical") for topic in groups["masscomm-prod-critical"])
+    assert not [topic for topic in groups["masscomm-prod-bulk"] if topic.endswith(".critical")]
