@@ -10,13 +10,11 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
 import httpx
-import psycopg
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -25,15 +23,15 @@ from mypy_boto3_dynamodb import DynamoDBClient
 from devstack.service import AWS_CREDENTIALS, Task, function_environment
 from devstack.settings import GENERATION, REGION, ROOT, StackSettings
 from masscomm.debezium import debezium_settings
-from masscomm.topics import CDC_TABLES, Topic, cdc_topics, chain_topics
+from masscomm.topics import Topic, cdc_topics, chain_topics
+from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
+from provisioning.database import TABLES, apply_sql
+from provisioning.directory import create_indices, index_name
+from provisioning.registry import register_schemas
 
-SCHEMAS = ROOT / "schemas"
 MONOLITH_MIGRATION = ROOT / "examples" / "monolith" / "schema.sql"
-TIMEOUT_S = 30
 
-
-class ProvisioningError(Exception):
-    """Something could not be created; the message is the server's own."""
+__all__ = ["SCHEMAS", "ProvisioningError", "apply_sql", "create_indices", "index_name", "register_schemas"]
 
 
 def provisioning(settings: StackSettings) -> list[Task]:
@@ -57,7 +55,7 @@ def provisioning(settings: StackSettings) -> list[Task]:
         Task(
             name="tables",
             depends_on=("postgres",),
-            run=lambda: apply_sql(settings.database_url("metrics"), sorted((SCHEMAS / "tables").glob("*.sql"))),
+            run=lambda: apply_sql(settings.database_url("metrics"), TABLES),
         ),
         Task(
             name="monolith",
@@ -112,68 +110,6 @@ def create_topics(bootstrap: str, topics: Iterable[Topic]) -> None:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise ProvisioningError(f"topic {name}: {error}") from error
-
-
-# --- the schema registry ----------------------------------------------------------------------------------------------
-
-
-def register_schemas(registry_url: str, topics: Iterable[Topic]) -> dict[str, int]:
-    """Register each topic's schema under `<topic>-value`, compatibility BACKWARD. Answers the ids by subject.
-
-    Raises ProvisioningError, also when the registry refuses a schema because it is not compatible with the one before.
-    """
-    ids: dict[str, int] = {}
-    with httpx.Client(base_url=registry_url, timeout=TIMEOUT_S) as client:
-        for topic in topics:
-            if topic.schema is None:
-                continue
-            schema = (SCHEMAS / f"{topic.schema}.avsc").read_text()
-            answer = client.post(f"/subjects/{topic.subject}/versions", json={"schema": schema, "schemaType": "AVRO"})
-            if answer.is_error:
-                raise ProvisioningError(f"schema of {topic.subject}: {answer.status_code} {answer.text}")
-            ids[topic.subject] = answer.json()["id"]
-            # The registry's default is NONE: a breaking change would pass.
-            answer = client.put(f"/config/{topic.subject}", json={"compatibility": "BACKWARD"})
-            if answer.is_error:
-                raise ProvisioningError(f"compatibility of {topic.subject}: {answer.status_code} {answer.text}")
-    return ids
-
-
-# --- OpenSearch -------------------------------------------------------------------------------------------------------
-
-
-def index_name(file_stem: str, generation: str) -> str:
-    """A captured table's index belongs to a snapshot generation; what we learn ourselves does not."""
-    return f"{file_stem}-{generation}" if file_stem in CDC_TABLES else file_stem
-
-
-def create_indices(opensearch_url: str, generation: str) -> list[str]:
-    """Create the indices of schemas/indices that do not exist; answers their names.
-
-    The alias of a captured table is cdc_consumer's to move, once the generation is complete.
-    """
-    names = []
-    with httpx.Client(base_url=opensearch_url, timeout=TIMEOUT_S) as client:
-        for path in sorted((SCHEMAS / "indices").glob("*.json")):
-            name = index_name(path.stem, generation)
-            names.append(name)
-            if client.head(f"/{name}").status_code == httpx.codes.OK:
-                continue
-            answer = client.put(f"/{name}", json=json.loads(path.read_text()))
-            if answer.is_error and "resource_already_exists_exception" not in answer.text:
-                raise ProvisioningError(f"index {name}: {answer.status_code} {answer.text}")
-    return names
-
-
-# --- PostgreSQL -------------------------------------------------------------------------------------------------------
-
-
-def apply_sql(database_url: str, files: Iterable[Path]) -> None:
-    """Run SQL files, each in a transaction. They are written so that running them again changes nothing."""
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        for path in files:
-            # Without parameters psycopg sends the text as it stands: several statements are one transaction.
-            connection.execute(path.read_bytes())
 
 
 # --- the provider -----------------------------------------------------------------------------------------------------

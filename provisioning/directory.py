@@ -1,0 +1,93 @@
+"""OpenSearch's indices, and the domain's own roles: IAM does not see which indices a _bulk or _mget names."""
+
+import json
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+
+import httpx
+
+from masscomm.authentication import OpenSearchSigner
+from masscomm.topics import CDC_TABLES
+from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
+
+_SECURITY = "/_plugins/_security/api"
+# A _bulk and an _mget are calls of the cluster first; the names that cdc_consumer moves are of the indices.
+_CLUSTER = ["cluster_composite_ops"]
+_READ = ["read", "indices:admin/refresh*", "indices:admin/aliases/get"]
+_WRITE = [*_READ, "write", "indices:admin/aliases"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectoryUser:
+    """A function as the domain knows it. name: of its role in the domain; role_arn: in IAM; reads, writes: indices, a
+    captured table by its alias."""
+
+    name: str
+    role_arn: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+class SignedRequests(httpx.Auth):
+    """Requests signed as functions sign theirs."""
+
+    requires_request_body = True
+
+    def __init__(self, signer: OpenSearchSigner) -> None:
+        self._signer = signer
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
+        """httpx's hook."""
+        request.headers.update(self._signer(request.method, str(request.url), request.content))
+        yield request
+
+
+def index_name(file_stem: str, generation: str) -> str:
+    """A captured table's index belongs to a snapshot generation; what we learn ourselves does not."""
+    return f"{file_stem}-{generation}" if file_stem in CDC_TABLES else file_stem
+
+
+def create_indices(opensearch_url: str, generation: str, *, auth: httpx.Auth | None = None) -> list[str]:
+    """Create the indices of schemas/indices that do not exist; answers their names.
+
+    The alias of a captured table is cdc_consumer's to move, once the generation is complete.
+    """
+    names = []
+    with httpx.Client(base_url=opensearch_url, timeout=TIMEOUT_S, auth=auth) as client:
+        for path in sorted((SCHEMAS / "indices").glob("*.json")):
+            name = index_name(path.stem, generation)
+            names.append(name)
+            if client.head(f"/{name}").status_code == httpx.codes.OK:
+                continue
+            answer = client.put(f"/{name}", json=json.loads(path.read_text()))
+            if answer.is_error and "resource_already_exists_exception" not in answer.text:
+                raise ProvisioningError(f"index {name}: {answer.status_code} {answer.text}")
+    return names
+
+
+def create_roles(opensearch_url: str, users: Iterable[DirectoryUser], *, auth: httpx.Auth | None = None) -> None:
+    """A role of the domain for each user, and nobody else in it. Raises ProvisioningError."""
+    with httpx.Client(base_url=opensearch_url, timeout=TIMEOUT_S, auth=auth) as client:
+        for user in users:
+            permissions = [
+                {
+                    "index_patterns": [pattern for index in indices for pattern in _patterns(index)],
+                    "allowed_actions": to,
+                }
+                for indices, to in ((user.reads, _READ), (user.writes, _WRITE))
+                if indices
+            ]
+            role = {"cluster_permissions": _CLUSTER, "index_permissions": permissions}
+            for path, body in ((f"roles/{user.name}", role), (f"rolesmapping/{user.name}", _only(user))):
+                answer = client.put(f"{_SECURITY}/{path}", json=body)
+                if answer.is_error:
+                    raise ProvisioningError(f"{path}: {answer.status_code} {answer.text}")
+
+
+def _patterns(index: str) -> list[str]:
+    """The alias and its generations' indices; what we learn ourselves has neither."""
+    return [index, f"{index}-*"] if index in CDC_TABLES else [index]
+
+
+def _only(user: DirectoryUser) -> dict[str, list[str]]:
+    return {"backend_roles": [user.role_arn], "users": [], "hosts": []}

@@ -1,0 +1,76 @@
+"""The metrics database's users, on a real server."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from devstack.settings import StackSettings
+from provisioning.database import TABLES, TOKENS, apply_sql, create_users
+
+
+@pytest.fixture
+def database(postgres: StackSettings) -> Iterator[str]:
+    """A database of the test's own, with the tables; RDS' role for tokens stands, as it does there."""
+    name = f"provisioned_{uuid4().hex[:12]}"
+    with psycopg.connect(postgres.database_url("metrics"), autocommit=True) as server:
+        if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (TOKENS,)).fetchone():
+            server.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(TOKENS)))
+        server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        try:
+            apply_sql(postgres.database_url(name), TABLES)
+            yield postgres.database_url(name)
+        finally:
+            server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def users(database: str) -> Iterator[tuple[str, str]]:
+    """(reader, writer), of the test's own."""
+    names = (f"reader_{uuid4().hex[:8]}", f"writer_{uuid4().hex[:8]}")
+    create_users(database, reader=names[0], writer=names[1])
+    yield names
+    with psycopg.connect(database, autocommit=True) as connection:
+        for name in names:
+            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+def as_user(database: str, user: str, statement: str) -> None:
+    """The statement by that user, taken back."""
+    with psycopg.connect(database) as connection:
+        connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(user)))
+        connection.execute(statement.encode())
+        connection.rollback()
+
+
+def test_the_reader_reads_and_changes_nothing(database: str, users: tuple[str, str]) -> None:
+    as_user(database, users[0], "SELECT * FROM counts_minute")
+    for statement in ("DELETE FROM counts_minute", "CREATE TABLE mine (id int)"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            as_user(database, users[0], statement)
+
+
+def test_the_writer_writes_and_makes_staging_tables(database: str, users: tuple[str, str]) -> None:
+    as_user(database, users[1], "DELETE FROM counts_minute")
+    as_user(database, users[1], "CREATE UNLOGGED TABLE staging (id int)")
+
+
+def test_tables_that_come_later_are_theirs_too(database: str, users: tuple[str, str]) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE counts_year (id int)")
+    as_user(database, users[0], "SELECT * FROM counts_year")
+    as_user(database, users[1], "DELETE FROM counts_year")
+
+
+def test_both_sign_in_with_tokens_and_doing_it_again_changes_nothing(database: str, users: tuple[str, str]) -> None:
+    create_users(database, reader=users[0], writer=users[1])
+    with psycopg.connect(database) as connection:
+        members = connection.execute(
+            "SELECT m.rolname FROM pg_auth_members a JOIN pg_roles g ON g.oid = a.roleid"
+            " JOIN pg_roles m ON m.oid = a.member WHERE g.rolname = %s",
+            (TOKENS,),
+        ).fetchall()
+    assert set(users) <= {name for (name,) in members}

@@ -1,0 +1,109 @@
+"""The domain's own roles: what a deployed function may do with which indices, and who takes its role."""
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from functions.catalogue import read_catalogue
+from infra.cdk.profiles import PROFILES
+from infra.provision import Deployed, directory_users
+from masscomm.authentication import OpenSearchSigner
+from masscomm.aws_signature import Credentials
+from provisioning import ProvisioningError
+from provisioning.directory import DirectoryUser, SignedRequests, create_roles
+
+
+class Domain:
+    """A security API that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, dict[str, Any]] = {}
+        self.headers: list[dict[str, str]] = []
+        self.status = 200
+        domain = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                domain.told[self.path.removeprefix("/_plugins/_security/api/")] = json.loads(body)
+                domain.headers.append({name.lower(): value for name, value in self.headers.items()})
+                self.send_response(domain.status)
+                self.end_headers()
+                self.wfile.write(b"no more roles")
+
+            def log_message(self, *_: object) -> None:
+                """Nothing."""
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def domain() -> Iterator[Domain]:
+    """Listens while the test lasts."""
+    made = Domain()
+    thread = threading.Thread(target=made.server.serve_forever)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+USER = DirectoryUser(
+    name="masscomm-prod-delivery",
+    role_arn="arn:aws:iam::000000000000:role/delivery",
+    reads=("users", "device_state"),
+    writes=("suppressions",),
+)
+
+
+def test_a_function_reads_and_writes_its_own_indices_in_every_generation(domain: Domain) -> None:
+    create_roles(domain.url, [USER])
+    read, written = domain.told["roles/masscomm-prod-delivery"]["index_permissions"]
+    assert read["index_patterns"] == ["users", "users-*", "device_state"]
+    assert written["index_patterns"] == ["suppressions"]
+    assert "write" in written["allowed_actions"]
+    assert "write" not in read["allowed_actions"]
+
+
+def test_nobody_but_the_functions_role_takes_it(domain: Domain) -> None:
+    create_roles(domain.url, [USER])
+    assert domain.told["rolesmapping/masscomm-prod-delivery"] == {
+        "backend_roles": [USER.role_arn],
+        "users": [],
+        "hosts": [],
+    }
+
+
+def test_requests_are_signed(domain: Domain) -> None:
+    signer = OpenSearchSigner(
+        "eu-central-1",
+        lambda: Credentials(access_key="AKIA", secret_key="secret", token="token"),
+        lambda: datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    create_roles(domain.url, [USER], auth=SignedRequests(signer))
+    for headers in domain.headers:
+        assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIA/20260101/eu-central-1/es/")
+        assert headers["x-amz-security-token"] == "token"
+
+
+def test_what_the_domain_refuses_is_said(domain: Domain) -> None:
+    domain.status = 403
+    with pytest.raises(ProvisioningError, match="roles/masscomm-prod-delivery: 403 no more roles"):
+        create_roles(domain.url, [USER])
+
+
+def test_every_deployed_function_that_asks_the_directory_is_a_user_with_its_profiles_indices() -> None:
+    entries = {entry.name: entry for entry in read_catalogue(generation="g1")}
+    functions = {name: Deployed(variables={}, role_arn=f"arn:{name}") for name in entries}
+    users = {user.name.removeprefix("masscomm-prod-"): user for user in directory_users(functions, "masscomm-prod")}
+    assert users.keys() == {name for name, entry in entries.items() if PROFILES[entry.package].requests}
+    assert users["delivery-critical"].role_arn == "arn:delivery-critical"
+    assert users["delivery-critical"].reads == PROFILES["delivery"].indices
+    assert users["cdc_consumer"].writes == PROFILES["cdc_consumer"].written
