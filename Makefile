@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check faults faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job clean-state lock status down
+.PHONY: help setup run demo test check faults faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can tell what is missing.
 PYTHON ?= python3
@@ -24,7 +24,7 @@ check: setup ## lint, format, types, layers
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
-test: check ## every check and every test, servers included
+test: check infra/cdk/node_modules/.package-lock.json ## every check and every test, servers included
 	.venv/bin/python -m pytest -n 2 --dist loadfile
 
 faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000
@@ -72,6 +72,14 @@ licences: sbom ## the licence of every package and jar, in out/sbom/licences.tsv
 ENVIRONMENTS ?= dev staging prod
 synth: setup ## the CloudFormation templates of every environment, in out/cdk; needs no AWS account
 	.venv/bin/python -m infra.cdk.app --out out/cdk $(ENVIRONMENTS)
+
+deploy-local: setup infra/cdk/node_modules/.package-lock.json ## every stack onto LocalStack, sends through the deployed functions, destroy; no AWS account
+	.venv/bin/python -m devstack.deployed
+
+# CDK's command line, as package.json pins it.
+infra/cdk/node_modules/.package-lock.json: infra/cdk/package-lock.json
+	npm ci --prefix infra/cdk --no-audit --no-fund --loglevel=error
+	@touch $@
 
 package-job: setup ## what the streaming job imports, for EMR's Python on arm64, in infra/package
 	rm -rf out/job && mkdir -p out/job infra/package

@@ -27,9 +27,14 @@ class Call:
 def calls(aws_url: str) -> list[Call]:
     """Everything the provider took since it started. Errors: httpx.HTTPError, ProviderError."""
     with httpx.Client(base_url=aws_url, timeout=60, trust_env=False) as client:
-        pushes = client.get("/_aws/sns/platform-endpoint-messages").raise_for_status().json()
         mails = client.get("/_aws/ses").raise_for_status().json()
-    return [*_pushes(pushes["platform_endpoint_messages"]), *_mails(mails["messages"])]
+    return [*pushes(aws_url), *_mails(mails["messages"])]
+
+
+def pushes(aws_url: str) -> list[Call]:
+    """Every push that the provider took since it started. Errors: as for `calls`."""
+    answer = httpx.get(f"{aws_url}/_aws/sns/platform-endpoint-messages", timeout=60, trust_env=False)
+    return list(_pushes(answer.raise_for_status().json()["platform_endpoint_messages"]))
 
 
 def pushes_to(aws_url: str, endpoint_arn: str) -> list[Call]:

@@ -1,0 +1,57 @@
+"""`make deploy-local`: the whole of it once, in a state folder of its own; 1 where anything is not as it must be."""
+
+import argparse
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+from devstack.deployed.allowed import read_allowed
+from devstack.deployed.cloud import Cloud, DeploymentError
+from devstack.deployed.trial import Trial, TrialError, run
+from devstack.settings import StackSettings
+from devstack.stack import StackError
+
+
+def main() -> int:
+    """Run it and say what was found."""
+    parser = argparse.ArgumentParser(prog="python -m devstack.deployed", description=__doc__)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave logs and templates there")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="masscomm-deployed-") as temporary:
+        settings = StackSettings.on_free_ports(chosen.keep or Path(temporary))
+        settings.log("pollers").parent.mkdir(parents=True, exist_ok=True)
+        logging.basicConfig(filename=settings.log("pollers"), level=logging.INFO, format="%(asctime)s %(message)s")
+        try:
+            with Cloud(settings) as cloud:
+                print(f"up in {cloud.stack.start_s:.1f} s")
+                trial = run(cloud, whole=True, say=print)
+                print(f"{cloud.stack.memory_mb():.0f} MB, {cloud.stack.peak_mb:.0f} MB at most")
+        except (DeploymentError, TrialError, StackError) as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            return 1
+    problems = found(trial)
+    for problem in problems:
+        print(f"not so: {problem}", file=sys.stderr)
+    print(f"{len(trial.resources)} resources in {len({stack for stack, _, _ in trial.resources})} stacks")
+    return 1 if problems else 0
+
+
+def found(trial: Trial) -> list[str]:
+    """What is not as it must be."""
+    allowed = {(each.stack, each.type) for each in read_allowed()}
+    problems = [f"{stack}: {kind} {id} is nowhere" for stack, kind, id in trial.missing if (stack, kind) not in allowed]
+    made = allowed - {(stack, kind) for stack, kind, _ in trial.missing}
+    problems += [f"{stack}: {kind} may be missing, says allowed.tsv, and is not" for stack, kind in sorted(made)]
+    problems += [f"left behind: {kind} {id}" for kind, ids in sorted(trial.left.items()) for id in sorted(ids)]
+    for name, sent in (("a send", trial.now), ("a send for later", trial.later)):
+        if sent is None or sent.pushed != sent.must_be_pushed:
+            problems.append(f"{name}: not every device was sent it once")
+    problems += [f"{what} was let in: {each.status}" for what, each in trial.refused.items() if each.status < 400]
+    if trial.read is None or trial.read.status != 200:
+        problems.append(f"metrics could not be read: {trial.read}")
+    return problems
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

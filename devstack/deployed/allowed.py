@@ -1,0 +1,28 @@
+"""What LocalStack may say it made and did not: reviewed, each with its reason, in allowed.tsv."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+FILE = Path(__file__).with_name("allowed.tsv")
+
+
+@dataclass(frozen=True, order=True)
+class Allowed:
+    """One type of resource in one stack (without the environment's prefix)."""
+
+    stack: str
+    type: str
+    reason: str
+
+
+def read_allowed(file: Path = FILE) -> list[Allowed]:
+    """Every line. Errors: ValueError where one has no reason, or stands there twice."""
+    found = []
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        parts = line.split("\t")
+        if len(parts) != 3 or not all(part.strip() for part in parts):
+            raise ValueError(f"{file.name}, line {number}: not a stack, a type and a reason")
+        found.append(Allowed(*parts))
+    if len({(each.stack, each.type) for each in found}) < len(found):
+        raise ValueError(f"{file.name}: a line stands there twice")
+    return found

@@ -1,0 +1,205 @@
+"""LocalStack with our servers beside it, and the CDK command line against it."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import boto3
+from botocore.config import Config
+
+from devstack.deployed.mappings import Pollers
+from devstack.provision import provisioning
+from devstack.service import AWS_CREDENTIALS, base_environment, function_environment
+from devstack.services import all_services
+from devstack.services.localstack import deployable_service
+from devstack.settings import ACCOUNT, REGION, ROOT, StackSettings
+from devstack.stack import Stack
+
+CDK = ROOT / "infra" / "cdk"
+ENVIRONMENT = "local"
+PREFIX = f"masscomm-{ENVIRONMENT}"
+# What a deployment finds beside LocalStack, where AWS would have MSK, MSK Connect, OpenSearch, RDS and Fargate.
+SERVERS = ("kafka", "registry", "postgres", "opensearch", "connect")
+# What the local stack makes at its start, and a deployment or `infra.provision` makes here.
+MADE = ("aws", "schemas", "indices", "tables")
+# As uv names it: the processes that run the functions are this machine's.
+HERE = f"{platform.machine()}-manylinux_2_28"
+
+
+class DeploymentError(Exception):
+    """A step of the deployment has failed; the message is the end of what its program said."""
+
+
+class Cloud:
+    """An account of our own. Errors of every step: DeploymentError, StackError."""
+
+    def __init__(self, settings: StackSettings, *, servers: tuple[str, ...] = SERVERS) -> None:
+        self.settings = settings
+        self.packages = settings.state_dir / "packages"
+        self.assembly = settings.state_dir / "cdk" / ENVIRONMENT
+        self._runtime = settings.state_dir / "lambda-runtime"
+        self._log = settings.log("deployment")
+        self._session: Any = boto3.Session(
+            aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+            region_name=REGION,
+        )
+        known = {name: each for name, each in all_services(settings).items() if name in servers}
+        known["localstack"] = deployable_service(settings, runtime=self._runtime)
+        tasks = [each for each in provisioning(settings) if each.name not in MADE and servers]
+        self.stack = Stack(settings, catalogue=lambda _: known, tasks=lambda _: tasks)
+
+    def __enter__(self) -> Self:
+        """Build the packages and start the servers."""
+        self.settings.log("deployment").parent.mkdir(parents=True, exist_ok=True)
+        self.package()
+        self.stack.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stack.stop()
+
+    def client(self, service: str, config: Config | None = None) -> Any:
+        """boto3's, of the account."""
+        return self._session.client(service, endpoint_url=self.settings.aws_url, config=config)
+
+    def pollers(self) -> Pollers:
+        """What brings the records of the deployed mappings to the deployed functions."""
+        return Pollers(
+            bootstrap_servers=self.settings.kafka_bootstrap, client=lambda config: self.client("lambda", config)
+        )
+
+    @property
+    def api_url(self) -> str:
+        """The deployed REST API's address, its stage included."""
+        (api,) = (each for each in self.client("apigateway").get_rest_apis()["items"] if each["name"] == PREFIX)
+        (stage,) = self.client("apigateway").get_stages(restApiId=api["id"])["item"]
+        return f"{self.settings.aws_url}/_aws/execute-api/{api['id']}/{stage['stageName']}"
+
+    # --- by hand ---
+
+    def prepare(self) -> None:
+        """What is made before the first deployment (docs/deploying.md): SNS's applications, the sender's identity."""
+        sns = self.client("sns")
+        for kind in ("GCM", "APNS"):
+            sns.create_platform_application(
+                Name=f"{PREFIX}-{kind.lower()}",
+                Platform=kind,
+                Attributes={"PlatformCredential": "local", "PlatformPrincipal": "local"},
+            )
+        self.client("ses").verify_email_identity(EmailAddress=function_environment(self.settings)["SES_SENDER"])
+
+    def let_in(self, *clubs: str) -> list[str]:
+        """What is done after it for each customer: a key of the API, and in the secret the clubs it may see. The keys.
+
+        Whoever was let in before is not any more.
+        """
+        gateway, keys = self.client("apigateway"), [token_hex(20) for _ in clubs]
+        (plan,) = (each for each in gateway.get_usage_plans()["items"] if each["name"] == PREFIX)
+        for key in keys:
+            made = gateway.create_api_key(name=f"{PREFIX}-{key[:6]}", value=key, enabled=True)
+            gateway.create_usage_plan_key(usagePlanId=plan["id"], keyId=made["id"], keyType="API_KEY")
+        digests = {sha256(key.encode()).hexdigest(): allowed for key, allowed in zip(keys, clubs, strict=True)}
+        self.client("secretsmanager").put_secret_value(SecretId=f"{PREFIX}/api-keys", SecretString=json.dumps(digests))
+        return keys
+
+    def forget_keys(self) -> None:
+        """The keys are nobody's but ours: no stack removes them."""
+        gateway = self.client("apigateway")
+        for key in gateway.get_api_keys()["items"]:
+            gateway.delete_api_key(apiKey=key["id"])
+
+    # --- steps ---
+
+    def package(self) -> None:
+        """Every function's package, for this machine's processor, and what Lambda's runtime would bring."""
+        module = [sys.executable, "-m", "infra.packaging", "--platform", HERE]
+        self._run([*module, "--out", str(self.packages), "--runtime", str(self._runtime)], cwd=ROOT)
+
+    def synthesise(self) -> None:
+        """The templates, with the servers' addresses."""
+        out = self.assembly.parent
+        self._run([sys.executable, "-m", "infra.cdk.app", "--out", str(out), ENVIRONMENT], cwd=ROOT)
+
+    def bootstrap(self) -> None:
+        """What CDK needs in an account."""
+        self.cdk("bootstrap", f"aws://{ACCOUNT}/{REGION}", app=False)
+
+    def deploy(self, *, change_sets: bool = True) -> None:
+        """Every stack. change_sets: as CDK does it where nothing is said; without them it takes half the time."""
+        method = "change-set" if change_sets else "direct"
+        self.cdk("deploy", "--all", "--require-approval", "never", "--concurrency", "3", "--method", method)
+
+    def provision(self) -> None:
+        """What must be inside the servers before records come."""
+        self._run([sys.executable, "-m", "infra.provision", ENVIRONMENT], cwd=ROOT)
+
+    def diff(self) -> str:
+        """What a deployment would change. Errors: DeploymentError where it would change anything."""
+        return self.cdk("diff", "--all", "--fail")
+
+    def destroy(self) -> None:
+        """Every stack."""
+        self.cdk("destroy", "--all", "--force")
+
+    def cdk(self, command: str, *arguments: str, app: bool = True) -> str:
+        """One command of the command line that package.json pins; what it said."""
+        program = [str(CDK / "node_modules" / ".bin" / "cdk"), command, *arguments]
+        if not Path(program[0]).exists():
+            raise DeploymentError("CDK's command line is not there: `npm ci` in infra/cdk, or `make deploy-local`")
+        return self._run([*program, *(["--app", str(self.assembly)] if app else [])], cwd=CDK)
+
+    # --- within ---
+
+    def _run(self, command: list[str], *, cwd: Path) -> str:
+        done = subprocess.run(command, cwd=cwd, env=self._environment(), capture_output=True, text=True, check=False)
+        said = done.stdout + done.stderr
+        with self._log.open("a") as log:
+            log.write(f"$ {' '.join(command)}\n{said}\n")
+        if done.returncode:
+            raise DeploymentError(f"{Path(command[0]).name} {' '.join(command[1:4])}:\n{said[-6000:]}")
+        return said
+
+    def _environment(self) -> Mapping[str, str]:
+        return {
+            **{name: value for name, value in base_environment().items() if name != "PYTHONPATH"},
+            "AWS_ENDPOINT_URL": self.settings.aws_url,
+            "MASSCOMM_PACKAGES": str(self.packages),
+            "MASSCOMM_REQUIRE_PACKAGES": "1",
+            "MASSCOMM_SERVERS": json.dumps(self._servers()),
+            "CDK_HOME": str(self.settings.state_dir / "cdk-home"),
+            "CDK_DISABLE_VERSION_CHECK": "1",
+            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
+            "CI": "1",
+            "NO_COLOR": "1",
+            "HOME": os.environ.get("HOME", str(self.settings.state_dir)),
+        }
+
+    def _servers(self) -> dict[str, str]:
+        """What infra.cdk.settings.ServerSettings holds."""
+        return {
+            "kafka": self.settings.kafka_bootstrap,
+            "registry_url": self.settings.registry_url,
+            "directory_url": self.settings.opensearch_url,
+            # The password stays in its file: no template and no variable of a function has it.
+            "database_url": f"postgresql://masscomm@127.0.0.1:{self.settings.ports.postgres}/metrics"
+            f"?passfile={quote(str(self._password_file()))}",
+        }
+
+    def _password_file(self) -> Path:
+        path = self.settings.run_dir / "pgpass"
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(f"*:*:*:masscomm:{self.settings.password}\n")
+        return path

@@ -1,0 +1,127 @@
+"""The deployed event source mappings, polled: Lambda does that in AWS, LocalStack keeps them and does nothing.
+
+What a mapping says (topics, group, batch, retries, age, destination) is read from Lambda's API, so that a record
+reaches its function as it was deployed; the function is invoked by Lambda's API, too.
+"""
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self
+
+from botocore.config import Config
+
+from devstack.event_source import EventSourceMapping, MappingSpec
+from devstack.event_source.kafka import KafkaDestination, KafkaSource
+from devstack.event_source.record import EventEnvelope
+from devstack.lambda_host import InvocationResult
+from devstack.serverless import CLUSTER_ARN
+
+READY_S = 60.0
+# Lambda's own limit of a synchronous invocation.
+INVOKE = Config(read_timeout=900, retries={"total_max_attempts": 1}, max_pool_connections=64)
+
+
+def spec_of(mapping: Mapping[str, Any]) -> MappingSpec:
+    """A mapping of ListEventSourceMappings. Errors: ValueError where functions of ours could not be served by it."""
+    if mapping.get("FunctionResponseTypes") != ["ReportBatchItemFailures"]:
+        raise ValueError(f"{mapping['UUID']}: without partial responses a failed record takes its batch with it")
+    destination = mapping.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
+    return MappingSpec(
+        name=f"{mapping['FunctionArn'].split(':function:')[1]} {mapping['Topics'][0]}",
+        group=mapping["SelfManagedKafkaEventSourceConfig"]["ConsumerGroupId"],
+        topics=tuple(mapping["Topics"]),
+        function_arn=mapping["FunctionArn"],
+        batch_size=mapping["BatchSize"],
+        window_s=mapping.get("MaximumBatchingWindowInSeconds", 0),
+        max_retries=mapping.get("MaximumRetryAttempts"),
+        max_age_s=mapping.get("MaximumRecordAgeInSeconds", -1),
+        bisect=mapping.get("BisectBatchOnFunctionError", False),
+        on_failure=None if destination is None else destination.removeprefix("kafka://"),
+    )
+
+
+class Pollers:
+    """While it lasts, the records of every mapping reach its function.
+
+    client: makes boto3's Lambda with these settings.
+    """
+
+    def __init__(self, *, bootstrap_servers: str, client: Callable[[Config], Any]) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._lambda = client(INVOKE)
+        pages = self._lambda.get_paginator("list_event_source_mappings").paginate()
+        self.specs = [spec_of(each) for page in pages for each in page["EventSourceMappings"]]
+        self._threads = ThreadPoolExecutor(max(1, len(self.specs)), "invocation")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="pollers", daemon=True)
+        self._destination = KafkaDestination(bootstrap_servers=bootstrap_servers)
+        self._mappings: list[EventSourceMapping] = []
+
+    def __enter__(self) -> Self:
+        """Begin, and wait until every mapping has its partitions. Errors: TimeoutError."""
+        self._thread.start()
+        try:
+            self._run(self._start(self.specs))
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End; invocations under way may end first."""
+        self._run(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._threads.shutdown()
+
+    def status(self) -> dict[str, dict[str, object]]:
+        """What each mapping has done, by its name."""
+
+        async def told() -> dict[str, dict[str, object]]:
+            return {mapping.spec.name: mapping.status() for mapping in self._mappings}
+
+        return self._run(told())
+
+    async def _start(self, specs: Sequence[MappingSpec]) -> None:
+        envelope = EventEnvelope(event_source_arn=CLUSTER_ARN, bootstrap_servers=self._bootstrap_servers)
+        for spec in specs:
+            mapping = EventSourceMapping(
+                spec=spec,
+                source=KafkaSource(bootstrap_servers=self._bootstrap_servers, group=spec.group, topics=spec.topics),
+                destination=self._destination,
+                envelope=envelope,
+                invoke=functools.partial(self._invoke, spec.function_arn),
+            )
+            self._mappings.append(mapping)
+            await mapping.start()
+        async with asyncio.timeout(READY_S):
+            await asyncio.gather(*(mapping.ready.wait() for mapping in self._mappings))
+
+    async def _stop(self) -> None:
+        await asyncio.gather(*(mapping.stop() for mapping in self._mappings))
+        await self._destination.close()
+
+    async def _invoke(self, function: str, payload: bytes) -> InvocationResult:
+        call = functools.partial(self._lambda.invoke, FunctionName=function, Payload=payload)
+        answer = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        body = await asyncio.get_running_loop().run_in_executor(self._threads, answer["Payload"].read)
+        return InvocationResult(
+            payload=body,
+            request_id=answer["ResponseMetadata"]["RequestId"],
+            function_error=answer.get("FunctionError"),
+            status_code=answer["StatusCode"],
+            executed_version=answer.get("ExecutedVersion", "$LATEST"),
+        )
+
+    def _run[T](self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -1,0 +1,230 @@
+"""One deployment from nothing to nothing, and what was seen on the way. It judges nothing: that is for whoever asked.
+
+`make deploy-local` prints what it found, tests/localstack asserts it.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import psycopg
+
+from devstack.demo import provider
+from devstack.demo.directory import TABLES, Directory
+from devstack.demo.oracle import Ask, Expected, World, expect
+from devstack.demo.waiting import Pending
+from devstack.deployed.account import Resource, inventory, missing, stack_resources
+from devstack.deployed.cloud import PREFIX, Cloud
+from devstack.settings import GENERATION
+from examples.monolith.seed import BIG_CLUB, create_tables, seed
+from masscomm.ids import notification_id
+
+USERS = 40
+SEED = 7
+TIMEOUT_S = 90.0
+# A rule's schedule is a minute, and what it releases has its way to go.
+LATER_S = 5
+LATER_TIMEOUT_S = 150.0
+
+
+class TrialError(Exception):
+    """Something did not come in time; the message says what."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the deployed API answered."""
+
+    status: int
+    body: dict[str, Any]
+
+
+@dataclass
+class Sent:
+    """A send through the deployed functions, beside what the monolith's tables say must come of it.
+
+    pushed: (endpoint, notification id) of every push that reached SNS, as often as it did.
+    """
+
+    answer: Answer
+    expected: Expected
+    endpoints: dict[str, str] = field(default_factory=dict)
+    pushed: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def must_be_pushed(self) -> Counter[tuple[str, str]]:
+        """Once for each device of everybody who wants it."""
+        send_id = self.answer.body["send_id"]
+        return Counter(
+            (endpoint, str(notification_id(send_id, int(user), "push"))) for endpoint, user in self.endpoints.items()
+        )
+
+
+@dataclass
+class Trial:
+    """What was seen.
+
+    seconds: by step; resources: of the deployed stacks; missing: those that no service knows; refused: what the API
+    said to requests that it must not let through, by what was wrong with them; read: its answer to a reader; now,
+    later: a send at once, and one for later, which the schedule releases; diff: what CDK says of the deployed stacks;
+    left: what the account has after everything is destroyed and had not before, by type.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    resources: list[Resource] = field(default_factory=list)
+    missing: list[Resource] = field(default_factory=list)
+    refused: dict[str, Answer] = field(default_factory=dict)
+    read: Answer | None = None
+    now: Sent | None = None
+    later: Sent | None = None
+    diff: str = ""
+    left: dict[str, set[str]] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str, say: Callable[[str], None]) -> Iterator[None]:
+        """Time it."""
+        began = time.monotonic()
+        yield
+        self.seconds[name] = time.monotonic() - began
+        say(f"{name}: {self.seconds[name]:.1f} s")
+
+
+def run(cloud: Cloud, *, whole: bool, say: Callable[[str], None] = lambda _: None) -> Trial:
+    """Deploy, send, compare, destroy. whole: with change sets, and with what the schedule releases each minute.
+
+    Errors: DeploymentError, TrialError, those of the services' clients.
+    """
+    trial = Trial()
+    with trial.step("bootstrap", say):
+        cloud.prepare()
+        cloud.synthesise()
+        cloud.bootstrap()
+    before = inventory(cloud.client)
+    with trial.step("deploy", say):
+        cloud.deploy(change_sets=whole)
+    with trial.step("provision", say):
+        cloud.provision()
+    with trial.step("look", say):
+        trial.resources = sorted(stack_resources(cloud.client, PREFIX))
+        trial.missing = missing(trial.resources, inventory(cloud.client))
+    with cloud.pollers():
+        _use(cloud, trial, whole, say)
+    with trial.step("diff", say):
+        trial.diff = cloud.diff()
+    with trial.step("destroy", say):
+        cloud.forget_keys()
+        cloud.destroy()
+    after = inventory(cloud.client)
+    trial.left = {kind: ids - before.get(kind, set()) for kind, ids in after.items() if ids - before.get(kind, set())}
+    return trial
+
+
+def _use(cloud: Cloud, trial: Trial, scheduled: bool, say: Callable[[str], None]) -> None:
+    with psycopg.connect(cloud.settings.database_url("monolith"), autocommit=True) as database:
+        with trial.step("directory", say):
+            create_tables(database)
+            seed(database, USERS, SEED)
+            _await_directory(cloud, database)
+        key, other = cloud.let_in(str(BIG_CLUB), "2")
+        with httpx.Client(base_url=cloud.api_url, timeout=60, trust_env=False) as api:
+            ask = Ask(club_id=BIG_CLUB, type="news", to_users=range(1, USERS + 1), channels=("push",))
+            body: dict[str, Any] = {
+                "type": ask.type,
+                "club_id": ask.club_id,
+                "to_users": list(ask.to_users),
+                "channels": ["push"],
+                "data": {"headline": "We won"},
+            }
+            with trial.step("send", say):
+                trial.refused = {
+                    "no key": _post(api, body, None),
+                    "unknown key": _post(api, body, "nobody's"),
+                    "a key of another club": _post(api, body, other),
+                }
+                if scheduled:
+                    at = datetime.now(UTC) + timedelta(seconds=LATER_S)
+                    trial.later = _sent(cloud, database, ask, _post(api, body | {"send_at": at.isoformat()}, key))
+                trial.now = _sent(cloud, database, ask, _post(api, body, key))
+                _await_pushes(cloud, trial.now, TIMEOUT_S)
+            hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+            period = {"granularity": "hour", "start": hour.isoformat(), "end": (hour + timedelta(hours=1)).isoformat()}
+            trial.read = _answer(api.get("v1/metrics", params=period, headers={"x-api-key": key}))
+            if trial.later is not None:
+                with trial.step("schedule", say):
+                    _await_pushes(cloud, trial.later, LATER_TIMEOUT_S)
+
+
+def _post(api: httpx.Client, body: dict[str, Any], key: str | None) -> Answer:
+    return _answer(api.post("v1/sends", json=body, headers={} if key is None else {"x-api-key": key}))
+
+
+def _answer(response: httpx.Response) -> Answer:
+    try:
+        body = response.json()
+    except json.JSONDecodeError:
+        body = {"text": response.text}
+    return Answer(response.status_code, body)
+
+
+def _sent(cloud: Cloud, database: psycopg.Connection[Any], ask: Ask, answer: Answer) -> Sent:
+    if answer.status != httpx.codes.ACCEPTED:
+        raise TrialError(f"POST /v1/sends answered {answer.status}: {answer.body}")
+    sent = Sent(answer, expect(World.of_database(database), ask))
+    takers = [user for (user, channel), fate in sent.expected.fates.items() if channel == "push" and fate == "sent"]
+    devices = dict(
+        database.execute("SELECT id, user_id FROM devices WHERE active AND user_id = ANY(%s)", (takers,)).fetchall()
+    )
+    directory = Directory(cloud.settings.opensearch_url, GENERATION)
+    try:
+        sent.endpoints = {arn: str(devices[device]) for device, arn in directory.endpoints(devices).items()}
+    finally:
+        directory.close()
+    return sent
+
+
+def _await_directory(cloud: Cloud, database: psycopg.Connection[Any]) -> None:
+    """Until every row of the monolith is in OpenSearch, and every device known to SNS."""
+    directory = Directory(cloud.settings.opensearch_url, GENERATION)
+    rows = {table: _one(database, f"SELECT count(*) FROM {table}") for table in TABLES}  # noqa: S608 - names of ours
+    active = [device for (device,) in database.execute("SELECT id FROM devices WHERE active")]
+    try:
+        _until("the monolith's rows in the directory", lambda: directory.progress(rows), TIMEOUT_S)
+
+        def registered() -> Pending | None:
+            found = len(directory.endpoints(active))
+            return None if found == len(active) else Pending("endpoints", found, len(active))
+
+        _until("endpoints of every device", registered, TIMEOUT_S)
+    finally:
+        directory.close()
+
+
+def _await_pushes(cloud: Cloud, sent: Sent, timeout_s: float) -> None:
+    wanted = sent.must_be_pushed
+    ids = {notification for _, notification in wanted}
+
+    def taken() -> Pending | None:
+        calls = [(call.target, call.notification_id) for call in provider.pushes(cloud.settings.aws_url)]
+        sent.pushed = Counter(each for each in calls if each[1] in ids)
+        return None if not wanted - sent.pushed else Pending("pushes", sent.pushed.total(), wanted.total())
+
+    _until("pushes at SNS", taken, timeout_s)
+
+
+def _until(what: str, probe: Callable[[], Pending | None], timeout_s: float) -> None:
+    began = time.monotonic()
+    while (pending := probe()) is not None:
+        if time.monotonic() - began > timeout_s:
+            raise TrialError(f"{what}: after {timeout_s:.0f} s {pending.done} of {pending.total} ({pending.missing})")
+        time.sleep(0.2)
+
+
+def _one(database: psycopg.Connection[Any], query: Any) -> int:
+    row = database.execute(query).fetchone()
+    return int(row[0]) if row else 0

@@ -1,0 +1,28 @@
+"""The list of what LocalStack may take and make nothing of."""
+
+from pathlib import Path
+
+import pytest
+
+from devstack.deployed.allowed import read_allowed
+
+
+def test_every_line_gives_a_reason() -> None:
+    for each in read_allowed():
+        assert each.type.startswith("AWS::")
+        assert each.reason == "as above" or len(each.reason) > 20
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("api\tAWS::WAFv2::WebACL\t\n", "line 1: not a stack, a type and a reason"),
+        ("api\tAWS::WAFv2::WebACL\n", "line 1"),
+        ("api\tA\tbecause\nnetwork\tA\tbecause\napi\tA\tonce more\n", "stands there twice"),
+    ],
+)
+def test_a_line_without_a_reason_or_said_twice_is_refused(text: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "allowed.tsv"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=told):
+        read_allowed(file)

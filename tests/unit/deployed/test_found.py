@@ -1,0 +1,65 @@
+"""What `make deploy-local` fails for."""
+
+from collections import Counter
+
+from devstack.demo.oracle import Expected
+from devstack.deployed.__main__ import found
+from devstack.deployed.allowed import read_allowed
+from devstack.deployed.trial import Answer, Sent, Trial
+from masscomm.ids import notification_id
+
+SEND = "8a6e0804-2bd0-4672-b79d-d97027f9071a"
+ENDPOINT = "arn:endpoint"
+
+
+def sent(times: int) -> Sent:
+    """A send to one user with one device, pushed so often."""
+    push = (ENDPOINT, str(notification_id(SEND, 7, "push")))
+    return Sent(
+        Answer(202, {"send_id": SEND}), Expected({(7, "push"): "sent"}, 1), {ENDPOINT: "7"}, Counter({push: times})
+    )
+
+
+def trial() -> Trial:
+    """One in which everything is as it must be."""
+    return Trial(
+        missing=[(each.stack, each.type, "unknown") for each in read_allowed()],
+        refused={"no key": Answer(401, {})},
+        read=Answer(200, {}),
+        now=sent(1),
+        later=sent(1),
+    )
+
+
+def test_where_everything_is_as_it_must_be_nothing_is_found() -> None:
+    assert found(trial()) == []
+
+
+def test_a_resource_that_is_nowhere_is_found() -> None:
+    wrong = trial()
+    wrong.missing.append(("functions", "AWS::Lambda::Function", "masscomm-local-delivery"))
+    assert found(wrong) == ["functions: AWS::Lambda::Function masscomm-local-delivery is nowhere"]
+
+
+def test_a_resource_that_may_be_missing_and_is_not_is_found() -> None:
+    wrong = trial()
+    stack, kind, _ = wrong.missing.pop()
+    assert found(wrong) == [f"{stack}: {kind} may be missing, says allowed.tsv, and is not"]
+
+
+def test_a_push_that_is_missing_or_comes_twice_is_found() -> None:
+    for times in (0, 2):
+        wrong = trial()
+        wrong.now = sent(times)
+        assert found(wrong) == ["a send: not every device was sent it once"]
+
+
+def test_what_is_let_in_left_behind_or_unreadable_is_found() -> None:
+    wrong = trial()
+    wrong.refused["no key"] = Answer(202, {})
+    wrong.left = {"AWS::SQS::Queue": {"http://queue"}}
+    wrong.read = Answer(502, {})
+    told = " ".join(found(wrong))
+    assert "left behind: AWS::SQS::Queue http://queue" in told
+    assert "no key was let in: 202" in told
+    assert "metrics could not be read" in told
