@@ -19,14 +19,15 @@ from benchmarks.metrics_throughput import outcomes, produce, settings_of, timed
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from devstack.stack import Stack
+from masscomm.measures import FAR_FUTURE_MS
 from masscomm.topics import chain_topics
 from masscomm.wire import HttpSchemaRegistry
-from spark_metrics.batches import ARCHIVED_ONLY, count_batch
+from spark_metrics.batches import count_batch, facts_of
 from spark_metrics.job import kafka_records, spark_session
 from spark_metrics.settings import Settings
 from spark_metrics.sink import PostgresSink
 from spark_metrics.staging import Staging
-from spark_metrics.transforms import facts
+from spark_metrics.transforms import Facts
 from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
 from tests.metrics_database import metrics_database
@@ -38,10 +39,8 @@ def count(stack: StackSettings, spark: SparkSession, settings: Settings, events:
     """Recipients a second."""
     known = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
     known.learn(registered_ids(stack.registry_url))
-    records = kafka_records(spark, settings, "earliest").transform(
-        facts, writers=known.known, far_future_ms=86_400_000, recipients=logged
-    )
-    records = records.drop(*ARCHIVED_ONLY)
+    records = kafka_records(spark, settings, "earliest")
+    facts = Facts(writers=known.known, far_future_ms=FAR_FUTURE_MS, recipients=logged)
     with metrics_database(stack) as database, tempfile.TemporaryDirectory() as folder:
         sink = PostgresSink(database, views=load_views(settings.views), recipients=logged)
         sink.take_over()
@@ -49,7 +48,7 @@ def count(stack: StackSettings, spark: SparkSession, settings: Settings, events:
 
         def batch(frame: DataFrame, batch_id: int) -> None:
             count_batch(
-                frame,
+                facts_of(frame, facts, staging, archived=False),
                 batch_id=batch_id,
                 staging=staging,
                 sink=sink,

@@ -80,6 +80,10 @@ class Archive:
             for folder in self._found(f"date=*/hour=*/{_BATCH}{batch}"):
                 self._delete(folder.path)
 
+    def remove_all(self) -> None:
+        """Remove the folder with all that is in it."""
+        self._delete(self._folder)
+
     def folders(
         self, connection: psycopg.Connection[Any], first: date | None = None, end: date | None = None
     ) -> list[str]:

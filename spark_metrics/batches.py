@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from spark_metrics.archive import Archive
 from spark_metrics.sink import Attempt, Floor, Merged, PostgresSink, Repeated
 from spark_metrics.staging import REFUSED, Staging
+from spark_metrics.transforms import Facts
 
 _log = logging.getLogger(__name__)
 
@@ -19,6 +20,14 @@ ARCHIVED_ONLY = ("value", "headers")
 
 # Looks unknown (kind, schema id) pairs up; gives those that the registry does not have. What it raises ends the batch.
 type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
+
+
+def facts_of(records: DataFrame, facts: Facts, staging: Staging, *, archived: bool) -> DataFrame:
+    """A micro-batch of Kafka's records as facts, for count_batch."""
+    # A topic's partition is a task; where there are more than cores, tasks cost more than what they do. Before anything
+    # else, so that reading, decoding and the first sums are compiled as one.
+    found = facts(records.coalesce(staging.tasks(records.sparkSession.sparkContext.defaultParallelism)))
+    return found if archived else found.drop(*ARCHIVED_ONLY)
 
 
 def count_batch(
@@ -30,18 +39,18 @@ def count_batch(
     database_url: str,
     archive: Archive | None,
     learn: Learn,
+    rehearsal: bool = False,
 ) -> Merged:
-    """Count (and archive) a batch of spark_metrics.transforms.facts. staging: the same for every batch.
+    """Count (and archive) a batch of facts.
+
+    staging: the same for every batch; rehearsal: undo it (the files of `archive` are the caller's to remove).
 
     Errors: those of sink, of Spark, and of `learn`; nothing is then counted, and the same batch may come again.
     """
     spent = _Spent()
-    # A topic's partition is a task; where there are more than cores, tasks cost more than what they do.
-    kept = facts.coalesce(staging.tasks(facts.sparkSession.sparkContext.defaultParallelism))
     # What is read once is not kept: where something comes again, to read it again costs less than to keep always.
     several = archive is not None or sink.recipients
-    if several:
-        kept = kept.persist()
+    kept = facts.persist() if several else facts
     try:
         attempt = sink.begin()
         rows, replayed, archived = kept, 0, False
@@ -55,10 +64,15 @@ def count_batch(
                 if archive is not None and not archived:
                     # Replays stand in the archive already.
                     sink.check_floor(attempt)
-                    _archive(archive, sink, attempt, rows)
+                    if rehearsal:
+                        archive.write(rows, attempt)
+                    else:
+                        _archive(archive, sink, attempt, rows)
                     archived = True
                     spent.add("archive_ms")
-                merged = sink.merge(attempt, batch_id=batch_id, batch_ms=spent.all_ms(), replayed=replayed)
+                merged = sink.merge(
+                    attempt, batch_id=batch_id, batch_ms=spent.all_ms(), replayed=replayed, rehearsal=rehearsal
+                )
             except Repeated as repeated:
                 if repeated.floor:
                     rows = above(rows, repeated.floor)
@@ -69,7 +83,11 @@ def count_batch(
             else:
                 spent.add("merge_ms")
                 staging.last_records = merged.records
-                _log.info("counted %s", json.dumps({"batch": batch_id} | vars(merged) | spent.ms))
+                _log.info(
+                    "%s %s",
+                    "rehearsed" if rehearsal else "counted",
+                    json.dumps({"batch": batch_id} | vars(merged) | spent.ms),
+                )
                 return merged
     finally:
         if several:

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Collection, Mapping
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
@@ -19,25 +19,22 @@ _HEADER_BYTES = HEADER.size
 type Writers = Mapping[str, Mapping[int, str]]
 
 
-def with_wire_header(records: DataFrame, writers: Writers) -> DataFrame:
-    """Kafka's columns, of them the position, the value and the headers, with `source`, `timestamp_ms` and `schema_id`.
+def wire_header(writers: Writers) -> list[Column]:
+    """Of Kafka's columns the position, the value and the headers, with `source`, `timestamp_ms` and `schema_id`.
 
-    Takes topic, partition, offset, timestamp, value, headers. schema_id is null where the value does not begin with a
+    Read of topic, partition, offset, timestamp, value, headers. schema_id is null where the value does not begin with a
     zero byte and four more; source is the kind of the topic.
     """
     kinds = F.create_map(*[F.lit(text) for s in SOURCES for topic in s.topics() for text in (topic, s.kind)])
-    return records.select(
-        "topic",
-        "partition",
+    known = {schema_id for schemas in writers.values() for schema_id in schemas}
+    return [
+        *map(F.col, ("topic", "partition")),
         F.col("offset").alias("kafka_offset"),
         F.unix_millis("timestamp").alias("timestamp_ms"),
-        "value",
-        "headers",
+        *map(F.col, ("value", "headers")),
         kinds[F.col("topic")].alias("source"),
-        _schema_id(F.col("value"), {schema_id for schemas in writers.values() for schema_id in schemas}).alias(
-            "schema_id"
-        ),
-    )
+        _schema_id(F.col("value"), known).alias("schema_id"),
+    ]
 
 
 def _schema_id(value: Column, known: Collection[int]) -> Column:
@@ -72,28 +69,21 @@ def origin() -> Column:
     return F.when(header(SOURCE_TOPIC).isNotNull(), replayed).otherwise(here)
 
 
-def with_decoded(records: DataFrame, writers: Writers, *, recipients: bool = False) -> DataFrame:
-    """What with_wire_header gives, with a struct column a source (`send`, `delivery`, `outcome`) beside the value.
+def decoded(writers: Writers, *, recipients: bool = False) -> list[Column]:
+    """What wire_header gives, with a struct column a source (`send`, `delivery`, `outcome`) beside the value.
 
     Only the column of the record's own source is filled, with the fields the source reads; every field is null where
     the schema does not read the value. `known` says whether the writer's schema is among those given. recipients: with
     the users of outcomes.
     """
-    return records.select(
-        "topic",
-        "partition",
-        "kafka_offset",
-        "timestamp_ms",
-        "value",
-        "headers",
-        "source",
-        "schema_id",
+    return [
+        *map(F.col, ("topic", "partition", "kafka_offset", "timestamp_ms", "value", "headers", "source", "schema_id")),
         _known(writers).alias("known"),
         *[
             _decoded(source, writers.get(source.kind, {})).alias(source.kind)
             for source in sources(recipients=recipients)
         ],
-    )
+    ]
 
 
 def _is_written_by(kind: str, schema_id: int) -> Column:
@@ -104,11 +94,11 @@ def _decoded(source: Source, writers: Mapping[int, str]) -> Column:
     reader = source.reader_schema()
     payload = F.substring("value", _HEADER_BYTES + 1, 2**31 - 1)
     # A decoder of our own schema that never runs gives the column its type while no writer is known.
-    decoded = F.when(F.lit(False), from_avro(payload, reader, {"mode": "PERMISSIVE"}))
+    value = F.when(F.lit(False), from_avro(payload, reader, {"mode": "PERMISSIVE"}))
     for schema_id, writer in writers.items():
         options = {"mode": "PERMISSIVE", "avroSchema": reader}
-        decoded = decoded.when(_is_written_by(source.kind, schema_id), from_avro(payload, writer, options))
-    return decoded
+        value = value.when(_is_written_by(source.kind, schema_id), from_avro(payload, writer, options))
+    return value
 
 
 def _known(writers: Writers) -> Column:

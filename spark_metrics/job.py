@@ -29,13 +29,14 @@ from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics.archive import Archive
 from spark_metrics.archive_mark import claim
-from spark_metrics.batches import ARCHIVED_ONLY, count_batch
+from spark_metrics.batches import count_batch, facts_of
 from spark_metrics.broker import Broker
+from spark_metrics.rehearsal import rehearse
 from spark_metrics.settings import EMR, Settings, settings_from
 from spark_metrics.sink import PostgresSink, StagingLost, StatusWriter
 from spark_metrics.sources import SOURCES
-from spark_metrics.staging import Staging
-from spark_metrics.transforms import facts
+from spark_metrics.staging import SMALL, Staging
+from spark_metrics.transforms import Facts
 from spark_metrics.views import load_views
 from spark_metrics.watermark import Watermark
 from spark_metrics.writers import KnownWriters, registered_ids
@@ -63,7 +64,7 @@ AVRO_LIMITS = (
 
 
 class NewWriters(Exception):
-    """The batch holds records of schemas that were learned just now: it must be planned again."""
+    """The batch holds records of schemas that were learned just now: it must be read again."""
 
 
 def topic_names() -> list[str]:
@@ -156,7 +157,7 @@ class Job:
         # The batches run on a thread of Spark's, and a connection belongs to one thread.
         self._status_sink = PostgresSink(settings.database_url)
         self._staging = Staging()
-        self._new_writers = False
+        self._facts: Facts | None = None
         self._forgot = time.monotonic()
         self._looked: tuple[float, int] | None = None
 
@@ -183,12 +184,11 @@ class Job:
             writers = KnownWriters(HttpSchemaRegistry(self._settings.registry_url), lambda text: parses(parser, text))
             known = self._await("the schema registry", lambda: registered_ids(self._settings.registry_url))
             self._await("the schema registry", lambda: writers.learn(known))
-            watermark = Watermark()
-            while not self._stop.is_set():
-                query = self._start(spark, writers, archive)
-                status.state("running")
-                self._say_ready(began)
-                self._watch(query, status, watermark)
+            self._await("Postgres", lambda: self._rehearse(spark, writers, archive))
+            query = self._start(spark, writers, archive)
+            status.state("running")
+            self._say_ready(began)
+            self._watch(query, status, Watermark())
             status.state("stopped")
         finally:
             _log.info("stopping")
@@ -199,15 +199,8 @@ class Job:
     # --- the stream -------------------------------------------------------------------------------------------------
 
     def _start(self, spark: SparkSession, writers: KnownWriters, archive: Archive | None) -> StreamingQuery:
-        stream = kafka_records(spark, self._settings, self._starting_offsets()).transform(
-            facts,
-            writers=writers.known,
-            far_future_ms=self._settings.far_future_s * 1000,
-            recipients=self._settings.recipient_log,
-        )
-        if archive is None:
-            stream = stream.drop(*ARCHIVED_ONLY)
-        self._new_writers = False
+        # What a batch is handed to us as cannot be planned with what we make of it: nothing is made of it before.
+        stream = kafka_records(spark, self._settings, self._starting_offsets())
 
         def into_postgres(batch: DataFrame, batch_id: int) -> None:
             self._await("Postgres", lambda: self._count(batch, batch_id, writers, archive))
@@ -223,13 +216,12 @@ class Job:
         def learn(unknown: list[tuple[str, int]]) -> set[tuple[str, int]]:
             added, refused = self._await("the schema registry", lambda: writers.learn(unknown))
             if added:
-                self._new_writers = True
                 raise NewWriters
             return refused
 
         try:
             count_batch(
-                batch,
+                facts_of(batch, self._known_facts(writers), self._staging, archived=archive is not None),
                 batch_id=batch_id,
                 staging=self._staging,
                 sink=self._sink,
@@ -237,6 +229,11 @@ class Job:
                 archive=archive,
                 learn=learn,
             )
+        except NewWriters:
+            _log.info("reading the batch again with new writer schemas")
+            self._facts = None
+            self._count(batch, batch_id, writers, archive)
+            return
         except (Py4JJavaError, PySparkException) as error:
             if "psycopg." in str(error):
                 raise Retry(f"Postgres does not take the staged rows: {_psycopg_line(error)}") from error
@@ -245,8 +242,18 @@ class Job:
             self._forgot = time.monotonic()
             _log.info("forgot %d record ids older than the redelivery window", self._sink.forget())
 
+    def _known_facts(self, writers: KnownWriters) -> Facts:
+        """What reads every batch until a writer's schema is learned."""
+        if self._facts is None:
+            self._facts = Facts(
+                writers=writers.known,
+                far_future_ms=self._settings.far_future_s * 1000,
+                recipients=self._settings.recipient_log,
+            )
+        return self._facts
+
     def _watch(self, query: StreamingQuery, status: StatusWriter, watermark: Watermark) -> None:
-        """Follow the query until it must stop or has to be planned again."""
+        """Follow the query until it must stop."""
         while query.isActive:
             if self._stop.wait(_LOOK_EVERY_S):
                 self._finish(query)
@@ -255,9 +262,6 @@ class Job:
                 self._tell_progress(query, status, watermark)
             except (Retry, psycopg.OperationalError) as error:
                 _log.warning("progress cannot be told: %s", _first_line(error))
-        if self._new_writers:
-            _log.info("planning the stream again for new writer schemas")
-            return
         failure = query.exception()
         raise Stop(f"the stream ended: {_first_line(failure) if failure else 'without an error'}") from failure
 
@@ -323,6 +327,20 @@ class Job:
                     f"stream_offsets says that {topic}-{partition} is consumed up to {offset}, and it ends at {end}:"
                     " these are not the topics that were counted. Empty the metrics database, or name their brokers."
                 )
+
+    def _rehearse(self, spark: SparkSession, writers: KnownWriters, archive: Archive | None) -> None:
+        if self._settings.rehearse:
+            rehearse(
+                spark,
+                facts=self._known_facts(writers),
+                writers=writers.known,
+                staging=self._staging,
+                sink=self._sink,
+                database_url=self._settings.database_url,
+                archive=archive,
+            )
+            # The first batch may have much to catch up with.
+            self._staging.last_records = SMALL
 
     def _starting_offsets(self) -> str:
         """From where a stream without a checkpoint goes on: the merged offsets, or the beginning."""

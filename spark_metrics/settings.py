@@ -26,7 +26,8 @@ class Settings:
     grace_s: how long after its end a bucket is complete at the earliest;
     redelivery_window_s: how long a record id is remembered, so that the same record produced again adds nothing;
     views: what else is kept, module:VARIABLE of a spark_metrics.views.View each (SPARK_VIEWS: with commas, or none);
-    recipient_log: whether a row a recipient is kept (spark_metrics.recipient_log);
+    rehearse: whether batches of made-up records are counted and undone before the stream begins, so that its first ones
+    are compiled; recipient_log: whether a row a recipient is kept (spark_metrics.recipient_log);
     archive_dir: where records are archived (a folder, s3://…), nowhere if empty; ready_file: written when the query
     runs.
     """
@@ -44,6 +45,7 @@ class Settings:
     redelivery_window_s: int = 7 * 86_400
     views: tuple[str, ...] = ("spark_metrics.trending:TRENDING",)
     recipient_log: bool = False
+    rehearse: bool = True
     archive_dir: str = ""
     master: str = "local[2]"
     driver_memory: str = "512m"  # Spark refuses a heap below 450 MB
@@ -91,6 +93,7 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
         redelivery_window_s=number("SPARK_REDELIVERY_WINDOW_S", Settings.redelivery_window_s),
         views=view_names(text("SPARK_VIEWS", ",".join(Settings.views))),
         recipient_log=text("SPARK_RECIPIENT_LOG", "false").lower() == "true",
+        rehearse=text("SPARK_REHEARSE", "true").lower() != "false",
         archive_dir=text("SPARK_ARCHIVE_DIR", ""),
         master=text("SPARK_MASTER", Settings.master),
         driver_memory=text("SPARK_DRIVER_MEMORY", Settings.driver_memory),

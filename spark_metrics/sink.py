@@ -206,22 +206,26 @@ class PostgresSink:
                 [Problem.UNKNOWN_SCHEMA, attempt.number, source, schema_id, Problem.NOT_LEARNED],
             )
 
-    def merge(self, attempt: Attempt, *, batch_id: int, batch_ms: int = 0, replayed: int = 0) -> Merged:
-        """Count what an attempt staged, once, and drop it. replayed: records that were left out of staging.
+    def merge(
+        self, attempt: Attempt, *, batch_id: int, batch_ms: int = 0, replayed: int = 0, rehearsal: bool = False
+    ) -> Merged:
+        """Count what an attempt staged, once, and drop it.
+
+        replayed: records that were left out of staging; rehearsal: undo it all at the end.
 
         Errors: Repeated (nothing is done), StagingLost, Fenced.
         """
         done = {"batch_id": batch_id, "batch_ms": batch_ms, "replayed": replayed}
         try:
-            return self._merged(attempt, done)
+            return self._merged(attempt, done, rehearsal=rehearsal)
         except _Counted:
             repeated = self._repeated(attempt)
         if repeated.ids or repeated.twice:
             raise repeated
         # What stood in the way was older than the window.
-        return self._merged(attempt, done)
+        return self._merged(attempt, done, rehearsal=rehearsal)
 
-    def _merged(self, attempt: Attempt, done: dict[str, int]) -> Merged:
+    def _merged(self, attempt: Attempt, done: dict[str, int], *, rehearsal: bool) -> Merged:
         connection = self.connected()
         names: dict[str, Any] = {
             "attempt": attempt.number,
@@ -231,7 +235,7 @@ class PostgresSink:
             "duplicate": DUPLICATE,
             "queued": QUEUED,
         }
-        with connection.transaction():
+        with connection.transaction() as transaction:
             self._hold_the_stream()
             if not connection.execute("delete from staging_attempts where attempt = %s", [attempt.number]).rowcount:
                 raise StagingLost(f"the staged rows of attempt {attempt.number} are gone")
@@ -255,6 +259,8 @@ class PostgresSink:
             merged = Merged(records, records - quarantined - new, quarantined, done["replayed"], late)
             connection.execute(_BATCH_DONE, {"stream": STREAM} | done | vars(merged))
             connection.execute(_TRUNCATE)
+            if rehearsal:
+                raise psycopg.Rollback(transaction)
         return merged
 
     def _hold_the_stream(self) -> None:

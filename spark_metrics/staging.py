@@ -5,6 +5,7 @@ in, and its id and positions become bytes beside the sum. A task sends all its l
 partition and attempt number, so that of a task that ran twice one run counts, whole.
 """
 
+import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -33,12 +34,13 @@ TABLES = {
     "staging_views": ("view", "row"),
     "staging_recipients": ("send_id", "club_id", "type", "channel", "status", "reason", "at_ms", "user_ids"),
 }
+_STATES_KEY = TABLES["staging_states"][:-2]
 _TEXTS = frozenset({"send_id", "type", "channel", "measure", "status", "reason", "listed", "view", "row"})
 
 # What a task is given: of a group of records all but the last two, else those two alone.
 _SENT = (
     *("topic", "partition", "source", "first_offset", "last_offset", "seen"),
-    *("schema_id", "problem", "offsets", "ids", "counts", "states", "table", "line"),
+    *("schema_id", "problem", "kind", "said", "counts", "states", "table", "line"),
 )
 type Sent = Sequence[Any]
 
@@ -47,9 +49,14 @@ type Sent = Sequence[Any]
 REFUSED = "refused"
 
 # Records that one core has counted before two have agreed on who counts which.
-_SMALL = 5_000
+SMALL = 5_000
 
-_BESIDE = ("chunk_index", "run", "listed")
+# What the bytes in `said` are, a record: its offset (it is not counted), its id, the id and a run of positions, or the
+# id and a list with its length before it. In columns of their own they would be collected four times over.
+_OFFSET, _ID, _RUN, _LIST = range(4)
+_ID_BYTES = 36
+_RUN_BYTES = _ID_BYTES + 8
+_LENGTH = struct.Struct("!i")
 
 
 class Staging:
@@ -58,21 +65,26 @@ class Staging:
     def __init__(self) -> None:
         self._lines: dict[str, list[Column]] = {}
         # The first batch may have much to catch up with.
-        self.last_records = _SMALL
+        self.last_records = SMALL
 
     def tasks(self, cores: int) -> int:
         """How many tasks are to read a batch: one where the last batch was small, since nothing is exchanged then."""
-        return 1 if self.last_records < _SMALL else cores
+        return 1 if self.last_records < SMALL else cores
 
     def groups(self, facts: DataFrame) -> DataFrame:
         """Facts to groups of records; those that were counted before have the problem REFUSED.
 
-        Columns: topic, partition, source, problem and schema_id (of records that are not counted), send_id, club_id,
-        type, minute_s, chunk_index, channel, measure, reason; first_offset, last_offset, seen (records), offsets (of
-        records that are not counted), ids (16 bytes each, of those that are), count_total, first_ms, chunk_count, runs
-        and listed (spark_metrics.states).
+        Columns: topic, partition, source, problem and schema_id (of records that are not counted), kind, send_id,
+        club_id, type, minute_s, chunk_index, channel, measure, reason; first_offset, last_offset, seen (records), said
+        (of each, as its kind says), count_total, first_ms, chunk_count.
         """
-        return facts.select(*self._each).select(*self._of_each).groupBy(*self._keys).agg(*self._sums)
+        return (
+            facts.select("*", *self._said)
+            .select(*self._each)
+            .select(*self._of_each)
+            .groupBy(*self._keys)
+            .agg(*self._sums)
+        )
 
     def rows(self, groups: DataFrame) -> DataFrame:
         """Groups as `lines_of` reads them."""
@@ -114,47 +126,61 @@ class Staging:
                 groups.unpersist()
 
     @cached_property
+    def _said(self) -> list[Column]:
+        record_id, listed = F.col("record_id").cast("binary"), F.col("listed").cast("binary")
+        kinds = (
+            (F.col("listed").isNotNull(), _LIST, F.concat(record_id, F.length(listed).cast("binary"), listed)),
+            (F.col("run").isNotNull(), _RUN, F.concat(record_id, F.col("run"))),
+            (F.col("problem").isNotNull(), _OFFSET, F.col("kafka_offset").cast("binary")),
+        )
+        kind, said = F.lit(_ID), record_id
+        for condition, number, made in kinds:
+            kind, said = F.when(condition, number).otherwise(kind), F.when(condition, made).otherwise(said)
+        return [kind.alias("kind"), said.alias("said")]
+
+    @cached_property
     def _each(self) -> list[Column]:
-        return each_count(*_BESIDE)
+        return [*each_count("chunk_index"), F.col("kind"), F.col("said")]
 
     @cached_property
     def _of_each(self) -> list[Column]:
-        return of_count(*_BESIDE)
+        begins = F.coalesce("ordinal", F.lit(0)) == 0
+        return [
+            *of_count("chunk_index"),
+            minute_s().alias("minute_s"),
+            F.col("kind"),
+            # What stands in an aggregate itself is interpreted.
+            F.when(begins, F.col("said")).alias("said"),
+            F.when(begins, 1).otherwise(0).alias("begins"),
+        ]
 
     @cached_property
     def _keys(self) -> list[Column]:
-        good = F.col("problem").isNull()
         return [
             *map(F.col, ("topic", "partition", "source", "problem")),
-            F.when(~good, F.col("schema_id")).alias("schema_id"),
-            *map(F.col, ("send_id", "club_id", "type")),
-            minute_s().alias("minute_s"),
-            *map(F.col, ("chunk_index", "channel", "measure", "reason")),
+            F.when(F.col("problem").isNotNull(), F.col("schema_id")).alias("schema_id"),
+            *map(F.col, ("kind", "send_id", "club_id", "type", "minute_s", "chunk_index")),
+            *map(F.col, ("channel", "measure", "reason")),
         ]
 
     @cached_property
     def _sums(self) -> list[Column]:
-        begins, good = F.col("ordinal") == 0, F.col("problem").isNull()
         return [
             F.min("kafka_offset").alias("first_offset"),
             F.max("kafka_offset").alias("last_offset"),
-            F.count(F.when(begins, True)).alias("seen"),
-            F.listagg(F.when(~good, F.col("kafka_offset").cast("string")), F.lit(",")).alias("offsets"),
-            F.listagg(F.when(begins & good, F.unhex(F.replace("record_id", F.lit("-"), F.lit(""))))).alias("ids"),
+            F.sum("begins").alias("seen"),
+            F.listagg("said").alias("said"),
             F.sum("count_total").alias("count_total"),
             F.min("at_ms").alias("first_ms"),
             F.max("chunk_count").alias("chunk_count"),
-            F.listagg(F.when(begins, F.col("run"))).alias("runs"),
-            F.listagg(F.when(begins, F.col("listed")), F.lit("\n")).alias("listed"),
         ]
 
     @cached_property
     def _of_group(self) -> list[Column]:
-        told = F.col("runs").isNotNull() | F.col("listed").isNotNull()
-        hexed = F.concat(F.lit("\\\\x"), F.hex("runs"))
+        told = F.col("kind").isin(_RUN, _LIST)
         made = {
-            "counts": F.when(F.col("problem").isNull(), _line("staging_counts", records=F.col("seen"))),
-            "states": F.when(told, _line("staging_states", status=F.col("measure"), runs=hexed)),
+            "counts": F.when(F.col("problem").isNull(), _line(TABLES["staging_counts"], records=F.col("seen"))),
+            "states": F.when(told, _line(_STATES_KEY, status=F.col("measure"))),
             "table": F.lit(None).cast("string"),
             "line": F.lit(None).cast("string"),
         }
@@ -162,13 +188,13 @@ class Staging:
 
     def _of_line(self, table: str) -> list[Column]:
         if table not in self._lines:
-            made = {"table": F.lit(table), "line": _line(table)}
+            made = {"table": F.lit(table), "line": _line(TABLES[table])}
             self._lines[table] = [made.get(name, F.lit(None)).alias(name) for name in _SENT]
         return self._lines[table]
 
 
-def _line(table: str, **named: Column) -> Column:
-    fields = [_escaped(name, named.get(name, F.col(name))) for name in TABLES[table]]
+def _line(columns: Sequence[str], **named: Column) -> Column:
+    fields = [_escaped(name, named.get(name, F.col(name))) for name in columns]
     return F.concat_ws("\t", *[F.coalesce(field, F.lit("\\N")) for field in fields])
 
 
@@ -203,21 +229,31 @@ def lines_of(rows: Iterable[Sent]) -> dict[str, list[str]]:
         if table:
             lines[table].append(line)
             continue
-        topic, partition, source, first, last, seen, schema_id, problem, offsets, some_ids, counts, states = group
+        topic, partition, source, first, last, seen, schema_id, problem, kind, said, counts, states = group
         place = places.get((topic, partition))
         if place:
             first, last, seen = min(first, place[0]), max(last, place[1]), seen + place[2]
         places[topic, partition] = first, last, seen
-        if some_ids:
-            ids[source].append(some_ids)
         if counts:
             lines["staging_counts"].append(counts)
-        if states:
-            lines["staging_states"].append(states)
-        if problem is not None and problem != REFUSED:
+        if not said:
+            continue
+        if kind == _RUN:
+            each = [said[i : i + _RUN_BYTES] for i in range(0, len(said), _RUN_BYTES)]
+            ids[source] += [one[:_ID_BYTES] for one in each]
+            runs = b"".join([one[_ID_BYTES:] for one in each])
+            lines["staging_states"].append(f"{states}\t\\\\x{runs.hex()}\t\\N")
+        elif kind == _LIST:
+            some, listed = _lists(said)
+            ids[source] += some
+            lines["staging_states"].append(f"{states}\t\\N\t{escaped(listed)}")
+        elif kind == _ID:
+            ids[source].append(said)
+        elif problem != REFUSED:
             known = "\\N" if schema_id is None else schema_id
             lines["staging_problems"] += (
-                f"{topic}\t{partition}\t{offset}\t{source}\t{known}\t{problem}" for offset in offsets.split(",")
+                f"{topic}\t{partition}\t{offset}\t{source}\t{known}\t{problem}"
+                for (offset,) in struct.iter_unpack("!q", said)
             )
     if places:
         lines["staging_positions"] = [
@@ -225,8 +261,29 @@ def lines_of(rows: Iterable[Sent]) -> dict[str, list[str]]:
             for (topic, partition), (first, last, seen) in places.items()
         ]
     if ids:
-        lines["staging_ids"] = [f"{source}\t\\\\x{b''.join(some).hex()}" for source, some in ids.items()]
+        lines["staging_ids"] = [
+            f"{source}\t\\\\x{b''.join(some).replace(b'-', b'').decode()}" for source, some in ids.items()
+        ]
     return dict(lines)
+
+
+def _lists(said: bytes) -> tuple[list[bytes], str]:
+    """The ids, and what is told of positions, a line a record."""
+    ids, listed, at = [], [], 0
+    while at < len(said):
+        ids.append(said[at : at + _ID_BYTES])
+        begin = at + _ID_BYTES + _LENGTH.size
+        (length,) = _LENGTH.unpack_from(said, begin - _LENGTH.size)
+        at = begin + length
+        listed.append(said[begin:at].decode())
+    return ids, "\n".join(listed)
+
+
+def escaped(text: str) -> str:
+    """A text as a field of Postgres' text format of COPY."""
+    for plain, letter in (("\\", "\\"), ("\t", "t"), ("\n", "n"), ("\r", "r")):
+        text = text.replace(plain, "\\" + letter)
+    return text
 
 
 def copy_lines(

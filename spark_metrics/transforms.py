@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from masscomm.categories import categories
 from masscomm.measures import DUPLICATE, LONGEST_TEXT, MAX_CHANNELS, QUEUED, REQUESTED
 from spark_metrics import identifiers
-from spark_metrics.decode import Writers, origin, with_decoded, with_wire_header
+from spark_metrics.decode import Writers, decoded, origin, wire_header
 from spark_metrics.states import RUN
 
 # Of texts joined by NUL: an empty one, or one that is too long.
@@ -31,6 +31,25 @@ class Problem(StrEnum):
     NOT_LEARNED = "not_learned"  # never stays: the registry is asked, and it is counted or becomes unknown_schema
 
 
+class Facts:
+    """`facts`, made once for many batches: to build its columns takes a thousand calls into the JVM."""
+
+    def __init__(self, *, writers: Writers, far_future_ms: int, recipients: bool = False) -> None:
+        self._steps = (
+            wire_header(writers),
+            decoded(writers, recipients=recipients),
+            _with_send_id(),
+            _with_channels(),
+            _facts(recipients=recipients),
+            _with_problem(far_future_ms, recipients=recipients),
+        )
+
+    def __call__(self, records: DataFrame) -> DataFrame:
+        for columns in self._steps:
+            records = records.select(*columns)
+        return records
+
+
 def facts(records: DataFrame, *, writers: Writers, far_future_ms: int, recipients: bool = False) -> DataFrame:
     """Kafka's records to what is known of each: a row a record, every position seen.
 
@@ -42,12 +61,7 @@ def facts(records: DataFrame, *, writers: Writers, far_future_ms: int, recipient
     Nothing here is a lambda (transform, filter, exists): Spark interprets those, for every record, and cannot compile
     what stands beside them.
     """
-    return (
-        records.transform(with_wire_header, writers=writers)
-        .transform(with_decoded, writers=writers, recipients=recipients)
-        .transform(with_facts, recipients=recipients)
-        .transform(with_problem, far_future_ms=far_future_ms)
-    )
+    return Facts(writers=writers, far_future_ms=far_future_ms, recipients=recipients)(records)
 
 
 def rows_to_stage(records: DataFrame, *, writers: Writers, far_future_ms: int) -> DataFrame:
@@ -60,47 +74,55 @@ def rows_to_stage(records: DataFrame, *, writers: Writers, far_future_ms: int) -
     return records.transform(facts, writers=writers, far_future_ms=far_future_ms).transform(exploded)
 
 
-def with_facts(decoded: DataFrame, *, recipients: bool = False) -> DataFrame:
-    """What the three sources have in common, and `counts`: an array of {channel, measure, reason, count_total}."""
-    send, delivery, outcome = F.col("send"), F.col("delivery"), F.col("outcome")
+def _with_send_id() -> list[Column]:
+    send = F.col("send")
     send_id = F.when(
         send["type"].isNotNull(),
         F.coalesce(F.nullif(send["send_id"], F.lit("")), identifiers.uuid5(origin())),
     )
-    return (
-        decoded.withColumn("send_id", F.coalesce(send_id, delivery["send_id"], outcome["send_id"]))
-        .withColumn("channels", F.when(F.col("source") == "send", resolved_channels(send["type"], send["channels"])))
-        .select(
-            "topic",
-            "partition",
-            "kafka_offset",
-            "timestamp_ms",
-            "value",
-            "headers",
-            "source",
-            "schema_id",
-            # A condition on `problem` would be pushed below all this, and each expression it stands on written out
-            # again wherever it is used, the decoding too. What is not deterministic is not pushed through.
-            (F.col("known") & (F.spark_partition_id() >= 0)).alias("known"),
-            "send_id",
-            F.when(F.col("source") == "send", identifiers.chunk_id(F.col("send_id"), send["chunk_index"]))
-            .otherwise(F.coalesce(delivery["record_id"], outcome["record_id"]))
-            .alias("record_id"),
-            F.coalesce(send["club_id"], delivery["club_id"], outcome["club_id"]).alias("club_id"),
-            F.coalesce(send["type"], delivery["type"], outcome["type"]).alias("type"),
-            F.coalesce(send["timestamp"], delivery["built_at"], outcome["timestamp"]).alias("at_ms"),
-            F.coalesce(send["chunk_index"], outcome["chunk_index"]).alias("chunk_index"),
-            send["chunk_count"].alias("chunk_count"),
-            F.size(send["channels"]).alias("channels_asked"),
-            F.when(F.col("source") == "send", requested(F.col("channels"), send["to_users"]))
-            .when(F.col("source") == "delivery", queued(delivery["channel"], delivery["positions"], delivery["waits"]))
-            .otherwise(decided(outcome["channel"], outcome["results"]))
-            .alias("counts"),
-            F.when(_is_run(outcome), run_of(outcome["positions"])).alias("run"),
-            F.when((F.size(outcome["results"]) > 0) & ~_is_run(outcome), listed(outcome)).alias("listed"),
-            *([outcome[name].alias(name) for name in ("user_ids", "result_index")] if recipients else []),
-        )
-    )
+    return [
+        F.col("*"),
+        F.coalesce(send_id, F.col("delivery")["send_id"], F.col("outcome")["send_id"]).alias("send_id"),
+    ]
+
+
+def _with_channels() -> list[Column]:
+    send = F.col("send")
+    channels = F.when(F.col("source") == "send", resolved_channels(send["type"], send["channels"]))
+    return [F.col("*"), channels.alias("channels")]
+
+
+_BESIDE_VALUE = ("topic", "partition", "kafka_offset", "timestamp_ms", "value", "headers", "source", "schema_id")
+_FOUND = ("send_id", "record_id", "club_id", "type", "at_ms", "chunk_index", "chunk_count", "counts", "run", "listed")
+_OF_RECIPIENTS = ("user_ids", "result_index")
+
+
+def _facts(*, recipients: bool) -> list[Column]:
+    """What the three sources have in common, and `counts`: an array of {channel, measure, reason, count_total}."""
+    send, delivery, outcome = F.col("send"), F.col("delivery"), F.col("outcome")
+    return [
+        *map(F.col, _BESIDE_VALUE),
+        # A condition on `problem` would be pushed below all this, and each expression it stands on written out again
+        # wherever it is used, the decoding too. What is not deterministic is not pushed through.
+        (F.col("known") & (F.spark_partition_id() >= 0)).alias("known"),
+        F.size(send["channels"]).alias("channels_asked"),
+        F.col("send_id"),
+        F.when(F.col("source") == "send", identifiers.chunk_id(F.col("send_id"), send["chunk_index"]))
+        .otherwise(F.coalesce(delivery["record_id"], outcome["record_id"]))
+        .alias("record_id"),
+        F.coalesce(send["club_id"], delivery["club_id"], outcome["club_id"]).alias("club_id"),
+        F.coalesce(send["type"], delivery["type"], outcome["type"]).alias("type"),
+        F.coalesce(send["timestamp"], delivery["built_at"], outcome["timestamp"]).alias("at_ms"),
+        F.coalesce(send["chunk_index"], outcome["chunk_index"]).alias("chunk_index"),
+        send["chunk_count"].alias("chunk_count"),
+        F.when(F.col("source") == "send", requested(F.col("channels"), send["to_users"]))
+        .when(F.col("source") == "delivery", queued(delivery["channel"], delivery["positions"], delivery["waits"]))
+        .otherwise(decided(outcome["channel"], outcome["results"]))
+        .alias("counts"),
+        F.when(_is_run(outcome), run_of(outcome["positions"])).alias("run"),
+        F.when((F.size(outcome["results"]) > 0) & ~_is_run(outcome), listed(outcome)).alias("listed"),
+        *([outcome[name].alias(name) for name in _OF_RECIPIENTS] if recipients else []),
+    ]
 
 
 def _is_run(outcome: Column) -> Column:
@@ -114,7 +136,7 @@ def _is_run(outcome: Column) -> Column:
         & (F.array_max(index) == 0)
         & (first >= 0)
         & (first.cast("long") + n <= 2**31)
-        & (positions == F.sequence(first, first + n - 1)),
+        & ((n == 1) | (positions == F.sequence(first, first + n - 1))),
         F.lit(False),
     )
 
@@ -184,16 +206,22 @@ def decided(channel: Column, results: Column) -> Column:
     return _counts(channels, results["status"], results["reason"], results["count"])
 
 
-def with_problem(facts: DataFrame, *, far_future_ms: int) -> DataFrame:
+def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
     """`problem`: why the record cannot be counted, or null."""
     counts = F.col("counts")
+    first, several = F.try_element_at(counts, F.lit(1)), F.size(counts) > 1
+
+    def each_storable(name: str) -> Column:
+        return F.when(several, _all_storable(counts[name])).otherwise(F.coalesce(_storable(first[name]), F.lit(True)))
+
     storable = (
         _storable(F.col("type"))
         & _storable(F.col("send_id"))
-        & _all_storable(counts["channel"])
-        & _all_storable(counts["measure"])
-        & _all_storable(counts["reason"])
+        & each_storable("channel")
+        & each_storable("measure")
+        & each_storable("reason")
     )
+    least = F.when(several, F.array_min(counts["count_total"])).otherwise(first["count_total"])
     problem = (
         F.when(F.col("schema_id").isNull(), Problem.UNDECODABLE)
         .when(~F.col("known"), Problem.NOT_LEARNED)
@@ -202,28 +230,29 @@ def with_problem(facts: DataFrame, *, far_future_ms: int) -> DataFrame:
         .when(~identifiers.is_uuid(F.col("record_id")), Problem.BAD_ID)
         .when(~storable, Problem.BAD_TEXT)
         .when(F.col("channels_asked") > MAX_CHANNELS, Problem.TOO_MANY_CHANNELS)
-        .when(F.array_min(counts["count_total"]) < 0, Problem.BAD_COUNT)
+        .when(least < 0, Problem.BAD_COUNT)
         .when(F.col("at_ms") < 0, Problem.BAD_TIMESTAMP)
         .when(F.col("at_ms") - F.col("timestamp_ms") > far_future_ms, Problem.FAR_FUTURE)
     )
-    return facts.withColumn("problem", problem).drop("known", "channels_asked")
+    beside = _OF_RECIPIENTS if recipients else ()
+    return [*map(F.col, (*_BESIDE_VALUE, *_FOUND, *beside)), problem.alias("problem")]
 
 
 def _storable(text: Column) -> Column:
     """Postgres takes no NUL in a text, and no key longer than its index row."""
-    return F.length(text).between(1, LONGEST_TEXT) & (F.instr(text, "\0") == 0)
+    # Bytes cost nothing to count; characters are never more of them.
+    length = F.octet_length(text).between(1, LONGEST_TEXT) | F.length(text).between(1, LONGEST_TEXT)
+    return length & ~F.contains(text, F.lit("\0"))
 
 
 def _all_storable(texts: Column) -> Column:
-    """Whether each text of an array is null or storable; true of an array that is null.
+    """Whether each text of an array is null or storable.
 
-    One text is looked at by itself; several are joined by NUL, and there must be no more of these than were put there.
+    They are joined by NUL, and there must be no more of these than were put there.
     """
     joined = F.array_join(texts, "\0", "null")
     of_theirs = F.length(joined) - F.length(F.replace(joined, F.lit("\0"), F.lit(""))) - F.size(texts) + 1
-    several = (of_theirs == 0) & ~joined.rlike(_EMPTY_OR_LONG)
-    one = F.coalesce(_storable(F.try_element_at(texts, F.lit(1))), F.lit(True))
-    return F.when(F.size(texts) > 1, several).when(F.size(texts) == 1, one).otherwise(True)
+    return (of_theirs == 0) & ~joined.rlike(_EMPTY_OR_LONG)
 
 
 def exploded(facts: DataFrame) -> DataFrame:

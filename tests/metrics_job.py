@@ -81,6 +81,7 @@ def jobs_on(settings: StackSettings, database: str, folder: Path) -> Iterator[St
             "SPARK_READY_FILE": str(folder / f"ready-{len(jobs)}"),
             "SPARK_LOCAL_DIRS": str(folder),
             "SPARK_TRIGGER_MS": "200",
+            "SPARK_REHEARSE": "false",
             "SPARK_ARCHIVE_DIR": str(folder / "archive"),
             **environment,
         }

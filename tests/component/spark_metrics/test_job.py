@@ -232,8 +232,13 @@ def assert_views_are_sums_of_the_counts(database: str) -> None:
 def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     start_job: StartJob, world: World, stack: Stack, database: str, tmp_path: Path
 ) -> None:
-    job = start_job(**as_the_page_says(database, tmp_path))
+    job = start_job(**as_the_page_says(database, tmp_path), SPARK_REHEARSE="true")
     wait_until("the ready file", lambda: one(job.database, "select state from stream_status") == "running", job)
+    # What was rehearsed has left nothing behind.
+    assert "rehearsed 3 batches" in job.log.read_text()
+    assert_is_a_plain_count(job.database, World(stack.settings, {}))
+    assert one(job.database, "select not exists (select from sends) and not exists (select from archive_batches)")
+    assert [path.name for path in (tmp_path / "archive").iterdir() if not path.name.startswith(".")] == ["_archive_id"]
     for _ in range(20):
         world.a_send(times=world.rng.choice([1, 1, 3]))
     world.put_poison()
