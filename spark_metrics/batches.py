@@ -24,9 +24,14 @@ type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
 
 def facts_of(records: DataFrame, facts: Facts, staging: Staging, *, archived: bool) -> DataFrame:
     """A micro-batch of Kafka's records as facts, for count_batch."""
+    session = records.sparkSession
+    tasks = staging.tasks(session.sparkContext.defaultParallelism)
+    # Compiled code is found again by its text, and to write that takes longer than to interpret a few records.
+    session.conf.set("spark.sql.codegen.wholeStage", tasks > 1)
+    session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if tasks > 1 else "NO_CODEGEN")
     # A topic's partition is a task; where there are more than cores, tasks cost more than what they do. Before anything
     # else, so that reading, decoding and the first sums are compiled as one.
-    found = facts(records.coalesce(staging.tasks(records.sparkSession.sparkContext.defaultParallelism)))
+    found = facts(records.coalesce(tasks))
     return found if archived else found.drop(*ARCHIVED_ONLY)
 
 

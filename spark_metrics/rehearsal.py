@@ -33,8 +33,8 @@ _KAFKA = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int,"
     " headers array<struct<key: string, value: binary>>"
 )
-# Records of each kind. One batch for several tasks, then small ones for one.
-_ROUNDS = (2_000, 200, 200)
+# Records of each kind: two batches as they are after a pause (Staging.tasks looks at the one before), two small ones.
+_ROUNDS = (2_000, 200, 200, 200)
 # No topic has it: the offsets of a partition that was consumed would make these records replays.
 _PARTITION = -1
 _EXAMPLES = {

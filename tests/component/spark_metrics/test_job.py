@@ -235,7 +235,7 @@ def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     job = start_job(**as_the_page_says(database, tmp_path), SPARK_REHEARSE="true")
     wait_until("the ready file", lambda: one(job.database, "select state from stream_status") == "running", job)
     # What was rehearsed has left nothing behind.
-    assert "rehearsed 3 batches" in job.log.read_text()
+    assert "rehearsed 4 batches" in job.log.read_text()
     assert_is_a_plain_count(job.database, World(stack.settings, {}))
     assert one(job.database, "select not exists (select from sends) and not exists (select from archive_batches)")
     assert [path.name for path in (tmp_path / "archive").iterdir() if not path.name.startswith(".")] == ["_archive_id"]
