@@ -37,7 +37,8 @@ faults-mutants: setup ## take each guard away in a copy and see a cell or a test
 	.venv/bin/python -m tests.faults.mutants
 
 bench-metrics: setup ## how many records a second become metrics, beside two other ways, and how soon they are served
-	.venv/bin/python -m benchmarks.metrics_throughput
+	.venv/bin/python -m benchmarks.metrics_throughput --batch 400000
+	.venv/bin/python -m benchmarks.metrics_throughput --batch 400000 --recipients 1 --skip-three
 	.venv/bin/python -m benchmarks.metrics_throughput --events 20000 --recipients 500 --batch 5000 --skip-three
 	.venv/bin/python -m benchmarks.metrics_freshness
 

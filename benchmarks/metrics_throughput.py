@@ -17,6 +17,8 @@ shared machine tells what it tells.
 
   --memory       counts so many events once and prints what the driver holds after a collection, in even steps
   --recipients   of each event; the last line says how many of them were counted a second
+  --where        counts so many events once and prints the processor time a record, over the second half of the batches
+  --java         further options of the JVM, such as -XX:StartFlightRecording=filename=/tmp/metrics.jfr
   --batch        records a micro-batch, as SPARK_MAX_OFFSETS_PER_TRIGGER
 """
 
@@ -29,6 +31,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -40,6 +43,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.processor_time import spent
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from devstack.setup import JARS
@@ -277,6 +281,17 @@ class Benchmark:
         rate = self.ours(events, archived=False, look=look)
         print(f"{rate:,.0f} events/s, collections included")
 
+    def where(self, events: int) -> None:
+        """Count so many once; print where the processor's time goes from half of them on."""
+        seen: list[tuple[int, dict[str, float], float]] = []
+        self.ours(events, archived=False, look=lambda n: seen.append((n, spent(), time.perf_counter())))
+        (first, before, began), (last, after, ended) = seen[len(seen) // 2], seen[-1]
+        print(f"{(last - first) / (ended - began):,.0f} events/s; microseconds of processor time a record:")
+        each = {kind: (seconds - before.get(kind, 0.0)) / (last - first) * 1e6 for kind, seconds in after.items()}
+        for kind, spent_on in sorted(each.items(), key=lambda item: -item[1]):
+            print(f"{spent_on:8.2f}  {kind}")
+        print(f"{sum(each.values()):8.2f}  together")
+
 
 def rounds(bench: Benchmark, events: int, others: int, number: int, *, three: bool) -> dict[str, list[float]]:
     """Events a second of each way, one a round."""
@@ -337,6 +352,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=200_000, help="records a micro-batch")
     parser.add_argument("--skip-three", action="store_true")
     parser.add_argument("--memory", action="store_true", help="what the driver holds, over so many events")
+    parser.add_argument("--where", action="store_true", help="where the processor's time goes, over so many events")
+    parser.add_argument("--java", default="", help="further options of the JVM")
     parser.add_argument("--verbose", action="store_true", help="what each batch took")
     chosen = parser.parse_args()
     if chosen.verbose:
@@ -349,11 +366,14 @@ def main() -> None:
             schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]
             produce(stack, with_new_ids(schema_id, chosen.events, chosen.recipients))
             settings = settings_of(stack, chosen.batch)
+            settings = replace(settings, java_options=f"{settings.java_options} {chosen.java}")
             spark = spark_session(settings)
             bench = Benchmark(stack, spark, settings, chosen.recipients)
             print(f"{chosen.events:,} events of {chosen.recipients} recipients, {chosen.batch:,} a batch", flush=True)
             if chosen.memory:
                 bench.memory(chosen.events, steps=20)
+            elif chosen.where:
+                bench.where(chosen.events)
             else:
                 others = min(chosen.others, chosen.events)
                 runs = rounds(bench, chosen.events, others, chosen.rounds, three=not chosen.skip_three)
