@@ -1,7 +1,8 @@
 """The fault matrix: every cell is a fault, a load and what may be left behind."""
 
-from tests.faults import broken, faults, second_broker
+from tests.faults import broken, processs, providers, second_broker, servers
 from tests.faults.cell import Cell, Expectation, Load
+from tests.faults.moments import Moment
 
 MANY = Load(users=400, chunk=50)  # so that each step has several records under way
 OWN = Load(users=60, own=True)
@@ -11,13 +12,13 @@ GONE = Expectation(gone=(5, 6, 25))
 TAKEN_AND_LOST = 7
 
 
-def _killed(function: str, topic: str, *few: faults.Moment) -> list[Cell]:
+def _killed(function: str, topic: str, *few: Moment) -> list[Cell]:
     """few: the moments whose cells stand for all."""
-    when: dict[faults.Moment, str] = {"before": "before", "middle": "in the middle of", "after": "after"}
+    when: dict[Moment, str] = {"before": "before", "middle": "in the middle of", "after": "after"}
     return [
         Cell(
             name=f"{function} killed {words} producing",
-            fault=faults.killed(function, topic, moment),
+            fault=processs.killed(function, topic, moment),
             load=MANY,
             ci=moment in few,
         )
@@ -35,110 +36,120 @@ CELLS = (
     *_killed("preference_checker", "build", "middle"),
     *_killed("builder", "delivery", "after"),
     *_killed("delivery", "outcome", "before"),
-    Cell(name="delivery killed in the middle of publishing", fault=faults.killed_publishing, ci=True),
+    Cell(name="delivery killed in the middle of publishing", fault=processs.killed_publishing, ci=True),
     Cell(
         name="every function killed in turn",
-        fault=faults.every_function_killed,
+        fault=processs.every_function_killed,
         load=Load(users=800, chunk=100),
         ci=True,
     ),
-    Cell(name="delivery of the critical lane killed beside a bulk send", fault=faults.critical_killed_beside_bulk),
-    Cell(name="delivery times out", fault=faults.timed_out),
+    Cell(name="delivery of the critical lane killed beside a bulk send", fault=processs.critical_killed_beside_bulk),
+    Cell(name="delivery times out", fault=processs.timed_out),
     Cell(
         name="the provider is slower than an invocation is long",
-        fault=faults.slower_than_an_invocation,
+        fault=processs.slower_than_an_invocation,
     ),
-    Cell(name="a function takes too long for longer than all attempts", fault=faults.times_out_again_and_again),
+    Cell(name="a function takes too long for longer than all attempts", fault=processs.times_out_again_and_again),
     Cell(
         name="a record crashes its function again and again",
-        fault=faults.crashes_again_and_again,
+        fault=processs.crashes_again_and_again,
         expectation=Expectation(dead_letters=("crashes",)),
     ),
-    Cell(name="the same batch twice at the same time", fault=faults.twice, ci=True),
+    Cell(name="the same batch twice at the same time", fault=processs.twice, ci=True),
     Cell(
         name="an opt-out between two deliveries of one batch",
-        fault=faults.opt_out_between,
+        fault=processs.opt_out_between,
         load=Load(users=400, own=True),
         ci=True,
     ),
     Cell(
         name="an opt-out between two checks of one batch",
-        fault=faults.first_decision_stands,
+        fault=processs.first_decision_stands,
         load=Load(users=400, own=True),
     ),
-    Cell(name="delivery asleep for longer than its lease", fault=faults.asleep),
+    Cell(name="delivery asleep for longer than its lease", fault=processs.asleep),
     # --- Kafka ---
-    Cell(name="acknowledgement of build lost", fault=faults.acknowledgement_lost("build"), load=MANY),
-    Cell(name="acknowledgement of delivery lost", fault=faults.acknowledgement_lost("delivery"), load=MANY),
-    Cell(name="acknowledgement of outcome lost", fault=faults.acknowledgement_lost("outcome"), load=MANY, ci=True),
+    Cell(name="acknowledgement of build lost", fault=servers.acknowledgement_lost("build"), load=MANY),
+    Cell(name="acknowledgement of delivery lost", fault=servers.acknowledgement_lost("delivery"), load=MANY),
+    Cell(name="acknowledgement of outcome lost", fault=servers.acknowledgement_lost("outcome"), load=MANY, ci=True),
     Cell(
         name="records of delivery unacknowledged for longer than the producer waits",
-        fault=faults.unacknowledged("delivery"),
+        fault=servers.unacknowledged("delivery"),
     ),
-    Cell(name="connections to the broker cut", fault=faults.kafka_cut, load=MANY),
-    Cell(name="broker killed and restarted", fault=faults.broker_killed, load=MANY),
+    Cell(name="connections to the broker cut", fault=servers.kafka_cut, load=MANY),
+    Cell(name="broker killed and restarted", fault=processs.server_killed("kafka"), load=MANY),
     Cell(name="the leader of the chain's topics killed", fault=second_broker.leader_killed, load=MANY),
     # --- OpenSearch ---
-    Cell(name="OpenSearch says 429", fault=faults.opensearch_answers(429), ci=True),
-    Cell(name="OpenSearch says 503", fault=faults.opensearch_answers(503)),
-    Cell(name="OpenSearch does not answer in time", fault=faults.opensearch_times_out),
-    Cell(name="OpenSearch answers a look-up by id in part", fault=faults.partial_mget, ci=True),
-    Cell(name="OpenSearch answers a search in part", fault=faults.partial_search),
-    Cell(name="OpenSearch killed", fault=faults.server_killed("opensearch")),
+    Cell(name="OpenSearch says 429", fault=servers.opensearch_answers(429), ci=True),
+    Cell(name="OpenSearch says 503", fault=servers.opensearch_answers(503)),
+    Cell(name="OpenSearch does not answer in time", fault=servers.opensearch_times_out),
+    Cell(name="OpenSearch answers a look-up by id in part", fault=servers.partial_mget, ci=True),
+    Cell(name="OpenSearch answers a search in part", fault=servers.partial_search),
+    Cell(name="OpenSearch killed", fault=processs.server_killed("opensearch")),
     # --- DynamoDB ---
-    Cell(name="DynamoDB throttles", fault=faults.dynamodb_throttles, ci=True),
-    Cell(name="DynamoDB's answers to conditional writes lost", fault=faults.dynamodb_answers_lost, ci=True),
-    Cell(name="DynamoDB down while deciding", fault=faults.dynamodb_down_while_deciding),
-    Cell(name="DynamoDB down before publishing", fault=faults.dynamodb_down),
-    Cell(name="DynamoDB down while publishing", fault=faults.dynamodb_down_while_publishing),
+    Cell(name="DynamoDB throttles", fault=servers.dynamodb_throttles, ci=True),
+    Cell(name="DynamoDB's answers to conditional writes lost", fault=servers.dynamodb_answers_lost, ci=True),
+    Cell(name="DynamoDB down while deciding", fault=servers.dynamodb_down_while_deciding),
+    Cell(name="DynamoDB down before publishing", fault=servers.dynamodb_down),
+    Cell(name="DynamoDB down while publishing", fault=servers.dynamodb_down_while_publishing),
     # --- SNS ---
-    Cell(name="SNS throttles", fault=faults.sns_throttles),
-    Cell(name="SNS says 5xx to one call in five", fault=faults.sns_answers("InternalError", share=0.2)),
+    Cell(name="SNS throttles", fault=providers.sns_throttles),
+    Cell(name="SNS says 5xx to one call in five", fault=providers.sns_answers("InternalError", share=0.2)),
     Cell(
         name="SNS resets connections after it took the message",
-        fault=faults.sns_answers("reset_after", times=TAKEN_AND_LOST),
+        fault=providers.sns_answers("reset_after", times=TAKEN_AND_LOST),
         expectation=Expectation(bound=TAKEN_AND_LOST),
         ci=True,
     ),
-    Cell(name="SNS says that credentials have expired", fault=faults.sns_answers("ExpiredToken", times=60)),
+    Cell(name="SNS says that credentials have expired", fault=providers.sns_answers("ExpiredToken", times=60)),
     *(
-        Cell(name=f"SNS says {code}", fault=faults.sns_refuses_endpoints(code), load=OWN, expectation=GONE, ci=ci)
+        Cell(
+            name=f"SNS says {code}",
+            fault=providers.sns_refuses_endpoints(code),
+            load=OWN,
+            expectation=GONE,
+            ci=ci,
+        )
         for code, ci in (("EndpointDisabled", True), ("NotFound", False), ("InvalidParameter", False))
     ),
-    Cell(name="SNS says EndpointDisabled of one device of two", fault=faults.one_of_two_gone, load=OWN),
+    Cell(name="SNS says EndpointDisabled of one device of two", fault=providers.one_of_two_gone, load=OWN),
     Cell(
         name="SNS says that a platform application is disabled",
-        fault=faults.sns_answers("PlatformApplicationDisabled", times=1),
+        fault=providers.sns_answers("PlatformApplicationDisabled", times=1),
     ),
-    Cell(name="a platform application is disabled until somebody acts", fault=faults.application_off, patience_s=75),
-    Cell(name="the send expires while SNS is away", fault=faults.expires, load=NOBODY),
+    Cell(
+        name="a platform application is disabled until somebody acts",
+        fault=providers.application_off,
+        patience_s=75,
+    ),
+    Cell(name="the send expires while SNS is away", fault=providers.expires, load=NOBODY),
     # --- SES ---
-    Cell(name="delivery killed in the middle of mailing", fault=faults.killed_mailing, load=MAIL),
+    Cell(name="delivery killed in the middle of mailing", fault=providers.killed_mailing, load=MAIL),
     Cell(
         name="SES throttles",
-        fault=faults.ses_answers(400, "Throttling", "Maximum sending rate exceeded.", times=30),
+        fault=providers.ses_answers(400, "Throttling", "Maximum sending rate exceeded.", times=30),
         load=MAIL,
     ),
-    Cell(name="SES says 5xx", fault=faults.ses_answers(500, "InternalFailure", "Failure.", times=30), load=MAIL),
+    Cell(name="SES says 5xx", fault=providers.ses_answers(500, "InternalFailure", "Failure.", times=30), load=MAIL),
     Cell(
         name="SES cuts connections after it took the message",
-        fault=faults.ses_answers_lost,
+        fault=providers.ses_answers_lost,
         load=MAIL,
         expectation=Expectation(bound=5),
     ),
-    Cell(name="SES rejects some messages", fault=faults.ses_rejects, load=NOBODY),
-    Cell(name="an address on the suppression list", fault=faults.suppressed_address, load=NOBODY),
+    Cell(name="SES rejects some messages", fault=providers.ses_rejects, load=NOBODY),
+    Cell(name="an address on the suppression list", fault=providers.suppressed_address, load=NOBODY),
     # --- longer than all attempts ---
-    Cell(name="OpenSearch away for longer than all attempts", fault=faults.opensearch_outage),
+    Cell(name="OpenSearch away for longer than all attempts", fault=servers.opensearch_outage),
     Cell(
         name="OpenSearch away, and the records too large to be handed over",
-        fault=faults.handed_over_without_payload,
+        fault=servers.handed_over_without_payload,
         load=Load(users=1_500),
     ),
-    Cell(name="SNS away for longer than all attempts", fault=faults.sns_outage),
+    Cell(name="SNS away for longer than all attempts", fault=providers.sns_outage),
     # --- the registry ---
-    Cell(name="registry down, warm", fault=faults.registry_down_warm),
-    Cell(name="registry down, cold", fault=faults.registry_down_cold),
+    Cell(name="registry down, warm", fault=servers.registry_down_warm),
+    Cell(name="registry down, cold", fault=servers.registry_down_cold),
     # --- records ---
     _put_aside("unknown schema id", "unknown_schema", 1),
     _put_aside("poison at the start of a batch", "undecodable", 0),
@@ -150,18 +161,18 @@ CELLS = (
         load=NOBODY,
         expectation=Expectation(dead_letters=("too_large",)),
     ),
-    Cell(name="no recipients", fault=faults.none, load=NOBODY),
-    Cell(name="one recipient", fault=faults.none, load=Load(users=1)),
+    Cell(name="no recipients", fault=processs.none, load=NOBODY),
+    Cell(name="one recipient", fault=processs.none, load=Load(users=1)),
     Cell(
         name="recipients named twice",
-        fault=faults.none,
+        fault=processs.none,
         load=Load(users=20, named=(*range(20), *range(5, 15), 5)),
         ci=True,
     ),
     # --- the other processes ---
-    Cell(name="a user created while change data capture is down", fault=faults.newcomer, load=NOBODY),
-    Cell(name="Connect killed", fault=faults.server_killed("connect")),
-    Cell(name="Postgres killed", fault=faults.server_killed("postgres")),
-    Cell(name="Spark killed", fault=faults.server_killed("spark")),
-    Cell(name="the function host killed", fault=faults.server_killed("lambda_host"), load=MANY),
+    Cell(name="a user created while change data capture is down", fault=processs.newcomer, load=NOBODY),
+    Cell(name="Connect killed", fault=processs.server_killed("connect")),
+    Cell(name="Postgres killed", fault=processs.server_killed("postgres")),
+    Cell(name="Spark killed", fault=processs.server_killed("spark")),
+    Cell(name="the function host killed", fault=processs.server_killed("lambda_host"), load=MANY),
 )

@@ -20,7 +20,7 @@ from devstack.settings import LOOPBACK, StackSettings
 from masscomm import topics
 from tests.faults.bench import Bench
 from tests.faults.cell import Send
-from tests.faults.faults import on_its_way
+from tests.faults.moments import on_its_way
 from tests.faults.proxy import KafkaProxy
 
 NAME = "kafka_2"

@@ -1,0 +1,258 @@
+"""What is done to processes, and to what they take for granted, while a cell's send is on its way."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Message
+
+from devstack.demo.records import TopicReader
+from devstack.sns_stand_in import Rule
+from masscomm import topics
+from tests.chain import entry, event
+from tests.faults.bench import CHAIN, Bench, Beside, tail
+from tests.faults.cell import FaultOf, Send
+from tests.faults.moments import (
+    HALF_A_SLICE,
+    INSIDE_A_SLICE,
+    WORKERS,
+    Moment,
+    asks_for_user,
+    bigger_mget,
+    on_its_way,
+    path,
+    received,
+)
+from tests.faults.proxy import Answer, Delay, Hold, HoldAnswer, produce_to
+from tests.faults.waiting import until
+
+
+def none(bench: Bench, send: Send) -> None:
+    """Nothing."""
+    send()
+
+
+def killed(function: str, topic: str, moment: Moment) -> FaultOf:
+    """kill -9 before its records reach the broker, when a part of them has, or when all have and it does not know."""
+
+    def fault(bench: Bench, send: Send) -> None:
+        action = HoldAnswer() if moment == "after" else Hold()
+        with bench.stack.kafka.fault(action, when=produce_to(topic), after=int(moment == "middle")) as held:
+            send()
+            held.await_hits()
+            bench.kill(function)
+            held.discard()
+
+    return fault
+
+
+def killed_publishing(bench: Bench, send: Send) -> None:
+    """kill -9 of delivery when some slices are recorded, half of the next is published, and calls are unanswered."""
+    bench.stack.sns.answer(Rule(code="hold", after=INSIDE_A_SLICE))
+    send()
+    bench.await_held(1)
+    bench.kill("delivery")
+
+
+def every_function_killed(bench: Bench, send: Send) -> None:
+    """kill -9 of every function's process, one after another, spread over the send."""
+    names = sorted(bench.functions(), key=lambda name: (name not in CHAIN, name))
+    bench.stack.sns.answer(Rule(code="slow", delay_s=0.1))
+    send()
+    [sent] = bench.sends
+    total = len(sent.pairs)
+    for number, name in enumerate(names):
+        wanted = number * total // (2 * len(names))
+        until("a part is published", lambda wanted=wanted: len(received(bench)) >= wanted)  # type: ignore[misc]
+        bench.kill(name)
+
+
+def critical_killed_beside_bulk(bench: Bench, send: Send) -> None:
+    """kill -9 of the critical lane's delivery in the middle of its send, while a bulk send is on its way."""
+    on_its_way(bench, send)
+    sent = bench.emit(bench.shared[500:900], critical=True)
+    ours = set(sent.pairs)
+    until("a part of the critical send is published", lambda: len(ours & bench.received().keys()) > HALF_A_SLICE)
+    bench.kill("delivery-critical")
+
+
+def timed_out(bench: Bench, send: Send) -> None:
+    """Delivery stops in the middle of publishing, until the host ends it for taking too long."""
+    with bench.stack.configured({"delivery": {"timeout_s": 20}}):
+        bench.stack.sns.answer(Rule(code="hold", after=INSIDE_A_SLICE))
+        send()
+        bench.await_held(1)
+        [process] = bench.processes("delivery")
+        bench.freeze("delivery")
+        bench.stack.sns.clear()
+        until("the host ends it", lambda: not process.is_running())
+        bench.settle()
+
+
+def slower_than_an_invocation(bench: Bench, send: Send) -> None:
+    """The provider takes its time, and an invocation ends before its record: in peace, between two calls."""
+    with bench.stack.configured({"delivery": {"timeout_s": 20}}):
+        bench.stack.sns.answer(Rule(code="slow", delay_s=2.0))
+        send()
+        until("it goes on in another invocation", lambda: bench.failures() > 0, every_s=0.1)
+        bench.stack.sns.clear()
+        bench.settle()
+
+
+def times_out_again_and_again(bench: Bench, send: Send) -> None:
+    """What a function needs hangs for longer than the function may take, until its records were given up on often."""
+    few = {"CRASHES_UNTIL_DEAD_LETTER": "1", "CHAIN_TIMEOUT_S": "2"}
+    builder = {"timeout_s": 2, "event_source": {"attempts": 2}}
+    with bench.stack.configured({"builder": builder, "scheduler": {"environment": few}}):
+        before = bench.records(topics.ON_FAILURE)
+        with bench.stack.opensearch.fault(Delay(4), when=asks_for_user(bench.shared[5])):
+            send()
+            until("it was given up on often", lambda: bench.records(topics.ON_FAILURE) >= before + 3, 60, every_s=0.2)
+
+
+def crashes_again_and_again(bench: Bench, send: Send) -> None:
+    """One record ends its function's process each time; the others of its batch go on."""
+    few = {"CRASHES_UNTIL_DEAD_LETTER": "1"}
+    with bench.stack.configured({"builder": {"event_source": {"attempts": 2}}, "scheduler": {"environment": few}}):
+        users = list(bench.shared[1000:1120])
+        marked = users[5]  # who wants it
+        # Those of the record who are passed to the builder end with it.
+        with bench.stack.opensearch.fault(Hold(), when=asks_for_user(marked)) as asked:
+            sent = bench.emit(users)
+            sent.fates = {
+                user_id: frozenset({"dead_letter"}) if fate in ({"sent"}, {"no_device"}) else fate
+                for user_id, fate in sent.fates.items()
+            }
+            sent.calls = {}
+            send()
+            hits = 0
+
+            def put_aside() -> bool:
+                nonlocal hits
+                if asked.hits > hits:
+                    hits = asked.hits
+                    bench.kill("builder")
+                return bench.ended(sent)
+
+            until("it is put aside", put_aside, 120, every_s=0.05)
+        bench.settle()
+
+
+def twice(bench: Bench, send: Send) -> None:
+    """A second environment of delivery is invoked with the record while the first publishes it."""
+    with _beside(bench) as (beside, records):
+        bench.stack.sns.answer(Rule(code="slow", delay_s=0.05))
+        send()
+        beside.invoke(_event_of(records))
+        answer = beside.answer()
+        assert answer == {"batchItemFailures": []}, answer
+
+
+def asleep(bench: Bench, send: Send) -> None:
+    """Delivery is stopped in the middle of publishing for longer than its lease, while another finishes the record."""
+    with _beside(bench) as (beside, records):
+        bench.stack.sns.answer(Rule(code="slow", delay_s=0.05))
+        send()
+        until("some slices are published", lambda: len(received(bench)) > INSIDE_A_SLICE, every_s=0.005)
+        bench.freeze("delivery")
+        bench.stack.sns.clear()
+        beside.invoke(_event_of(records))
+        answer = beside.answer()
+        assert answer == {"batchItemFailures": []}, answer
+        published = len(bench.stack.sns.received())
+        bench.thaw("delivery")
+        bench.settle()
+        begun = len(bench.stack.sns.received()) - published
+        assert begun <= WORKERS, f"{begun} calls for a record that is another's"
+
+
+@contextmanager
+def _beside(bench: Bench) -> Iterator[tuple[Beside, TopicReader]]:
+    """A warm environment of delivery, and the records of delivery from now on."""
+    beside = bench.beside("delivery")
+    records = tail(bench, topics.DELIVERY)
+    try:
+        yield beside, records
+    finally:
+        records.close()
+        beside.close()
+
+
+def _event_of(records: TopicReader) -> dict[str, Any]:
+    """An event of the next record or records."""
+    found: list[Message] = []
+
+    def there() -> bool:
+        found.extend(records.poll())
+        return bool(found)
+
+    until("a record of delivery", there, every_s=0.005)
+    return event(
+        *(
+            entry(
+                message.value(),
+                topic=message.topic() or "",
+                partition=message.partition() or 0,
+                offset=message.offset() or 0,
+                timestamp=message.timestamp()[1],
+                key=message.key(),
+            )
+            for message in found
+        )
+    )
+
+
+def opt_out_between(bench: Bench, send: Send) -> None:
+    """Delivery is killed inside a record; before it comes again, one who was sent to and one who was not opt out."""
+    bench.stack.sns.answer(Rule(code="hold", after=INSIDE_A_SLICE))
+    send()
+    bench.await_held(1)
+    with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=path("/devices/_search")) as refused:
+        bench.kill("delivery")
+        bench.stack.sns.clear()
+        refused.await_hits()
+        [sent] = bench.sends
+        reached = {notification for notification, _ in received(bench)}
+        able = [user_id for user_id in sorted(sent.calls) if len(sent.calls[user_id]) == 1]
+        first = able[0]
+        later = next(user_id for user_id in reversed(able) if sent.calls[user_id][0][0] not in reached)
+        assert sent.calls[first][0][0] in reached
+        bench.population.opt_out([first, later])
+        sent.fates[later] = frozenset({"opted_out"})
+
+
+def first_decision_stands(bench: Bench, send: Send) -> None:
+    """The checker is killed when its records are out and its outcome is not; then one who was passed on opts out."""
+    with bench.stack.kafka.fault(HoldAnswer(), when=produce_to("build")) as held:
+        send()
+        held.await_hits()
+        with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=bigger_mget) as refused:
+            bench.kill("preference_checker")
+            held.discard()
+            refused.await_hits()
+            [sent] = bench.sends
+            bench.population.opt_out([min(sent.calls)])
+    # Delivery may still honour it; that is the one other end there may be.
+    sent.fates[min(sent.calls)] = frozenset({"sent", "opted_out"})
+
+
+def newcomer(bench: Bench, _: Send) -> None:
+    """People are created and sent to while change data capture is down: not to know them is no reason to drop them."""
+    bench.stack.stack.kill("connect")
+    users = bench.population.insert(10)
+    bench.emit(users)
+    with bench.stack.opensearch.fault(Delay(0), when=path("/_mget")) as asked:
+        asked.await_hits(3)
+    bench.stack.stack.restart("connect")
+
+
+def server_killed(name: str) -> FaultOf:
+    """kill -9 of a server while the send is on its way, and its start on the data it had."""
+
+    def fault(bench: Bench, send: Send) -> None:
+        on_its_way(bench, send)
+        bench.stack.stack.kill(name)
+        bench.killed += name == "lambda_host"  # and every function with it
+        bench.stack.stack.restart(name)
+
+    return fault

@@ -1,0 +1,197 @@
+"""What SNS and SES say, or do not say, while a cell's send is on its way."""
+
+import time
+from collections.abc import Sequence
+from urllib.parse import quote_plus
+
+import httpx
+
+from devstack.sns_stand_in import Rule
+from masscomm.ids import address_id
+from tests.faults.bench import Bench
+from tests.faults.cell import FaultOf, Send
+from tests.faults.moments import (
+    DELIVERY,
+    HALF_A_SLICE,
+    INSIDE_A_SLICE,
+    WORKERS,
+)
+from tests.faults.population import address
+from tests.faults.proxy import Answer, DropAnswer, HoldAnswer, Request
+from tests.faults.waiting import until
+
+
+def sns_answers(code: str, *, share: float = 1.0, times: int | None = None) -> FaultOf:
+    """An answer to some publishes, from half a slice on."""
+
+    def fault(bench: Bench, send: Send) -> None:
+        bench.stack.sns.answer(Rule(code=code, share=share, times=times, after=HALF_A_SLICE))
+        send()
+        bench.settle()
+
+    return fault
+
+
+def sns_throttles(bench: Bench, send: Send) -> None:
+    """A fraction of what delivery would publish is allowed."""
+    before = bench.stack.sns.counts()
+    bench.stack.sns.limit(per_s=60, burst=10)
+    send()
+    bench.settle()
+    after = bench.stack.sns.counts()
+    refused = after.refused.get("Throttling", 0) - before.refused.get("Throttling", 0)
+    accepted = after.accepted - before.accepted
+    assert refused <= accepted, f"{refused} calls refused for {accepted} that were taken: nobody slowed down"
+
+
+def application_off(bench: Bench, send: Send) -> None:
+    """A platform application takes nothing until an operator acts: it is left alone, the other one goes on."""
+    bench.stack.sns.answer(Rule(code="PlatformApplicationDisabled", endpoint="/GCM/"))
+    before = bench.stack.sns.counts().refused.get("PlatformApplicationDisabled", 0)
+    records = bench.records(*DELIVERY)
+    send()
+    until("its recipients wait and come back", lambda: bench.records(*DELIVERY) >= records + 2, every_s=0.1)
+    refused = bench.stack.sns.counts().refused["PlatformApplicationDisabled"] - before
+    assert refused <= 2 * WORKERS, f"{refused} calls for an application that takes nothing"
+    bench.stack.sns.clear()
+
+
+def sns_refuses_endpoints(code: str) -> FaultOf:
+    """Some endpoints take nothing any more; the devices are known to be inactive afterwards."""
+
+    def fault(bench: Bench, send: Send) -> None:
+        users = sorted(bench.gone)
+        rules = [Rule(code=code, endpoint=arn) for user_id in users for arn in bench.population.endpoints[user_id]]
+        bench.stack.sns.answer(*rules)
+        send()
+        bench.settle()
+        calls = bench.stack.sns.counts().calls
+        bench.stack.sns.clear()
+        until("the devices are inactive", lambda: _inactive(bench, users))
+        # The next send leaves them alone, though the provider would take it again.
+        bench.emit(users, gone=set(users))
+        bench.settle()
+        assert bench.stack.sns.counts().calls == calls, "an endpoint that takes nothing was called again"
+
+    return fault
+
+
+def one_of_two_gone(bench: Bench, send: Send) -> None:
+    """One device of those who have two takes nothing any more: the other does, and only it is called from then on."""
+    send()  # everybody, as yet without a fault
+    bench.settle()
+    endpoints = bench.population.endpoints
+    users = [user_id for user_id in bench.sends[0].fates if len(endpoints.get(user_id, [])) == 2]
+    dead = {user_id: next(arn for arn in endpoints[user_id] if "/APNS/" in arn) for user_id in users}
+    bench.stack.sns.answer(*(Rule(code="EndpointDisabled", endpoint=arn) for arn in dead.values()))
+    for _ in range(2):
+        sent = bench.emit(users)
+        sent.calls = {
+            user_id: [pair for pair in pairs if pair[1] != dead[user_id]] for user_id, pairs in sent.calls.items()
+        }
+        bench.settle()
+        until("the devices are inactive", lambda: _disabled(bench, [user_id * 10 + 1 for user_id in users]))
+        bench.stack.sns.clear()  # it would be taken again: nobody asks
+
+
+def expires(bench: Bench, send: Send) -> None:
+    """The provider takes nothing until the send has expired: nothing is published after that."""
+    bench.stack.sns.answer(Rule(code="reset_before"))
+    expires_at = time.time_ns() // 1_000_000 + 4_000
+    sent = bench.emit(bench.shared[:200], expires_at=expires_at)
+    expired = frozenset({"expired"})
+    sent.fates = {user: expired if fate == {"sent"} else fate for user, fate in sent.fates.items()}
+    until("expires_at", lambda: time.time_ns() // 1_000_000 > expires_at, every_s=0.1)
+    bench.stack.sns.clear()
+
+
+def sns_outage(bench: Bench, send: Send) -> None:
+    """Every connection is cut until what is left has come back from the scheduler, and was left to it again."""
+    before = bench.records(*DELIVERY)
+    bench.stack.sns.answer(Rule(code="reset_before"))
+    send()
+    until("a record comes back twice", lambda: bench.records(*DELIVERY) >= before + 3, 120, every_s=0.2)
+
+
+def _mail(request: Request) -> bool:
+    return b"Action=SendRawEmail" in request.body
+
+
+def _ses_error(status: int, code: str, message: str) -> Answer:
+    body = (
+        '<ErrorResponse xmlns="http://ses.amazonaws.com/doc/2010-12-01/"><Error><Type>Sender</Type>'
+        f"<Code>{code}</Code><Message>{message}</Message></Error><RequestId>r</RequestId></ErrorResponse>"
+    )
+    return Answer(status=status, body=body.encode(), kind="text/xml")
+
+
+def killed_mailing(bench: Bench, send: Send) -> None:
+    """kill -9 of delivery when some slices are recorded, a part of the next is with SES, and calls are unanswered."""
+    with bench.stack.mail.fault(HoldAnswer(), when=_mail, after=INSIDE_A_SLICE) as held:
+        send()
+        held.await_hits(HALF_A_SLICE // 2)
+        bench.kill("delivery")
+        held.discard()
+
+
+def ses_answers(status: int, code: str, message: str, *, times: int) -> FaultOf:
+    """An error instead of some messages, from half a slice on."""
+
+    def fault(bench: Bench, send: Send) -> None:
+        with bench.stack.mail.fault(
+            _ses_error(status, code, message), when=_mail, after=HALF_A_SLICE, times=times
+        ) as refused:
+            send()
+            refused.await_hits(times)
+            bench.settle()
+
+    return fault
+
+
+def ses_answers_lost(bench: Bench, send: Send) -> None:
+    """SES took some messages, and the connection is cut before it can say so."""
+    with bench.stack.mail.fault(DropAnswer(), when=_mail, after=HALF_A_SLICE, times=5) as lost:
+        send()
+        lost.await_hits(5)
+        bench.settle()
+
+
+def ses_rejects(bench: Bench, _: Send) -> None:
+    """SES will never take the messages to some addresses: these recipients have failed, and nobody else."""
+    users = list(bench.shared[:100])
+    rejected = users[10:13]
+    names = [quote_plus(address(user_id)).encode() for user_id in rejected]
+    error = _ses_error(400, "MessageRejected", "Email address is not allowed.")
+
+    def concerned(request: Request) -> bool:
+        return _mail(request) and any(name in request.body for name in names)
+
+    with bench.stack.mail.fault(error, when=concerned):
+        sent = bench.emit(users, channel="email")
+        sent.fates |= {user_id: frozenset({"provider_rejected"}) for user_id in rejected}
+        for user_id in rejected:
+            del sent.calls[user_id]
+        bench.settle()
+
+
+def suppressed_address(bench: Bench, _: Send) -> None:
+    """Nothing goes to an address that bounced for good before."""
+    [user_id, *others] = bench.population.grow(10)
+    document = {"reason": "bounced_permanent", "at": 1}
+    url = f"{bench.stack.settings.opensearch_url}/suppressions/_doc/{address_id(address(user_id))}?refresh=true"
+    httpx.put(url, json=document, trust_env=False).raise_for_status()
+    sent = bench.emit([user_id, *others], channel="email")
+    sent.fates[user_id] = frozenset({"address_suppressed"})
+    del sent.calls[user_id]
+
+
+def _inactive(bench: Bench, users: Sequence[int]) -> bool:
+    """Whether each device of these people is known to take nothing."""
+    devices = [user_id * 10 + place for user_id in users for place in range(len(bench.population.endpoints[user_id]))]
+    return _disabled(bench, devices)
+
+
+def _disabled(bench: Bench, devices: Sequence[int]) -> bool:
+    url = f"{bench.stack.settings.opensearch_url}/device_state/_mget"
+    answer = httpx.post(url, json={"ids": [str(device) for device in devices]}, trust_env=False).raise_for_status()
+    return all(document["_source"]["enabled"] is False for document in answer.json()["docs"])

@@ -1,0 +1,208 @@
+"""What is done to Kafka, OpenSearch, DynamoDB and the registry while a cell's send is on its way."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
+
+from masscomm import topics
+from tests.faults.bench import CHAIN, Bench
+from tests.faults.cell import FaultOf, Send
+from tests.faults.moments import (
+    LEDGER,
+    bigger_mget,
+    dynamodb,
+    path,
+)
+from tests.faults.proxy import Answer, Cut, Delay, DropAnswer, Edit, produce_to
+from tests.faults.waiting import until
+
+AMZ_JSON = "application/x-amz-json-1.0"
+_LOOK_UPS = path("/_mget", "/_search")
+
+
+def acknowledgement_lost(topic: str) -> FaultOf:
+    """The broker has the records; the connection is cut before it can say so."""
+
+    def fault(bench: Bench, send: Send) -> None:
+        with bench.stack.kafka.fault(DropAnswer(), when=produce_to(topic), times=2) as lost:
+            send()
+            lost.await_hits()
+            bench.settle()
+
+    return fault
+
+
+def kafka_cut(bench: Bench, send: Send) -> None:
+    """Every connection of the functions and their pollers is cut while they produce."""
+    with bench.stack.kafka.fault(Cut(), when=produce_to("delivery"), times=1) as cut:
+        send()
+        cut.await_hits()
+        bench.stack.kafka.cut()
+
+
+def unacknowledged(topic: str) -> FaultOf:
+    """No record of a topic gets through for longer than the producer waits."""
+
+    def fault(bench: Bench, send: Send) -> None:
+        before = bench.failures()
+        with bench.stack.kafka.fault(Cut(), when=produce_to(topic)):
+            send()
+            until("the records come again", lambda: bench.failures() > before, every_s=0.1)
+
+    return fault
+
+
+def opensearch_answers(status: int) -> FaultOf:
+    """So many look-ups in a row are refused."""
+    kind = {429: "rejected_execution_exception"}.get(status, "cluster_block_exception")
+    body = {
+        "error": {"root_cause": [{"type": kind, "reason": "fault"}], "type": kind, "reason": "fault"},
+        "status": status,
+    }
+
+    def fault(bench: Bench, send: Send) -> None:
+        refusal = Answer(status=status, body=json.dumps(body).encode())
+        with bench.stack.opensearch.fault(refusal, when=_LOOK_UPS, times=12) as refused:
+            send()
+            refused.await_hits(12)
+
+    return fault
+
+
+def opensearch_times_out(bench: Bench, send: Send) -> None:
+    """One look-up is answered later than the client waits."""
+    with bench.stack.opensearch.fault(Delay(11), when=_LOOK_UPS, times=1) as late:
+        send()
+        late.await_hits()
+        bench.settle()
+
+
+def partial_mget(bench: Bench, send: Send) -> None:
+    """Every second document of a look-up by id is an error, for a while."""
+
+    def edit(body: bytes) -> bytes:
+        answer = json.loads(body)
+        answer["docs"] = [
+            {"_index": doc["_index"], "_id": doc["_id"], "error": {"type": "no_shard_available_action_exception"}}
+            if number % 2
+            else doc
+            for number, doc in enumerate(answer["docs"])
+        ]
+        return json.dumps(answer).encode()
+
+    with bench.stack.opensearch.fault(Edit(edit), when=bigger_mget, times=6) as edited:
+        send()
+        edited.await_hits(6)
+
+
+def partial_search(bench: Bench, send: Send) -> None:
+    """A shard did not answer a search of devices: half of the hits, for a while."""
+
+    def edit(body: bytes) -> bytes:
+        answer = json.loads(body)
+        answer["_shards"] |= {"failed": 1}
+        answer["hits"]["hits"] = answer["hits"]["hits"][::2]
+        return json.dumps(answer).encode()
+
+    with bench.stack.opensearch.fault(Edit(edit), when=path("/devices/_search"), times=4) as edited:
+        send()
+        edited.await_hits(4)
+
+
+def opensearch_outage(bench: Bench, send: Send) -> None:
+    """Nothing is answered until the mapping has given the records up."""
+    before = bench.ends(topics.ON_FAILURE)
+    with bench.stack.opensearch.down():
+        send()
+        until("the mapping gives up", lambda: bench.ends(topics.ON_FAILURE) != before, 180, every_s=0.2)
+
+
+def handed_over_without_payload(bench: Bench, send: Send) -> None:
+    """The same, and the records are too large to be handed over: they are read again from their own topic."""
+    with _limited(bench, topics.ON_FAILURE, 2_000):
+        opensearch_outage(bench, send)
+
+
+@contextmanager
+def _limited(bench: Bench, name: str, size: int) -> Iterator[None]:
+    """A topic takes no records of more bytes than that for a while."""
+    [usual] = [topic.max_message_bytes for topic in topics.chain_topics() if topic.name == name]
+
+    def limit(value: int) -> None:
+        entry = ConfigEntry("max.message.bytes", str(value), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+        [done] = bench.admin.incremental_alter_configs([resource]).values()
+        done.result()
+
+    limit(size)
+    try:
+        yield
+    finally:
+        limit(usual)
+
+
+def dynamodb_throttles(bench: Bench, send: Send) -> None:
+    """Leases and slices are refused for their rate, for a while."""
+    body = {
+        "__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
+        "message": "The level of configured provisioned throughput for the table was exceeded.",
+    }
+    refusal = Answer(status=400, body=json.dumps(body).encode(), kind=AMZ_JSON)
+    with bench.stack.dynamodb.fault(refusal, when=dynamodb(LEDGER, "UpdateItem", "PutItem"), times=10) as refused:
+        send()
+        refused.await_hits(10)
+
+
+def dynamodb_answers_lost(bench: Bench, send: Send) -> None:
+    """The lease and two slices are written and nobody hears of it: the second try finds its own write."""
+    with ExitStack() as faults:
+        lost = [
+            faults.enter_context(
+                bench.stack.dynamodb.fault(DropAnswer(), when=dynamodb(LEDGER, operation), times=times)
+            )
+            for operation, times in (("UpdateItem", 1), ("PutItem", 2))
+        ]
+        send()
+        for each in lost:
+            each.await_hits(each.times or 1)
+
+
+def dynamodb_down(bench: Bench, send: Send) -> None:
+    """No connection is taken from before the first lease until it was asked for a few times."""
+    with bench.stack.dynamodb.fault(Cut(), when=dynamodb(LEDGER, "UpdateItem", "PutItem")) as cut:
+        send()
+        cut.await_hits(6)
+
+
+def dynamodb_down_while_publishing(bench: Bench, send: Send) -> None:
+    """A slice is published and cannot be recorded for a while."""
+    with bench.stack.dynamodb.fault(Cut(), when=dynamodb(LEDGER, "PutItem")) as cut:
+        send()
+        cut.await_hits(6)
+
+
+def dynamodb_down_while_deciding(bench: Bench, send: Send) -> None:
+    """First decisions cannot be recorded for a while."""
+    with bench.stack.dynamodb.fault(Cut(), when=dynamodb("decisions", "PutItem")) as cut:
+        send()
+        cut.await_hits(6)
+
+
+def registry_down_warm(bench: Bench, send: Send) -> None:
+    """Nothing is asked of it once the schemas are known."""
+    bench.emit(bench.shared[:50], chunk=25)  # in the lane that the others are sent in
+    bench.settle()
+    with bench.stack.registry.down():
+        send()
+        bench.settle()
+
+
+def registry_down_cold(bench: Bench, send: Send) -> None:
+    """Processes that know no schema yet cannot ask for one, for a while."""
+    with bench.stack.registry.fault(Cut()) as cut:
+        for function in CHAIN:
+            bench.kill(function)
+        send()
+        cut.await_hits(3)
