@@ -18,11 +18,14 @@ from rich.table import Table
 from devstack import process
 from devstack.dead_letters.commands import app as dead_letters_app
 from devstack.handle import RunningStack
+from devstack.installation import Installation, installation
+from devstack.options import JsonOption, given
 from devstack.progress import Progress
 from devstack.settings import SettingsError, StackSettings
 from devstack.setup import SetupError
 from devstack.stack import Stack, StackError
 from devstack.state import AlreadyRunningError, NotRunningError, RunState
+from masscomm.errors import MasscommError
 
 app = typer.Typer(
     name="masscomm",
@@ -298,6 +301,24 @@ def send(
     )
 
 
+@app.command()
+@given(installation=installation)
+def trace(
+    an_id: Annotated[str, typer.Argument(metavar="ID", help="Of a send, or of one notification.")],
+    *,
+    installation: Installation,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what happened to a send or a notification, topic by topic, in order of time. Exit status 1 where none is."""
+    from devstack.tracing import gather, tell
+
+    found = gather(installation, an_id)
+    if found is None:
+        errors.print(f"No record that is kept speaks of {an_id}.", markup=False, highlight=False)
+        raise typer.Exit(1)
+    tell(found, console, as_json=as_json)
+
+
 @app.command("recompute-check")
 def recompute_check() -> None:
     """Count everything again from the archive and compare it with what is served. Exit status 1 when a row differs."""
@@ -314,11 +335,15 @@ def clean_state() -> None:
     console.print(f"{settings.state_dir} is empty.")
 
 
+# What a person did wrong, or a service that would not start or does not answer.
+_SAID = (SettingsError, SetupError, StackError, AlreadyRunningError, NotRunningError, KafkaException, MasscommError)
+
+
 def main() -> int:
     """Run the command; what a person did wrong, or a service that would not start, is a message and exit status 1."""
     try:
         app(standalone_mode=True)
-    except (SettingsError, SetupError, StackError, AlreadyRunningError, NotRunningError, KafkaException) as error:
+    except _SAID as error:
         errors.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
         return 1
     return 0

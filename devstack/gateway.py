@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote
 
@@ -102,7 +103,7 @@ class MalformedAnswerError(Exception):
 
 
 class Gateway:
-    """Serves the routes, and /-/ready and /-/status for people and programs that watch over the stack.
+    """Serves the routes, and /-/ready, /-/status and /metrics for people and programs that watch over the stack.
 
     Args:
         routes: the API.
@@ -110,6 +111,7 @@ class Gateway:
             refused.
         ready: for /-/ready; the answer is 200 where its `ready` is true, else 503.
         status: for /-/status.
+        metrics: for /metrics, the page and its content type; called in a thread of its own.
         timeout_s: seconds a function gets; the invocation itself goes on after that, as in Lambda.
         max_in_flight: requests at a time; beyond it they are throttled.
     """
@@ -121,6 +123,7 @@ class Gateway:
         invoke: Invoke,
         ready: Report,
         status: Report,
+        metrics: Callable[[], tuple[bytes, str]] | None = None,
         timeout_s: float = INTEGRATION_TIMEOUT_S,
         max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
@@ -128,6 +131,7 @@ class Gateway:
         self._invoke = invoke
         self._ready = ready
         self._status = status
+        self._metrics = metrics
         self._timeout_s = timeout_s
         self._max_in_flight = max_in_flight
         self._in_flight = 0
@@ -140,6 +144,8 @@ class Gateway:
         application = web.Application(client_max_size=MAX_BODY_BYTES)
         application.router.add_get("/-/ready", self._serve_ready)
         application.router.add_get("/-/status", self._serve_status)
+        if self._metrics is not None:
+            application.router.add_get("/metrics", partial(self._serve_metrics, self._metrics))
         application.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(application, access_log=None)
         await self._runner.setup()
@@ -160,6 +166,11 @@ class Gateway:
 
     async def _serve_status(self, _request: web.Request) -> web.Response:
         return web.json_response(self._status())
+
+    @staticmethod
+    async def _serve_metrics(metrics: Callable[[], tuple[bytes, str]], _request: web.Request) -> web.Response:
+        page, content_type = await asyncio.to_thread(metrics)
+        return web.Response(body=page, headers={"Content-Type": content_type})
 
     async def _serve(self, request: web.Request) -> web.Response:
         path = request.raw_path.partition("?")[0]

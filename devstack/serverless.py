@@ -19,6 +19,7 @@ import functools
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +33,7 @@ from devstack.event_source.record import EventEnvelope
 from devstack.function_catalogue import Deployment, read_deployments
 from devstack.gateway import Gateway
 from devstack.lambda_host import FunctionHost
+from devstack.prometheus import CONTENT_TYPE, FunctionLines, exposition
 from devstack.schedule import Schedule
 
 log = logging.getLogger(__name__)
@@ -79,7 +81,10 @@ class Serverless:
             invoke=self.host.invoke,
             ready=self.readiness,
             status=self.status,
+            metrics=self.metrics,
         )
+        self._lines = FunctionLines(config.log_dir)
+        self._scraping = threading.Lock()
         self._destination = KafkaDestination(bootstrap_servers=self._bootstrap_servers)
         self._mappings: list[EventSourceMapping] = []
         self._schedules = [
@@ -143,6 +148,11 @@ class Serverless:
             "broken": broken,
             "mappings_without_partitions": mappings,
         }
+
+    def metrics(self) -> tuple[bytes, str]:
+        """The page for Prometheus and its content type."""
+        with self._scraping:
+            return exposition(self._lines, self.status), CONTENT_TYPE
 
     def status(self) -> dict[str, Any]:
         """Everything countable, by function and by mapping."""

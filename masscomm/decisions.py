@@ -60,6 +60,11 @@ def settled(log: DecisionLog, record_id: str, decided: Decisions) -> Decisions:
     return decided if standing == packed else _unpack(standing, decided)
 
 
+def unpacked(packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int]) -> Decisions:
+    """What was recorded of a record with these recipients. Errors: DeadLetter where it was of others."""
+    return _unpack(packed, Decisions(positions=positions, user_ids=user_ids, told={}))
+
+
 def _pack(decided: Decisions) -> bytes:
     """Each distinct decision once; settings' versions, which nearly every user has another of, in a column."""
     places: dict[tuple[str | None, str | None, str, str | None], int] = {}

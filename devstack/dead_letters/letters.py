@@ -1,14 +1,14 @@
 """Dead letters as they stand on their topic, and choosing among them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from confluent_kafka import Message
 
-from devstack.dead_letters.reading import read_topic
+from devstack.topic_reading import NO_SECURITY, read_topic
 from masscomm import dead_letters as headers
 from masscomm.topics import DEAD_LETTER
 
@@ -141,9 +141,11 @@ def read(message: Message) -> DeadLetter:
     )
 
 
-def read_letters(bootstrap: str, wanted: Filter, *, topic: str = DEAD_LETTER) -> Iterator[DeadLetter]:
+def read_letters(
+    bootstrap: str, wanted: Filter, *, topic: str = DEAD_LETTER, security: Mapping[str, Any] = NO_SECURITY
+) -> Iterator[DeadLetter]:
     """The dead letters asked for, by partition and age. Raises KafkaException when the broker does not answer."""
-    for message in read_topic(bootstrap, topic):
+    for message in read_topic(bootstrap, topic, security):
         letter = read(message)
         if wanted.takes(letter):
             yield letter

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from devstack.dead_letters.reading import read_topic
+from devstack.topic_reading import NO_SECURITY, read_topic
 
 
 class MarkKind(StrEnum):
@@ -43,10 +43,10 @@ def decode(value: bytes) -> Mark:
         raise ValueError(f"no mark: {error!r}") from error
 
 
-def read_marks(bootstrap: str, topic: str) -> dict[str, Mark]:
+def read_marks(bootstrap: str, topic: str, security: Mapping[str, Any] = NO_SECURITY) -> dict[str, Mark]:
     """The mark of each letter that has one, by the letter's own position (partition@offset)."""
     marks: dict[str, Mark] = {}
-    for message in read_topic(bootstrap, topic):
+    for message in read_topic(bootstrap, topic, security):
         key, value = message.key(), message.value()
         if isinstance(key, bytes) and isinstance(value, bytes):
             marks[key.decode()] = decode(value)

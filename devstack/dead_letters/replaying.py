@@ -6,14 +6,16 @@ fenced, and what it has not committed never was.
 """
 
 import getpass
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
 from devstack.dead_letters.letters import DeadLetter
 from devstack.dead_letters.marks import Mark, MarkKind, read_marks
+from devstack.topic_reading import NO_SECURITY
 from masscomm.dead_letters import replay_headers
 from masscomm.topics import DEAD_LETTER_STATUS, ON_FAILURE, cdc_topics, chain_topics
 
@@ -45,6 +47,7 @@ class Desk:
         allowed: the topics that may be written to.
         status_topic: where the marks stand.
         now: with time zone.
+        security: what else a client of Kafka is given, to sign in.
     """
 
     def __init__(
@@ -54,12 +57,14 @@ class Desk:
         allowed: frozenset[str],
         status_topic: str = DEAD_LETTER_STATUS,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        security: Mapping[str, Any] = NO_SECURITY,
     ) -> None:
         self._allowed = allowed
         self._status_topic = status_topic
         self._now = now
         self._producer = Producer(
             {
+                **security,
                 "bootstrap.servers": bootstrap,
                 "transactional.id": f"masscomm.dead-letters.{status_topic}",
                 "compression.type": "lz4",
@@ -70,7 +75,7 @@ class Desk:
         )
         # Only after this is it certain that no other desk has a mark on its way.
         self._producer.init_transactions(TIMEOUT_S)
-        self._marks = read_marks(bootstrap, status_topic)
+        self._marks = read_marks(bootstrap, status_topic, security)
 
     def replay(self, letters: Iterable[DeadLetter], *, again: bool = False) -> list[Done]:
         """Put each letter's bytes on its source topic, once; again: also where that has been done or it was discarded.

@@ -8,6 +8,7 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from devstack.dead_letters import commands
+from devstack.installation import Installation
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from masscomm import topics
@@ -23,7 +24,7 @@ def reason(kafka: StackSettings, registry: StackSettings, monkeypatch: pytest.Mo
     """A reason of the test's own, with two dead letters of send.api: one that can be read, one that cannot."""
     create_topics(kafka.kafka_bootstrap, topics.chain_topics())
     register_schemas(registry.registry_url, topics.chain_topics())
-    monkeypatch.setattr(commands, "_stack", lambda: registry)
+    monkeypatch.setattr(Installation, "chosen", lambda **_: Installation.local(registry))
     codec = Codec(HttpSchemaRegistry(registry.registry_url))
     made = f"test-{uuid4()}"
     producer = Producer({"bootstrap.servers": kafka.kafka_bootstrap, "broker.address.family": "v4"})

@@ -13,13 +13,13 @@ from confluent_kafka import KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from devstack.dead_letters.decoding import payload_of
 from devstack.dead_letters.letters import DeadLetter, Filter, read_letters
 from devstack.dead_letters.marks import MarkKind, read_marks
-from devstack.dead_letters.reading import read_topic
 from devstack.dead_letters.replaying import Desk
+from devstack.payloads import payload_of
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
+from devstack.topic_reading import read_topic
 from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm import topics
 from masscomm.batch import BatchDriver
@@ -163,7 +163,7 @@ def test_a_record_of_an_unknown_schema_goes_through_the_checker_once_the_schema_
         return list(read_letters(bootstrap, Filter(reason="unknown_schema", partition=3, offset=41)))[-1]
 
     letter = _put_aside_under_an_id_to_come(url, put_aside)
-    payload = payload_of(letter, codec).value
+    payload = payload_of(letter.topic, letter.value, codec).value
     assert payload is not None
     assert payload["to_users"] == [1]
     assert office.desk().replay([letter])[0].ok

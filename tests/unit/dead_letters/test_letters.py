@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from devstack.dead_letters.decoding import payload_of
 from devstack.dead_letters.letters import DeadLetter, Filter, moment
 from devstack.dead_letters.replaying import sources
+from devstack.payloads import payload_of
 from masscomm.dead_letters import REPLAYED, dead_letter_headers, original_position, replay_headers
 from masscomm.errors import DeadLetter as Bad
 from masscomm.kafka_event import KafkaRecord
@@ -88,10 +88,10 @@ def test_a_payload_is_decoded_once_its_schema_is_known() -> None:
     registry = InMemorySchemaRegistry()
     registry.register("send.monolith-value", own_schema("SendRequested"))
     value = Codec(registry).encode("send.monolith", "SendRequested", send([1, 2]).to_avro())
-    payload = payload_of(replace(LETTER, value=value), Codec(registry))
+    payload = payload_of(LETTER.topic, value, Codec(registry))
     assert payload.value is not None
     assert payload.value["to_users"] == [1, 2]
-    unknown = payload_of(replace(LETTER, value=value), Codec(InMemorySchemaRegistry()))
+    unknown = payload_of(LETTER.topic, value, Codec(InMemorySchemaRegistry()))
     assert unknown.value is None
     assert "no schema with id" in str(unknown.error)
     assert unknown.base64
@@ -99,7 +99,7 @@ def test_a_payload_is_decoded_once_its_schema_is_known() -> None:
 
 def test_a_change_event_is_json() -> None:
     letter = replace(LETTER, topic="cdc.g1.public.users", value=b'{"op": "u"}')
-    assert payload_of(letter, Codec(InMemorySchemaRegistry())).value == {"op": "u"}
+    assert payload_of(letter.topic, letter.value, Codec(InMemorySchemaRegistry())).value == {"op": "u"}
 
 
 def test_only_topics_that_functions_read_can_be_written_to() -> None:

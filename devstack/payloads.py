@@ -1,4 +1,4 @@
-"""What a dead letter says, as far as it can be read now."""
+"""What a record says, as far as it can be read now."""
 
 import base64
 import json
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from devstack.dead_letters.letters import DeadLetter
 from masscomm.errors import MasscommError
 from masscomm.topics import chain_topics
 from masscomm.wire import Codec
@@ -28,17 +27,18 @@ class Payload:
 
 
 @cache
-def _schemas() -> dict[str, str]:
+def schemas() -> dict[str, str]:
+    """The record of each topic of the chain that holds one of ours."""
     return {topic.name: topic.schema for topic in chain_topics() if topic.schema is not None}
 
 
-def payload_of(letter: DeadLetter, codec: Codec) -> Payload:
-    """The letter's value: Avro by the schema of its source topic, JSON where the topic has none."""
+def payload_of(topic: str, value: bytes | None, codec: Codec) -> Payload:
+    """A topic's record: Avro by the topic's schema, JSON where it has none."""
     try:
-        schema = _schemas().get(letter.topic)
+        schema = schemas().get(topic)
         if schema is not None:
-            return Payload(value=codec.decode(schema, letter.value))
-        value = json.loads(letter.value or b"")
-        return Payload(value=value if isinstance(value, dict) else {"value": value})
+            return Payload(value=codec.decode(schema, value))
+        document = json.loads(value or b"")
+        return Payload(value=document if isinstance(document, dict) else {"value": document})
     except (MasscommError, ValueError) as error:
-        return Payload(error=str(error), base64=base64.b64encode(letter.value or b"").decode())
+        return Payload(error=str(error), base64=base64.b64encode(value or b"").decode())

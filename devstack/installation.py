@@ -1,0 +1,97 @@
+"""The installation that an operator's command speaks to: the stack of this machine, or a deployed one.
+
+`--deployed` takes what the functions themselves take, from the environment: KAFKA_BOOTSTRAP_SERVERS,
+KAFKA_AUTHENTICATION (`aws_msk_iam`), AWS_REGION, SCHEMA_REGISTRY_URL, CDC_GENERATION, and DELIVERY_LEDGER_TABLE,
+DECISIONS_TABLE, WAITING_TABLE where tables have other names. Credentials are found as the SDK finds them; the host must
+reach the brokers.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+
+from devstack.handle import RunningStack
+from devstack.service import function_environment
+from devstack.settings import GENERATION, StackSettings
+from masscomm import settings
+from masscomm.authentication import kafka_settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+DeployedOption = Annotated[
+    bool, typer.Option("--deployed", help="Not this machine's stack: the installation that the environment names.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """Where it is, and how to sign in.
+
+    security: for a client of Kafka; logs: the functions' lines, None where they are elsewhere; aws: endpoint and
+    credentials for boto3, empty where it finds them itself; tables: by their name in schemas/dynamodb.
+    """
+
+    kafka_bootstrap: str
+    registry_url: str
+    generation: str
+    security: Mapping[str, Any] = field(default_factory=dict)
+    logs: Path | None = None
+    aws: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def chosen(cls, *, deployed: bool) -> Self:
+        """Errors: NotRunningError where no stack runs here, Stop where a variable of the deployed one is missing."""
+        return cls.deployed() if deployed else cls.local(RunningStack.of(StackSettings.from_environment()).settings)
+
+    @classmethod
+    def local(cls, stack: StackSettings) -> Self:
+        """A stack of this machine."""
+        environment = function_environment(stack)
+        return cls(
+            kafka_bootstrap=stack.kafka_bootstrap,
+            registry_url=stack.registry_url,
+            generation=GENERATION,
+            logs=stack.state_dir / "logs",
+            aws={
+                "endpoint_url": environment["AWS_ENDPOINT_URL_DYNAMODB"],
+                "aws_access_key_id": environment["AWS_ACCESS_KEY_ID"],
+                "aws_secret_access_key": environment["AWS_SECRET_ACCESS_KEY"],
+                "region_name": environment["AWS_DEFAULT_REGION"],
+            },
+        )
+
+    @classmethod
+    def deployed(cls) -> Self:
+        """The one that the environment names. Errors: Stop, naming what is missing."""
+        return cls(
+            kafka_bootstrap=settings.required("KAFKA_BOOTSTRAP_SERVERS"),
+            registry_url=settings.required("SCHEMA_REGISTRY_URL"),
+            generation=settings.required("CDC_GENERATION"),
+            security=kafka_settings(),
+            tables={
+                name: os.environ.get(f"{name.upper()}_TABLE", name)
+                for name in ("delivery_ledger", "decisions", "waiting")
+            },
+        )
+
+    def table(self, name: str) -> str:
+        """A table's name there."""
+        return self.tables.get(name, name)
+
+    def dynamodb(self) -> "DynamoDBClient":
+        """A client that connects at its first call."""
+        import boto3
+
+        client: DynamoDBClient = boto3.client("dynamodb", **self.aws)
+        return client
+
+
+def installation(deployed: DeployedOption = False) -> Installation:
+    """For devstack.options.given."""
+    return Installation.chosen(deployed=deployed)

@@ -1,0 +1,38 @@
+"""Options that several commands have, written once."""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs, a JSON object a line.")]
+
+
+def given(**made_by: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command whose parameter NAME is made by NAME=function, whose options the command line has in its place.
+
+    Raises TypeError where two of them have an option of the same name.
+    """
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        own = [each for name, each in inspect.signature(command).parameters.items() if name not in made_by]
+        theirs = {name: list(inspect.signature(make).parameters.values()) for name, make in made_by.items()}
+        asked = [*own, *(each for parameters in theirs.values() for each in parameters)]
+        if len({each.name for each in asked}) < len(asked):
+            raise TypeError(f"{command.__name__}: two options have one name")
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            for name, make in made_by.items():
+                values[name] = make(**{each.name: values.pop(each.name) for each in theirs[name]})
+            command(**values)
+
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in asked]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": None}
+        del run.__wrapped__  # else typer would look at the command's own signature
+        return run
+
+    return decorated

@@ -1,0 +1,168 @@
+"""What Prometheus reads at /metrics: the host's and the mappings' counts, and what the functions tell of themselves.
+
+The functions' metrics are the lines of masscomm/metrics.py in their logs, added up; what each means stands in
+docs/observability.md. What CloudWatch has as metrics of their own (RecipientsSent, RecipientsFailed) is one family
+here, with labels.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from masscomm import metric_names
+from masscomm.metric_names import ALL, Kind
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+# Of /-/status: what only grows, and what stands as it is now.
+_FUNCTION_COUNTS = ("invocations", "errors", "crashes", "cold_starts")
+_FUNCTION_GAUGES = ("in_flight", "queued")
+_MAPPING_COUNTS = (
+    "records",
+    "succeeded",
+    "failures",
+    "partial_failures",
+    "retries",
+    "bisects",
+    "on_failure",
+    "discarded",
+)
+
+# (a metric's name, function): its value, or (how many values, their sum)
+type _Key = tuple[str, str]
+
+
+@dataclass
+class FunctionLines:
+    """The metrics in the functions' logs, read on from where they were read to; from now on, not from before."""
+
+    folder: Path
+    numbers: Counter[_Key] = field(default_factory=Counter)
+    gauges: dict[_Key, float] = field(default_factory=dict)
+    values: dict[_Key, tuple[int, float]] = field(default_factory=dict)
+    unreadable: int = 0
+
+    def __post_init__(self) -> None:
+        self._read_to = {path: path.stat().st_size for path in self.folder.glob("*.log")}
+
+    def read(self) -> None:
+        """Take what was added since; a line that is not complete yet is left for the next time."""
+        for path in sorted(self.folder.glob("*.log")):
+            with path.open("rb") as file:
+                file.seek(self._read_to.get(path, 0))
+                data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self._read_to[path] = self._read_to.get(path, 0) + len(whole)
+            for line in whole.splitlines():
+                if b'"_aws"' in line:
+                    self._take(path.stem, line)
+
+    def _take(self, function: str, line: bytes) -> None:
+        try:
+            document: dict[str, Any] = json.loads(line)
+            told = [name for directive in document["_aws"]["CloudWatchMetrics"] for name in _names(directive)]
+        except (ValueError, KeyError, TypeError):
+            self.unreadable += 1
+            return
+        for name in told:
+            if name in ALL and name in document:
+                self._add((name, function), ALL[name].kind, document[name])
+
+    def _add(self, key: _Key, kind: Kind, value: Any) -> None:
+        if kind is Kind.DISTRIBUTION:
+            values = value if isinstance(value, list) else [value]
+            count, total = self.values.get(key, (0, 0.0))
+            self.values[key] = (count + len(values), total + sum(values))
+        elif kind is Kind.GAUGE:
+            self.gauges[key] = value
+        else:
+            self.numbers[key] += value
+
+
+def _names(directive: Mapping[str, Any]) -> list[str]:
+    return [metric["Name"] for metric in directive["Metrics"]]
+
+
+class _Stack(Collector):
+    """status: of /-/status."""
+
+    def __init__(self, lines: FunctionLines, status: Callable[[], Mapping[str, Any]]) -> None:
+        self._lines = lines
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        self._lines.read()
+        yield from _of_functions(self._lines)
+        yield from _of_host(self._status())
+        unreadable = CounterMetricFamily("masscomm_unreadable_lines", "Lines of metrics that are none.")
+        unreadable.add_metric([], self._lines.unreadable)
+        yield unreadable
+
+
+def exposition(lines: FunctionLines, status: Callable[[], Mapping[str, Any]]) -> bytes:
+    """The page, in Prometheus's text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Stack(lines, status))
+    return generate_latest(registry)
+
+
+def _of_functions(lines: FunctionLines) -> Iterator[Metric]:
+    families: dict[str, Any] = {}
+
+    def family(name: str, function: str) -> tuple[Any, list[str]]:
+        metric = ALL[name]
+        labels = {"function": function, **metric.labels}
+        return families.setdefault(_family_name(metric), _family(metric, [*labels])), [*labels.values()]
+
+    for key, number in [*lines.numbers.items(), *lines.gauges.items()]:
+        made, labels = family(*key)
+        made.add_metric(labels, number)
+    for key, (count, total) in lines.values.items():
+        made, labels = family(*key)
+        made.add_metric(labels, count_value=count, sum_value=total)
+    yield from families.values()
+
+
+def _family(metric: metric_names.Metric, labels: list[str]) -> Metric:
+    made: Any = {
+        Kind.COUNTER: CounterMetricFamily,
+        Kind.GAUGE: GaugeMetricFamily,
+        Kind.DISTRIBUTION: SummaryMetricFamily,
+    }[metric.kind]
+    meaning = metric.meaning if not metric.labels else f"{metric.family} by {', '.join(metric.labels)}"
+    family: Metric = made(_family_name(metric), meaning, labels=labels)
+    return family
+
+
+def _family_name(metric: metric_names.Metric) -> str:
+    unit = "" if metric.unit is metric_names.Unit.COUNT else f"_{metric.unit.lower()}"
+    words = re.sub(r"(?<!^)(?=[A-Z])", "_", metric.family or metric.name).lower()
+    return f"masscomm_{words}{unit}"
+
+
+def _of_host(status: Mapping[str, Any]) -> Iterator[Metric]:
+    for kind, names, what in (
+        ("functions", _FUNCTION_COUNTS, "function"),
+        ("mappings", _MAPPING_COUNTS, "mapping"),
+    ):
+        for name in names:
+            counted = CounterMetricFamily(
+                f"masscomm_{what}_{name}", f"{name} of a {what}, as /-/status says", labels=[what]
+            )
+            for each, values in status[kind].items():
+                if name in values:
+                    counted.add_metric([each], values[name])
+            yield counted
+    for name in _FUNCTION_GAUGES:
+        now = GaugeMetricFamily(f"masscomm_function_{name}", f"{name} of a function, now", labels=["function"])
+        for each, values in status["functions"].items():
+            now.add_metric([each], values[name])
+        yield now

@@ -1,0 +1,84 @@
+"""Reading whole topics, from their beginning to the end they have now."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+TIMEOUT_S = 10
+# A client must give one; nothing is ever committed under it.
+OPERATIONS_GROUP = "masscomm.operations"
+NO_SECURITY: Mapping[str, Any] = MappingProxyType({})
+
+
+def read_topic(bootstrap: str, topic: str, security: Mapping[str, Any] = NO_SECURITY) -> Iterator[Message]:
+    """Every committed record, partition by partition. security: what else the client is given, to sign in.
+
+    Raises KafkaException when the broker does not answer.
+    """
+    consumer = _consumer(bootstrap, security)
+    try:
+        for place in _whole(consumer, topic):
+            consumer.assign([place])
+            yield from _to_the_ends(consumer, [place])
+    finally:
+        consumer.close()
+
+
+def read_topics(bootstrap: str, topics: Iterable[str], security: Mapping[str, Any] = NO_SECURITY) -> Iterator[Message]:
+    """Every committed record of several topics, each partition in its order, the partitions in any.
+
+    Raises KafkaException when the broker does not answer.
+    """
+    consumer = _consumer(bootstrap, security)
+    try:
+        places = [place for topic in topics for place in _whole(consumer, topic)]
+        if places:
+            consumer.assign(places)
+            yield from _to_the_ends(consumer, places)
+    finally:
+        consumer.close()
+
+
+def _consumer(bootstrap: str, security: Mapping[str, Any]) -> Consumer:
+    return Consumer(
+        {
+            **security,
+            "bootstrap.servers": bootstrap,
+            "group.id": OPERATIONS_GROUP,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            # The end cannot be told from the high watermark: transaction markers take offsets and are never seen.
+            "enable.partition.eof": True,
+            "broker.address.family": "v4",
+        }
+    )
+
+
+def _whole(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    """Where each partition that holds something begins."""
+    found = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    if found.error is not None:
+        raise KafkaException(found.error)
+    bounds = {
+        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S)
+        for partition in sorted(found.partitions)
+    }
+    return [TopicPartition(topic, partition, low) for partition, (low, high) in bounds.items() if low < high]
+
+
+def _to_the_ends(consumer: Consumer, places: Iterable[TopicPartition]) -> Iterator[Message]:
+    waiting = {(place.topic, place.partition) for place in places}
+    while waiting:
+        message = consumer.poll(TIMEOUT_S)
+        if message is None:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(waiting))
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{names} is not answered for"))
+        error = message.error()
+        if error is None:
+            yield message
+        elif error.code() == KafkaError._PARTITION_EOF:
+            waiting.discard((message.topic() or "", message.partition() or 0))
+        else:
+            raise KafkaException(error)

@@ -1,0 +1,137 @@
+"""Records as steps: what each kind says of a send or of one notification."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Message
+
+from devstack.tracing.steps import Asked, Kind, Step
+from masscomm import dead_letters, topics, traces
+from masscomm.dead_letters import original_position
+from masscomm.errors import DeadLetter
+from masscomm.ids import chunk_id, send_id_of_record
+from masscomm.kafka_event import KafkaRecord
+
+# Who writes a kind of record, where the scheduler has not released it and the record does not say itself.
+_WRITERS = {
+    "RecheckRequested": "preference_checker",
+    "BuildRequested": "preference_checker",
+    "DeliveryRequested": "builder",
+    "DeviceStatusChanged": "delivery",
+}
+_RELEASED = "masscomm.released"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """A record that could be read. value: its fields, a send's with its id, also where the record names none."""
+
+    position: str
+    at_ms: int
+    topic: str
+    schema: str
+    value: Mapping[str, Any]
+    headers: tuple[tuple[str, bytes], ...]
+
+    def header(self, name: str) -> str | None:
+        """As text."""
+        found = dict(self.headers).get(name)
+        return None if found is None else found.decode(errors="replace")
+
+
+def headers_of(message: Message) -> tuple[tuple[str, bytes], ...]:
+    """The headers as bytes."""
+    pairs: Any = message.headers() or []
+    return tuple((name, value.encode() if isinstance(value, str) else value or b"") for name, value in pairs)
+
+
+def read(
+    message: Message, *, topic: str, schema: str, value: Mapping[str, Any], headers: tuple[tuple[str, bytes], ...]
+) -> Read:
+    """The record as it stands; chunks get the id they have in the chain."""
+    partition, offset = message.partition(), message.offset()
+    if partition is None or offset is None:
+        raise ValueError(f"a record of {topic} without its place")
+    record = KafkaRecord(
+        topic=topic, partition=partition, offset=offset, timestamp_ms=message.timestamp()[1], headers=headers
+    )
+    if schema == "SendRequested":
+        try:
+            send_id = value["send_id"] or send_id_of_record(*original_position(record))
+        except DeadLetter:  # its headers say nothing; then it has no id either
+            send_id = None
+        value = {**value, "send_id": send_id}
+        if send_id is not None:
+            value["record_id"] = chunk_id(send_id, value["chunk_index"])
+    return Read(
+        position=record.position, at_ms=record.timestamp_ms, topic=topic, schema=schema, value=value, headers=headers
+    )
+
+
+def step(found: Read, asked: Asked) -> Step:
+    """The record as a step."""
+    value = found.value
+    context = traces.of_headers(found.headers)
+    details = {
+        "record_id": value.get("record_id"),
+        "parent_id": value.get("parent_id"),
+        "trace_id": context.trace_id if context else None,
+        "made_by_span": context.span_id if context else None,
+    }
+    if found.topic == topics.DEAD_LETTER:
+        reason, error = (found.header(name) or "" for name in (dead_letters.REASON, dead_letters.ERROR))
+        said, function = f"put aside: {reason}: {error}", found.header(dead_letters.FUNCTION) or "?"
+    else:
+        said, function = _said(found, asked), _function(found)
+    if letter := found.header(dead_letters.REPLAYED):
+        said += f"; replayed from {letter}"
+    return Step(
+        at_ms=found.at_ms, kind=Kind.RECORD, where=found.position, function=function, said=said, details=details
+    )
+
+
+def _function(found: Read) -> str:
+    if found.header(_RELEASED) is not None:
+        return "scheduler"
+    if found.schema == "SendRequested":
+        return "send_handler" if found.topic.startswith(topics.SEND_API) else "monolith"
+    if found.schema == "NotificationOutcome":
+        step_of = str(found.value["step"])
+        return {"preference": "preference_checker", "build": "builder", "receipt": "receipts"}.get(step_of, step_of)
+    return _WRITERS.get(found.schema, "?")
+
+
+def _said(found: Read, asked: Asked) -> str:
+    value = found.value
+    if found.schema == "NotificationOutcome":
+        return _outcome(value, asked)
+    if found.schema == "SendRequested":
+        which = f"chunk {value['chunk_index'] + 1} of {value['chunk_count']}"
+        return f"asked for: {which}, {len(value['to_users'])} users, {value['type']}, club {value['club_id']}"
+    if found.schema == "DeviceStatusChanged":
+        return f"device {value['device_id']} of user {value['user_id']} is {value['status']}: {value['reason']}"
+    waited = found.header(_RELEASED)
+    what = {
+        "RecheckRequested": "to be checked",
+        "BuildRequested": "to be written",
+        "DeliveryRequested": "to be delivered",
+    }.get(found.schema, found.schema)
+    channel = f" by {value['channel']}" if "channel" in value else ""
+    after = f", after waiting ({waited})" if waited else ""
+    return f"{what}{channel}: {len(value.get('user_ids', ()))} recipients{after}"
+
+
+def _outcome(value: Mapping[str, Any], asked: Asked) -> str:
+    if asked.user_id is None:
+        told = ", ".join(f"{_result(result)} {result['count']}" for result in value["results"])
+        return f"{value['channel']}: {told}"
+    row = value["user_ids"].index(asked.user_id)
+    result = value["results"][value["result_index"][row]]
+    decided = " ".join(part for part in (result.get("layer"), result.get("rule")) if part)
+    messages = value["provider_message_ids"][row] if value["provider_message_ids"] else []
+    return _result(result) + (f" by {decided}" if decided else "") + (f": {', '.join(messages)}" if messages else "")
+
+
+def _result(result: Mapping[str, Any]) -> str:
+    return f"{result['status']} ({result['reason']})" if result.get("reason") else str(result["status"])

@@ -1,0 +1,126 @@
+"""What the tables keep of a send: first decisions, the delivery ledger, and what waits."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from devstack.installation import Installation
+from devstack.payloads import payload_of
+from devstack.tracing.records import Read
+from devstack.tracing.steps import Asked, Kind, Step
+from masscomm.decisions import KEPT_S, unpacked
+from masscomm.delivery_ledger import Decided, from_document
+from masscomm.errors import DeadLetter
+from masscomm.preferences import Decision
+from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from masscomm.wire import Codec
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+def steps(installation: Installation, asked: Asked, found: Iterable[Read], codec: Codec) -> list[Step]:
+    """Everything the tables say of these records. Errors: botocore's, where DynamoDB does not answer."""
+    client = installation.dynamodb()
+    told = list(_waiting(installation, client, asked, codec))
+    seen: set[str] = set()
+    for read in found:
+        record_id = read.value.get("record_id")
+        if record_id is None or record_id in seen:
+            continue
+        seen.add(record_id)
+        if read.schema == "DeliveryRequested":
+            told += _ledger(client, installation.table("delivery_ledger"), record_id, asked)
+        elif read.schema in ("SendRequested", "RecheckRequested", "BuildRequested"):
+            told += _decisions(client, installation.table("decisions"), read, record_id, asked)
+    return told
+
+
+def _ledger(client: "DynamoDBClient", table: str, record_id: str, asked: Asked) -> Iterator[Step]:
+    pages = client.get_paginator("query").paginate(
+        TableName=table,
+        KeyConditionExpression="record_id = :record",
+        ExpressionAttributeValues={":record": {"S": record_id}},
+    )
+    for item in (item for page in pages for item in page["Items"]):
+        if "decided" not in item:
+            continue  # the lease: whose turn it was, which is over or will be
+        decided = [
+            entry
+            for entry in from_document(json.loads(item["decided"]["S"]))
+            if asked.user_id is None or entry.user_id == asked.user_id
+        ]
+        if decided:
+            yield Step(
+                at_ms=int(item["recorded_ms"]["N"]),
+                kind=Kind.LEDGER,
+                where=f"{table}/{record_id}/{item['part']['S']}",
+                function="delivery",
+                said=_decided(decided),
+                details={"record_id": record_id, "owner": item["owner"]["S"]},
+            )
+
+
+def _decided(entries: list[Decided]) -> str:
+    counts = Counter(_became(entry.decision) for entry in entries)
+    told = ", ".join(f"{what} {count}" for what, count in counts.items())
+    if len(entries) > 1:
+        return f"recorded: {told}"
+    (entry,) = entries
+    calls = ", ".join(f"{answer.target} → {answer.message_id or answer.error}" for answer in entry.answers)
+    return f"recorded: {told.rpartition(' ')[0]}{f': {calls}' if calls else ''}"
+
+
+def _became(decision: Decision) -> str:
+    return f"{decision.status} ({decision.reason})" if decision.reason else str(decision.status)
+
+
+def _decisions(client: "DynamoDBClient", table: str, read: Read, record_id: str, asked: Asked) -> Iterator[Step]:
+    item = client.get_item(TableName=table, Key={"record_id": {"S": record_id}}).get("Item")
+    if item is None:
+        return
+    users = list(read.value.get("user_ids") or dict.fromkeys(read.value["to_users"]))
+    first: dict[int, int] = {}
+    for place, user_id in enumerate(read.value.get("to_users", ())):
+        first.setdefault(user_id, place)
+    positions = list(read.value.get("positions") or first.values())
+    try:
+        decided = unpacked(bytes(item["decided"]["B"]), positions=positions, user_ids=users)
+    except DeadLetter:
+        return
+    told = []
+    for channel, why in decided.told.items():
+        if asked.channel in (None, channel):
+            mine = [
+                decision
+                for position, decision in why.items()
+                if asked.user_id is None or users[positions.index(position)] == asked.user_id
+            ]
+            counts = Counter(
+                f"{decision.status}{f' ({decision.reason})' if decision.reason else ''}" for decision in mine
+            )
+            told += [f"{channel}: {what} {count}" for what, count in counts.items()]
+    yield Step(
+        at_ms=(int(item["expires_at"]["N"]) - KEPT_S) * 1000,
+        kind=Kind.DECISION,
+        where=f"{table}/{record_id}",
+        function="builder" if read.schema == "BuildRequested" else "preference_checker",
+        said=f"decided first: {', '.join(told) or 'goes on'}",
+        details={"record_id": record_id, "to_the_second": True},
+    )
+
+
+def _waiting(installation: Installation, client: "DynamoDBClient", asked: Asked, codec: Codec) -> Iterator[Step]:
+    table = installation.table("waiting")
+    for item in DynamoDbWaitingStore(table=table, client=client).everything():
+        value = payload_of(item.topic, item.value, codec).value
+        if value is not None and asked.concerns(value):
+            yield Step(
+                at_ms=item.due_ms,
+                kind=Kind.WAITING,
+                where=f"{table}/{item.id}",
+                function="scheduler",
+                said=f"waits until then ({item.why}), goes to {item.topic}",
+                details={"record_id": item.id, "due_ms": item.due_ms},
+            )

@@ -1,0 +1,29 @@
+"""A trace as text, or as JSON."""
+
+import json
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.table import Table
+
+from devstack.tracing.steps import Trace
+
+
+def tell(trace: Trace, console: Console, *, as_json: bool) -> None:
+    """Print it: a table for people, one JSON object for programs."""
+    if as_json:
+        print(json.dumps(trace.as_dict(), ensure_ascii=False))
+        return
+    asked = trace.asked
+    whose = "" if asked.user_id is None else f", user {asked.user_id} by {asked.channel}"
+    began = trace.steps[0].at_ms if trace.steps else 0
+    title = f"send {asked.send_id}{whose}\nfrom {datetime.fromtimestamp(began / 1000, UTC).isoformat()}"
+    table = Table(title=title, title_justify="left")
+    table.add_column("ms", justify="right")
+    for heading in ("function", "what", "where"):
+        table.add_column(heading, overflow="fold")
+    for step in trace.steps:
+        table.add_row(str(step.at_ms - began), step.function, f"{step.said}", f"{step.kind} {step.where}")
+    console.print(table)
+    for trace_id in trace.trace_ids:
+        console.print(f"trace {trace_id}", highlight=False)

@@ -1,0 +1,114 @@
+"""`masscomm trace` over a real broker, registry and tables: what happened, in order, to whom it was asked about."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
+
+from devstack import cli
+from devstack.installation import Installation
+from devstack.provision import create_topics, register_schemas
+from devstack.settings import StackSettings
+from masscomm import topics, traces
+from masscomm.clock import FixedClock
+from masscomm.delivery_ledger import Answer, Decided
+from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.ids import notification_id
+from masscomm.outcomes import Told, outcome
+from masscomm.preferences import Decision
+from masscomm.records import AvroRecord
+from masscomm.statuses import Reason, Status
+from masscomm.wire import Codec, HttpSchemaRegistry
+from tests.chain import NOW, build, delivery, send
+from tests.dynamodb_table import dynamodb, new_table
+
+HEADERS: list[tuple[str, str | bytes | None]] = [*traces.begun_by("a trace").headers]
+
+
+@pytest.fixture
+def send_id(
+    kafka: StackSettings,
+    registry: StackSettings,
+    localstack: StackSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> str:
+    """A send to users 1 and 2: the first is sent to, the second has opted out."""
+    create_topics(kafka.kafka_bootstrap, topics.chain_topics())
+    register_schemas(registry.registry_url, topics.chain_topics())
+    client = dynamodb(localstack)
+    tables = {name: new_table(client, name) for name in ("delivery_ledger", "decisions", "waiting")}
+    installation = replace(Installation.local(registry), tables=tables, logs=tmp_path)
+    monkeypatch.setattr(Installation, "chosen", lambda **_: installation)
+    monkeypatch.setattr(Installation, "dynamodb", lambda _self: client)
+    made = str(uuid4())
+    record = delivery([1], record_id=str(uuid4()), send_id=made)
+    ledger = DynamoDbDeliveryLedger(
+        table=tables["delivery_ledger"], owner="o", clock=FixedClock(NOW + 4_000), client=client
+    )
+    sent = Decision(Status.SENT, None, "provider")
+    answers = (Answer(target="11", message_id="message-1", error=None),)
+    ledger.record(record.record_id, [Decided(position=0, user_id=1, decision=sent, answers=answers)])
+    out = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "push")
+    common: dict[str, Any] = {"channel": "push", "start": 0, "end": 500, "directory": None}
+    asked = build([1], record_id=str(uuid4()), send_id=made)
+    _produce(
+        registry,
+        (topics.SEND_MONOLITH, NOW, send([1, 2], send_id=made)),
+        (topics.SEND_MONOLITH, NOW, send([1, 2], send_id=str(uuid4()))),
+        (topics.BUILD, NOW + 1_000, asked),
+        (topics.OUTCOME, NOW + 1_000, outcome(asked, [Told(1, 2, out)], step="preference", now_ms=NOW, **common)),
+        (topics.DELIVERY, NOW + 2_000, record),
+        (
+            topics.OUTCOME,
+            NOW + 5_000,
+            outcome(record, [Told(0, 1, sent, ("message-1",))], step="delivery", now_ms=NOW, **common),
+        ),
+    )
+    return made
+
+
+def _produce(registry: StackSettings, *records: tuple[str, int, AvroRecord]) -> None:
+    codec = Codec(HttpSchemaRegistry(registry.registry_url))
+    producer = Producer({"bootstrap.servers": registry.kafka_bootstrap, "broker.address.family": "v4"})
+    for topic, at_ms, record in records:
+        value = codec.encode(topic, type(record).__name__, record.to_avro())
+        producer.produce(topic, value, b"key", timestamp=at_ms, headers=list(HEADERS))
+    assert producer.flush(20) == 0
+
+
+def _run(*arguments: str, status: int = 0) -> str:
+    result = CliRunner().invoke(cli.app, ["trace", *arguments])
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def _steps(*arguments: str) -> list[tuple[str, str, str]]:
+    document = json.loads(_run(*arguments, "--json"))
+    assert document["trace_ids"] == [traces.begun_by("a trace").trace_id]
+    return [(step["kind"], step["function"], step["said"]) for step in document["steps"]]
+
+
+def test_a_send_and_each_notification_are_told_in_order_and_a_stranger_is_not_known(send_id: str) -> None:
+    sent = [
+        ("record", "monolith", "asked for: chunk 1 of 1, 2 users, news, club 7"),
+        ("record", "preference_checker", "to be written by push: 1 recipients"),
+        ("record", "builder", "to be delivered by push: 1 recipients"),
+        ("ledger", "delivery", "recorded: sent: 11 → message-1"),
+        ("record", "delivery", "sent by provider: message-1"),
+    ]
+    assert _steps(notification_id(send_id, 1, "push")) == sent
+    assert _steps(notification_id(send_id, 2, "push")) == [
+        sent[0],
+        ("record", "preference_checker", "suppressed (opted_out) by user push"),
+    ]
+    whole = _steps(send_id)
+    assert len(whole) == 6
+    assert ("record", "preference_checker", "push: suppressed (opted_out) 1") in whole
+    assert "asked for" in _run(send_id)
+    _run(str(uuid4()), status=1)

@@ -1,0 +1,110 @@
+"""/metrics: what the functions told since the host started, as a Prometheus reads it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from devstack.gateway import Gateway
+from devstack.prometheus import CONTENT_TYPE, FunctionLines, exposition
+from masscomm import metrics
+from masscomm.metric_names import ALL, BACKLOG, DURATION, RECIPIENTS, RECORDS_IN, Kind
+from masscomm.statuses import Status
+
+STATUS: Mapping[str, Any] = {
+    "functions": {
+        "builder": {"invocations": 3, "errors": 1, "crashes": 0, "cold_starts": 1, "in_flight": 2, "queued": 0}
+    },
+    "mappings": {"builder": {"records": 10, "succeeded": 9, "discarded": 0}},
+}
+
+
+def _line(**found: Any) -> str:
+    return json.dumps(metrics.embedded(found, {"service": "s", "environment": "local"}, {"lane": "bulk"}, now_ms=1))
+
+
+def _samples(lines: FunctionLines) -> dict[tuple[str, ...], float]:
+    """(name, *label values) → value, as Prometheus's own parser reads them."""
+    page = exposition(lines, lambda: STATUS).decode()
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+
+def _write(path: Path, *lines: str) -> None:
+    with path.open("a") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def test_lines_of_every_function_add_up_from_when_the_host_started(tmp_path: Path) -> None:
+    _write(tmp_path / "builder.log", _line(RecordsIn=1_000))
+    lines = FunctionLines(tmp_path)
+    sent, failed = RECIPIENTS[Status.SENT].name, RECIPIENTS[Status.FAILED].name
+    _write(tmp_path / "builder.log", "no JSON", _line(**{RECORDS_IN.name: 3, DURATION.name: [1.5, 2.5], failed: 1}))
+    _write(tmp_path / "builder.log", _line(**{RECORDS_IN.name: 4, DURATION.name: [4.0]}))
+    _write(tmp_path / "delivery-critical.log", _line(**{sent: 7}))
+    _write(tmp_path / "scheduler.log", _line(**{BACKLOG.name: 9}), _line(**{BACKLOG.name: 2}))
+    for _ in range(2):  # a scrape changes nothing
+        found = _samples(lines)
+        assert found["masscomm_records_in_total", "builder"] == 7
+        assert found["masscomm_invocation_duration_milliseconds_sum", "builder"] == 8
+        assert found["masscomm_invocation_duration_milliseconds_count", "builder"] == 3
+        assert found["masscomm_recipients_total", "delivery-critical", "sent"] == 7
+        assert found["masscomm_recipients_total", "builder", "failed"] == 1
+        assert found["masscomm_waiting_backlog", "scheduler"] == 2
+        assert found["masscomm_function_invocations_total", "builder"] == 3
+        assert found["masscomm_function_in_flight", "builder"] == 2
+        assert found["masscomm_mapping_records_total", "builder"] == 10
+        assert found["masscomm_unreadable_lines_total",] == 0
+
+
+def test_half_a_line_is_read_when_it_is_whole_and_one_that_is_none_is_counted(tmp_path: Path) -> None:
+    lines, path = FunctionLines(tmp_path), tmp_path / "builder.log"
+    text = _line(RecordsIn=3)
+    path.write_text(text[:40])
+    assert ("masscomm_records_in_total", "builder") not in _samples(lines)
+    _write(path, text[40:], '{"_aws": 1', '{"_aws": {"CloudWatchMetrics": [{}]}}')
+    found = _samples(lines)
+    assert found["masscomm_records_in_total", "builder"] == 3
+    assert found["masscomm_unreadable_lines_total",] == 2
+
+
+def test_every_metric_of_the_vocabulary_can_be_read(tmp_path: Path) -> None:
+    lines = FunctionLines(tmp_path)
+    _write(tmp_path / "all.log", _line(**dict.fromkeys(ALL, 1)))
+    found = _samples(lines)
+    of_ours = {name for name in found if "all" in name}
+    assert len(of_ours) == len(ALL) + sum(metric.kind is Kind.DISTRIBUTION for metric in ALL.values())
+    assert {found[name] for name in of_ours} == {1}
+
+
+async def test_the_gateway_serves_it(tmp_path: Path) -> None:
+    lines = FunctionLines(tmp_path)
+
+    async def never(_name: str, _payload: bytes) -> Any:
+        pytest.fail("no function is asked")
+
+    gateway = Gateway(
+        [],
+        invoke=never,
+        ready=lambda: {"ready": True},
+        status=dict,
+        metrics=lambda: (exposition(lines, lambda: STATUS), CONTENT_TYPE),
+    )
+    await gateway.start(0)
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{gateway.port}/metrics") as answer,
+        ):
+            assert (answer.status, answer.headers["Content-Type"]) == (200, CONTENT_TYPE)
+            families = list(text_string_to_metric_families(await answer.text()))
+    finally:
+        await gateway.close()
+    assert "masscomm_function_invocations" in {family.name for family in families}
