@@ -24,8 +24,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from masscomm import metrics
 from masscomm.authentication import kafka_settings, spark_kafka_options
 from masscomm.errors import MasscommError, Retry, Stop
+from masscomm.metric_names import METRICS_AGE
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics.archive import Archive
 from spark_metrics.archive_mark import claim
@@ -53,6 +55,7 @@ _FINISH_BATCH_S = 15.0
 _FETCH_WAIT_MS = 10
 _POLL_RECORDS = 5_000
 _FORGET_EVERY_S = 600.0
+_TELL_AGE_EVERY_S = 60.0
 
 # A corrupt length must not be believed: one record of a few bytes could otherwise ask for gigabytes and end the
 # process. Records are at most 1 MiB, and no item takes less than a byte.
@@ -147,6 +150,7 @@ class Job:
     """One run of the job, from waiting for its dependencies to its end."""
 
     def __init__(self, settings: Settings) -> None:
+        self._told_age: float | None = None
         self._settings = settings
         self._stop = threading.Event()
         self._broker = Broker(settings.bootstrap_servers, **kafka_settings())
@@ -285,6 +289,15 @@ class Job:
             grace_ms=self._settings.grace_s * 1000,
             input_rate=self._rate(sum(consumed.values())),
         )
+        self._tell_age(watermark)
+
+    def _tell_age(self, watermark: Watermark) -> None:
+        """How old what is counted is: once a minute, a line of the driver's log that CloudWatch takes for a metric."""
+        now = time.monotonic()
+        if watermark.ms is not None and (self._told_age is None or now - self._told_age >= _TELL_AGE_EVERY_S):
+            self._told_age = now
+            metrics.add(METRICS_AGE, max(0.0, time.time() - watermark.ms / 1000))
+            metrics.write("spark_metrics")
 
     def _rate(self, consumed: int) -> float:
         """Records a second since the last look."""

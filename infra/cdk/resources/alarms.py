@@ -12,11 +12,11 @@ from infra.cdk.settings import Environment
 from masscomm.metric_names import ENVIRONMENT, NAMESPACE, SERVICE, Metric
 
 RUNBOOKS = "docs/runbooks"
-_PERIOD = Duration.minutes(1)
+MINUTE = Duration.minutes(1)
 
 
 def metric(
-    namespace: str, name: str, statistic: str, dimensions: dict[str, str], *, period: Duration = _PERIOD
+    namespace: str, name: str, statistic: str, dimensions: dict[str, str], *, period: Duration = MINUTE
 ) -> cloudwatch.Metric:
     """A metric of a service, or of ours (namespace `masscomm`)."""
     return cloudwatch.Metric(

@@ -32,6 +32,7 @@ class MetricsStack(Stack):
             archive=archive,
             variables={
                 "SPARK_MASTER": "emr",
+                "MASSCOMM_ENVIRONMENT": environment.name,
                 "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
                 "KAFKA_AUTHENTICATION": data.kafka.authentication,
                 "AWS_REGION": environment.region,

@@ -9,7 +9,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from functions.catalogue import FunctionEntry
-from infra.cdk.resources.alarms import Alarms, metric, ours
+from infra.cdk.resources.alarms import MINUTE, Alarms, metric, ours
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.rest_api import STAGE
 from infra.cdk.settings import Environment
@@ -21,7 +21,22 @@ from infra.cdk.stacks.given_data import GivenDataStack
 from infra.cdk.stacks.metrics import MetricsStack
 from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.registry import RegistryStack
-from masscomm.metric_names import DEAD_LETTER_BURSTS, DEAD_LETTERS, JOB_RUNNING, NAMESPACE
+from masscomm.metric_names import (
+    CHANGE_DATA_AGE,
+    DEAD_LETTER_BURSTS,
+    DEAD_LETTERS,
+    DUPLICATES_REFUSED,
+    JOB_RUNNING,
+    LEASE_LOSSES,
+    METRICS_AGE,
+    NAMESPACE,
+    OLDEST_DUE,
+    PROVIDER_CALLS,
+    PROVIDER_ERRORS,
+    PROVIDER_THROTTLES,
+    RECIPIENTS,
+)
+from masscomm.statuses import Status
 from masscomm.topics import Lane, lane_of
 
 _GIB = 1024**3
@@ -30,6 +45,8 @@ _CRITICAL_LAG_S, _CHANGES_LAG_S, _SMALL_LAG_S, _BULK_LAG_S = 30, 120, 120, 900
 _OF_CHANGES = ("cdc_consumer", "device_registrar")
 # AWS puts an account under review at 5 % bounces and .1 % complaints.
 _BOUNCES, _COMPLAINTS = 0.03, 0.0008
+# How far what is read may be behind what is, in seconds, before somebody is called.
+_CHANGES_STALE_S, _METRICS_STALE_S, _OVERDUE_S = 120, 300, 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +79,8 @@ class ObservabilityStack(Stack):
         self._functions(functions)
         self._lag(functions, data)
         self._dead_letters(functions)
+        self._freshness(counts=servers is not None)
+        self._rates()
         self._kafka(data)
         self._directory(data)
         self._tables(data)
@@ -155,6 +174,69 @@ class ObservabilityStack(Stack):
                 threshold=1,
                 minutes=1,
             )
+
+    def _freshness(self, *, counts: bool) -> None:
+        """What grows old in silence: where nothing is told any more, that is an alarm, too.
+
+        counts: whether the job that counts is ours to watch.
+        """
+        for name, runbook, what, of, service, seconds in (
+            (
+                "changes-stale",
+                "change-data-capture",
+                f"The directory is more than {_CHANGES_STALE_S} s behind the monolith's tables.",
+                CHANGE_DATA_AGE,
+                "cdc_consumer",
+                _CHANGES_STALE_S,
+            ),
+            (
+                "metrics-stale",
+                "streaming-job",
+                f"What is served as counted is more than {_METRICS_STALE_S} s old.",
+                METRICS_AGE,
+                "spark_metrics",
+                _METRICS_STALE_S,
+            ),
+            (
+                "waiting-overdue",
+                "schedule",
+                f"What waits is released more than {_OVERDUE_S} s late.",
+                OLDEST_DUE,
+                "scheduler",
+                _OVERDUE_S,
+            ),
+        ):
+            if of is METRICS_AGE and not counts:
+                continue
+            self.alarms.add(
+                name,
+                runbook=runbook,
+                what=what,
+                of=ours(self._environment, of, service, "Maximum"),
+                threshold=seconds,
+                silence_is_bad=True,
+            )
+
+    def _rates(self) -> None:
+        """Shares of what delivery does; of nothing, the share is nothing."""
+        sent = RECIPIENTS[Status.SENT]
+        shares = [
+            ("duplicates", "duplicates", "More than 5 % of what is sent came again.", DUPLICATES_REFUSED, sent, 0.05),
+            ("leases-lost", "duplicates", "Records change hands while they are delivered.", LEASE_LOSSES, sent, 0.001),
+        ]
+        for channel, calls in PROVIDER_CALLS.items():
+            throttles, errors = PROVIDER_THROTTLES[channel], PROVIDER_ERRORS[channel]
+            what = f"One in five calls of the provider of {channel}"
+            shares += [
+                (f"{channel}-provider-throttles", "provider-errors", f"{what} is to go slower.", throttles, calls, 0.2),
+                (f"{channel}-provider-errors", "provider-errors", f"{what} fails.", errors, calls, 0.2),
+            ]
+        for name, runbook, what, part, whole, threshold in shares:
+            used = {each: ours(self._environment, of, "delivery") for each, of in (("part", part), ("whole", whole))}
+            share = cloudwatch.MathExpression(
+                expression="IF(whole > 0, part / whole, 0)", using_metrics=used, label=name, period=MINUTE
+            )
+            self.alarms.add(name, runbook=runbook, what=what, of=share, threshold=threshold)
 
     def _kafka(self, data: DataStack | GivenDataStack) -> None:
         cluster = {"Cluster Name": data.kafka.name}
@@ -355,7 +437,20 @@ class ObservabilityStack(Stack):
             metric("AWS/ApiGateway", figure, "Sum", {"ApiName": api.rest.api.rest_api_name})
             for figure in ("Count", "4XXError", "5XXError")
         ]
+        notifications = [
+            ours(self._environment, RECIPIENTS[status], "delivery") for status in (Status.SENT, Status.FAILED)
+        ]
+        freshness = [
+            ours(self._environment, of, service, "Maximum")
+            for of, service in (
+                (CHANGE_DATA_AGE, "cdc_consumer"),
+                (METRICS_AGE, "spark_metrics"),
+                (OLDEST_DUE, "scheduler"),
+            )
+        ]
         graphs = {
+            "Notifications": notifications,
+            "Seconds that what is read lies behind": freshness,
             "Seconds that the oldest record waits": lag,
             "Invocations": lambdas("Invocations", "Sum"),
             "Errors": lambdas("Errors", "Sum"),
