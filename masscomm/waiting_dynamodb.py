@@ -93,6 +93,14 @@ class DynamoDbWaitingStore:
                 with _answering():
                     self._client.delete_item(TableName=self._table, Key=_key(_MARKS, bucket))
 
+    def everything(self) -> Iterator[Waiting]:
+        """All that waits, due or not, for people who look for something: reads the whole table and changes nothing."""
+        with _answering():
+            for page in self._client.get_paginator("scan").paginate(TableName=self._table):
+                for row in page["Items"]:
+                    if "topic" in row:  # else a mark, or a part of a large value
+                        yield self._waiting(row)
+
     def claim(self, item: Waiting, now_ms: int) -> bool:
         with _answering():
             try:
