@@ -106,10 +106,11 @@ def main() -> int:
         prog="python -m benchmarks.critical_beside_bulk", description="A critical push, idle and beside a broadcast."
     )
     parser.add_argument("--recipients", type=int, default=100_000)
+    parser.add_argument("--nice", type=int, default=0, help="of the functions of bulk (default: %(default)s)")
     parser.add_argument("--probes", type=int, default=100, help="in each of the two")
     arguments = parser.parse_args()
     count = arguments.probes
-    with running_chain() as chain:
+    with running_chain(bulk_nice=arguments.nice) as chain:
         settings = chain.stack.settings
         codec = Codec(HttpSchemaRegistry(settings.registry_url))
         reader = TopicReader(settings.kafka_bootstrap, list(STAGES), from_beginning=True)

@@ -71,8 +71,8 @@ class RunningChain:
 
 
 @contextmanager
-def running_chain(environment: Mapping[str, str] | None = None) -> Iterator[RunningChain]:
-    """Start everything; it ends with the block. environment: more for all functions."""
+def running_chain(environment: Mapping[str, str] | None = None, *, bulk_nice: int = 0) -> Iterator[RunningChain]:
+    """Start everything; it ends with the block. environment: more for all functions; bulk_nice: devstack.serverless."""
     with (
         tempfile.TemporaryDirectory(prefix="masscomm-bench-") as folder,
         SnsStandIn.start(any_endpoint=True) as sns,
@@ -81,7 +81,7 @@ def running_chain(environment: Mapping[str, str] | None = None) -> Iterator[Runn
         more |= environment or {}
 
         def services(settings: StackSettings) -> dict[str, Service]:
-            return {name: _changed(service, more) for name, service in all_services(settings).items()}
+            return {name: _changed(service, more, bulk_nice) for name, service in all_services(settings).items()}
 
         settings = StackSettings.on_free_ports(Path(folder))
         with ExitStack() as resources:
@@ -100,13 +100,13 @@ def _tasks(settings: StackSettings) -> list[Task]:
     return [task for task in provisioning(settings) if not {task.name, *task.depends_on} & {"connect", "monolith"}]
 
 
-def _changed(service: Service, more: Mapping[str, str]) -> Service:
+def _changed(service: Service, more: Mapping[str, str], bulk_nice: int) -> Service:
     if service.name != "lambda_host":
         return service
     files = {}
     for path, text in service.files.items():
         content = loads(text)
-        files[path] = dumps(content | {"environment": content["environment"] | more})
+        files[path] = dumps(content | {"environment": content["environment"] | more, "bulk_nice": bulk_nice})
     return replace(service, files=files, start_timeout_s=_START_S)
 
 

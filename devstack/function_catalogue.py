@@ -39,6 +39,7 @@ def read_deployments(
     generation: str,
     environment: Mapping[str, str],
     mapping_overrides: Mapping[str, Any] | None = None,
+    bulk_nice: int = 0,
 ) -> list[Deployment]:
     """Every function of the file in every lane.
 
@@ -48,18 +49,27 @@ def read_deployments(
         generation: the snapshot generation that `cdc.*` topics stand for.
         environment: variables for all functions.
         mapping_overrides: fields of MappingSpec for all mappings, such as backoffs.
+        bulk_nice: the niceness of functions in bulk that have a critical lane beside them.
 
     Raises:
         ValueError: the file names a setting or a topic that does not exist.
     """
+    entries = read_catalogue(functions_file, generation=generation)
+    beside = {entry.package for entry in entries if entry.lane is Lane.CRITICAL}
     return [
-        _deployment(entry, task_root, environment, dict(mapping_overrides or {}))
-        for entry in read_catalogue(functions_file, generation=generation)
+        _deployment(
+            entry,
+            task_root,
+            environment,
+            dict(mapping_overrides or {}),
+            nice=bulk_nice if entry.lane is Lane.BULK and entry.package in beside else 0,
+        )
+        for entry in entries
     ]
 
 
 def _deployment(
-    entry: FunctionEntry, task_root: Path, environment: Mapping[str, str], overrides: Mapping[str, Any]
+    entry: FunctionEntry, task_root: Path, environment: Mapping[str, str], overrides: Mapping[str, Any], *, nice: int
 ) -> Deployment:
     function = FunctionSpec(
         name=entry.name,
@@ -70,6 +80,7 @@ def _deployment(
         memory_mb=entry.memory_mb,
         concurrency=entry.concurrency,
         warm=1,
+        nice=nice,
         environment={
             "POWERTOOLS_SERVICE_NAME": entry.package,
             **environment,

@@ -12,6 +12,8 @@ The configuration is a JSON file:
     task_root           optional: what functions are imported from, by default the folder above functions_file's
     mappings            optional: settings for all event source mappings (first_backoff_s, partial_failures, …)
     schedule_s          optional: seconds between the invocations of every schedule, in place of functions.yaml's
+    bulk_nice           optional: how much functions of bulk let the others go first: in Lambda, where each has a share
+                        of a processor of its own, nobody has to (0)
 """
 
 import asyncio
@@ -56,6 +58,7 @@ class ServerlessConfig(BaseModel):
     task_root: Path | None = None
     mappings: dict[str, Any] = Field(default_factory=dict)
     schedule_s: float | None = Field(default=None, gt=0)
+    bulk_nice: int = Field(default=0, ge=0, le=19)
 
 
 class Serverless:
@@ -70,6 +73,7 @@ class Serverless:
             generation=config.generation,
             environment=config.environment,
             mapping_overrides=config.mappings,
+            bulk_nice=config.bulk_nice,
         )
         self.host = FunctionHost(
             [deployment.function for deployment in self.deployments],

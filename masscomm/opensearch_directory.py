@@ -42,7 +42,8 @@ class OpenSearchDirectory:
     wait_s: how long confirm may wait for change data capture before it says Retry; a function with its own deadline
     gives the lesser of the two. clock_skew_ms: how far a sender's clock may be behind the database's: a user created
     just before such a send is not believed unknown. A quarter of a second is far above what NTP leaves.
-    slice_size: ids in one request; page_size: documents in one answer of a search.
+    slice_size: ids in one request: so long does OpenSearch keep a password waiting that asks meanwhile; page_size:
+    documents in one answer of a search.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class OpenSearchDirectory:
         clock: Clock,
         wait_s: Callable[[], float] = lambda: 5.0,
         clock_skew_ms: int = 250,
-        slice_size: int = 1_000,
+        slice_size: int = 250,
         page_size: int = 2_000,
     ) -> None:
         self._client = client

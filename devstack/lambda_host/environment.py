@@ -31,12 +31,13 @@ log = logging.getLogger(__name__)
 # its own because running code between fork and exec is not safe in a process with threads, as the host is.
 _LAUNCH = """\
 import ctypes, os, signal, sys
-parent, python, handler = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+parent, nice, python, handler = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 PR_SET_PDEATHSIG = 1
 if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
     raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 if os.getppid() != parent:
     sys.exit("the host ended before its function started")
+os.nice(nice)
 os.execv(python, [python, "-m", "awslambdaric", handler])
 """
 
@@ -93,7 +94,8 @@ class ExecutionEnvironment:
         with self._log_file.open("ab", buffering=0) as output:
             self._process = await asyncio.create_subprocess_exec(
                 self.spec.python,
-                *("-I", "-S", "-c", _LAUNCH, str(os.getpid()), self.spec.python, self.spec.handler),
+                *("-I", "-S", "-c", _LAUNCH),
+                *(str(os.getpid()), str(self.spec.nice), self.spec.python, self.spec.handler),
                 cwd=self.spec.task_root,
                 env=self._variables(),
                 stdin=asyncio.subprocess.DEVNULL,

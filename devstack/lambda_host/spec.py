@@ -23,6 +23,7 @@ class FunctionSpec:
         memory_mb: told to the function, not enforced.
         concurrency: most environments, and so invocations, at a time; further invocations queue in order.
         warm: environments started with the host rather than by the first invocations.
+        nice: how much it lets others go first where processors are short, as the command of that name.
         environment: variables of the function's own.
         python: the interpreter; awslambdaric must be importable in it.
 
@@ -37,6 +38,7 @@ class FunctionSpec:
     memory_mb: int = 128
     concurrency: int = 1
     warm: int = 0
+    nice: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
     python: str = sys.executable
 

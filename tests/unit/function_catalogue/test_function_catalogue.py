@@ -42,6 +42,16 @@ def test_a_function_with_two_lanes_is_deployed_twice_from_one_package(tmp_path: 
     assert critical.mapping.concurrency == 2
 
 
+def test_bulk_lets_the_critical_lane_go_first_where_it_is_told_to(tmp_path: Path) -> None:
+    assert {name: each.function.nice for name, each in read(write(tmp_path), bulk_nice=7).items()} == {
+        "f": 7,
+        "f-critical": 0,
+    }
+    own = read(ROOT / "functions" / "functions.yaml", bulk_nice=7)
+    assert [own[name].function.nice for name in ("delivery", "cdc_consumer", "send_handler")] == [7, 0, 0]
+    assert {each.function.nice for each in read(write(tmp_path)).values()} == {0}
+
+
 def test_the_settings_of_a_trigger_are_the_mappings(tmp_path: Path) -> None:
     path = write(
         tmp_path,

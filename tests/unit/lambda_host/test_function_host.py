@@ -91,6 +91,14 @@ async def test_the_function_sees_lambdas_context_and_environment_and_nothing_of_
     assert "OF_THE_HOST" not in environment
 
 
+async def test_a_function_is_as_nice_as_it_is_told_to_be(tmp_path: Path) -> None:
+    async with hosting(tmp_path, spec(nice=3), spec(name="g")) as host:
+        for name in ("f", "g"):
+            await call(host, {}, name)
+        nice = {name: psutil.Process(pool.pids[0]).nice() for name, pool in host.pools.items()}
+    assert nice == {"f": psutil.Process().nice() + 3, "g": psutil.Process().nice()}
+
+
 async def test_what_a_function_prints_is_in_its_own_log(tmp_path: Path) -> None:
     async with hosting(tmp_path, spec(), spec(name="g")) as host:
         await call(host, {"print": "hello log"})
