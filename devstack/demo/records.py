@@ -52,6 +52,7 @@ class TopicReader:
             "log_level": 3,
         }
         # Where topics end is asked on a connection of its own: behind the consumer's long polls it would wait for them.
+        self._client = client
         self._admin = AdminClient(client)
         self._consumer = Consumer(
             client
@@ -104,6 +105,8 @@ class TopicReader:
         try:
             return {(where.topic, where.partition): answer.result().offset for where, answer in answers.items()}
         except KafkaException as error:
+            # A client that knew another leader, or lost a coordinator, does not find the new one by itself.
+            self._admin = AdminClient(self._client)
             raise RecordsError(f"Kafka does not say where topics begin and end: {error}") from error
 
 

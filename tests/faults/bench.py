@@ -288,10 +288,7 @@ class Bench:
         found: dict[int, list[tuple[str, str]]] = {}
         try:
             records = self.outcomes.of(sent.send_id)
-        except RecordsError:
-            # A client that knew another leader of a partition does not ask for the new one by itself.
-            self.outcomes.close()
-            self.outcomes = OutcomeTail(self.stack.settings.kafka_bootstrap, self.stack.settings.registry_url)
+        except RecordsError:  # a partition has another leader since the last time: the reader knows it now
             records = self.outcomes.of(sent.send_id)
         for record in {record["record_id"]: record for record in records}.values():
             for user_id, place in zip(record["user_ids"], record["result_index"], strict=True):
