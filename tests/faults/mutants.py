@@ -264,7 +264,7 @@ MUTANTS = (
         file="spark_metrics/sink.py",
         old='from repeated_ids join counted_records using (record_id, source)"',
         new='from repeated_ids join counted_records using (record_id, source) where false"',
-        red="delivery killed after producing",
+        red="delivery asleep for longer than its lease",
     ),
     Mutant(
         guard="metrics: an offset that was counted is left out",
