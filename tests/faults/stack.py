@@ -145,7 +145,12 @@ class FaultStack:
         return services
 
     def _job(self, service: Service) -> Service:
-        environment = {**service.environment, "METRICS_DATABASE_URL": self.environment["METRICS_DATABASE_URL"]}
+        environment = {
+            **service.environment,
+            "METRICS_DATABASE_URL": self.environment["METRICS_DATABASE_URL"],
+            # It is killed often, and nobody waits for its first number.
+            "SPARK_REHEARSE": "false",
+        }
         if self.code == ROOT:
             return dataclasses.replace(service, environment=environment)
         start = (
