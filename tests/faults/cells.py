@@ -1,6 +1,6 @@
 """The fault matrix: every cell is a fault, a load and what may be left behind."""
 
-from tests.faults import broken, processs, providers, second_broker, servers
+from tests.faults import broken, processes, providers, second_broker, servers
 from tests.faults.cell import Cell, Expectation, Load
 from tests.faults.moments import Moment
 
@@ -18,7 +18,7 @@ def _killed(function: str, topic: str, *few: Moment) -> list[Cell]:
     return [
         Cell(
             name=f"{function} killed {words} producing",
-            fault=processs.killed(function, topic, moment),
+            fault=processes.killed(function, topic, moment),
             load=MANY,
             ci=moment in few,
         )
@@ -36,38 +36,38 @@ CELLS = (
     *_killed("preference_checker", "build", "middle"),
     *_killed("builder", "delivery", "after"),
     *_killed("delivery", "outcome", "before"),
-    Cell(name="delivery killed in the middle of publishing", fault=processs.killed_publishing, ci=True),
+    Cell(name="delivery killed in the middle of publishing", fault=processes.killed_publishing, ci=True),
     Cell(
         name="every function killed in turn",
-        fault=processs.every_function_killed,
+        fault=processes.every_function_killed,
         load=Load(users=800, chunk=100),
         ci=True,
     ),
-    Cell(name="delivery of the critical lane killed beside a bulk send", fault=processs.critical_killed_beside_bulk),
-    Cell(name="delivery times out", fault=processs.timed_out),
+    Cell(name="delivery of the critical lane killed beside a bulk send", fault=processes.critical_killed_beside_bulk),
+    Cell(name="delivery times out", fault=processes.timed_out),
     Cell(
         name="the provider is slower than an invocation is long",
-        fault=processs.slower_than_an_invocation,
+        fault=processes.slower_than_an_invocation,
     ),
-    Cell(name="a function takes too long for longer than all attempts", fault=processs.times_out_again_and_again),
+    Cell(name="a function takes too long for longer than all attempts", fault=processes.times_out_again_and_again),
     Cell(
         name="a record crashes its function again and again",
-        fault=processs.crashes_again_and_again,
+        fault=processes.crashes_again_and_again,
         expectation=Expectation(dead_letters=("crashes",)),
     ),
-    Cell(name="the same batch twice at the same time", fault=processs.twice, ci=True),
+    Cell(name="the same batch twice at the same time", fault=processes.twice, ci=True),
     Cell(
         name="an opt-out between two deliveries of one batch",
-        fault=processs.opt_out_between,
+        fault=processes.opt_out_between,
         load=Load(users=400, own=True),
         ci=True,
     ),
     Cell(
         name="an opt-out between two checks of one batch",
-        fault=processs.first_decision_stands,
+        fault=processes.first_decision_stands,
         load=Load(users=400, own=True),
     ),
-    Cell(name="delivery asleep for longer than its lease", fault=processs.asleep),
+    Cell(name="delivery asleep for longer than its lease", fault=processes.asleep),
     # --- Kafka ---
     Cell(name="acknowledgement of build lost", fault=servers.acknowledgement_lost("build"), load=MANY),
     Cell(name="acknowledgement of delivery lost", fault=servers.acknowledgement_lost("delivery"), load=MANY),
@@ -77,7 +77,7 @@ CELLS = (
         fault=servers.unacknowledged("delivery"),
     ),
     Cell(name="connections to the broker cut", fault=servers.kafka_cut, load=MANY),
-    Cell(name="broker killed and restarted", fault=processs.server_killed("kafka"), load=MANY),
+    Cell(name="broker killed and restarted", fault=processes.server_killed("kafka"), load=MANY),
     Cell(name="the leader of the chain's topics killed", fault=second_broker.leader_killed, load=MANY),
     # --- OpenSearch ---
     Cell(name="OpenSearch says 429", fault=servers.opensearch_answers(429), ci=True),
@@ -85,7 +85,7 @@ CELLS = (
     Cell(name="OpenSearch does not answer in time", fault=servers.opensearch_times_out),
     Cell(name="OpenSearch answers a look-up by id in part", fault=servers.partial_mget, ci=True),
     Cell(name="OpenSearch answers a search in part", fault=servers.partial_search),
-    Cell(name="OpenSearch killed", fault=processs.server_killed("opensearch")),
+    Cell(name="OpenSearch killed", fault=processes.server_killed("opensearch")),
     # --- DynamoDB ---
     Cell(name="DynamoDB throttles", fault=servers.dynamodb_throttles, ci=True),
     Cell(name="DynamoDB's answers to conditional writes lost", fault=servers.dynamodb_answers_lost, ci=True),
@@ -161,18 +161,18 @@ CELLS = (
         load=NOBODY,
         expectation=Expectation(dead_letters=("too_large",)),
     ),
-    Cell(name="no recipients", fault=processs.none, load=NOBODY),
-    Cell(name="one recipient", fault=processs.none, load=Load(users=1)),
+    Cell(name="no recipients", fault=processes.none, load=NOBODY),
+    Cell(name="one recipient", fault=processes.none, load=Load(users=1)),
     Cell(
         name="recipients named twice",
-        fault=processs.none,
+        fault=processes.none,
         load=Load(users=20, named=(*range(20), *range(5, 15), 5)),
         ci=True,
     ),
     # --- the other processes ---
-    Cell(name="a user created while change data capture is down", fault=processs.newcomer, load=NOBODY),
-    Cell(name="Connect killed", fault=processs.server_killed("connect")),
-    Cell(name="Postgres killed", fault=processs.server_killed("postgres")),
-    Cell(name="Spark killed", fault=processs.server_killed("spark")),
-    Cell(name="the function host killed", fault=processs.server_killed("lambda_host"), load=MANY),
+    Cell(name="a user created while change data capture is down", fault=processes.newcomer, load=NOBODY),
+    Cell(name="Connect killed", fault=processes.server_killed("connect")),
+    Cell(name="Postgres killed", fault=processes.server_killed("postgres")),
+    Cell(name="Spark killed", fault=processes.server_killed("spark")),
+    Cell(name="the function host killed", fault=processes.server_killed("lambda_host"), load=MANY),
 )
