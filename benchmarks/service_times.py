@@ -50,7 +50,6 @@ from masscomm.clock import SystemClock
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
 from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.directory import Device, Settings, Template, User
-from masscomm.opensearch import connect
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.outcomes import RANGE_SIZE
 from masscomm.pacing import Pacer
@@ -62,6 +61,7 @@ from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec
 from tests.chain import build, delivery, entry, registry_with_all_schemas, send
 from tests.component.directory.test_opensearch_directory import OpenSearchTables
+from tests.opensearch_client import TestClient
 
 FIGURES = Path(__file__).parents[1] / "infra" / "capacity" / "service_times.json"
 COMMAND = "python -m benchmarks.service_times --write"
@@ -210,7 +210,7 @@ def measure(runs: int) -> dict[str, Any]:
             create_indices(settings.opensearch_url, GENERATION)
             create_dynamodb_tables(boto3.client("dynamodb"))
             boto3.client("ses").verify_email_identity(EmailAddress=os.environ["SES_SENDER"])
-            tables = OpenSearchTables(connect(settings.opensearch_url), GENERATION)
+            tables = OpenSearchTables(TestClient(settings.opensearch_url), GENERATION)
             actions = [{"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in CDC_TABLES]
             tables.client.indices.update_aliases(body={"actions": actions})
             fill(tables, PART_SIZE)

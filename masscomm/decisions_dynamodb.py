@@ -3,10 +3,9 @@
 import os
 from typing import TYPE_CHECKING, Any, Self
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
+from masscomm.aws_client import DynamoDb, Limits
 from masscomm.clock import Clock
 from masscomm.decisions import KEPT_S
 from masscomm.errors import DeadLetter, Retry, Stop
@@ -28,16 +27,7 @@ class DynamoDbDecisionLog:
     ) -> None:
         self._clock = clock
         self._table = table
-        self._client = client or boto3.client(
-            "dynamodb",
-            config=Config(
-                max_pool_connections=connections,
-                connect_timeout=1,
-                read_timeout=2,
-                retries={"total_max_attempts": 3, "mode": "standard"},
-                tcp_keepalive=True,
-            ),
-        )
+        self._client: Any = client or DynamoDb(Limits(connections=connections, connect_s=1, read_s=2, attempts=3))
 
     @classmethod
     def from_environment(cls, *, clock: Clock) -> Self:

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
+from masscomm.aws_client import DynamoDb, Limits
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import (
     CLOCK_SKEW_S,
@@ -50,16 +49,7 @@ class DynamoDbDeliveryLedger:
         self._owner = owner
         self._clock = clock
         # One more try here is quicker than a whole record again, and both together end well within a lease.
-        self._client = client or boto3.client(
-            "dynamodb",
-            config=Config(
-                max_pool_connections=connections,
-                connect_timeout=1,
-                read_timeout=2,
-                retries={"total_max_attempts": 2, "mode": "standard"},
-                tcp_keepalive=True,
-            ),
-        )
+        self._client: Any = client or DynamoDb(Limits(connections=connections, connect_s=1, read_s=2, attempts=2))
 
     def acquire(self, record_id: str) -> Lease | Held:
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()

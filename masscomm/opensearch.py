@@ -6,20 +6,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import urllib3
-from opensearchpy import OpenSearch, Urllib3HttpConnection
-from opensearchpy.exceptions import (
+from masscomm import settings
+from masscomm.authentication import OpenSearchSigner, opensearch_auth
+from masscomm.errors import DeadLetter, Retry, Stop
+from masscomm.opensearch_client import (
     AuthenticationException,
     AuthorizationException,
     ConnectionError,
     NotFoundError,
+    OpenSearch,
     SerializationError,
     TransportError,
 )
-
-from masscomm import settings
-from masscomm.authentication import OpenSearchSigner, opensearch_auth
-from masscomm.errors import DeadLetter, Retry, Stop
 
 # One bulk request stays far below http.max_content_length (100 MB) and below what a small node holds at once.
 _BULK_BYTES = 5_000_000
@@ -33,16 +31,7 @@ def connect(url: str, *, timeout_s: float = 10.0, auth: OpenSearchSigner | None 
 
     timeout_s: for one request, below the invocation's own limit; auth: signs each request.
     """
-    return OpenSearch(
-        hosts=[url],
-        connection_class=Urllib3HttpConnection,
-        http_auth=auth,
-        timeout=timeout_s,
-        max_retries=0,
-        retry_on_timeout=False,
-        http_compress=False,
-        pool_maxsize=4,
-    )
+    return OpenSearch(url, timeout_s=timeout_s, auth=auth)
 
 
 def connect_from_environment() -> OpenSearch:
@@ -69,8 +58,6 @@ def answering(what: str) -> Iterator[None]:
         if ours and error.error != "index_closed_exception":
             raise
         raise Retry(f"OpenSearch answered {what} with {error.status_code}") from error
-    except urllib3.exceptions.HTTPError as error:
-        raise Retry(f"OpenSearch did not answer {what}: {type(error).__name__}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
-from opensearchpy import OpenSearch
-
 from masscomm import settings as environment
 from masscomm.cdc_progress import CdcProgress, KafkaCdcProgress, reached
 from masscomm.clock import Clock, SystemClock
@@ -18,6 +16,7 @@ from masscomm.directory import Device, Position, Settings, Template, User
 from masscomm.errors import Retry
 from masscomm.ids import address_id
 from masscomm.opensearch import answering, connect_from_environment
+from masscomm.opensearch_client import OpenSearch
 
 USERS = "users"
 USER_SETTINGS = "user_settings"

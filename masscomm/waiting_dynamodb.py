@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
+from masscomm.aws_client import DynamoDb, Limits
 from masscomm.errors import Retry, Stop
 from masscomm.waiting import CLAIM_S, MINUTE_MS, Waiting
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 TABLE = "waiting"
+_REFUSED = "ConditionalCheckFailedException"
 _SHARDS = 8
 _MARKS = "minutes"
 # Minutes after which nobody writes to a bucket any more: an invocation's time and clocks that differ, many times over.
@@ -40,10 +40,7 @@ class DynamoDbWaitingStore:
 
     def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
         self._table = table
-        self._client = client or boto3.client(
-            "dynamodb",
-            config=Config(connect_timeout=1, read_timeout=3, retries={"total_max_attempts": 3, "mode": "standard"}),
-        )
+        self._client: Any = client or DynamoDb(Limits(connect_s=1, read_s=3, attempts=3))
         self._marked: set[str] = set()
 
     @classmethod
@@ -79,8 +76,10 @@ class DynamoDbWaitingStore:
                     },
                     ConditionExpression="attribute_not_exists(id)",
                 )
-            except self._client.exceptions.ConditionalCheckFailedException:
-                return  # it waits already
+            except ClientError as error:
+                if _code(error) != _REFUSED:
+                    raise
+                # It waits already.
 
     def due(self, now_ms: int) -> Iterator[Waiting]:
         for bucket in self._buckets(now_ms):
@@ -115,7 +114,9 @@ class DynamoDbWaitingStore:
                         ":now": {"N": str(now_ms)},
                     },
                 )
-            except self._client.exceptions.ConditionalCheckFailedException:
+            except ClientError as error:
+                if _code(error) != _REFUSED:
+                    raise
                 return False
         return True
 
@@ -194,6 +195,10 @@ def _part_key(item_id: str, number: int) -> dict[str, Any]:
     return _key(f"part#{item_id}", f"{number:04d}")
 
 
+def _code(error: ClientError) -> str:
+    return error.response.get("Error", {}).get("Code", "")
+
+
 @contextmanager
 def _answering() -> Iterator[None]:
     try:
@@ -201,7 +206,7 @@ def _answering() -> Iterator[None]:
     except NoCredentialsError as error:
         raise Stop(f"DynamoDB cannot be asked: {error}") from error
     except ClientError as error:
-        code = error.response.get("Error", {}).get("Code", "")
+        code = _code(error)
         if code in _WRONG:
             raise Stop(f"DynamoDB refuses what waits: {error}") from error
         raise Retry(f"DynamoDB did not take or give what waits: {code}") from error

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import boto3
+import pytest
 
 import schemas
 from devstack.service import AWS_CREDENTIALS
 from devstack.settings import REGION, StackSettings
+from masscomm.aws_client import DynamoDb, Limits
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -33,3 +35,11 @@ def new_table(client: "DynamoDBClient", definition: str) -> str:
     client.create_table(**document["table"] | {"TableName": name})
     client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
     return name
+
+
+@pytest.fixture
+def functions_client(localstack: StackSettings, monkeypatch: pytest.MonkeyPatch) -> DynamoDb:
+    """The client that functions use, where Lambda would run them."""
+    for name, value in {"AWS_ENDPOINT_URL": localstack.aws_url, **AWS_CREDENTIALS}.items():
+        monkeypatch.setenv(name, value)
+    return DynamoDb(Limits(connect_s=1, read_s=3, attempts=2))

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from aws_lambda_powertools import Logger
-from opensearchpy import OpenSearch
 
 from functions.cdc_consumer.generation import Generation
 from masscomm import metrics
@@ -24,6 +23,7 @@ from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka_event import KafkaRecord
 from masscomm.metric_names import CHANGE_DATA_AGE
 from masscomm.opensearch import VersionedDocument, write
+from masscomm.opensearch_client import OpenSearch
 from masscomm.wire import Codec
 
 

@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from aws_lambda_powertools import Logger
-from opensearchpy import OpenSearch
-from opensearchpy.exceptions import ConflictError, NotFoundError
 
 from masscomm.cdc_progress import CdcProgress, reached
 from masscomm.change_events import Heartbeat
 from masscomm.clock import Clock
 from masscomm.errors import Retry
 from masscomm.opensearch import VersionedDocument, answering, write
+from masscomm.opensearch_client import ConflictError, NotFoundError, OpenSearch
 from masscomm.topics import CDC_TABLES
 
 _STATE = "directory_state"

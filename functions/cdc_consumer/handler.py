@@ -10,7 +10,7 @@ from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.cdc_progress import KafkaCdcProgress
 from masscomm.clock import SystemClock
-from masscomm.invocation import observed
+from masscomm.invocation import ON_KAFKA, observed
 from masscomm.opensearch import connect_from_environment
 
 logger = logs.logger("cdc_consumer")
@@ -30,7 +30,7 @@ def bootstrap() -> tuple[BatchDriver, ApplyChanges]:
     return batch_driver("cdc_consumer", logger), ApplyChanges(client, generation, logger)
 
 
-@observed(logger)
+@observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
     return answer(bootstrap, event, context, logger)

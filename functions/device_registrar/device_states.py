@@ -4,10 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from opensearchpy import OpenSearch
-
 from masscomm.errors import Retry
 from masscomm.opensearch import VersionedDocument, answering, write
+from masscomm.opensearch_client import OpenSearch
 
 _INDEX = "device_state"
 _IDS_A_REQUEST = 1_000

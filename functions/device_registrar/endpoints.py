@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from masscomm.aws_client import Limits, Sns
 from masscomm.errors import Retry, Stop
 
 if TYPE_CHECKING:
@@ -58,16 +57,8 @@ class SnsEndpoints:
 
     def __init__(self, applications: Mapping[str, str], *, connections: int, client: "SNSClient | None" = None) -> None:
         self._applications = applications
-        self._client = client or boto3.client(
-            "sns",
-            config=Config(
-                max_pool_connections=connections,
-                connect_timeout=2,
-                read_timeout=5,
-                # The records are what comes again; one more try here spares a batch for a lost connection.
-                retries={"mode": "standard", "total_max_attempts": 2},
-            ),
-        )
+        # The records are what comes again; one more try here spares a batch for a lost connection.
+        self._client: Any = client or Sns(Limits(connections=connections, connect_s=2, read_s=5, attempts=2))
 
     def register(self, platform: str, token: str) -> str:
         application = self._applications.get(platform)
@@ -82,7 +73,7 @@ class SnsEndpoints:
             return self._found(error, token)
         except BotoCoreError as error:
             raise Retry(f"SNS does not answer: {type(error).__name__}") from error
-        return made["EndpointArn"]
+        return str(made["EndpointArn"])
 
     def _found(self, error: ClientError, token: str) -> str:
         message = error.response.get("Error", {}).get("Message", "")

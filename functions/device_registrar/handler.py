@@ -10,7 +10,7 @@ from masscomm import logs, settings
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
-from masscomm.invocation import observed
+from masscomm.invocation import ON_KAFKA, observed
 from masscomm.opensearch import connect_from_environment
 
 logger = logs.logger("device_registrar")
@@ -34,7 +34,7 @@ def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
     return batch_driver("device_registrar", logger), use_case
 
 
-@observed(logger)
+@observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
     return answer(bootstrap, event, context, logger)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from itertools import batched
 from typing import Any, Protocol
 
-from opensearchpy import OpenSearch
-
 from masscomm.errors import Retry
 from masscomm.ids import address_id
 from masscomm.opensearch import VersionedDocument, answering, write
+from masscomm.opensearch_client import OpenSearch
 from masscomm.records import NotificationOutcome
 from masscomm.statuses import Reason
 

@@ -22,7 +22,7 @@ def main() -> None:
     if chosen.runtime:
         install(runtime_distributions(), chosen.runtime, platform=chosen.platform)
     contents = {each.name: each for each in all_contents()}
-    table = Table("package", "zip, MB", "unpacked, MB", "files", "distributions", "AWS models")
+    table = Table("package", "zip, MB", "unpacked, MB", "files", "distributions")
     for each in build(list(contents.values()), chosen.out, platform=chosen.platform):
         inside = contents[each.name]
         table.add_row(
@@ -31,7 +31,6 @@ def main() -> None:
             f"{each.bytes / 1e6:.1f}",
             f"{each.files:,}",
             f"{len(inside.distributions)}",
-            " ".join(sorted(inside.services)),
         )
     Console().print(table)
 

@@ -73,7 +73,7 @@ def _locked() -> dict[str, str]:
 def _zip(contents: Contents, distributions: dict[str, Distribution], site: Path, path: Path) -> Built:
     files = dict(_ours(contents))
     for name in contents.distributions:
-        files |= dict(_theirs(distributions[name], site, contents.services))
+        files |= dict(_theirs(distributions[name], site))
     size = 0
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name in sorted(files):
@@ -100,19 +100,18 @@ def _ours(contents: Contents) -> Iterator[tuple[str, Path]]:
             yield inside.as_posix(), path
 
 
-def _theirs(distribution: Distribution, site: Path, services: frozenset[str]) -> Iterator[tuple[str, Path]]:
+def _theirs(distribution: Distribution, site: Path) -> Iterator[tuple[str, Path]]:
     for file in distribution.files or ():
         path = site / file
-        if path.is_file() and _is_needed(PurePosixPath(file), services):
+        if path.is_file() and _is_needed(PurePosixPath(file)):
             yield PurePosixPath(file).as_posix(), path
 
 
-def _is_needed(file: PurePosixPath, services: frozenset[str]) -> bool:
+def _is_needed(file: PurePosixPath) -> bool:
     parts = file.parts
     if ".." in parts or parts[0] == "bin" or file.suffix in _LEFT_OUT or _NEVER & set(parts[:-1]):
         return False
     if parts[0].endswith(".dist-info"):
         return file.name == "METADATA"
-    if parts[:2] == ("botocore", "data") and len(parts) > 3:
-        return parts[2] in services
-    return parts[:2] != ("boto3", "examples") and not (parts[:2] == ("boto3", "data") and len(parts) > 3)
+    # Models of every service there is, for clients that no function makes (masscomm/aws_client.py).
+    return not (parts[:2] == ("botocore", "data") and len(parts) > 3)

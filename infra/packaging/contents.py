@@ -3,7 +3,6 @@
 The graph is of the sources: an import inside a function counts, one for the type checker does not.
 """
 
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ _ROOMS = ("masscomm", "functions", "schemas")
 # Lambda's runtime brings the first; opensearch-py requires the others for an interface of its own that nothing imports
 # (a third of the package). That nothing does, tests/component/packaging shows.
 _LEFT_OUT = {"awslambdaric", "grpcio", "opensearch-protobufs", "protobuf"}
-_CLIENT = re.compile(r"""(?:boto3|session)\.client\(\s*["'](\w+)["']""")
 # How markers are answered: Lambda's python3.13 on arm64.
 _MARKERS = {
     "python_version": "3.13",
@@ -41,7 +39,7 @@ class Contents:
     """What the package NAME holds.
 
     handler: its module; modules: ours; distributions: canonical names, of which direct are those that our modules
-    import; services: of AWS, whose API models it needs.
+    import.
     """
 
     name: str
@@ -49,7 +47,6 @@ class Contents:
     modules: frozenset[str]
     direct: frozenset[str]
     distributions: frozenset[str]
-    services: frozenset[str]
 
 
 def all_contents() -> list[Contents]:
@@ -71,14 +68,12 @@ def contents_of(name: str, handler: str) -> Contents:
     with_parents = {".".join(module.split(".")[:depth]) for module in ours for depth in range(1, module.count(".") + 2)}
     outside = {module for module in upstream - ours if module not in sys.stdlib_module_names}
     direct = {_distribution(module) for module in outside}
-    text = "".join(source_of(module).read_text() for module in sorted(ours))
     return Contents(
         name=name,
         handler=handler,
         modules=frozenset(with_parents),
         direct=frozenset(direct),
         distributions=_with_requirements(direct),
-        services=frozenset(_CLIENT.findall(text)),
     )
 
 

@@ -1,17 +1,14 @@
-"""SES behind the e-mail provider's port: one call each, no retries of the SDK's own.
+"""SES behind the e-mail provider's port: one call each, without a retry.
 
 Delivery decides about retries, because only it knows how much time is left. What each error means stands in
 provider_errors.
 """
 
-from email.utils import parseaddr
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from masscomm.channels.email import mail_domain_in_ascii
+from masscomm.aws_client import Limits, Ses
 from masscomm.channels.provider import CONNECT_S, READ_S, Rejected, Transient
 from masscomm.channels.provider_errors import as_provider_error
 
@@ -19,18 +16,14 @@ if TYPE_CHECKING:
     from mypy_boto3_ses import SESClient
 
 
-def _config(connections: int) -> Config:
-    return Config(
-        max_pool_connections=connections,
-        connect_timeout=CONNECT_S,
-        read_timeout=READ_S,
-        retries={"total_max_attempts": 1, "mode": "standard"},
-        tcp_keepalive=True,
-    )
+def _limits(connections: int) -> Limits:
+    return Limits(connections=connections, connect_s=CONNECT_S, read_s=READ_S)
 
 
 def _is_about(error: Exception, sender: str) -> bool:
     """Whether it is the sender that SES does not take: our fault, and no reason to give a recipient up."""
+    from email.utils import parseaddr
+
     return isinstance(error, ClientError) and parseaddr(sender)[1] in str(error)
 
 
@@ -51,9 +44,11 @@ class SesEmail:
     ) -> None:
         self._sender = sender
         self._options: _SendOptions = {} if configuration_set is None else {"ConfigurationSetName": configuration_set}
-        self._client = client or boto3.client("ses", config=_config(connections))
+        self._client: Any = client or Ses(_limits(connections))
 
     def send(self, *, recipient: str, message: bytes) -> str:
+        from masscomm.channels.email import mail_domain_in_ascii
+
         try:
             answer = self._client.send_raw_email(
                 Source=self._sender,
@@ -67,4 +62,4 @@ class SesEmail:
             raise as_provider_error(error) from error
         except ValueError as error:
             raise Rejected(f"no e-mail can be addressed so: {error}") from error
-        return answer["MessageId"]
+        return str(answer["MessageId"])

@@ -15,8 +15,8 @@ from devstack.settings import GENERATION, StackSettings
 from devstack.sns_stand_in import endpoint_arn
 from examples.monolith.seed import create_tables, seed
 from functions.device_registrar.device_states import DeviceState, OpenSearchDeviceStates
-from masscomm.opensearch import connect
 from tests.faults.waiting import until
+from tests.opensearch_client import TestClient
 
 CLUB = 9
 FIRST_USER = 9_000_000_001
@@ -96,7 +96,7 @@ class Population:
         added = range(self._next, self._next + users)
         self._next = added.stop
         application = function_environment(self.settings)["PLATFORM_APPLICATION_ARN_GCM"]
-        states = OpenSearchDeviceStates(connect(self.settings.opensearch_url))
+        states = OpenSearchDeviceStates(TestClient(self.settings.opensearch_url))
         for some in batched(added, 10_000, strict=False):
             written = states.write(
                 {

@@ -16,7 +16,6 @@ from uuid import uuid4
 import httpx
 import psycopg
 from confluent_kafka import Consumer, Message, TopicPartition
-from opensearchpy import OpenSearch
 from psycopg.sql import SQL, Identifier
 
 from devstack.provision import (
@@ -34,11 +33,11 @@ from masscomm.cdc_progress import KafkaCdcProgress
 from masscomm.change_events import ChangeDecoder
 from masscomm.clock import SystemClock
 from masscomm.kafka_event import KafkaRecord
-from masscomm.opensearch import connect
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.producer import InMemoryProducer
 from masscomm.topics import CDC_TABLES, cdc_topics
 from masscomm.wire import Codec, InMemorySchemaRegistry
+from tests.opensearch_client import TestClient
 
 OFFSETS_TOPIC = "connect.offsets"
 
@@ -94,7 +93,7 @@ class Generated:
     settings: StackSettings
     name: str
     database: str
-    client: OpenSearch
+    client: TestClient
     overrides: Mapping[str, str] = field(default_factory=dict)
     records: list[KafkaRecord] = field(default_factory=list)
 
@@ -214,7 +213,7 @@ class Generated:
             connection.execute("INSERT INTO clubs VALUES (1, 'one'), (2, 'two')")
         create_topics(settings.kafka_bootstrap, cdc_topics(name))
         create_indices(settings.opensearch_url, name)
-        client = connect(settings.opensearch_url)
+        client = TestClient(settings.opensearch_url)
         made = cls(settings, name, name, client, overrides)
         try:
             yield made

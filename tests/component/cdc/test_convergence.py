@@ -14,15 +14,15 @@ from functions.cdc_consumer.generation import Generation
 from masscomm.cdc_progress import InMemoryCdcProgress
 from masscomm.clock import SystemClock
 from masscomm.kafka_event import KafkaRecord
-from masscomm.opensearch import connect
 from tests.component.cdc.harness import Context, driver, event_of
+from tests.opensearch_client import TestClient
 from tests.unit.cdc_consumer.debezium import GENERATION
 from tests.unit.cdc_consumer.histories import History, histories
 
 
 @pytest.fixture
 def consumer(stack: StackSettings) -> Any:
-    client = connect(stack.opensearch_url)
+    client = TestClient(stack.opensearch_url)
     generation = Generation(client, name=GENERATION, progress=InMemoryCdcProgress(), clock=SystemClock())
     yield stack.opensearch_url, client, ApplyChanges(client, generation)
     client.close()

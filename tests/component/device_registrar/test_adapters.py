@@ -14,8 +14,8 @@ from devstack.settings import StackSettings
 from functions.device_registrar.device_states import OpenSearchDeviceStates
 from functions.device_registrar.endpoints import InvalidToken, SnsEndpoints
 from masscomm.errors import Retry, Stop
-from masscomm.opensearch import connect
 from tests.component.device_registrar.contract import DeviceStatesContract, Enabled, EndpointsContract
+from tests.opensearch_client import TestClient
 
 
 def sns(url: str | None = None) -> SNSClient:
@@ -101,7 +101,7 @@ class TestOpenSearchDeviceStates(DeviceStatesContract):
     def states(self, opensearch: StackSettings) -> Iterator[OpenSearchDeviceStates]:
         with (opensearch.state_dir / "directory.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            client = connect(opensearch.opensearch_url)
+            client = TestClient(opensearch.opensearch_url)
             client.indices.delete(index="device_state", ignore_unavailable=True)
             create_indices(opensearch.opensearch_url, "g1")
             yield OpenSearchDeviceStates(client)

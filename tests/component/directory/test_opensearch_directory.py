@@ -6,7 +6,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from opensearchpy import OpenSearch
 
 from devstack.provision import create_indices
 from functions.receipts.messages import OpenSearchMessages, Suppression
@@ -14,11 +13,12 @@ from masscomm.cdc_progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
 from masscomm.directory import Device, Settings, Template, User
 from masscomm.errors import Retry
-from masscomm.opensearch import VersionedDocument, connect, write
+from masscomm.opensearch import VersionedDocument, write
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.statuses import Reason
 from masscomm.topics import CDC_TABLES
 from tests.component.directory.contract import DEVICE, USER, DirectoryContract, Row, Tables
+from tests.opensearch_client import TestClient
 
 _PLACES: dict[type, tuple[str, str]] = {
     User: ("users", "user_id"),
@@ -31,7 +31,7 @@ _PLACES: dict[type, tuple[str, str]] = {
 class OpenSearchTables(Tables):
     """Documents as cdc_consumer and device_registrar write them."""
 
-    def __init__(self, client: OpenSearch, generation: str) -> None:
+    def __init__(self, client: TestClient, generation: str) -> None:
         self.client = client
         self.generation = generation
         self.progress = InMemoryCdcProgress()
@@ -112,7 +112,7 @@ class OpenSearchTables(Tables):
 @pytest.fixture
 def tables(cluster: str) -> Iterator[OpenSearchTables]:
     generation = f"t{uuid4().hex[:8]}"
-    client = connect(cluster)
+    client = TestClient(cluster)
     # Device states are one index for all generations: what another test left is not this one's.
     client.indices.delete(index="device_state", ignore_unavailable=True)
     create_indices(cluster, generation)
@@ -191,7 +191,7 @@ class TestOpenSearchDirectory(DirectoryContract):
 
     def test_a_server_that_is_gone(self, cluster: str) -> None:
         gone = OpenSearchDirectory(
-            connect("http://127.0.0.1:9", timeout_s=1),
+            TestClient("http://127.0.0.1:9", timeout_s=1),
             generation="g1",
             progress=InMemoryCdcProgress(),
             clock=FixedClock(),

@@ -1,5 +1,6 @@
 """First decisions on LocalStack's DynamoDB, under the contract of those in memory."""
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -10,14 +11,16 @@ from masscomm.decisions import DecisionLog
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
 from masscomm.errors import DeadLetter, Stop
 from tests.decision_log_contract import DecisionLogContract
-from tests.dynamodb_table import dynamodb, new_table
+from tests.dynamodb_table import dynamodb, functions_client, new_table
+
+__all__ = ["functions_client"]
 
 
 class TestDynamoDbDecisionLog(DecisionLogContract):
     @pytest.fixture
-    def log(self, localstack: StackSettings) -> DecisionLog:
-        client = dynamodb(localstack)
-        return DynamoDbDecisionLog(clock=FixedClock(), table=new_table(client, "decisions"), client=client)
+    def log(self, localstack: StackSettings, functions_client: Any) -> DecisionLog:
+        table = new_table(dynamodb(localstack), "decisions")
+        return DynamoDbDecisionLog(clock=FixedClock(), table=table, client=functions_client)
 
     def test_what_no_item_holds_is_a_bad_record_and_stops_nobody_else(self, log: DecisionLog) -> None:
         with pytest.raises(DeadLetter):

@@ -38,8 +38,7 @@ def clock() -> FixedClock:
 class TestDynamoDbDeliveryLedger(DeliveryLedgerContract):
     @pytest.fixture
     def ledgers(self, aws: None, clock: FixedClock) -> Ledgers:
-        client = boto3.client("dynamodb")
-        return lambda owner: DynamoDbDeliveryLedger(table=TABLE, owner=owner, clock=clock, client=client)
+        return lambda owner: DynamoDbDeliveryLedger(table=TABLE, owner=owner, clock=clock)
 
     def test_every_item_expires_and_the_lease_after_its_slices(
         self, ledgers: Ledgers, clock: FixedClock, record_id: str

@@ -53,17 +53,13 @@ def test_a_handler_is_imported_from_its_package_alone(name: str, packages: dict[
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_a_package_calls_of_aws_it_has_the_models_for(packages: dict[str, Built], tmp_path: Path) -> None:
-    with zipfile.ZipFile(packages["delivery"].path) as archive:
-        archive.extractall(tmp_path)
-        models = {
-            name.split("/")[2] for name in archive.namelist() if name.startswith("botocore/data/") and name[-1] != "/"
-        }
-    assert {"dynamodb", "ses"} <= models
-    assert not {"ec2", "sns"} & models
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import boto3\n"
-    code += "for name in ('dynamodb', 'ses'): boto3.client(name, region_name='eu-central-1')"
-    subprocess.run([sys.executable, "-I", "-S", "-c", code, str(tmp_path)], check=True, timeout=120)
+def test_no_package_holds_what_its_clients_replace(packages: dict[str, Built]) -> None:
+    for built in packages.values():
+        with zipfile.ZipFile(built.path) as archive:
+            names = archive.namelist()
+        tops = {name.partition("/")[0] for name in names}
+        assert not tops & {"boto3", "s3transfer", "opensearchpy", "aiohttp", "requests"}, built.name
+        assert not [name for name in names if name.startswith("botocore/data/") and name.count("/") > 2], built.name
 
 
 def test_the_same_input_gives_the_same_bytes(packages: dict[str, Built], tmp_path: Path) -> None:

@@ -5,18 +5,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from opensearchpy import OpenSearch
 
 from devstack.provision import create_indices
 from devstack.settings import StackSettings
 from functions.receipts.messages import KEPT_MS, MESSAGES, Messages, OpenSearchMessages
 from masscomm.errors import Retry
-from masscomm.opensearch import VersionedDocument, connect, write
+from masscomm.opensearch import VersionedDocument, write
 from tests.chain import NOW
 from tests.messages_contract import MessagesContract, outcome
+from tests.opensearch_client import TestClient
 
 
-class Counting(OpenSearch):
+class Counting(TestClient):
     """Counts searches."""
 
     searches = 0
@@ -27,10 +27,10 @@ class Counting(OpenSearch):
 
 
 @pytest.fixture
-def client(opensearch: StackSettings) -> Iterator[OpenSearch]:
+def client(opensearch: StackSettings) -> Iterator[TestClient]:
     with (opensearch.state_dir / "directory.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        client = connect(opensearch.opensearch_url)
+        client = TestClient(opensearch.opensearch_url)
         for index in (MESSAGES, "device_state"):
             client.indices.delete(index=index, ignore_unavailable=True)
         create_indices(opensearch.opensearch_url, "g1")
@@ -40,7 +40,7 @@ def client(opensearch: StackSettings) -> Iterator[OpenSearch]:
 
 class TestOpenSearchMessages(MessagesContract):
     @pytest.fixture
-    def messages(self, client: OpenSearch) -> Messages:
+    def messages(self, client: TestClient) -> Messages:
         self.client = client
         return OpenSearchMessages(client)
 
@@ -51,7 +51,7 @@ class TestOpenSearchMessages(MessagesContract):
         self.client.delete_by_query(index=MESSAGES, body=old, params={"conflicts": "proceed"})
         self.client.indices.refresh(index=MESSAGES)
 
-    def test_an_endpoint_names_its_enabled_device(self, client: OpenSearch, messages: Messages) -> None:
+    def test_an_endpoint_names_its_enabled_device(self, client: TestClient, messages: Messages) -> None:
         for device_id, arn, enabled in ((11, "arn:11", True), (12, "arn:12", False)):
             source = {"token": "t", "endpoint_arn": arn, "enabled": enabled, "reason": None, "updated_at": 1}
             document = VersionedDocument(index="device_state", id=str(device_id), version=1, source=source)
@@ -60,17 +60,17 @@ class TestOpenSearchMessages(MessagesContract):
         assert messages.devices(["arn:11", "arn:12", "arn:13"]) == {"arn:11": 11}
 
 
-def test_a_hundred_receipts_of_one_record_cost_one_search(opensearch: StackSettings, client: OpenSearch) -> None:
+def test_a_hundred_receipts_of_one_record_cost_one_search(opensearch: StackSettings, client: TestClient) -> None:
     messages = OpenSearchMessages(client)
     messages.remember([outcome("a", [[str(n)] for n in range(500)])])
     client.indices.refresh(index=MESSAGES)
-    counting = Counting(hosts=[opensearch.opensearch_url])
+    counting = Counting(opensearch.opensearch_url)
     assert len(OpenSearchMessages(counting).find([str(n) for n in range(500)])) == 500
     assert Counting.searches == 5
     counting.close()
 
 
-def test_an_index_that_is_not_there_is_waited_for(client: OpenSearch) -> None:
+def test_an_index_that_is_not_there_is_waited_for(client: TestClient) -> None:
     client.indices.delete(index=MESSAGES)
     with pytest.raises(Retry):
         OpenSearchMessages(client).find(["1"])

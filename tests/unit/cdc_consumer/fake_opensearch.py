@@ -6,7 +6,7 @@ What it says of versions is shown on the real one: tests/component/cdc/test_conv
 import json
 from typing import Any
 
-from opensearchpy.exceptions import ConflictError, NotFoundError
+from masscomm.opensearch_client import ConflictError, NotFoundError
 
 
 class FakeOpenSearch:

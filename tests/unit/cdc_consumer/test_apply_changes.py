@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opensearchpy import OpenSearch
 
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
@@ -16,6 +15,7 @@ from masscomm.cdc_progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry
 from masscomm.kafka_event import KafkaRecord
+from masscomm.opensearch_client import OpenSearch
 from masscomm.producer import InMemoryProducer
 from masscomm.wire import Codec, InMemorySchemaRegistry
 from tests.unit.cdc_consumer.debezium import heartbeat, notification, record, row, truncate

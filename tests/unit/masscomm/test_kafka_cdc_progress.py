@@ -2,10 +2,10 @@
 
 from typing import Any
 
+import confluent_kafka.admin
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from masscomm import cdc_progress
 from masscomm.cdc_progress import KafkaCdcProgress
 from masscomm.errors import Retry
 
@@ -20,7 +20,7 @@ def test_a_client_that_times_out_is_not_asked_again(monkeypatch: pytest.MonkeyPa
         def list_topics(self, timeout: float) -> None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
-    monkeypatch.setattr(cdc_progress, "AdminClient", Client)
+    monkeypatch.setattr(confluent_kafka.admin, "AdminClient", Client)
     progress = KafkaCdcProgress("broker:9092", generation="g1", group="g", offsets_topic="o")
     for attempts in (1, 2):
         with pytest.raises(Retry):

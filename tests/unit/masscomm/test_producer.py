@@ -2,10 +2,10 @@
 
 from typing import Any
 
+import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from masscomm import producer as module
 from masscomm.errors import Retry
 from masscomm.producer import InMemoryProducer, KafkaProducer, Producer
 from tests.producer_contract import ProducerContract, Reports, Target
@@ -51,7 +51,7 @@ class Client:
 @pytest.fixture
 def clients(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
     Client.made = []
-    monkeypatch.setattr(module, "ConfluentProducer", Client)
+    monkeypatch.setattr(confluent_kafka, "Producer", Client)
     return Client.made
 
 

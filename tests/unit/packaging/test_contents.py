@@ -6,30 +6,19 @@ from infra.packaging.contents import Contents, all_contents
 _EVERY = {"aws-lambda-powertools", "botocore", "pyyaml", "urllib3"}
 _CHAIN = _EVERY | {"confluent-kafka", "fastavro"}
 _METRICS = _EVERY | {"psycopg", "psycopg-pool"}
-_AWS = {"boto3"}
-_OPENSEARCH = {"opensearch-py"}
 
 # Package → the distributions that its own modules import. What those require follows from them.
 DIRECT = {
-    "builder": _CHAIN | _AWS | _OPENSEARCH | {"jinja2"},
-    "cdc_consumer": _CHAIN | _OPENSEARCH,
-    "delivery": _CHAIN | _AWS | _OPENSEARCH,
-    "device_registrar": _CHAIN | _AWS | _OPENSEARCH,
+    "builder": _CHAIN | {"jinja2"},
+    "cdc_consumer": _CHAIN,
+    "delivery": _CHAIN,
+    "device_registrar": _CHAIN,
     "metrics_handler": _METRICS,
     "metrics_stream": _METRICS,
-    "preference_checker": _CHAIN | _AWS | _OPENSEARCH,
-    "receipts": _CHAIN | _AWS | _OPENSEARCH,
-    "scheduler": _CHAIN | _AWS,
+    "preference_checker": _CHAIN,
+    "receipts": _CHAIN,
+    "scheduler": _CHAIN,
     "send_handler": _CHAIN | {"pydantic"},
-}
-# The AWS services whose API models go along: the others of botocore's are nine tenths of it.
-SERVICES = {
-    "builder": {"dynamodb"},
-    "delivery": {"dynamodb", "ses"},
-    "device_registrar": {"sns"},
-    "preference_checker": {"dynamodb"},
-    "receipts": {"dynamodb"},
-    "scheduler": {"dynamodb"},
 }
 
 
@@ -39,10 +28,6 @@ def _contents() -> dict[str, Contents]:
 
 def test_each_package_imports_what_is_listed_and_nothing_else() -> None:
     assert {name: set(each.direct) for name, each in _contents().items()} == DIRECT
-
-
-def test_each_package_holds_the_models_of_the_services_it_calls() -> None:
-    assert {name: set(each.services) for name, each in _contents().items() if each.services} == SERVICES
 
 
 def test_no_package_holds_another_functions_code() -> None:

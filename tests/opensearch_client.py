@@ -1,0 +1,34 @@
+"""The functions' client of OpenSearch, and what only tests ask for."""
+
+from typing import Any
+
+from masscomm.opensearch_client import Indices, OpenSearch
+
+
+class TestIndices(Indices):
+    """And what makes and unmakes indices."""
+
+    __test__ = False
+
+    def delete(self, *, index: str, ignore_unavailable: bool = False) -> Any:
+        return self._client.request("DELETE", index, params={"ignore_unavailable": ignore_unavailable})
+
+    def close(self, *, index: str) -> Any:
+        return self._client.request("POST", f"{index}/_close")
+
+    def put_settings(self, *, index: str, body: Any) -> Any:
+        return self._client.request("PUT", f"{index}/_settings", body)
+
+
+class TestClient(OpenSearch):
+    """Of which tests make one where functions would make theirs."""
+
+    __test__ = False
+    indices: TestIndices
+
+    def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
+        super().__init__(url, timeout_s=timeout_s)
+        self.indices = TestIndices(self)
+
+    def update(self, *, index: str, id: str, body: Any, refresh: bool = False) -> Any:
+        return self.request("POST", f"{index}/_update/{id}", body, {"refresh": refresh})

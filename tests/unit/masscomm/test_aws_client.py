@@ -1,0 +1,276 @@
+"""Our clients of AWS ask as botocore asks, and raise what it raises."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionClosedError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
+
+from masscomm.aws_client import DynamoDb, Limits, Ses, Sns
+from masscomm.errors import Stop
+
+OURS: dict[str, Any] = {"dynamodb": DynamoDb, "sns": Sns, "ses": Ses}
+ONCE = Limits(connect_s=1, read_s=2)
+
+
+class Server(ThreadingHTTPServer):
+    """Keeps what it is asked; answers: one a request, the last one from then on; None: closes the connection."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.authorizations: list[str] = []
+        self.answers: list[tuple[int, bytes] | None] = [(200, b"{}")]
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """POST alone: nothing here asks otherwise."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        kind = (self.headers.get("content-type") or "").partition(";")[0]
+        form = kind == "application/x-www-form-urlencoded"
+        said: Any = sorted(parse_qsl(body.decode(), keep_blank_values=True)) if form else json.loads(body)
+        self.server.asked.append((self.path, kind, self.headers.get("x-amz-target"), said))
+        self.server.authorizations.append(self.headers["authorization"])
+        answer = self.server.answers.pop(0) if len(self.server.answers) > 1 else self.server.answers[0]
+        if answer is None:
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+            return
+        self.send_response(answer[0])
+        self.send_header("Content-Length", str(len(answer[1])))
+        self.end_headers()
+        self.wfile.write(answer[1])
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with Server() as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+        thread.start()
+        for name, value in {
+            "AWS_ENDPOINT_URL": made.url,
+            "AWS_REGION": "eu-central-1",
+            "AWS_DEFAULT_REGION": "eu-central-1",
+            "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_SESSION_TOKEN": "token",
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def _theirs(service: Any) -> Any:
+    return boto3.client(service, config=Config(retries={"total_max_attempts": 1, "mode": "standard"}))
+
+
+KEY = {"record_id": {"S": "ä"}, "part": {"S": "slice#0"}}
+CALLS: list[tuple[str, Callable[[Any], Any], bytes]] = [
+    (
+        "dynamodb",
+        lambda client: client.put_item(
+            TableName="t",
+            Item={**KEY, "value": {"B": b"\0\xff"}, "n": {"N": "5"}},
+            ConditionExpression="attribute_not_exists(part)",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        ),
+        b"{}",
+    ),
+    (
+        "dynamodb",
+        lambda client: client.get_item(TableName="t", Key=KEY, ConsistentRead=True),
+        b'{"Item": {"value": {"B": "AP8="}, "B": {"S": "a"}}}',
+    ),
+    (
+        "dynamodb",
+        lambda client: client.update_item(
+            TableName="t",
+            Key=KEY,
+            UpdateExpression="SET #owner = :owner",
+            ExpressionAttributeNames={"#owner": "owner"},
+            ExpressionAttributeValues={":owner": {"S": "me"}},
+            ReturnValues="ALL_OLD",
+        ),
+        b'{"Attributes": {"owner": {"S": "you"}}}',
+    ),
+    ("dynamodb", lambda client: client.delete_item(TableName="t", Key=KEY), b"{}"),
+    ("dynamodb", lambda client: client.query(TableName="t", KeyConditionExpression="a = b"), b'{"Items": []}'),
+    (
+        "sns",
+        lambda client: client.create_platform_endpoint(
+            PlatformApplicationArn="arn:app", Token="t +/", Attributes={"Enabled": "true"}
+        ),
+        b"<R><CreatePlatformEndpointResult><EndpointArn>arn:e</EndpointArn></CreatePlatformEndpointResult></R>",
+    ),
+    (
+        "ses",
+        lambda client: client.send_raw_email(
+            Source="A <a@example.com>",
+            Destinations=["b@example.com", "c@example.com"],
+            RawMessage={"Data": b"Subject: x\r\n\r\n\xff"},
+            ConfigurationSetName="set",
+        ),
+        b"<R><SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult></R>",
+    ),
+]
+
+
+@pytest.mark.parametrize(("service", "call", "answer"), CALLS)
+def test_a_call_is_as_botocore_makes_it_and_answers_the_same(
+    server: Server, service: str, call: Callable[[Any], Any], answer: bytes
+) -> None:
+    server.answers = [(200, answer)]
+    theirs, ours = call(_theirs(service)), call(OURS[service](ONCE))
+    of_theirs, of_ours = server.asked
+    assert of_ours == of_theirs
+    theirs.pop("ResponseMetadata")
+    assert ours == theirs
+    scopes = [text.partition("Credential=")[2].partition(",")[0].split("/", 2)[2] for text in server.authorizations]
+    assert scopes[0] == scopes[1]
+
+
+@pytest.mark.parametrize("method", ["set_endpoint_attributes", "delete_endpoint"])
+def test_a_call_without_an_answer_is_as_botocore_makes_it(server: Server, method: str) -> None:
+    server.answers = [(200, b"<R></R>")]
+    more: Any = {"Attributes": {"Enabled": "false", "Token": "t"}} if method.startswith("set") else {}
+    for client in (_theirs("sns"), Sns(ONCE)):
+        getattr(client, method)(EndpointArn="arn:e", **more)
+    assert server.asked[0] == server.asked[1]
+
+
+DYNAMODB_ERROR = b'{"__type": "com.amazonaws.dynamodb.v20120810#%s", "message": "m", "Item": {"b": {"B": "AP8="}}}'
+XML_ERROR = b'<R xmlns="a"><Error><Type>Sender</Type><Code>%s</Code><Message>a &lt; b</Message></Error></R>'
+
+
+@pytest.mark.parametrize(
+    ("service", "status", "answer"),
+    [
+        ("dynamodb", 400, DYNAMODB_ERROR % b"ConditionalCheckFailedException"),
+        ("dynamodb", 400, DYNAMODB_ERROR % b"ResourceNotFoundException"),
+        ("dynamodb", 500, DYNAMODB_ERROR % b"InternalServerError"),
+        ("dynamodb", 503, b"<html>"),
+        ("sns", 400, XML_ERROR % b"EndpointDisabled"),
+        ("sns", 403, XML_ERROR % b"AuthorizationError"),
+        ("sns", 429, XML_ERROR % b"Throttled"),
+        ("sns", 503, b"<html>"),
+        ("ses", 400, XML_ERROR % b"MessageRejected"),
+    ],
+)
+def test_a_refusal_is_the_error_botocore_makes_of_it(server: Server, service: str, status: int, answer: bytes) -> None:
+    server.answers = [(status, answer)]
+    call = next(call for name, call, _ in CALLS if name == service)
+    said = []
+    for client in (_theirs(service), OURS[service](ONCE)):
+        with pytest.raises(ClientError) as refused:
+            call(client)
+        response: Any = refused.value.response
+        item = response.get("Item") if b"Conditional" in answer else None
+        said.append((response["Error"]["Code"], response["Error"].get("Message", ""), item))
+    if answer != b"<html>":
+        assert said[0] == said[1]
+    assert str(said[1][0]) in (str(said[0][0]), str(status))
+
+
+@pytest.mark.parametrize(
+    ("address", "error"), [(None, ConnectionClosedError), ("http://127.0.0.1:9", EndpointConnectionError)]
+)
+def test_no_answer_is_the_error_botocore_makes_of_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch, address: str | None, error: type[BotoCoreError]
+) -> None:
+    server.answers = [None]
+    if address is not None:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    for client in (_theirs("sns"), Sns(ONCE)):
+        with pytest.raises(error):
+            client.delete_endpoint(EndpointArn="a")
+
+
+def test_an_answer_that_is_too_slow_is_a_read_time_out(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(ReadTimeoutError):
+            Sns(Limits(connect_s=1, read_s=0.1)).delete_endpoint(EndpointArn="a")
+
+
+def test_what_may_pass_is_tried_again_and_nothing_else(server: Server) -> None:
+    busy, ok = (400, DYNAMODB_ERROR % b"ThrottlingException"), (200, b'{"Item": {"a": {"S": "b"}}}')
+    client = DynamoDb(Limits(connect_s=1, read_s=2, attempts=3))
+    server.answers = [busy, None, ok]
+    assert client.get_item(TableName="t", Key={}) == {"Item": {"a": {"S": "b"}}}
+    assert len(server.asked) == 3
+    server.answers = [(400, DYNAMODB_ERROR % b"ConditionalCheckFailedException")]
+    with pytest.raises(ClientError):
+        client.put_item(TableName="t", Item={})
+    assert len(server.asked) == 4
+    server.answers = [(500, b"{}")]
+    with pytest.raises(ClientError):
+        client.get_item(TableName="t", Key={})
+    assert len(server.asked) == 7
+
+
+def test_all_pages_are_read(server: Server) -> None:
+    last = b'{"Items": [{"id": {"S": "1"}}], "LastEvaluatedKey": {"id": {"S": "1"}}}'
+    server.answers = [(200, last), (200, b'{"Items": [{"id": {"S": "2"}}]}')]
+    pages = DynamoDb(ONCE).get_paginator("query").paginate(TableName="t")
+    assert [item["id"]["S"] for page in pages for item in page["Items"]] == ["1", "2"]
+    assert [asked[3].get("ExclusiveStartKey") for asked in server.asked] == [None, {"id": {"S": "1"}}]
+
+
+def test_a_message_taken_without_an_id_is_an_answer_lost(server: Server) -> None:
+    server.answers = [(200, b"<R></R>")]
+    with pytest.raises(BotoCoreError, match="MessageId"):
+        Ses(ONCE).send_raw_email(Source="a@b", Destinations=["c@d"], RawMessage={"Data": b"x"})
+
+
+def test_without_a_region_or_credentials_nothing_is_asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Sns(ONCE)
+    monkeypatch.setattr("masscomm.aws_credentials._of_the_sdk", _none)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(NoCredentialsError):
+        client.delete_endpoint(EndpointArn="a")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name)
+    with pytest.raises(Stop, match="AWS_REGION"):
+        Sns(ONCE)
+    assert server.asked == []
+
+
+def _none() -> Any:
+    raise Stop("there are no AWS credentials to sign with")
+
+
+@pytest.mark.parametrize("text", ["x", "a+b c&d=e%/~*'()!;:@", "\n\t\0", "ä€𝄞", '{"a": "\\u00e4"}'])
+def test_any_text_and_bytes_arrive_as_botocore_sends_them(server: Server, text: str) -> None:
+    body = b"<CreatePlatformEndpointResult><EndpointArn>a</EndpointArn></CreatePlatformEndpointResult>"
+    more = b"<SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult>"
+    server.answers = [(200, b"<R>" + body + more + b"</R>")]
+    for sns, ses in ((_theirs("sns"), _theirs("ses")), (Sns(ONCE), Ses(ONCE))):
+        sns.create_platform_endpoint(PlatformApplicationArn="a", Token=text, Attributes={"Enabled": "true"})
+        ses.send_raw_email(Source=text, Destinations=["b@example.com"], RawMessage={"Data": text.encode()})
+    assert server.asked[:2] == server.asked[2:]

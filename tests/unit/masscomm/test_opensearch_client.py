@@ -1,0 +1,135 @@
+"""Our client asks as opensearch-py asks, and says what it says of each answer."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import opensearchpy
+import pytest
+
+from masscomm import opensearch_client as ours
+
+
+class Server(ThreadingHTTPServer):
+    """Keeps what it is asked, and answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.answer: tuple[int, bytes] = 200, b"{}"
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Any method."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def _any(self) -> None:
+        parts = urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        kind = (self.headers.get("content-type") or "").partition(";")[0]
+        documents = [json.loads(line) for line in body.splitlines()]
+        self.server.asked.append((self.command, parts.path, sorted(parse_qsl(parts.query)), documents, kind))
+        status, answer = self.server.answer
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    do_GET = do_POST = do_PUT = do_DELETE = _any
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+CALLS: list[Callable[[Any], Any]] = [
+    lambda client: client.mget(body={"docs": [{"_index": "users", "_id": "ä/1"}]}),
+    lambda client: client.mget(index="device_state", body={"ids": ["1"]}),
+    lambda client: client.search(index="devices", body={"size": 1}, allow_partial_search_results=False),
+    lambda client: client.bulk(body=b'{"index":{}}\n{"a":"\xc3\xa4"}\n'),
+    lambda client: client.get(index="directory_state", id="generation-g 1"),
+    lambda client: client.index(index="i", id="1", body={"a": 1}, params={"op_type": "create"}),
+    lambda client: client.index(index="i", id="1", body={"a": 1}, params={"if_seq_no": 3, "if_primary_term": 1}),
+    lambda client: client.delete_by_query(index="m", body={"query": {}}, params={"conflicts": "proceed"}),
+    lambda client: client.indices.refresh(index="a,b-g1"),
+    lambda client: client.indices.get_alias(name="users,devices"),
+    lambda client: client.indices.update_aliases(body={"actions": []}),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_request_is_as_opensearch_py_makes_it(server: Server, call: Callable[[Any], Any]) -> None:
+    theirs = opensearchpy.OpenSearch(hosts=[server.url])
+    call(theirs)
+    theirs.close()
+    client = ours.OpenSearch(server.url)
+    call(client)
+    client.close()
+    (of_theirs, of_ours) = server.asked
+    assert of_ours[:4] == of_theirs[:4]
+    assert of_ours[4] in (of_theirs[4], "application/x-ndjson") if of_ours[3] else True
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 429, 500, 503])
+@pytest.mark.parametrize(
+    "answer",
+    [b'{"error": {"type": "index_closed_exception"}}', b'{"error": "alias missing"}', b'{"found": false}', b"<html>"],
+)
+def test_a_refusal_says_what_opensearch_py_says_of_it(server: Server, status: int, answer: bytes) -> None:
+    server.answer = status, answer
+    theirs = opensearchpy.OpenSearch(hosts=[server.url], max_retries=0)
+    with pytest.raises(opensearchpy.TransportError) as of_theirs:
+        theirs.get(index="i", id="1")
+    theirs.close()
+    client = ours.OpenSearch(server.url)
+    with pytest.raises(ours.TransportError) as of_ours:
+        client.get(index="i", id="1")
+    client.close()
+    assert of_ours.value.status_code == of_theirs.value.status_code
+    if answer.startswith(b"{"):
+        assert of_ours.value.info == of_theirs.value.info
+    if b"error" in answer:
+        assert of_ours.value.error == of_theirs.value.error
+    named = {400: "TransportError", 429: "TransportError", 500: "TransportError", 503: "TransportError"}
+    assert type(of_ours.value).__name__ == named.get(status, type(of_theirs.value).__name__)
+
+
+def test_no_answer_and_half_an_answer_are_errors(server: Server) -> None:
+    server.answer = 200, b'{"half":'
+    client = ours.OpenSearch(server.url)
+    with pytest.raises(ours.SerializationError):
+        client.bulk(body=b"{}\n{}\n")
+    client.close()
+    with pytest.raises(ours.ConnectionError):
+        ours.OpenSearch("http://127.0.0.1:9", timeout_s=1).get(index="i", id="1")
+
+
+def test_what_signs_a_request_is_given_what_is_sent(server: Server) -> None:
+    signed: list[tuple[str, str, Any]] = []
+
+    def auth(method: str, url: str, body: bytes | str | None) -> dict[str, str]:
+        signed.append((method, url, body))
+        return {"x-signed": "1"}
+
+    client = ours.OpenSearch(server.url, auth=auth)
+    client.search(index="a,b", body={"size": 1}, allow_partial_search_results=False)
+    client.close()
+    assert signed == [("POST", f"{server.url}/a,b/_search?allow_partial_search_results=false", b'{"size": 1}')]

@@ -1,0 +1,64 @@
+"""What a cold start imports of others, handler by handler: a module more is a slower start, and is added on purpose.
+
+What is needed for work is imported with the first invocation, or ahead of it where Lambda prepares environments
+(docs/decisions/058-cold-starts.md).
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from functions.catalogue import read_catalogue
+
+ROOT = Path(__file__).parents[3]
+HANDLERS = sorted({entry.handler.removesuffix(".handler") for entry in read_catalogue(generation="any")})
+
+# Of Powertools the logger, of botocore its errors.
+ALLOWED = {"aws_lambda_powertools", "botocore", "jmespath", "typing_extensions"}
+# Powertools' resolver of routes brings it.
+OVER_HTTP = {"functions.send_handler.handler": {"asyncio"}, "functions.metrics_handler.handler": {"asyncio"}}
+# Each of these is loaded by nothing at import, whatever else is: an SDK whole, a client of a server, Spark, the CDK.
+NEVER = {
+    *("boto3", "botocore.client", "botocore.session", "s3transfer", "opensearchpy", "aiohttp", "requests", "httpx"),
+    *("confluent_kafka", "fastavro", "urllib3", "psycopg", "psycopg_pool", "jinja2", "pydantic", "yaml"),
+    *("aws_cdk", "jsii", "pyspark", "devstack", "asyncio", "email.message"),
+}
+
+LISTED = """
+import json, sys
+before = set(sys.modules)
+__import__(sys.argv[1])
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def _imported(handler: str, **environment: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", LISTED, handler],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_a_handler_imports_what_is_listed_and_nothing_that_work_alone_needs(handler: str) -> None:
+    imported = _imported(handler)
+    assert imported & NEVER == OVER_HTTP.get(handler, set())
+    ours = {"masscomm", "functions", "schemas"}
+    others = {name.partition(".")[0] for name in imported} - set(sys.stdlib_module_names) - ours
+    assert {name for name in others if not name.startswith("_")} <= ALLOWED
+
+
+@pytest.mark.parametrize("kind", ["snap-start", "provisioned-concurrency"])
+def test_where_environments_are_prepared_what_work_needs_is_imported_ahead(kind: str) -> None:
+    imported = _imported("functions.builder.handler", AWS_LAMBDA_INITIALIZATION_TYPE=kind)
+    assert {"confluent_kafka", "fastavro.schema", "urllib3", "jinja2"} <= imported
+    assert "confluent_kafka" not in _imported("functions.builder.handler", AWS_LAMBDA_INITIALIZATION_TYPE="on-demand")
