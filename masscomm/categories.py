@@ -7,8 +7,6 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-
 CHANNELS = ("push", "email")
 
 # A category's or a template's name, as a regular expression.
@@ -25,6 +23,8 @@ class Category:
 
 @cache
 def _document() -> dict[str, Any]:
+    import yaml
+
     document: dict[str, Any] = yaml.safe_load(files("schemas").joinpath("categories.yaml").read_text())
     return document
 

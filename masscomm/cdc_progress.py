@@ -12,14 +12,15 @@ Three questions, and the order in which they are asked makes a proof of them (do
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, Protocol, Self
-
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from masscomm import settings, topics
 from masscomm.authentication import kafka_settings
 from masscomm.errors import Retry
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    from confluent_kafka.admin import AdminClient
 
 # {topic: {partition: offset}}; an offset is that of the next record, so that 0 means nothing yet.
 Offsets = Mapping[str, Mapping[int, int]]
@@ -93,6 +94,8 @@ class KafkaCdcProgress:
         )
 
     def acknowledged_lsn(self) -> int | None:
+        from confluent_kafka import KafkaException
+
         try:
             self._read_source_offsets()
         except KafkaException as error:
@@ -100,6 +103,9 @@ class KafkaCdcProgress:
         return self._acknowledged
 
     def end_offsets(self) -> Offsets:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+
         try:
             latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
             wanted = dict.fromkeys(self._partitions(), latest)
@@ -110,6 +116,8 @@ class KafkaCdcProgress:
         return _by_topic(ends)
 
     def committed_offsets(self) -> Offsets:
+        from confluent_kafka import KafkaException
+
         try:
             places = [place for group, wanted in self._groups().items() for place in self._committed_of(group, wanted)]
         except KafkaException as error:
@@ -120,32 +128,38 @@ class KafkaCdcProgress:
         # Kafka says -1001 where nothing was ever committed, as in a partition that never held a record.
         return _by_topic({place: max(place.offset, 0) for place in places})
 
-    def _cannot_ask(self, what: str, error: KafkaException) -> Retry:
+    def _cannot_ask(self, what: str, error: "KafkaException") -> Retry:
         # A client that has lost its connection to the group's coordinator does not always look for it again: it would
         # answer every question with a time-out from then on.
         self._admin = None
         return _cannot_tell(what, error)
 
-    def _groups(self) -> dict[str, list[TopicPartition]]:
+    def _groups(self) -> "dict[str, list[TopicPartition]]":
         """What of the tables' topics each of cdc_consumer's groups consumes."""
         found: dict[str, list[TopicPartition]] = {}
         for place in self._partitions():
             found.setdefault(self._group.replace("{topic}", place.topic), []).append(place)
         return found
 
-    def _committed_of(self, group: str, places: list[TopicPartition]) -> list[TopicPartition]:
+    def _committed_of(self, group: str, places: "list[TopicPartition]") -> "list[TopicPartition]":
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
         # A request asks about one group.
         wanted = ConsumerGroupTopicPartitions(group, places)
         answers = self._asked().list_consumer_group_offsets([wanted], request_timeout=self._timeout_s)
         found: list[TopicPartition] = answers[group].result().topic_partitions
         return found
 
-    def _asked(self) -> AdminClient:
+    def _asked(self) -> "AdminClient":
+        from confluent_kafka.admin import AdminClient
+
         if self._admin is None:
             self._admin = AdminClient(self._settings)
         return self._admin
 
-    def _partitions(self) -> list[TopicPartition]:
+    def _partitions(self) -> "list[TopicPartition]":
+        from confluent_kafka import TopicPartition
+
         known = self._asked().list_topics(timeout=self._timeout_s).topics
         found = []
         for topic in self._tables:
@@ -157,6 +171,8 @@ class KafkaCdcProgress:
 
     def _read_source_offsets(self) -> None:
         """Read what Connect has stored since the last time: one small record a second, in a compacted topic."""
+        from confluent_kafka import KafkaError, KafkaException
+
         if self._source_offsets is None:
             self._source_offsets = self._open_source_offsets()
         consumer = self._source_offsets
@@ -176,7 +192,9 @@ class KafkaCdcProgress:
                 self._source_position[partition] = offset + 1
                 self._take(message.key(), message.value())
 
-    def _open_source_offsets(self) -> Consumer:
+    def _open_source_offsets(self) -> "Consumer":
+        from confluent_kafka import Consumer, KafkaException
+
         # A group id is obligatory; nothing is ever joined or committed under it.
         consumer = Consumer(
             self._settings
@@ -194,11 +212,13 @@ class KafkaCdcProgress:
         consumer.assign([self._place(partition, offset) for partition, offset in self._source_position.items()])
         return consumer
 
-    def _bounds(self, consumer: Consumer, partition: int) -> tuple[int, int]:
+    def _bounds(self, consumer: "Consumer", partition: int) -> tuple[int, int]:
         low, high = consumer.get_watermark_offsets(self._place(partition), timeout=self._timeout_s, cached=False)
         return low, high
 
-    def _place(self, partition: int, offset: int = 0) -> TopicPartition:
+    def _place(self, partition: int, offset: int = 0) -> "TopicPartition":
+        from confluent_kafka import TopicPartition
+
         return TopicPartition(self._offsets_topic, partition, offset)
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
@@ -221,14 +241,14 @@ def lsn_of_source_offset(offset: Mapping[str, Any] | None) -> int | None:
     return lsn if isinstance(lsn, int) else None
 
 
-def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:
+def _by_topic(offsets: "Mapping[TopicPartition, int]") -> dict[str, dict[int, int]]:
     found: dict[str, dict[int, int]] = {}
     for place, offset in offsets.items():
         found.setdefault(place.topic, {})[place.partition] = offset
     return found
 
 
-def _cannot_tell(what: str, error: KafkaException) -> Retry:
+def _cannot_tell(what: str, error: "KafkaException") -> Retry:
     return Retry(f"Kafka does not tell {what}: {error}")
 
 

@@ -1,7 +1,9 @@
 """What is observed of each invocation of a function, whatever triggers it."""
 
+import importlib
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any
 
@@ -11,12 +13,22 @@ from masscomm import logs, metrics, traces
 from masscomm.metric_names import COLD_STARTS, DURATION
 
 _environments = iter([True])
+_AHEAD_OF_TIME = ("snap-start", "provisioned-concurrency")
+# What functions on Kafka use.
+ON_KAFKA = ("confluent_kafka", "fastavro.schema", "urllib3")
 
 
 def observed[C, R](
-    logger: Logger,
+    logger: Logger, *, ahead: Iterable[str] = ()
 ) -> Callable[[Callable[[dict[str, Any], C], R]], Callable[[dict[str, Any], C], R]]:
-    """A handler whose lines carry the request's id, and after whose end its metrics and spans are written."""
+    """A handler whose lines carry the request's id, and after whose end its metrics and spans are written.
+
+    ahead: modules that the first invocation will import, imported now where Lambda prepares environments before anybody
+    waits for them (SnapStart, provisioned concurrency).
+    """
+    if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") in _AHEAD_OF_TIME:
+        for name in ahead:
+            importlib.import_module(name)
 
     def decorated(handler: Callable[[dict[str, Any], C], R]) -> Callable[[dict[str, Any], C], R]:
         @wraps(handler)

@@ -12,9 +12,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any, TextIO
 
 from aws_lambda_powertools import Logger
+from aws_lambda_powertools.logging.formatter import THREAD_LOCAL_KEYS
 
 # What a line says of a record, where the record has it.
 IDS = ("send_id", "club_id", "record_id", "channel")
@@ -38,9 +40,6 @@ def logger(service: str) -> Logger:
     return Logger(service=name, logger_handler=_StandardOutput(), use_rfc3339=True, utc=True)
 
 
-_keys = logger("masscomm")
-
-
 def ids_of(value: Any) -> dict[str, Any]:
     """The ids of a record, or of whatever says by its attribute `about` which record it holds."""
     record = getattr(value, "about", value)
@@ -51,27 +50,25 @@ def ids_of(value: Any) -> dict[str, Any]:
 @contextmanager
 def about(*several: Mapping[str, Any], **keys: Any) -> Iterator[None]:
     """These keys in every line inside, beside those of the block around it; None is left out."""
-    before = _keys.thread_safe_get_current_keys()
     given = {name: value for each in (*several, keys) for name, value in each.items() if value is not None}
-    _keys.thread_safe_append_keys(**given)
+    token = THREAD_LOCAL_KEYS.set({**THREAD_LOCAL_KEYS.get(), **given})
     try:
         yield
     finally:
-        _keys.thread_safe_clear_keys()
-        _keys.thread_safe_append_keys(**before)
+        THREAD_LOCAL_KEYS.reset(token)
 
 
 def note(**keys: Any) -> None:
     """These keys in every line until the block around it ends."""
-    _keys.thread_safe_append_keys(**{name: value for name, value in keys.items() if value is not None})
+    given = {name: value for name, value in keys.items() if value is not None}
+    THREAD_LOCAL_KEYS.set({**THREAD_LOCAL_KEYS.get(), **given})
 
 
 def carried[**P, T](work: Callable[P, T]) -> Callable[P, T]:
-    """The work, for another thread, with the keys that hold here and now."""
-    here = _keys.thread_safe_get_current_keys()
+    """The work, for other threads, with the keys that hold here and now."""
+    here = copy_context()
 
     def working(*args: P.args, **kwargs: P.kwargs) -> T:
-        with about(here):
-            return work(*args, **kwargs)
+        return here.copy().run(work, *args, **kwargs)  # a copy: two threads cannot be in one
 
     return working

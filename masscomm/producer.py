@@ -1,14 +1,15 @@
 """Producing records: many at once, each with its own delivery report, one flush."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self
-
-from confluent_kafka import KafkaError, KafkaException, Message
-from confluent_kafka import Producer as ConfluentProducer
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from masscomm import settings, topics
 from masscomm.authentication import kafka_settings
 from masscomm.errors import DeadLetter, Retry
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import Producer as ConfluentProducer
 
 # What Kafka takes unless a topic says otherwise.
 _USUAL_BYTES = 1_048_576
@@ -51,7 +52,7 @@ class KafkaProducer:
             "queue.buffering.max.kbytes": 65_536,
             "broker.address.family": "v4",
         } | overrides
-        self._producer = ConfluentProducer(self._settings)
+        self._producer = _connected(self._settings)
         self._broken = False
         self._open: dict[int, Report] = {}
         self._next = 0
@@ -62,11 +63,13 @@ class KafkaProducer:
         return cls(settings.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_settings())
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
+        from confluent_kafka import KafkaException
+
         ticket = self._next
         self._next += 1
         self._open[ticket] = report
 
-        def delivered(error: KafkaError | None, _message: Message) -> None:
+        def delivered(error: "KafkaError | None", _message: "Message") -> None:
             self._settle(ticket, error)
 
         if self._broken:
@@ -88,14 +91,14 @@ class KafkaProducer:
         for ticket in list(self._open):
             self._close(ticket, Retry("Kafka has not acknowledged the record in time"))
 
-    def _settle(self, ticket: int, error: KafkaError | None) -> None:
+    def _settle(self, ticket: int, error: "KafkaError | None") -> None:
         # An idempotent producer that has lost its place refuses everything from then on, and this environment may
         # live for hours. What it still holds comes again with its records.
         self._broken = self._broken or (error is not None and error.fatal())
         self._close(ticket, None if error is None else _as_ours(error))
 
     def _begin_anew(self) -> None:
-        self._producer = ConfluentProducer(self._settings)
+        self._producer = _connected(self._settings)
         self._broken = False
 
     def _close(self, ticket: int, error: Exception | None) -> None:
@@ -104,7 +107,15 @@ class KafkaProducer:
             report(error)
 
 
-def _as_ours(error: KafkaError) -> Exception:
+def _connected(configuration: dict[str, Any]) -> "ConfluentProducer":
+    from confluent_kafka import Producer
+
+    return Producer(configuration)
+
+
+def _as_ours(error: "KafkaError") -> Exception:
+    from confluent_kafka import KafkaError
+
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         return DeadLetter("too_large", f"Kafka refuses the record: {error.str()}")
     return Retry(f"Kafka did not take the record: {error.str()}")

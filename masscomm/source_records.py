@@ -1,15 +1,16 @@
 """One record read again from where it stands in its topic."""
 
 import time
-from typing import Any, Protocol, Self
-
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from masscomm import settings
 from masscomm.authentication import kafka_settings
 from masscomm.errors import Retry
 from masscomm.kafka_event import KafkaRecord
 from masscomm.topics import SOURCE_RECORDS_GROUP
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
 
 _TIMEOUT_S = 10.0
 
@@ -41,12 +42,16 @@ class KafkaSourceRecords:
         return cls(settings.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_settings())
 
     def at(self, topic: str, partition: int, offset: int) -> KafkaRecord | None:
+        from confluent_kafka import KafkaException, TopicPartition
+
         try:
             return self._read(TopicPartition(topic, partition, offset))
         except KafkaException as error:
             raise Retry(f"Kafka does not give {topic}-{partition}@{offset}: {error}") from error
 
-    def _read(self, place: TopicPartition) -> KafkaRecord | None:
+    def _read(self, place: "TopicPartition") -> KafkaRecord | None:
+        from confluent_kafka import Consumer, KafkaError, KafkaException
+
         if self._consumer is None:
             self._consumer = Consumer(self._settings)
         try:

@@ -6,8 +6,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import yaml
-
 
 class Lane(StrEnum):
     """Records of two lanes never share a topic; critical ones share no function with the others either."""
@@ -65,6 +63,8 @@ CDC_TABLES = ("users", "user_settings", "devices", "notification_templates")
 
 @cache
 def _document() -> dict[str, Any]:
+    import yaml
+
     document: dict[str, Any] = yaml.safe_load(files("schemas").joinpath("topics.yaml").read_text())
     return document
 

@@ -7,10 +7,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Protocol
 
-import fastavro
-import fastavro.schema
-import urllib3
-
 from masscomm.errors import DeadLetter, Retry, Stop
 
 _MAGIC = 0
@@ -41,6 +37,8 @@ class HttpSchemaRegistry:
     """A Confluent-compatible registry over HTTP; every answer is kept, schemas being immutable."""
 
     def __init__(self, url: str, *, timeout_s: float = 3.0) -> None:
+        import urllib3
+
         self._url = url.rstrip("/")
         self._pool = urllib3.PoolManager(
             timeout=urllib3.Timeout(total=timeout_s),
@@ -73,6 +71,8 @@ class HttpSchemaRegistry:
         return self._ids[subject, text]
 
     def _request(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        import urllib3
+
         try:
             response = self._pool.request(
                 method,
@@ -163,6 +163,8 @@ def _without_logical_types(schema: Any) -> Any:
 
 @cache
 def _reader_schema(name: str) -> Any:
+    import fastavro.schema
+
     return fastavro.schema.parse_schema(_without_logical_types(own_schema(name)))
 
 
@@ -170,6 +172,8 @@ class Codec:
     """Encodes our records and decodes anybody's of the same kind; in steady state it asks the registry nothing."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
+        import fastavro.schema  # noqa: F401 - here, where a function is built, and not with its first record
+
         self._registry = registry
         self._writers: dict[int, Any] = {}
 
@@ -178,6 +182,8 @@ class Codec:
 
         Errors: Stop (the schema is not deployed), Retry (the registry cannot be asked), ValueError (not of the schema).
         """
+        import fastavro
+
         schema_id = self._registry.id_of(f"{topic}-value", own_schema(schema))
         buffer = io.BytesIO()
         buffer.write(bytes([_MAGIC]) + schema_id.to_bytes(4, "big"))
@@ -189,6 +195,8 @@ class Codec:
 
         Errors: DeadLetter(undecodable | unknown_schema), Retry where the registry cannot be asked.
         """
+        import fastavro
+
         if not data:
             raise DeadLetter("undecodable", "the record has no value")
         if len(data) < _HEADER_BYTES or data[0] != _MAGIC:
@@ -208,6 +216,8 @@ class Codec:
         return value
 
     def _writer(self, schema_id: int) -> Any:
+        import fastavro.schema
+
         if schema_id not in self._writers:
             schema = self._registry.schema_by_id(schema_id)
             try:

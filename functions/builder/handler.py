@@ -1,24 +1,28 @@
 """builder: recipients in, written messages out, an outcome for everybody who gets none."""
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from functions.builder.build_messages import BuildMessages
-from functions.builder.templates import TemplateCache
 from masscomm import logs
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
-from masscomm.invocation import observed
+from masscomm.invocation import ON_KAFKA, observed
 from masscomm.opensearch_directory import OpenSearchDirectory
+
+if TYPE_CHECKING:
+    from functions.builder.build_messages import BuildMessages
 
 logger = logs.logger("builder")
 
 
 @cache
-def bootstrap() -> tuple[BatchDriver, BuildMessages]:
+def bootstrap() -> "tuple[BatchDriver, BuildMessages]":
     """The adapters, built at the first invocation and kept."""
+    from functions.builder.build_messages import BuildMessages
+    from functions.builder.templates import TemplateCache
+
     directory, clock = OpenSearchDirectory.from_environment(), SystemClock()
     driver = batch_driver("builder", logger)
     return driver, BuildMessages(
@@ -29,7 +33,7 @@ def bootstrap() -> tuple[BatchDriver, BuildMessages]:
     )
 
 
-@observed(logger)
+@observed(logger, ahead=(*ON_KAFKA, "functions.builder.build_messages"))
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
     return answer(bootstrap, event, context, logger)

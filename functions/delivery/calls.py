@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from masscomm.channels.email import email_message
 from masscomm.channels.provider import EmailProvider, ProviderError, PushProvider, Transient
 from masscomm.channels.push import push_attributes, push_message
 from masscomm.clock import Clock
@@ -75,6 +74,8 @@ class Caller:
     def _send_email(
         self, delivery: DeliveryRequested, address: str, texts: Mapping[str, str], notification: str
     ) -> str:
+        from masscomm.channels.email import email_message
+
         self._check_expiry(delivery)
         message = email_message(
             sender=self.sender,

@@ -17,10 +17,9 @@ from masscomm.channels.aws import SesEmail
 from masscomm.channels.circuit import CircuitPush
 from masscomm.clock import Clock, SystemClock
 from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
-from masscomm.invocation import observed
+from masscomm.invocation import ON_KAFKA, observed
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.pacing import Pacer
-from masscomm.sns_push import SnsPush
 from masscomm.topics import Lane
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
@@ -30,6 +29,8 @@ logger = logs.logger("delivery")
 @cache
 def bootstrap() -> tuple[BatchDriver, Deliver]:
     """The adapters, built at the first invocation and kept."""
+    from masscomm.sns_push import SnsPush
+
     sender, clock = settings.required("SES_SENDER"), SystemClock()
     workers = int(settings.number("DELIVERY_WORKERS", 16))
     use_case = Deliver(
@@ -69,7 +70,7 @@ def _paces(clock: Clock) -> dict[str, Pacer]:
     }
 
 
-@observed(logger)
+@observed(logger, ahead=(*ON_KAFKA, "masscomm.sns_push"))
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
     return answer(bootstrap, event, context, logger)

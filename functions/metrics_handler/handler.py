@@ -9,7 +9,6 @@ from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from functions.metrics_handler.metrics_store import MetricsStore
-from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
 from functions.metrics_handler.query_metrics import QueryMetrics
 from functions.metrics_handler.request import CSV, JSON, Request, uncached
 from functions.metrics_handler.tell_send import TellSend
@@ -41,6 +40,8 @@ class UseCases:
 @cache
 def bootstrap() -> UseCases:
     """The adapters, built at the first invocation and kept."""
+    from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
+
     store = PostgresMetricsStore(connection_pool(database_url(settings.required("METRICS_DATABASE_URL"))))
     return use_cases(store, SystemClock(), timedelta(seconds=settings.number("METRICS_GRACE_S", 5)))
 
@@ -100,7 +101,7 @@ def _request(*offered: str) -> Request:
     return Request.of(event.raw_event, event.resolved_query_string_parameters, offered)
 
 
-@observed(logger)
+@observed(logger, ahead=("functions.metrics_handler.postgres_store",))
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an API Gateway REST proxy event to its answer."""
     return app.resolve(event, context)

@@ -11,7 +11,7 @@ from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
-from masscomm.invocation import observed
+from masscomm.invocation import ON_KAFKA, observed
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
@@ -35,7 +35,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
     return driver, use_case
 
 
-@observed(logger)
+@observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event to a partial batch response."""
     return answer(bootstrap, event, context, logger)

@@ -10,7 +10,7 @@ from masscomm import logs
 from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
-from masscomm.invocation import observed
+from masscomm.invocation import ON_KAFKA, observed
 from masscomm.opensearch import connect_from_environment
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
@@ -30,7 +30,7 @@ def bootstrap() -> tuple[BatchDriver, TakeIn, FollowReceipts]:
     return driver, TakeIn(codec=driver.codec, producer=driver.producer, clock=clock, logger=logger), follow
 
 
-@observed(logger)
+@observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an aws:kafka event of outcome and receipt, or what AWS invokes us with to tell of receipts."""
     driver, take_in, follow = bootstrap()

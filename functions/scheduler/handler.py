@@ -14,7 +14,7 @@ from masscomm.batch import BatchDriver, LambdaContext
 from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
 from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
-from masscomm.invocation import observed
+from masscomm.invocation import ON_KAFKA, observed
 from masscomm.source_records import KafkaSourceRecords
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
@@ -41,7 +41,7 @@ def bootstrap() -> tuple[BatchDriver, TakeBack, ReleaseDue]:
     return driver, take_back, sweep
 
 
-@observed(logger)
+@observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: EventBridge's scheduled event to what the sweep came to, or an aws:kafka event of on-failure."""
     driver, take_back, release_due = bootstrap()

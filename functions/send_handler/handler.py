@@ -3,19 +3,21 @@
 import json
 from functools import cache
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from functions.send_handler.request_send import RequestSend, check_tenant, parse_request
 from masscomm import logs, settings, traces
 from masscomm.clock import SystemClock
-from masscomm.invocation import observed
+from masscomm.invocation import ON_KAFKA, observed
 from masscomm.problem import Problem, answer_problems
 from masscomm.producer import KafkaProducer
 from masscomm.tenant import clubs_of
 from masscomm.wire import Codec, HttpSchemaRegistry
+
+if TYPE_CHECKING:
+    from functions.send_handler.request_send import RequestSend
 
 logger = logs.logger("send_handler")
 app = APIGatewayRestResolver()
@@ -23,8 +25,10 @@ answer_problems(app, logger, retry_after_s=5)
 
 
 @cache
-def bootstrap() -> RequestSend:
+def bootstrap() -> "RequestSend":
     """The adapters, built at the first invocation and kept."""
+    from functions.send_handler.request_send import RequestSend
+
     traces.check_settings()
     return RequestSend(
         codec=Codec(HttpSchemaRegistry(settings.required("SCHEMA_REGISTRY_URL"))),
@@ -36,6 +40,8 @@ def bootstrap() -> RequestSend:
 @app.post("/v1/sends")
 def post_send() -> Response[str]:
     """202 with the send's id once every chunk is on its topic."""
+    from functions.send_handler.request_send import check_tenant, parse_request
+
     send = parse_request(_body())
     check_tenant(send, clubs_of(app.current_event.raw_event["requestContext"].get("authorizer")))
     logs.note(club_id=send.club_id)
@@ -62,7 +68,7 @@ def _body() -> str | None:
         raise Problem(400, f"the body is not UTF-8 text: {error}") from error
 
 
-@observed(logger)
+@observed(logger, ahead=(*ON_KAFKA, "functions.send_handler.request_send"))
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an API Gateway REST proxy event to its answer."""
     return app.resolve(event, context)

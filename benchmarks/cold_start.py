@@ -1,0 +1,193 @@
+"""What a cold start costs: `python -m benchmarks.cold_start [--runs N] [--only NAME]`.
+
+    import   a handler's import in a fresh process, beside the naive one (boto3, confluent-kafka with its serdes,
+             opensearch-py and Powertools, all imported): processor time, wall time and memory, medians of N
+    package  the zip of each function, as it is deployed but for this machine's processor, unpacked and run under
+             awslambdaric: from the process's start until it asks for work (init), and until its first answer, to a
+             batch without records (everything is built, nothing is connected to) or, over HTTP, to a request that is
+             refused
+
+The two are taken in turns, so that what else the machine does falls on both. Processor time is the figure to compare;
+wall time on a busy machine is not. confluent-kafka's serdes need authlib, httpx and cachetools, which nothing else here
+does: they are installed into a folder of the benchmark's own, at their newest.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from devstack.lambda_host import FunctionHost
+from devstack.lambda_host.spec import FunctionSpec
+from infra.packaging.build import UV, build
+from infra.packaging.contents import Contents, all_contents
+
+NAIVE = (
+    "import boto3, opensearchpy, aws_lambda_powertools, confluent_kafka;"
+    " from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer;"
+    " from aws_lambda_powertools import Logger, Metrics, Tracer"
+)
+SERDES = ("authlib", "httpx", "cachetools", "attrs", "orjson")
+TARGET = 5
+
+_MEASURE = """
+import json, resource, sys, time
+wall, began = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+exec(sys.argv[1])
+ended = resource.getrusage(resource.RUSAGE_SELF)
+cpu = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
+memory = int(next(line for line in open("/proc/self/status") if line.startswith("VmRSS")).split()[1])
+print(json.dumps([cpu * 1000, (time.perf_counter() - wall) * 1000, memory / 1024, len(sys.modules)]))
+"""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Medians: processor and wall time in ms, resident memory in MB (the interpreter's included), modules."""
+
+    cpu_ms: float
+    wall_ms: float
+    memory_mb: float
+    modules: float
+
+
+def _once(code: str, path: str) -> list[float]:
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path, "AWS_REGION": "eu-central-1"}
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURE, code], env=environment, capture_output=True, text=True, check=True
+    )
+    figures: list[float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def imports(names: Mapping[str, str], runs: int, serdes: str) -> dict[str, Imported]:
+    """name → medians of its code, in turns; the first turn, which fills the disk's cache, does not count."""
+    found: dict[str, list[list[float]]] = {name: [] for name in names}
+    for turn in range(runs + 1):
+        for name, code in names.items():
+            figures = _once(code, os.pathsep.join([str(Path.cwd()), serdes]))
+            if turn:
+                found[name].append(figures)
+    return {
+        name: Imported(*(statistics.median(column) for column in zip(*figures, strict=True)))
+        for name, figures in found.items()
+    }
+
+
+def _event(function: str) -> dict[str, object]:
+    """What takes everything to be built and no dependency to be there: no records, or a request that is refused."""
+    if function not in ("send_handler", "metrics_handler", "metrics_stream"):
+        return {"records": {}, "eventSource": "aws:kafka"}
+    path = "/v1/sends" if function == "send_handler" else "/v1/metrics"
+    return {
+        "resource": path,
+        "path": path,
+        "httpMethod": "POST" if function == "send_handler" else "GET",
+        "headers": {},
+        "multiValueHeaders": {},
+        "queryStringParameters": {"granularity": "fortnight"},
+        "multiValueQueryStringParameters": {"granularity": ["fortnight"]},
+        "requestContext": {"requestId": "r", "path": path, "stage": "v1"},
+        "body": "{}",
+        "isBase64Encoded": False,
+    }
+
+
+# Addresses at which nobody is: nothing is connected to before there is work.
+ENVIRONMENT = {
+    "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9",
+    "SCHEMA_REGISTRY_URL": "http://127.0.0.1:9",
+    "OPENSEARCH_URL": "http://127.0.0.1:9",
+    "METRICS_DATABASE_URL": "postgresql://nobody@127.0.0.1:9/metrics",
+    "CDC_GENERATION": "g1",
+    "CDC_CONSUMER_GROUP": "masscomm.cdc_consumer",
+    "PLATFORM_APPLICATION_ARN_GCM": "arn",
+    "PLATFORM_APPLICATION_ARN_APNS": "arn",
+    "SES_SENDER": "nobody@masscomm.example",
+    "AWS_ACCESS_KEY_ID": "none",
+    "AWS_SECRET_ACCESS_KEY": "none",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+async def _cold(function: FunctionSpec, folder: Path) -> tuple[float, float]:
+    """(ms until it asks for work, ms until its first answer) of a process."""
+    host = FunctionHost([function], log_dir=folder)
+    began = time.perf_counter()
+    try:
+        result = await host.invoke(function.name, json.dumps(_event(function.name)).encode())
+        if result.function_error is not None:
+            raise RuntimeError(f"{function.name}: {result.payload.decode()[:500]}")
+        whole_ms = (time.perf_counter() - began) * 1000
+        return host.pools[function.name].statistics.init_ms[0], whole_ms
+    finally:
+        await host.close()
+
+
+def packages(contents: Sequence[Contents], runs: int, folder: Path) -> dict[str, tuple[float, float, float]]:
+    """name → (size of the zip in MB, ms until init, ms until the first answer)."""
+    found = {}
+    for built in build(contents, folder, platform=f"{platform.machine()}-manylinux_2_28"):
+        root = folder / built.name
+        with zipfile.ZipFile(built.path) as archive:
+            archive.extractall(root)
+        handler = next(each.handler for each in contents if each.name == built.name)
+        spec = FunctionSpec(
+            name=built.name,
+            handler=f"{handler}.handler",
+            task_root=root,
+            timeout_s=60,
+            init_timeout_s=60,
+            memory_mb=512,
+            concurrency=1,
+            warm=0,
+            environment=ENVIRONMENT,
+        )
+        colds = [asyncio.run(_cold(spec, folder / "logs")) for _ in range(runs)]
+        init_ms, whole_ms = (statistics.median(column) for column in zip(*colds, strict=True))
+        found[built.name] = (built.zipped_bytes / 1e6, init_ms, whole_ms)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--only", action="append", metavar="NAME")
+    parser.add_argument("--imports-alone", action="store_true")
+    arguments = parser.parse_args()
+    contents = [each for each in all_contents() if not arguments.only or each.name in arguments.only]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        serdes = folder / "serdes"
+        subprocess.run([UV, "pip", "install", "--quiet", "--target", serdes, *SERDES], check=True)
+        codes = {"naive": NAIVE} | {each.name: f"import {each.handler}" for each in contents}
+        measured = imports(codes, arguments.runs, str(serdes))
+        naive = measured["naive"]
+        print(f"imports, medians of {arguments.runs}; naive {naive.cpu_ms:.0f} ms, {naive.memory_mb:.0f} MB\n")
+        print("| function | processor ms | naive / it | wall ms | MB | naive MB / it | modules |")
+        print("|---|---|---|---|---|---|---|")
+        for name, each in measured.items():
+            times, memory = naive.cpu_ms / each.cpu_ms, naive.memory_mb / each.memory_mb
+            print(
+                f"| {name} | {each.cpu_ms:.0f} | {times:.1f} | {each.wall_ms:.0f} | {each.memory_mb:.0f} |"
+                f" {memory:.1f} | {each.modules:.0f} |"
+            )
+        if arguments.imports_alone:
+            return
+        print("\n| package | MB zipped | init ms | first answer ms |\n|---|---|---|---|")
+        for name, (size, init_ms, whole_ms) in packages(contents, min(arguments.runs, 5), folder / "packages").items():
+            print(f"| {name} | {size:.1f} | {init_ms:.0f} | {whole_ms:.0f} |")
+
+
+if __name__ == "__main__":
+    main()
