@@ -255,10 +255,17 @@ class BatchDriver:
             except Exception as error:
                 failed.append((record, error))
 
-    def _begun[T](self, item: Item[T], context: LambdaContext) -> traces.Span:
-        """The span of what is done now: under the one that made the record, or the first of its send's trace."""
+    def _begun[T](self, item: Item[T], context: LambdaContext) -> traces.Span | None:
+        """The span of what is done now: under the one that made the record, or the first of its send's trace.
+
+        None for what is of no send and no trace: a change of a row would be a trace of one span.
+        """
         ids = logs.ids_of(item.value)
-        above = traces.of_headers(item.record.headers) or traces.begun_by(ids.get("send_id", item.record.position))
+        above = traces.of_headers(item.record.headers)
+        if above is None and "send_id" in ids:
+            above = traces.begun_by(ids["send_id"])
+        if above is None:
+            return None
         request_id = getattr(context, "aws_request_id", None)
         return traces.begin(self.function, above, **ids, position=item.record.position, request_id=request_id)
 

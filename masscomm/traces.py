@@ -5,9 +5,9 @@ Whoever works on it makes one span of it, and what is derived from it carries th
 a valid one begins a trace whose id follows from its send: so that all chunks of a send, a redelivery and a replay are
 of one trace, whoever sees them first. Spans are of records, up to 500 recipients each, never of recipients.
 
-    TRACE_EXPORT         log (where nothing is said): one line an invocation, OTLP's JSON, for a collector's
-                         `otlpjsonfile` receiver and for `masscomm trace`; xray: a datagram a span to X-Ray's daemon;
-                         none
+    TRACE_EXPORT         log (where nothing is said): a line an invocation (of up to 200 spans), OTLP's JSON, for a
+                         collector's `otlpjsonfile` receiver and for `masscomm trace`; xray: a datagram a span to
+                         X-Ray's daemon; none
     TRACE_SAMPLE_RATIO   of the traces that begin here, 1 where nothing is said; one that began elsewhere has its flag
 
 Sources: W3C, "Trace Context" level 2; OpenTelemetry, "OTLP Specification"; AWS, "X-Ray segment documents".
@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import batched
 from typing import Any
 
 from masscomm import settings
@@ -31,6 +32,8 @@ LOG, XRAY, NOTHING = "log", "xray", "none"
 # A later version may say more; what it says first is the same.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _LONGEST_STATE = 512
+# Some 100 kB: CloudWatch cuts lines at 256.
+_SPANS_A_LINE = 200
 _SAMPLED = 1
 _DAEMON = "127.0.0.1:2000"
 
@@ -161,7 +164,8 @@ def write(service: str) -> None:
     if export == NOTHING:
         return
     if export == LOG:
-        print(json.dumps(otlp(service, spans), separators=(",", ":")), flush=True)  # noqa: T201 - a log line
+        for some in batched(spans, _SPANS_A_LINE, strict=False):
+            print(json.dumps(otlp(service, some), separators=(",", ":")), flush=True)  # noqa: T201 - a log line
         return
     host, _, port = _daemon().rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:

@@ -141,6 +141,14 @@ def test_what_is_not_sampled_makes_no_span_and_goes_on_unsampled() -> None:
     assert (carried.trace_id, carried.sampled) == (TRACE, False)
 
 
+def test_what_is_of_no_send_and_no_trace_makes_no_span() -> None:
+    chain = Chain()
+    record = chain.encoded(send([1], send_id=None), topics.SEND_MONOLITH)
+    assert chain.run(Relay(), record) == []
+    assert traces.taken() == []
+    assert _carried(chain, topics.SEND_API) == [None]
+
+
 def test_a_header_that_a_use_case_gives_of_its_own_stays() -> None:
     chain = Chain()
     other = traces.begun_by("other")
@@ -172,6 +180,14 @@ def test_spans_are_written_as_a_line_of_otlp(capsys: pytest.CaptureFixture[str])
     assert "parentSpanId" not in written
     assert written["status"] == {"code": 2, "message": "an error"}
     assert {"key": "club_id", "value": {"intValue": "7"}} in written["attributes"]
+
+
+def test_a_line_holds_two_hundred_spans_at_most(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(201):
+        traces.end(traces.begin("x", traces.begun_by("a")))
+    traces.write("x")
+    counts = [text.count('"spanId"') for text in capsys.readouterr().out.splitlines()]
+    assert counts == [200, 1]
 
 
 def test_spans_go_to_xrays_daemon_where_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
