@@ -47,6 +47,7 @@ def test_of_many_values_a_hundred_are_kept_evenly_chosen(count: int) -> None:
     assert len(kept) == count if count <= 100 else 50 <= len(kept) <= 100
     steps = {after - before for before, after in pairwise(kept)}
     assert len(steps) <= 1
+    assert not steps or count - kept[-1] <= max(steps)  # to the last one
 
 
 def test_the_line_is_as_powertools_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:

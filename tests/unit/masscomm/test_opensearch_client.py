@@ -65,7 +65,7 @@ CALLS: list[Callable[[Any], Any]] = [
     lambda client: client.mget(index="device_state", body={"ids": ["1"]}),
     lambda client: client.search(index="devices", body={"size": 1}, allow_partial_search_results=False),
     lambda client: client.bulk(body=b'{"index":{}}\n{"a":"\xc3\xa4"}\n'),
-    lambda client: client.get(index="directory_state", id="generation-g 1"),
+    lambda client: client.get(index="directory_state", id="generation-g 1/2?a#b%20"),
     lambda client: client.index(index="i", id="1", body={"a": 1}, params={"op_type": "create"}),
     lambda client: client.index(index="i", id="1", body={"a": 1}, params={"if_seq_no": 3, "if_primary_term": 1}),
     lambda client: client.delete_by_query(index="m", body={"query": {}}, params={"conflicts": "proceed"}),
