@@ -18,9 +18,8 @@ from functions.catalogue import read_catalogue
 
 ROOT = Path(__file__).parents[2]
 _ROOMS = ("masscomm", "functions", "schemas")
-# Lambda's runtime brings the first; opensearch-py requires the others for an interface of its own that nothing imports
-# (a third of the package). That nothing does, tests/component/packaging shows.
-_LEFT_OUT = {"awslambdaric", "grpcio", "opensearch-protobufs", "protobuf"}
+# Lambda's runtime brings it.
+_LEFT_OUT = {"awslambdaric"}
 # How markers are answered: Lambda's python3.13 on arm64.
 _MARKERS = {
     "python_version": "3.13",
