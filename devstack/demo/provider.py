@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 
+_PUSHES = "/_aws/sns/platform-endpoint-messages"
+
 
 class ProviderError(Exception):
     """A message at the provider does not say which notification it is."""
@@ -26,26 +28,24 @@ class Call:
 
 def calls(aws_url: str) -> list[Call]:
     """Everything the provider took since it started. Errors: httpx.HTTPError, ProviderError."""
-    with httpx.Client(base_url=aws_url, timeout=60, trust_env=False) as client:
-        mails = client.get("/_aws/ses").raise_for_status().json()
+    mails = _page(aws_url, "/_aws/ses", timeout_s=60)
     return [*pushes(aws_url), *_mails(mails["messages"])]
 
 
 def pushes(aws_url: str) -> list[Call]:
     """Every push that the provider took since it started. Errors: as for `calls`."""
-    answer = httpx.get(f"{aws_url}/_aws/sns/platform-endpoint-messages", timeout=60, trust_env=False)
-    return list(_pushes(answer.raise_for_status().json()["platform_endpoint_messages"]))
+    return list(_pushes(_page(aws_url, _PUSHES, timeout_s=60)["platform_endpoint_messages"]))
 
 
 def pushes_to(aws_url: str, endpoint_arn: str) -> list[Call]:
     """What one device's endpoint was sent. Errors: as for `calls`."""
-    answer = httpx.get(
-        f"{aws_url}/_aws/sns/platform-endpoint-messages",
-        params={"endpointArn": endpoint_arn},
-        timeout=10,
-        trust_env=False,
-    )
-    return list(_pushes(answer.raise_for_status().json()["platform_endpoint_messages"]))
+    answer = _page(aws_url, _PUSHES, timeout_s=10, endpointArn=endpoint_arn)
+    return list(_pushes(answer["platform_endpoint_messages"]))
+
+
+def _page(aws_url: str, path: str, *, timeout_s: float, **parameters: str) -> Any:
+    with httpx.Client(base_url=aws_url, timeout=timeout_s, trust_env=False) as client:
+        return client.get(path, params=parameters).raise_for_status().json()
 
 
 def _pushes(messages: dict[str, list[dict[str, Any]]]) -> Iterator[Call]:
