@@ -4,7 +4,8 @@
 
 Both in one run on one stack. A probe is a send to one person on the critical lane, produced every quarter of a second
 whatever became of the one before; its time ends where the SNS stand-in took it. Functions, broker, OpenSearch and
-DynamoDB share the processors of one machine here: what the lanes cannot keep apart is that.
+DynamoDB share the processors of one machine here: what the lanes cannot keep apart is that. Bulk's functions let the
+others go first (--nice), since in Lambda each has a share of a processor of its own.
 
 A probe's stages end where the preference checker has produced the build record, where the builder has produced the
 delivery record, and where SNS took the push, by the records' timestamps. Status 1 where the 99th percentile beside the
@@ -106,7 +107,7 @@ def main() -> int:
         prog="python -m benchmarks.critical_beside_bulk", description="A critical push, idle and beside a broadcast."
     )
     parser.add_argument("--recipients", type=int, default=100_000)
-    parser.add_argument("--nice", type=int, default=0, help="of the functions of bulk (default: %(default)s)")
+    parser.add_argument("--nice", type=int, default=10, help="of bulk's functions (default: %(default)s)")
     parser.add_argument("--probes", type=int, default=100, help="in each of the two")
     arguments = parser.parse_args()
     count = arguments.probes
