@@ -263,7 +263,7 @@ class Benchmark:
         """Count so many once; print what is held after a collection, some `steps` times."""
         jvm: Any = self.spark.sparkContext._jvm
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-        java = next(process for process in processes if "java" in process.name())
+        java = next(process for process in processes if "org.apache.spark.deploy.SparkSubmit" in process.cmdline())
         next_look = 0
         print("    events  heap after GC  JVM resident  Python resident (MB)")
 
