@@ -1,7 +1,6 @@
 """LocalStack with our servers beside it, and the CDK command line against it."""
 
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -183,7 +182,6 @@ class Cloud:
             "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
             "CI": "1",
             "NO_COLOR": "1",
-            "HOME": os.environ.get("HOME", str(self.settings.state_dir)),
         }
 
     def _servers(self) -> dict[str, str]:
