@@ -29,6 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="few",
         help="of the fault matrix: a few cells that stand for all, the others, or all",
     )
+    parser.addoption(
+        "--deployment",
+        choices=("part", "whole"),
+        default="part",
+        help="of the deployment on LocalStack: functions run there, or everything from bootstrap to destroy",
+    )
     parser.addoption("--headline", action="store_true", help="and the broadcast to 100,000")
     parser.addoption("--part", default="1/1", help="of those cells: the second of five parts is 2/5")
 

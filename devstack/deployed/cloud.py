@@ -39,7 +39,10 @@ class DeploymentError(Exception):
 
 
 class Cloud:
-    """An account of our own. Errors of every step: DeploymentError, StackError."""
+    """An account of our own. Errors of every step: DeploymentError, StackError.
+
+    servers: what stands beside LocalStack; without any nothing of ours can be deployed, and no package is built.
+    """
 
     def __init__(self, settings: StackSettings, *, servers: tuple[str, ...] = SERVERS) -> None:
         self.settings = settings
@@ -47,6 +50,7 @@ class Cloud:
         self.assembly = settings.state_dir / "cdk" / ENVIRONMENT
         self._runtime = settings.state_dir / "lambda-runtime"
         self._log = settings.log("deployment")
+        self._servers_stand = bool(servers)
         self._session: Any = boto3.Session(
             aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
@@ -123,8 +127,8 @@ class Cloud:
 
     def package(self) -> None:
         """Every function's package, for this machine's processor, and what Lambda's runtime would bring."""
-        module = [sys.executable, "-m", "infra.packaging", "--platform", HERE]
-        self._run([*module, "--out", str(self.packages), "--runtime", str(self._runtime)], cwd=ROOT)
+        module = [sys.executable, "-m", "infra.packaging", "--platform", HERE, "--runtime", str(self._runtime)]
+        self._run([*module, *(["--out", str(self.packages)] if self._servers_stand else ["--only-runtime"])], cwd=ROOT)
 
     def synthesise(self) -> None:
         """The templates, with the servers' addresses."""
@@ -136,7 +140,7 @@ class Cloud:
         self.cdk("bootstrap", f"aws://{ACCOUNT}/{REGION}", app=False)
 
     def deploy(self, *, change_sets: bool = True) -> None:
-        """Every stack. change_sets: as CDK does it where nothing is said; without them it takes half the time."""
+        """Every stack. change_sets: as CDK does it where nothing is said; without them it is quicker."""
         method = "change-set" if change_sets else "direct"
         self.cdk("deploy", "--all", "--require-approval", "never", "--concurrency", "3", "--method", method)
 

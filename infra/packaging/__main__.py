@@ -18,9 +18,12 @@ def main() -> None:
     arguments.add_argument(
         "--runtime", type=Path, metavar="FOLDER", help="also lay out what Lambda's runtime brings, where there is none"
     )
+    arguments.add_argument("--only-runtime", action="store_true", help="with --runtime: and no package")
     chosen = arguments.parse_args()
     if chosen.runtime:
         install(runtime_distributions(), chosen.runtime, platform=chosen.platform)
+    if chosen.only_runtime:
+        return
     contents = {each.name: each for each in all_contents()}
     table = Table("package", "zip, MB", "unpacked, MB", "files", "distributions")
     for each in build(list(contents.values()), chosen.out, platform=chosen.platform):
