@@ -9,7 +9,6 @@ The region is AWS_REGION (or AWS_DEFAULT_REGION); AWS_ENDPOINT_URL_<SERVICE> and
 
 import base64
 import json
-import os
 import random
 import re
 import socket
@@ -22,6 +21,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from masscomm.aws_credentials import RoleCredentials
+from masscomm.aws_endpoint import endpoint, region
 from masscomm.aws_signature import Scope, signed_headers
 from masscomm.errors import Stop
 
@@ -52,18 +52,15 @@ class Limits:
 class _Service:
     """One service's address, signed. Errors of every call: botocore's ClientError and BotoCoreError."""
 
+    # As its address and its signature have it.
     name: str
-    signing_name: str
-    content_type: str
 
     def __init__(self, limits: Limits) -> None:
         """Errors: Stop where no region is set."""
         import urllib3
 
-        self._region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        if not self._region:
-            raise Stop("the environment variable AWS_REGION is not set")
-        self._url = _endpoint(self.name, self.signing_name, self._region)
+        self._region = region()
+        self._url = endpoint(self.name, self._region)
         self._limits = limits
         self._credentials = RoleCredentials()
         self._pool = urllib3.PoolManager(
@@ -101,7 +98,7 @@ class _Service:
         import urllib3
         from botocore import exceptions
 
-        scope = Scope(service=self.signing_name, region=self._region or "", at=datetime.now(UTC))
+        scope = Scope(service=self.name, region=self._region, at=datetime.now(UTC))
         signed = signed_headers("POST", self._url, body, scope=scope, credentials=self._signed_by())
         try:
             response = self._pool.request("POST", self._url, body=body, headers={**headers, **signed})
@@ -140,7 +137,7 @@ class _Service:
 class DynamoDb(_Service):
     """Items as boto3's client has them: {"S": …}, {"N": …}, {"B": bytes}."""
 
-    name, signing_name = "DYNAMODB", "dynamodb"
+    name = "dynamodb"
 
     def put_item(self, **request: Any) -> Any:
         """PutItem."""
@@ -274,7 +271,7 @@ class _Query(_Service):
 class Sns(_Query):
     """The endpoints of platform applications; publishing to them is masscomm/sns_push.py."""
 
-    name, signing_name, version = "SNS", "sns", "2010-03-31"
+    name, version = "sns", "2010-03-31"
 
     def create_platform_endpoint(
         self,
@@ -304,8 +301,7 @@ class Sns(_Query):
 class Ses(_Query):
     """Sending e-mail."""
 
-    # It signs under another name than its address has.
-    name, signing_name, version = "SES", "ses", "2010-12-01"
+    name, version = "ses", "2010-12-01"
 
     def send_raw_email(
         self,
@@ -332,9 +328,3 @@ def _entries(attributes: Mapping[str, str]) -> list[tuple[str, str]]:
         for number, (name, value) in enumerate(attributes.items(), start=1)
         for pair in ((f"Attributes.entry.{number}.key", name), (f"Attributes.entry.{number}.value", value))
     ]
-
-
-def _endpoint(name: str, signing_name: str, region: str) -> str:
-    given = os.environ.get(f"AWS_ENDPOINT_URL_{name}") or os.environ.get("AWS_ENDPOINT_URL")
-    host = "email" if signing_name == "ses" else signing_name
-    return f"{given.rstrip('/')}/" if given else f"https://{host}.{region}.amazonaws.com/"

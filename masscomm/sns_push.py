@@ -7,7 +7,6 @@ pooled connection, and what the answer says. What an error means stands in massc
 Sources: the API reference of Amazon SNS (Publish) and AWS documentation, "Making Query API requests".
 """
 
-import os
 import re
 import socket
 from collections.abc import Callable, Mapping
@@ -19,11 +18,12 @@ import urllib3
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
+from masscomm import aws_endpoint
 from masscomm.aws_credentials import RoleCredentials
 from masscomm.aws_signature import Credentials, Scope, signed_headers
 from masscomm.channels.provider import CONNECT_S, READ_S, ProviderError, Transient
 from masscomm.channels.provider_errors import refusal
-from masscomm.errors import MasscommError, Stop
+from masscomm.errors import MasscommError
 
 _OK = 200
 _KEEP_ALIVE = [*HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
@@ -51,8 +51,8 @@ class SnsPush:
         credentials: Callable[[], Credentials] | None = None,
         now: Callable[[], datetime] = _now,
     ) -> None:
-        self._region = region or _region()
-        self._url = (url or _url(self._region)).rstrip("/") + "/"
+        self._region = region or aws_endpoint.region()
+        self._url = f"{url.rstrip('/')}/" if url else aws_endpoint.endpoint("sns", self._region)
         self._credentials = credentials or RoleCredentials()
         self._now = now
         self._pool = urllib3.PoolManager(
@@ -96,18 +96,6 @@ class SnsPush:
         scope = Scope(service="sns", region=self._region, at=self._now())
         signed = signed_headers("POST", self._url, body, scope=scope, credentials=self._credentials())
         return signed | {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
-
-
-def _region() -> str:
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    if not region:
-        raise Stop("the environment variable AWS_REGION is not set")
-    return region
-
-
-def _url(region: str) -> str:
-    told = os.environ.get("AWS_ENDPOINT_URL_SNS") or os.environ.get("AWS_ENDPOINT_URL")
-    return told or f"https://sns.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
 
 
 def _refused(status: int, text: str) -> ProviderError:

@@ -1,0 +1,27 @@
+"""Where services answer: as AWS's own SDK has it."""
+
+import boto3
+import pytest
+
+from masscomm.aws_endpoint import endpoint
+
+
+@pytest.mark.parametrize("service", ["dynamodb", "sns", "ses"])
+@pytest.mark.parametrize("region", ["eu-central-1", "us-east-1", "us-gov-west-1", "cn-north-1"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566"},
+        {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566", "AWS_ENDPOINT_URL_SNS": "http://127.0.0.1:4567/"},
+    ],
+)
+def test_a_service_answers_where_the_sdk_would_ask_it(
+    service: str, region: str, given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SNS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, url in given.items():
+        monkeypatch.setenv(name, url)
+    theirs = boto3.client(service, region_name=region, aws_access_key_id="a", aws_secret_access_key="b")  # type: ignore[call-overload]
+    assert endpoint(service, region).rstrip("/") == theirs.meta.endpoint_url.rstrip("/")
