@@ -58,14 +58,13 @@ _FORGET_EVERY_S = 600.0
 _TELL_AGE_EVERY_S = 60.0
 
 # A corrupt length must not be believed: one record of a few bytes could otherwise ask for gigabytes and end the
-# process. Records are at most 1 MiB, and no item takes less than a byte.
-AVRO_LIMITS = (
+# process. Records are at most 1 MiB, and no item takes less than a byte. The fast reader decodes in a third less time.
+AVRO_OPTIONS = (
     "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
     " -Dorg.apache.avro.limits.bytes.maxLength=2200000"
     " -Dorg.apache.avro.limits.string.maxLength=2200000"
+    " -Dorg.apache.avro.fastread=true"
 )
-# Decoding takes a third less, and gives the same.
-_AVRO_READER = "-Dorg.apache.avro.fastread=true"
 
 
 class NewWriters(Exception):
@@ -117,7 +116,7 @@ def _on_one_machine(settings: Settings) -> dict[str, str]:
     return {
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": (
-            f"{settings.java_options} {AVRO_LIMITS} {_AVRO_READER} -Dlog4j2.configurationFile={logging_file}"
+            f"{settings.java_options} {AVRO_OPTIONS} -Dlog4j2.configurationFile={logging_file}"
         ),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

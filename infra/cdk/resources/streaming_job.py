@@ -25,10 +25,11 @@ from infra.cdk.settings import Environment
 _ROOMS = ("masscomm", "schemas", "spark_metrics")
 _JARS = ("spark", "msk_iam")
 # As spark_metrics/job.py says it on one machine, and why: a test holds the two together.
-_AVRO_LIMITS = (
+_AVRO_OPTIONS = (
     "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
     " -Dorg.apache.avro.limits.bytes.maxLength=2200000"
     " -Dorg.apache.avro.limits.string.maxLength=2200000"
+    " -Dorg.apache.avro.fastread=true"
 )
 CHECKPOINT, RECORDS = "checkpoint", "records"
 
@@ -237,7 +238,7 @@ def _parameters(
         "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": f"/usr/bin/{spark.python}",
     }
     for place in ("spark.driver", "spark.executor"):
-        options[f"{place}.extraJavaOptions"] = _AVRO_LIMITS
+        options[f"{place}.extraJavaOptions"] = _AVRO_OPTIONS
     for place in ("spark.emr-serverless.driverEnv", "spark.executorEnv"):
         options |= {f"{place}.{name}": value for name, value in shared.items()}
     return " ".join(

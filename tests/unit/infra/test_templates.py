@@ -14,7 +14,7 @@ from infra.cdk.profiles import PROFILES
 from infra.cdk.settings import ENVIRONMENTS
 from masscomm.debezium import debezium_settings
 from masscomm.topics import Lane, cdc_topics, chain_topics, in_lane
-from spark_metrics.job import AVRO_LIMITS
+from spark_metrics.job import AVRO_OPTIONS
 from tests.unit.infra.templates import SynthesisedEnvironment, actions, as_list, flat, statements, targets
 from tests.unit.receipts import shapes
 
@@ -471,7 +471,7 @@ def test_the_job_is_started_as_a_stream_with_everything_it_is_made_of(environmen
     assert '"retryPolicy"' in job
     for setting in ("spark.jars=", "spark.archives=", "KAFKA_AUTHENTICATION=aws_msk_iam", "SPARK_CHECKPOINT_DIR=s3://"):
         assert setting in job, setting
-    assert job.count(AVRO_LIMITS) == 2
+    assert job.count(AVRO_OPTIONS) == 2
     (application,) = environment.resources("AWS::EMRServerless::Application")
     assert application.properties["ReleaseLabel"] == "emr-spark-8.0.0"
 
