@@ -148,8 +148,6 @@ class FaultStack:
         environment = {
             **service.environment,
             "METRICS_DATABASE_URL": self.environment["METRICS_DATABASE_URL"],
-            # It is killed often, and nobody waits for its first number.
-            "SPARK_REHEARSE": "false",
         }
         if self.code == ROOT:
             return dataclasses.replace(service, environment=environment)
