@@ -30,13 +30,12 @@ from confluent_kafka import Producer
 
 from benchmarks.metrics_throughput import encoded, outcome
 from devstack.provision import create_topics, register_schemas
-from devstack.service import base_environment, function_environment
-from devstack.services.spark import spark_environment
-from devstack.settings import ROOT, StackSettings
+from devstack.settings import StackSettings
 from devstack.stack import Stack
 from masscomm import ids
 from masscomm.topics import chain_topics
 from tests.metrics_database import metrics_database
+from tests.metrics_job import launch
 
 RECIPIENTS = 3
 LOOK_EVERY_S = 0.02
@@ -47,25 +46,7 @@ END_WAIT_S = 60.0
 def running_job(stack: StackSettings, database: str, folder: Path) -> Iterator[Path]:
     """The job as a process, once it is ready; its log. It is asked to end afterwards."""
     log, ready = folder / "job.log", folder / "ready"
-    environment = {
-        **base_environment(),
-        **function_environment(stack),
-        **spark_environment(stack),
-        "METRICS_DATABASE_URL": database,
-        "SPARK_CHECKPOINT_DIR": str(folder / "checkpoint"),
-        "SPARK_READY_FILE": str(ready),
-        "SPARK_LOCAL_DIRS": str(folder),
-        "SPARK_ARCHIVE_DIR": str(folder / "archive"),
-    }
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "spark_metrics.job"],
-            cwd=ROOT,
-            env=environment,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
+    process = launch(stack, database, folder, log, SPARK_READY_FILE=str(ready)).process
     try:
         while not ready.exists():
             if process.poll() is not None:

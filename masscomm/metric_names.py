@@ -59,6 +59,10 @@ def _counter(name: str, meaning: str, *told_by: str) -> Metric:
     return Metric(name=name, unit=Unit.COUNT, kind=Kind.COUNTER, meaning=meaning, told_by=told_by)
 
 
+def _gauge(name: str, unit: Unit, meaning: str, told_by: str) -> Metric:
+    return Metric(name=name, unit=unit, kind=Kind.GAUGE, meaning=meaning, told_by=(told_by,))
+
+
 CHAIN = ("preference_checker", "builder", "delivery")
 KAFKA_TRIGGERED = (*CHAIN, "cdc_consumer", "device_registrar", "receipts", "scheduler")
 # Channels that have a provider of their own.
@@ -157,35 +161,31 @@ LEASE_LOSSES = _counter(
 # --- what waits -------------------------------------------------------------------------------------------------------
 RELEASED = _counter("WaitingReleased", "records released by a sweep", "scheduler")
 NOT_RELEASED = _counter("WaitingNotReleased", "records that were due and that Kafka did not take", "scheduler")
-BACKLOG = Metric(
-    name="WaitingBacklog",
-    unit=Unit.COUNT,
-    kind=Kind.GAUGE,
-    meaning="records found due by a sweep that are still there after it, those of another sweep included",
-    told_by=("scheduler",),
+BACKLOG = _gauge(
+    "WaitingBacklog",
+    Unit.COUNT,
+    "records found due by a sweep that are still there after it, those of another sweep included",
+    "scheduler",
 )
-OLDEST_DUE = Metric(
-    name="WaitingOldestDue",
-    unit=Unit.SECONDS,
-    kind=Kind.GAUGE,
-    meaning="for how long the oldest record had been due when a sweep began; 0 where nothing was",
-    told_by=("scheduler",),
+OLDEST_DUE = _gauge(
+    "WaitingOldestDue",
+    Unit.SECONDS,
+    "for how long the oldest record had been due when a sweep began; 0 where nothing was",
+    "scheduler",
 )
 
 # --- freshness --------------------------------------------------------------------------------------------------------
-CHANGE_DATA_AGE = Metric(
-    name="ChangeDataAge",
-    unit=Unit.SECONDS,
-    kind=Kind.GAUGE,
-    meaning="how old the newest heartbeat of the monolith's database was when it was read: how stale the directory is",
-    told_by=("cdc_consumer",),
+CHANGE_DATA_AGE = _gauge(
+    "ChangeDataAge",
+    Unit.SECONDS,
+    "how old the newest heartbeat of the monolith's database was when it was read: how stale the directory is",
+    "cdc_consumer",
 )
-METRICS_AGE = Metric(
-    name="MetricsAge",
-    unit=Unit.SECONDS,
-    kind=Kind.GAUGE,
-    meaning="how long ago the moment was up to which everything is counted",
-    told_by=("spark_metrics",),
+METRICS_AGE = _gauge(
+    "MetricsAge",
+    Unit.SECONDS,
+    "how long ago the moment was up to which everything is counted",
+    "spark_metrics",
 )
 JOB_RUNNING = Metric(
     name="JobRunning",

@@ -64,16 +64,6 @@ def facts(records: DataFrame, *, writers: Writers, far_future_ms: int, recipient
     return Facts(writers=writers, far_future_ms=far_future_ms, recipients=recipients)(records)
 
 
-def rows_to_stage(records: DataFrame, *, writers: Writers, far_future_ms: int) -> DataFrame:
-    """Kafka's records as rows of counts; at least one row a record, so that every position is seen.
-
-    Columns: topic, partition, kafka_offset, ordinal (of the row in its record), source, schema_id, problem, record_id,
-    send_id, club_id, type, at_ms, chunk_count, channel, measure, reason, count_total. A record with a problem is one
-    row without the rest; a record that counts nobody is one row without a measure.
-    """
-    return records.transform(facts, writers=writers, far_future_ms=far_future_ms).transform(exploded)
-
-
 def _with_send_id() -> list[Column]:
     send = F.col("send")
     send_id = F.when(
@@ -256,7 +246,12 @@ def _all_storable(texts: Column) -> Column:
 
 
 def exploded(facts: DataFrame) -> DataFrame:
-    """One row a count; at least one row a record."""
+    """Facts as rows of counts; at least one row a record, so that every position is seen.
+
+    Columns: topic, partition, kafka_offset, ordinal (of the row in its record), source, schema_id, problem, record_id,
+    send_id, club_id, type, at_ms, chunk_count, channel, measure, reason, count_total. A record with a problem is one
+    row without the rest; a record that counts nobody is one row without a measure.
+    """
     return facts.select(*each_count()).select(*of_count())
 
 

@@ -62,6 +62,30 @@ def recompute(job: Job, *arguments: str, **environment: str) -> subprocess.Compl
     )
 
 
+def launch(settings: StackSettings, database: str, folder: Path, log: Path, **environment: str) -> Job:
+    """The job on a database, with checkpoint and archive in a folder; else as the devstack sets it, or as given."""
+    chosen = {
+        **base_environment(),
+        **function_environment(settings),
+        **spark_environment(settings),
+        "METRICS_DATABASE_URL": database,
+        "SPARK_CHECKPOINT_DIR": str(folder / "checkpoint"),
+        "SPARK_LOCAL_DIRS": str(folder),
+        "SPARK_ARCHIVE_DIR": str(folder / "archive"),
+        **environment,
+    }
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "spark_metrics.job"],
+            cwd=ROOT,
+            env=chosen,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    return Job(process, log, database, chosen)
+
+
 type StartJob = Callable[..., Job]
 
 
@@ -71,30 +95,12 @@ def jobs_on(settings: StackSettings, database: str, folder: Path) -> Iterator[St
     jobs: list[Job] = []
 
     def start(**environment: str) -> Job:
-        log = folder / f"job-{len(jobs)}.log"
-        chosen = {
-            **base_environment(),
-            **function_environment(settings),
-            **spark_environment(settings),
-            "METRICS_DATABASE_URL": database,
-            "SPARK_CHECKPOINT_DIR": str(folder / "checkpoint"),
+        here = {
             "SPARK_READY_FILE": str(folder / f"ready-{len(jobs)}"),
-            "SPARK_LOCAL_DIRS": str(folder),
             "SPARK_TRIGGER_MS": "200",
             "SPARK_REHEARSE": "false",
-            "SPARK_ARCHIVE_DIR": str(folder / "archive"),
-            **environment,
         }
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "spark_metrics.job"],
-                cwd=ROOT,
-                env=chosen,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
-        jobs.append(Job(process, log, database, chosen))
+        jobs.append(launch(settings, database, folder, folder / f"job-{len(jobs)}.log", **(here | environment)))
         return jobs[-1]
 
     yield start

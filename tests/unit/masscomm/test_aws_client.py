@@ -2,9 +2,8 @@
 
 import json
 import socket
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -22,56 +21,23 @@ from botocore.exceptions import (
 
 from masscomm.aws_client import DynamoDb, Limits, Ses, Sns
 from masscomm.errors import Stop
+from tests.answering_server import AnsweringServer, answering
 
 OURS: dict[str, Any] = {"dynamodb": DynamoDb, "sns": Sns, "ses": Ses}
 ONCE = Limits(connect_s=1, read_s=2)
 
 
-class Server(ThreadingHTTPServer):
-    """Keeps what it is asked; answers: one a request, the last one from then on; None: closes the connection."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
-        self.authorizations: list[str] = []
-        self.answers: list[tuple[int, bytes] | None] = [(200, b"{}")]
-        super().__init__(("127.0.0.1", 0), Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    """POST alone: nothing here asks otherwise."""
-
-    server: Server
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        kind = (self.headers.get("content-type") or "").partition(";")[0]
-        form = kind == "application/x-www-form-urlencoded"
-        said: Any = sorted(parse_qsl(body.decode(), keep_blank_values=True)) if form else json.loads(body)
-        self.server.asked.append((self.path, kind, self.headers.get("x-amz-target"), said))
-        self.server.authorizations.append(self.headers["authorization"])
-        answer = self.server.answers.pop(0) if len(self.server.answers) > 1 else self.server.answers[0]
-        if answer is None:
-            self.connection.shutdown(socket.SHUT_RDWR)
-            self.close_connection = True
-            return
-        self.send_response(answer[0])
-        self.send_header("Content-Length", str(len(answer[1])))
-        self.end_headers()
-        self.wfile.write(answer[1])
-
-    def log_message(self, *_: Any) -> None: ...
+def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[Any, ...]:
+    """What is compared of a request."""
+    kind = (request.headers.get("content-type") or "").partition(";")[0]
+    form = kind == "application/x-www-form-urlencoded"
+    said: Any = sorted(parse_qsl(body.decode(), keep_blank_values=True)) if form else json.loads(body)
+    return request.path, kind, request.headers.get("x-amz-target"), said
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with Server() as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
-        thread.start()
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AnsweringServer]:
+    with answering(read) as made:
         for name, value in {
             "AWS_ENDPOINT_URL": made.url,
             "AWS_REGION": "eu-central-1",
@@ -82,8 +48,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         }.items():
             monkeypatch.setenv(name, value)
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def _theirs(service: Any) -> Any:
@@ -143,7 +107,7 @@ CALLS: list[tuple[str, Callable[[Any], Any], bytes]] = [
 
 @pytest.mark.parametrize(("service", "call", "answer"), CALLS)
 def test_a_call_is_as_botocore_makes_it_and_answers_the_same(
-    server: Server, service: str, call: Callable[[Any], Any], answer: bytes
+    server: AnsweringServer, service: str, call: Callable[[Any], Any], answer: bytes
 ) -> None:
     server.answers = [(200, answer)]
     theirs, ours = call(_theirs(service)), call(OURS[service](ONCE))
@@ -156,7 +120,7 @@ def test_a_call_is_as_botocore_makes_it_and_answers_the_same(
 
 
 @pytest.mark.parametrize("method", ["set_endpoint_attributes", "delete_endpoint"])
-def test_a_call_without_an_answer_is_as_botocore_makes_it(server: Server, method: str) -> None:
+def test_a_call_without_an_answer_is_as_botocore_makes_it(server: AnsweringServer, method: str) -> None:
     server.answers = [(200, b"<R></R>")]
     more: Any = {"Attributes": {"Enabled": "false", "Token": "t"}} if method.startswith("set") else {}
     for client in (_theirs("sns"), Sns(ONCE)):
@@ -182,7 +146,9 @@ XML_ERROR = b'<R xmlns="a"><Error><Type>Sender</Type><Code>%s</Code><Message>a &
         ("ses", 400, XML_ERROR % b"MessageRejected"),
     ],
 )
-def test_a_refusal_is_the_error_botocore_makes_of_it(server: Server, service: str, status: int, answer: bytes) -> None:
+def test_a_refusal_is_the_error_botocore_makes_of_it(
+    server: AnsweringServer, service: str, status: int, answer: bytes
+) -> None:
     server.answers = [(status, answer)]
     call = next(call for name, call, _ in CALLS if name == service)
     said = []
@@ -201,7 +167,7 @@ def test_a_refusal_is_the_error_botocore_makes_of_it(server: Server, service: st
     ("address", "error"), [(None, ConnectionClosedError), ("http://127.0.0.1:9", EndpointConnectionError)]
 )
 def test_no_answer_is_the_error_botocore_makes_of_it(
-    server: Server, monkeypatch: pytest.MonkeyPatch, address: str | None, error: type[BotoCoreError]
+    server: AnsweringServer, monkeypatch: pytest.MonkeyPatch, address: str | None, error: type[BotoCoreError]
 ) -> None:
     server.answers = [None]
     if address is not None:
@@ -211,14 +177,16 @@ def test_no_answer_is_the_error_botocore_makes_of_it(
             client.delete_endpoint(EndpointArn="a")
 
 
-def test_an_answer_that_is_too_slow_is_a_read_time_out(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+def test_an_answer_that_is_too_slow_is_a_read_time_out(
+    monkeypatch: pytest.MonkeyPatch, server: AnsweringServer
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(ReadTimeoutError):
             Sns(Limits(connect_s=1, read_s=0.1)).delete_endpoint(EndpointArn="a")
 
 
-def test_what_may_pass_is_tried_again_and_nothing_else(server: Server) -> None:
+def test_what_may_pass_is_tried_again_and_nothing_else(server: AnsweringServer) -> None:
     busy, ok = (400, DYNAMODB_ERROR % b"ThrottlingException"), (200, b'{"Item": {"a": {"S": "b"}}}')
     client = DynamoDb(Limits(connect_s=1, read_s=2, attempts=3))
     server.answers = [busy, None, ok]
@@ -234,7 +202,7 @@ def test_what_may_pass_is_tried_again_and_nothing_else(server: Server) -> None:
     assert len(server.asked) == 7
 
 
-def test_all_pages_are_read(server: Server) -> None:
+def test_all_pages_are_read(server: AnsweringServer) -> None:
     last = b'{"Items": [{"id": {"S": "1"}}], "LastEvaluatedKey": {"id": {"S": "1"}}}'
     server.answers = [(200, last), (200, b'{"Items": [{"id": {"S": "2"}}]}')]
     pages = DynamoDb(ONCE).get_paginator("query").paginate(TableName="t")
@@ -242,13 +210,15 @@ def test_all_pages_are_read(server: Server) -> None:
     assert [asked[3].get("ExclusiveStartKey") for asked in server.asked] == [None, {"id": {"S": "1"}}]
 
 
-def test_a_message_taken_without_an_id_is_an_answer_lost(server: Server) -> None:
+def test_a_message_taken_without_an_id_is_an_answer_lost(server: AnsweringServer) -> None:
     server.answers = [(200, b"<R></R>")]
     with pytest.raises(BotoCoreError, match="MessageId"):
         Ses(ONCE).send_raw_email(Source="a@b", Destinations=["c@d"], RawMessage={"Data": b"x"})
 
 
-def test_without_a_region_or_credentials_nothing_is_asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_region_or_credentials_nothing_is_asked(
+    server: AnsweringServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = Sns(ONCE)
     monkeypatch.setattr("masscomm.aws_credentials._of_the_sdk", _none)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
@@ -266,7 +236,7 @@ def _none() -> Any:
 
 
 @pytest.mark.parametrize("text", ["x", "a+b c&d=e%/~*'()!;:@", "\n\t\0", "ä€𝄞", '{"a": "\\u00e4"}'])
-def test_any_text_and_bytes_arrive_as_botocore_sends_them(server: Server, text: str) -> None:
+def test_any_text_and_bytes_arrive_as_botocore_sends_them(server: AnsweringServer, text: str) -> None:
     body = b"<CreatePlatformEndpointResult><EndpointArn>a</EndpointArn></CreatePlatformEndpointResult>"
     more = b"<SendRawEmailResult><MessageId>m</MessageId></SendRawEmailResult>"
     server.answers = [(200, b"<R>" + body + more + b"</R>")]

@@ -1,9 +1,8 @@
 """Our client asks as opensearch-py asks, and says what it says of each answer."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -11,53 +10,21 @@ import opensearchpy
 import pytest
 
 from masscomm import opensearch_client as ours
+from tests.answering_server import AnsweringServer, answering
 
 
-class Server(ThreadingHTTPServer):
-    """Keeps what it is asked, and answers what it is told to."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
-        self.answer: tuple[int, bytes] = 200, b"{}"
-        super().__init__(("127.0.0.1", 0), Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Any method."""
-
-    server: Server
-    protocol_version = "HTTP/1.1"
-
-    def _any(self) -> None:
-        parts = urlsplit(self.path)
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        kind = (self.headers.get("content-type") or "").partition(";")[0]
-        documents = [json.loads(line) for line in body.splitlines()]
-        self.server.asked.append((self.command, parts.path, sorted(parse_qsl(parts.query)), documents, kind))
-        status, answer = self.server.answer
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    do_GET = do_POST = do_PUT = do_DELETE = _any
-
-    def log_message(self, *_: Any) -> None: ...
+def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[Any, ...]:
+    """What is compared of a request."""
+    parts = urlsplit(request.path)
+    kind = (request.headers.get("content-type") or "").partition(";")[0]
+    documents = [json.loads(line) for line in body.splitlines()]
+    return request.command, parts.path, sorted(parse_qsl(parts.query)), documents, kind
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
-        thread.start()
+def server() -> Iterator[AnsweringServer]:
+    with answering(read) as made:
         yield made
-        made.shutdown()
-        thread.join()
 
 
 CALLS: list[Callable[[Any], Any]] = [
@@ -76,7 +43,7 @@ CALLS: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_request_is_as_opensearch_py_makes_it(server: Server, call: Callable[[Any], Any]) -> None:
+def test_a_request_is_as_opensearch_py_makes_it(server: AnsweringServer, call: Callable[[Any], Any]) -> None:
     theirs = opensearchpy.OpenSearch(hosts=[server.url])
     call(theirs)
     theirs.close()
@@ -93,8 +60,8 @@ def test_a_request_is_as_opensearch_py_makes_it(server: Server, call: Callable[[
     "answer",
     [b'{"error": {"type": "index_closed_exception"}}', b'{"error": "alias missing"}', b'{"found": false}', b"<html>"],
 )
-def test_a_refusal_says_what_opensearch_py_says_of_it(server: Server, status: int, answer: bytes) -> None:
-    server.answer = status, answer
+def test_a_refusal_says_what_opensearch_py_says_of_it(server: AnsweringServer, status: int, answer: bytes) -> None:
+    server.answers = [(status, answer)]
     theirs = opensearchpy.OpenSearch(hosts=[server.url], max_retries=0)
     with pytest.raises(opensearchpy.TransportError) as of_theirs:
         theirs.get(index="i", id="1")
@@ -112,8 +79,8 @@ def test_a_refusal_says_what_opensearch_py_says_of_it(server: Server, status: in
     assert type(of_ours.value).__name__ == named.get(status, type(of_theirs.value).__name__)
 
 
-def test_no_answer_and_half_an_answer_are_errors(server: Server) -> None:
-    server.answer = 200, b'{"half":'
+def test_no_answer_and_half_an_answer_are_errors(server: AnsweringServer) -> None:
+    server.answers = [(200, b'{"half":')]
     client = ours.OpenSearch(server.url)
     with pytest.raises(ours.SerializationError):
         client.bulk(body=b"{}\n{}\n")
@@ -122,7 +89,7 @@ def test_no_answer_and_half_an_answer_are_errors(server: Server) -> None:
         ours.OpenSearch("http://127.0.0.1:9", timeout_s=1).get(index="i", id="1")
 
 
-def test_what_signs_a_request_is_given_what_is_sent(server: Server) -> None:
+def test_what_signs_a_request_is_given_what_is_sent(server: AnsweringServer) -> None:
     signed: list[tuple[str, str, Any]] = []
 
     def auth(method: str, url: str, body: bytes | str | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Row
 
 from spark_metrics.decode import Writers
-from spark_metrics.transforms import rows_to_stage
+from spark_metrics.transforms import exploded, facts
 from tests.spark_session import PY4J_SOCKETS, Record, ToFrame
 
 
@@ -29,7 +29,8 @@ def staged(kafka_frame: ToFrame) -> ToRows:
     """Records to the rows that would be staged, in the order of offset and ordinal."""
 
     def rows(records: Sequence[Record], writers: Writers) -> list[dict[str, Any]]:
-        frame = rows_to_stage(kafka_frame(records), writers=writers, far_future_ms=DAY_MS)
+        known = kafka_frame(records).transform(facts, writers=writers, far_future_ms=DAY_MS)
+        frame = known.transform(exploded)
         found: list[Row] = frame.orderBy("topic", "partition", "kafka_offset", "ordinal").collect()
         return [row.asDict(recursive=True) for row in found]
 

@@ -15,7 +15,7 @@ from masscomm import ids
 from masscomm.categories import resolve_channels
 from masscomm.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.wire import own_schema
-from spark_metrics.transforms import exploded, facts, requested, resolved_channels, rows_to_stage
+from spark_metrics.transforms import exploded, facts, requested, resolved_channels
 from tests.tellable_sends import CASES, PRODUCED_MS
 
 AT_MS = 1_700_000_000_000
@@ -358,7 +358,7 @@ def test_nothing_is_interpreted_for_every_record(kafka_frame: Callable[[Any], Da
 
 
 def test_the_staged_columns_are_the_contract_with_the_sink(kafka_frame: Callable[[Any], DataFrame]) -> None:
-    frame = rows_to_stage(kafka_frame([]), writers={}, far_future_ms=0)
+    frame = kafka_frame([]).transform(facts, writers={}, far_future_ms=0).transform(exploded)
     assert frame.columns == [
         *("topic", "partition", "kafka_offset", "ordinal", "source", "schema_id", "problem", "record_id", "send_id"),
         *("club_id", "type", "at_ms", "chunk_count", "channel", "measure", "reason", "count_total"),
