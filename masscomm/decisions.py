@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Protocol
+from typing import Any, Protocol
 
 from masscomm.errors import DeadLetter
 from masscomm.preferences import Decision
@@ -67,7 +67,7 @@ def unpacked(packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int]
 
 def _pack(decided: Decisions) -> bytes:
     """Each distinct decision once; settings' versions, which nearly every user has another of, in a column."""
-    places: dict[tuple[str | None, str | None, str, str | None], int] = {}
+    places: dict[tuple[str | int | None, ...], int] = {}
     channels = {}
     for channel, told in decided.told.items():
         index = [0] * len(decided.positions)
@@ -75,7 +75,8 @@ def _pack(decided: Decisions) -> bytes:
         for row, position in enumerate(decided.positions):
             decision = told.get(position)
             if decision is not None:
-                text = (decision.status, decision.reason, decision.layer, decision.rule)
+                until = () if decision.until_ms is None else (decision.until_ms,)
+                text = (decision.status, decision.reason, decision.layer, decision.rule, *until)
                 index[row] = places.setdefault(text, len(places) + 1)
                 versions.append(decision.settings_version)
         channels[channel] = [index, versions]
@@ -103,9 +104,9 @@ def _unpack(packed: bytes, now: Decisions) -> Decisions:
     return replace(now, told=told, parts=tuple((start, end) for start, end in document["parts"]))
 
 
-def _decision(text: Sequence[str], version: int | None) -> Decision:
-    status, reason, layer, rule = text
-    return Decision(Status(status), None if reason is None else Reason(reason), layer, rule, version)
+def _decision(text: Sequence[Any], version: int | None) -> Decision:
+    status, reason, layer, rule, *until = text
+    return Decision(Status(status), None if reason is None else Reason(reason), layer, rule, version, *until)
 
 
 def _recipients(decided: Decisions) -> str:

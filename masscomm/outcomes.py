@@ -38,16 +38,21 @@ def outcome(
     """The record for those of positions [start, end) whose decision has a status; told must not be empty.
 
     A dead letter's record has an id of its own: what was told of the range before it went wrong may be on its topic
-    already, and whoever refuses an id it has seen would never learn of the others.
+    already, and whoever refuses an id it has seen would never learn of the others. So has a record of those alone who
+    are held: whoever is held alone goes on under the parent's id, and is told of once more.
     """
     decisions = [entry.decision for entry in told]
-    dead = any(decision.reason is Reason.DEAD_LETTER for decision in decisions)
+    kind = ""
+    if any(decision.reason is Reason.DEAD_LETTER for decision in decisions):
+        kind = ".dead_letter"
+    elif all(decision.status is Status.HELD for decision in decisions):
+        kind = ".held"
     counts = Counter(decisions)
     distinct = list(counts)
     places = {decision: place for place, decision in enumerate(distinct)}
     any_published = any(entry.message_ids for entry in told)
     return NotificationOutcome(
-        record_id=derived_id(parent.record_id, f"outcome.{step}{'.dead_letter' if dead else ''}", channel, start, end),
+        record_id=derived_id(parent.record_id, f"outcome.{step}{kind}", channel, start, end),
         parent_id=parent.record_id,
         step=step,
         send_id=parent.send_id,

@@ -1,7 +1,7 @@
 """What a user wants to receive, and the decision with its reason.
 
 The narrower rule wins: category and channel, then category, then channel; what nobody said is wanted. A mandatory
-category passes over a user's opt-out.
+category passes over a user's opt-out and their quiet hours.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from typing import Any
 
 from masscomm.categories import CHANNELS, category
 from masscomm.directory import Settings, User
+from masscomm.quiet_hours import quiet_now
 from masscomm.statuses import Reason, Status
 
 
@@ -18,7 +19,7 @@ class Decision:
     """status None: go on; otherwise what becomes of the notification, why, and who said so.
 
     layer: user, default or directory; rule: what was said, e.g. `category:news channel:push`;
-    settings_version: of the settings that were read, None where there are none.
+    settings_version: of the settings that were read, None where there are none; until_ms: how long they are held.
     """
 
     status: Status | None
@@ -26,6 +27,7 @@ class Decision:
     layer: str = "default"
     rule: str | None = None
     settings_version: int | None = None
+    until_ms: int | None = None
 
 
 def decide(user: User | None, settings: Settings | None, *, club_id: int, type: str, channel: str) -> Decision:
@@ -49,6 +51,24 @@ def decide_by_settings(settings: Settings | None, *, type: str, channel: str) ->
     if wanted:
         return Decision(None, None, "user" if rule else "default", rule, settings.version)
     return Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", rule, settings.version)
+
+
+def decide_by_hours(
+    user: User, settings: Settings | None, *, type: str, now_ms: int, expires_at: int | None
+) -> Decision | None:
+    """What becomes of somebody who may be notified, but not at this time of day, on whatever channel; None: go on.
+
+    Held until their quiet hours end, and expired at once where the notification would have by then.
+    Errors: Stop (no time zones).
+    """
+    if settings is None or settings.quiet_hours is None or category(type).mandatory:
+        return None
+    quiet = quiet_now(settings.quiet_hours, user.time_zone, now_ms)
+    if quiet is None:
+        return None
+    if expires_at is not None and expires_at <= quiet.until_ms:
+        return Decision(Status.EXPIRED, Reason.EXPIRED, "user", quiet.rule, settings.version)
+    return Decision(Status.HELD, None, "user", quiet.rule, settings.version, quiet.until_ms)
 
 
 def _wanted(settings: Settings, type_: str, channel: str) -> tuple[bool, str | None]:

@@ -72,6 +72,7 @@ class RecheckRequested(AvroRecord):
     collapse_key: str | None = None
     reference: str | None = None
     waits: int = 0
+    held: int = 0
     positions: list[int]
     user_ids: list[int]
 

@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS user_settings (
     club_id     bigint NOT NULL REFERENCES clubs (id),
     channels    jsonb NOT NULL DEFAULT '{}',  -- {"push": true, "email": false}; what is missing is allowed
     categories  jsonb NOT NULL DEFAULT '{}',  -- {"news": {"push": false}} or, for every channel, {"news": false}
-    quiet_hours jsonb,                        -- {"start": "22:00", "end": "07:00"} in the user's time zone
+    quiet_hours jsonb,                        -- {"start": "22:00", "end": "07:00"} in the user's time zone; null: none
     updated_at  timestamptz NOT NULL DEFAULT now()
 );
 

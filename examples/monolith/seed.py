@@ -5,6 +5,9 @@
 One big club (id 1) has the number of users asked for; three small clubs stand beside it. A user's attributes depend on
 the seed number and on the user's place in the club alone, so that a bigger run only adds users. Running it again writes
 only what differs from the seed: a change made since is taken back.
+
+Nobody has quiet hours unless they are asked for (`--quiet-hours 0.05`: one in twenty of those with settings): what a
+send comes to would depend on the time of day.
 """
 
 import argparse
@@ -118,12 +121,15 @@ def user_ids(club_id: int, count: int) -> range:
     return range(first, first + count)
 
 
-def generate(users: int, seed: int) -> Iterator[User]:
-    """The users of a seed: `users` of the big club, then those of the small ones."""
+def generate(users: int, seed: int, quiet_hours: float = 0.0) -> Iterator[User]:
+    """The users of a seed: `users` of the big club, then those of the small ones.
+
+    quiet_hours: the share of those with settings who have a night's.
+    """
     for club_id in CLUBS:
         random = Random(f"{seed}/{club_id}")
         for user_id in user_ids(club_id, users if club_id == BIG_CLUB else SMALL_CLUB_USERS):
-            yield _user(random, seed, club_id, user_id)
+            yield _user(random, seed, club_id, user_id, quiet_hours)
 
 
 def _pick[T](random: Random, weighted: tuple[tuple[T, int], ...]) -> T:
@@ -136,10 +142,10 @@ def _pick[T](random: Random, weighted: tuple[tuple[T, int], ...]) -> T:
     return weighted[-1][0]
 
 
-def _user(random: Random, seed: int, club_id: int, user_id: int) -> User:
+def _user(random: Random, seed: int, club_id: int, user_id: int, quiet_hours: float) -> User:
     first_name, last_name = random.choice(_FIRST_NAMES), random.choice(_LAST_NAMES)
     choice = _pick(random, _CHOICES)
-    quiet = {"start": "22:00", "end": "07:00"} if random.random() < 0.05 else None
+    quiet = {"start": "22:00", "end": "07:00"} if random.random() < quiet_hours else None
     return User(
         id=user_id,
         club_id=club_id,
@@ -173,7 +179,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 }
 
 
-def _rows(table: str, users: int, seed: int) -> Iterator[tuple[Any, ...]]:
+def _rows(table: str, users: int, seed: int, quiet_hours: float) -> Iterator[tuple[Any, ...]]:
     """A table's rows. The users are made anew for each table: cheaper than to hold a million of them."""
     match table:
         case "clubs":
@@ -182,15 +188,15 @@ def _rows(table: str, users: int, seed: int) -> Iterator[tuple[Any, ...]]:
             for number, t in enumerate(TEMPLATES, 1):
                 yield number, t.club_id, t.type, t.channel, t.locale, t.title, t.body, t.html
         case "users":
-            for u in generate(users, seed):
+            for u in generate(users, seed, quiet_hours):
                 yield u.id, u.club_id, u.first_name, u.last_name, u.email, u.phone, u.locale, u.time_zone, u.created_at
         case "user_settings":
-            for u in generate(users, seed):
+            for u in generate(users, seed, quiet_hours):
                 if (s := u.settings) is not None:
                     quiet = None if s.quiet_hours is None else Jsonb(s.quiet_hours)
                     yield u.id, u.club_id, Jsonb(s.channels), Jsonb(s.categories), quiet
         case "devices":
-            for u in generate(users, seed):
+            for u in generate(users, seed, quiet_hours):
                 for device in u.devices:
                     yield device.id, u.id, device.platform, device.token, device.active
 
@@ -200,7 +206,9 @@ def create_tables(connection: psycopg.Connection[Any]) -> None:
     connection.execute(Path(__file__).with_name("schema.sql").read_text())
 
 
-def seed(connection: psycopg.Connection[Any], users: int = 10_000, seed: int = 7) -> SeedReport:
+def seed(
+    connection: psycopg.Connection[Any], users: int = 10_000, seed: int = 7, quiet_hours: float = 0.0
+) -> SeedReport:
     """Write the seed's users, settings, devices, clubs and templates in one transaction.
 
     Rows that are there and equal are left alone (change data capture sees nothing), others are overwritten; a settings
@@ -211,7 +219,7 @@ def seed(connection: psycopg.Connection[Any], users: int = 10_000, seed: int = 7
     rows, written = {}, {}
     with connection.transaction():
         for table in _COLUMNS:
-            rows[table], written[table] = _upsert(connection, table, _rows(table, users, seed))
+            rows[table], written[table] = _upsert(connection, table, _rows(table, users, seed, quiet_hours))
         for table in ("user_settings", "devices"):
             written[table] += _remove_extra(connection, table)
     return SeedReport(users=users, seed=seed, rows=rows, written=written, seconds=time.monotonic() - began)
@@ -268,10 +276,13 @@ def main() -> None:
     )
     parser.add_argument("--users", type=int, default=10_000, help="users of the big club (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="seed number (default: %(default)s)")
+    parser.add_argument(
+        "--quiet-hours", type=float, default=0.0, help="share of the settings that have them (default: %(default)s)"
+    )
     arguments = parser.parse_args()
     with psycopg.connect(arguments.dsn) as connection:
         create_tables(connection)
-        report = seed(connection, arguments.users, arguments.seed)
+        report = seed(connection, arguments.users, arguments.seed, arguments.quiet_hours)
     for table, count in report.rows.items():
         print(f"{table:24} {count:>10,} rows, {report.written[table]:>10,} written")
     print(f"{report.seconds:.2f} s, {report.rows_per_s:,.0f} rows/s")

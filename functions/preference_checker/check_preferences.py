@@ -12,7 +12,7 @@ from masscomm import metrics, topics
 from masscomm.back_off import BackOff
 from masscomm.batch import Batch, Item
 from masscomm.categories import NAME_PATTERN
-from masscomm.chunks import SEND_AT, SPLIT_ABOVE, after_send_at, chunk_of, lane_of_send, ranges, split_parts
+from masscomm.chunks import SPLIT_ABOVE, after_send_at, chunk_of, lane_of_send, ranges, split_parts
 from masscomm.clock import Clock
 from masscomm.dead_letters import original_position
 from masscomm.decisions import DecisionLog, Decisions, settled
@@ -23,7 +23,7 @@ from masscomm.kafka_event import KafkaRecord
 from masscomm.measures import FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
 from masscomm.metric_names import REPEATED_RECIPIENTS
 from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told
-from masscomm.preferences import Decision, decide
+from masscomm.preferences import Decision, decide, decide_by_hours
 from masscomm.records import BuildRequested, RecheckRequested, SendRequested
 from masscomm.statuses import Status
 from masscomm.topics import Lane
@@ -41,6 +41,14 @@ _SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
 # Recorded like any decision: whoever gets the record again lets the same recipients wait.
 _WAITS = Decision(Status.ACCEPTED, None, "directory")
 _DIRECTORY = "directory"
+_QUIET_HOURS = "quiet_hours"
+# Somebody may change their quiet hours while they are held, or have nearly the whole day of them, and the scheduler
+# come too late for the rest: after so many times it ends.
+MAX_HELD = 3
+# Parts of one record that wait until different times. Beyond so many they wait until full quarters of an hour, of which
+# a day has few: everybody may have an end of their own.
+MAX_ENDS = 100
+_QUARTER_MS = 15 * 60_000
 
 _Found = tuple[dict[int, User], dict[int, Settings]]
 
@@ -121,19 +129,19 @@ class CheckPreferences:
 
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], send_at: int) -> None:
         """To the scheduler, and everybody is told of: first it waits, then it says so."""
-        topic = topics.in_lane(topics.RECHECK, item.value.lane)
         for part in after_send_at(item.value.asked):
-            value = batch.codec.encode(topic, "RecheckRequested", part.to_avro())
-            held = Waiting(
-                id=part.record_id,
-                due_ms=send_at,
-                topic=topic,
-                value=value,
-                why=SEND_AT,
-                headers=tuple(item.trace_headers),
-            )
-            self.waiting.put(held, self.clock.now_ms())
+            self._put(batch, item, part, item_id=part.record_id, due_ms=send_at)
         self._everybody(batch, item, SCHEDULED)
+
+    def _put(
+        self, batch: Batch[Chunk], item: Item[Chunk], part: RecheckRequested, *, item_id: str, due_ms: int
+    ) -> None:
+        """Leave a part of the item's recipients to the scheduler, for the item's lane. Errors: Retry, Stop."""
+        topic = topics.in_lane(topics.RECHECK, item.value.lane)
+        value = batch.codec.encode(topic, "RecheckRequested", part.to_avro())
+        headers = tuple(item.trace_headers)
+        waiting = Waiting(id=item_id, due_ms=due_ms, topic=topic, value=value, why=part.why, headers=headers)
+        self.waiting.put(waiting, self.clock.now_ms())
 
     def _go_on(self, batch: Batch[Chunk], item: Item[Chunk], waiting: list[Item[Chunk]]) -> None:
         """Its send_at has come: what goes on is what the scheduler would have released."""
@@ -179,23 +187,31 @@ class CheckPreferences:
             self._let_wait(batch, item, asked)  # whole, under its own id: nothing was decided about it
             return
         told: dict[str, dict[int, Decision]] = {}
+        now_ms = self.clock.now_ms()
         for channel in asked.channels:
             why = told[channel] = {}
             for position, user_id in zip(asked.positions, asked.user_ids, strict=True):
+                user, wishes = users.get(user_id), settings.get(user_id)
                 decision = (
                     waits
                     if user_id in unsure
-                    else decide(
-                        users.get(user_id),
-                        settings.get(user_id),
-                        club_id=asked.club_id,
-                        type=asked.type,
-                        channel=channel,
-                    )
+                    else decide(user, wishes, club_id=asked.club_id, type=asked.type, channel=channel)
                 )
+                if decision.status is None and user is not None:
+                    decision = self._by_hours(item.value, user, wishes, now_ms) or decision
                 if decision.status is not None:
                     why[position] = decision
         self._pass_on(batch, item, told)
+
+    def _by_hours(self, chunk: Chunk, user: User, wishes: Settings | None, now_ms: int) -> Decision | None:
+        """Whether it must be later for somebody who may be notified: never of what is urgent."""
+        if chunk.lane is Lane.CRITICAL:
+            return None
+        asked = chunk.asked
+        found = decide_by_hours(user, wishes, type=asked.type, now_ms=now_ms, expires_at=asked.expires_at)
+        if found is not None and asked.held >= MAX_HELD:
+            return replace(EXPIRED, layer=found.layer, rule=found.rule, settings_version=found.settings_version)
+        return found
 
     def _pass_on(self, batch: Batch[Chunk], item: Item[Chunk], told: Mapping[str, Mapping[int, Decision]]) -> None:
         """Those who may be notified go on, the others are told of: as was decided first of the record."""
@@ -205,6 +221,8 @@ class CheckPreferences:
         waiting = {position for why in decided.told.values() for position in why if why[position] == _WAITS}
         if waiting:
             self._let_wait(batch, item, _part_that_waits(asked, waiting))
+        for part, item_id, due_ms in _parts_that_are_held(asked, decided.told):
+            self._put(batch, item, part, item_id=item_id, due_ms=due_ms)
         topic = None
         for channel in asked.channels:
             why = decided.told.get(channel, {})
@@ -238,13 +256,10 @@ class CheckPreferences:
 
         Released twice, or beside a redelivery, it derives the same records: by its id, or as was decided first.
         """
-        topic, n, now_ms = topics.in_lane(topics.RECHECK, item.value.lane), part.waits + 1, self.clock.now_ms()
+        n, now_ms = part.waits + 1, self.clock.now_ms()
         item_id = released_id(item.value.asked.record_id, _DIRECTORY, n, part.range_start, part.range_end)
-        value = batch.codec.encode(topic, "RecheckRequested", replace(part, why=_DIRECTORY, waits=n).to_avro())
         due_ms = self.back_off.due_ms(now_ms=now_ms, n=n, item_id=item_id, ends_ms=self._ends_ms(part))
-        headers = tuple(item.trace_headers)
-        held = Waiting(id=item_id, due_ms=due_ms, topic=topic, value=value, why=_DIRECTORY, headers=headers)
-        self.waiting.put(held, now_ms)
+        self._put(batch, item, replace(part, why=_DIRECTORY, waits=n), item_id=item_id, due_ms=due_ms)
 
     def _ends_ms(self, asked: RecheckRequested) -> int:
         return self.back_off.ends_ms(since_ms=asked.timestamp, expires_at=asked.expires_at)
@@ -353,14 +368,52 @@ def _told(asked: RecheckRequested, row: int, decision: Decision) -> Told:
 
 
 def _part_that_waits(asked: RecheckRequested, positions: Collection[int]) -> RecheckRequested:
+    record_id = released_id(asked.record_id, _DIRECTORY, asked.waits + 1, asked.range_start, asked.range_end)
+    return replace(_part(asked, positions), record_id=record_id, parent_id=asked.record_id)
+
+
+def _part(asked: RecheckRequested, positions: Collection[int]) -> RecheckRequested:
+    """Those of the record's recipients alone."""
     rows = [row for row, position in enumerate(asked.positions) if position in positions]
     return replace(
         asked,
-        record_id=released_id(asked.record_id, _DIRECTORY, asked.waits + 1, asked.range_start, asked.range_end),
-        parent_id=asked.record_id,
         positions=[asked.positions[row] for row in rows],
         user_ids=[asked.user_ids[row] for row in rows],
     )
+
+
+def _parts_that_are_held(
+    asked: RecheckRequested, told: Mapping[str, Mapping[int, Decision]]
+) -> Iterator[tuple[RecheckRequested, str, int]]:
+    """(part, the id it waits under, when it goes on): for each end of quiet hours, and for the channels it is about.
+
+    Whoever is alone in their record keeps its id: no first decision is kept of them, so that a redelivery when their
+    quiet hours are over passes them on at once, as the record that was held does.
+    """
+    ends: dict[int, tuple[int, list[str]]] = {}
+    for channel in asked.channels:
+        for position, decision in told.get(channel, {}).items():
+            if decision.until_ms is not None:
+                ends.setdefault(position, (decision.until_ms, []))[1].append(channel)
+    for (due_ms, channels), positions in _by_end(ends).items():
+        why = f"{_QUIET_HOURS}.{'+'.join(channels)}.{due_ms}"
+        item_id = released_id(asked.record_id, why, asked.held + 1, asked.range_start, asked.range_end)
+        part = replace(_part(asked, positions), why=_QUIET_HOURS, held=asked.held + 1, waits=0, channels=list(channels))
+        if len(asked.positions) > 1:
+            part = replace(part, record_id=item_id, parent_id=asked.record_id)
+        yield part, item_id, due_ms
+
+
+def _by_end(ends: Mapping[int, tuple[int, list[str]]]) -> dict[tuple[int, tuple[str, ...]], set[int]]:
+    """(end, channels) → positions."""
+    groups: dict[tuple[int, tuple[str, ...]], set[int]] = {}
+    for grain in (1, _QUARTER_MS):
+        groups.clear()
+        for position, (until_ms, channels) in ends.items():
+            groups.setdefault((-(-until_ms // grain) * grain, tuple(channels)), set()).add(position)
+        if len(groups) <= MAX_ENDS:
+            break
+    return groups
 
 
 def _build_record(asked: RecheckRequested, channel: str, start: int, end: int, rows: Sequence[int]) -> BuildRequested:

@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 
 from examples.monolith.seed import BIG_CLUB, CLUBS, SMALL_CLUB_USERS, generate, user_ids
@@ -41,6 +42,14 @@ def test_there_are_all_kinds_of_people() -> None:
     assert sum(user.settings is not None and user.settings.categories.get("news") is False for user in people) > 50
     assert len({user.locale for user in people}) > 4
     assert len({user.time_zone for user in people}) > 3
+
+
+def test_quiet_hours_are_had_where_they_are_asked_for_and_change_nothing_else() -> None:
+    usual, quiet = list(generate(300, seed=7)), list(generate(300, seed=7, quiet_hours=0.2))
+
+    assert all(user.settings is None or user.settings.quiet_hours is None for user in usual)
+    assert sum(user.settings is not None and user.settings.quiet_hours is not None for user in quiet) > 30
+    assert [replace(user, settings=None) for user in quiet] == [replace(user, settings=None) for user in usual]
 
 
 def test_every_category_has_a_template_in_the_language_all_fall_back_to() -> None:

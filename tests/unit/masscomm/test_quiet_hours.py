@@ -1,0 +1,186 @@
+"""When quiet hours are, and when they end: on the user's own clock, whatever is done to that clock."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from masscomm import quiet_hours
+from masscomm.errors import Stop
+from masscomm.quiet_hours import quiet_now
+
+NIGHT = {"start": "22:00", "end": "07:00"}
+BERLIN = "Europe/Berlin"
+MINUTE_MS = 60_000
+
+
+def ms(text: str) -> int:
+    """A moment written with its offset."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def until(said: Any, zone: str, now: str) -> str | None:
+    """When they end, as the zone's clock shows it; None outside of them."""
+    quiet = quiet_now(said, zone, ms(now))
+    return None if quiet is None else datetime.fromtimestamp(quiet.until_ms / 1000, ZoneInfo(zone)).isoformat()
+
+
+@pytest.mark.parametrize(
+    ("said", "now", "end"),
+    [
+        (NIGHT, "2026-11-21T21:59:59+01:00", None),
+        (NIGHT, "2026-11-21T22:00:00+01:00", "2026-11-22T07:00:00+01:00"),
+        (NIGHT, "2026-11-22T00:00:00+01:00", "2026-11-22T07:00:00+01:00"),
+        (NIGHT, "2026-11-22T06:59:59.999+01:00", "2026-11-22T07:00:00+01:00"),
+        (NIGHT, "2026-11-22T07:00:00+01:00", None),
+        ({"start": "12:00", "end": "14:30"}, "2026-11-21T11:59:59+01:00", None),
+        ({"start": "12:00", "end": "14:30"}, "2026-11-21T12:00:00+01:00", "2026-11-21T14:30:00+01:00"),
+        ({"start": "12:00", "end": "14:30"}, "2026-11-21T14:30:00+01:00", None),
+        ({"start": "00:00", "end": "06:00"}, "2026-11-21T00:00:00+01:00", "2026-11-21T06:00:00+01:00"),
+        ({"start": "20:00", "end": "00:00"}, "2026-11-21T23:59:00+01:00", "2026-11-22T00:00:00+01:00"),
+        ({"start": "20:00", "end": "24:00"}, "2026-11-21T23:59:00+01:00", "2026-11-22T00:00:00+01:00"),
+        ({"start": "22:00:00", "end": "7:00"}, "2026-11-21T23:00:00+01:00", "2026-11-22T07:00:00+01:00"),
+        (NIGHT | {"days": ["sat"], "channels": ["push"]}, "2026-11-22T23:00:00+01:00", "2026-11-23T07:00:00+01:00"),
+    ],
+)
+def test_from_the_start_on_until_the_end(said: dict[str, Any], now: str, end: str | None) -> None:
+    assert until(said, BERLIN, now) == end
+
+
+@pytest.mark.parametrize(
+    ("zone", "said", "now", "end"),
+    [
+        # Berlin's clocks go from 02:00 to 03:00 on 29 March: the night is an hour shorter …
+        (BERLIN, NIGHT, "2026-03-28T23:00:00+01:00", "2026-03-29T07:00:00+02:00"),
+        # … an end they skip is when they do so, and a start they skip is, too
+        (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-03-29T01:59:00+01:00", "2026-03-29T03:00:00+02:00"),
+        (BERLIN, {"start": "02:30", "end": "08:00"}, "2026-03-29T01:59:00+01:00", None),
+        (BERLIN, {"start": "02:30", "end": "08:00"}, "2026-03-29T03:00:00+02:00", "2026-03-29T08:00:00+02:00"),
+        # quiet hours that the clock never shows are none that day
+        (BERLIN, {"start": "02:15", "end": "02:45"}, "2026-03-29T03:00:00+02:00", None),
+        # from 03:00 back to 02:00 on 25 October: an hour longer …
+        (BERLIN, NIGHT, "2026-10-24T23:00:00+02:00", "2026-10-25T07:00:00+01:00"),
+        # … and what the clock shows twice is quiet, and over, twice
+        (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-10-25T02:29:00+02:00", "2026-10-25T02:30:00+02:00"),
+        (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-10-25T02:30:00+02:00", None),
+        (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-10-25T02:00:00+01:00", "2026-10-25T02:30:00+01:00"),
+        (BERLIN, {"start": "22:00", "end": "03:00"}, "2026-10-25T02:59:00+02:00", "2026-10-25T03:00:00+01:00"),
+        ("Asia/Kolkata", NIGHT, "2026-11-21T22:00:00+05:30", "2026-11-22T07:00:00+05:30"),
+        ("Asia/Kolkata", NIGHT, "2026-11-21T21:59:00+05:30", None),
+        ("America/St_Johns", NIGHT, "2026-03-07T23:30:00-03:30", "2026-03-08T07:00:00-02:30"),
+        # until 2011 St John's clocks were put back at one past midnight, into the day before
+        ("America/St_Johns", {"start": "23:50", "end": "23:30"}, "2010-11-07T00:00:30-02:30",
+         "2010-11-06T23:30:00-03:30"),
+        # Samoa had no 30 December 2011: a night that skips a day ends in the next morning there is
+        ("Pacific/Apia", NIGHT, "2011-12-29T23:00:00-10:00", "2011-12-31T07:00:00+14:00"),
+        ("Pacific/Apia", {"start": "22:00", "end": "00:00"}, "2011-12-29T23:00:00-10:00", "2011-12-31T00:00:00+14:00"),
+        ("Pacific/Apia", NIGHT, "2026-11-21T23:00:00+13:00", "2026-11-22T07:00:00+13:00"),
+    ],
+)  # fmt: skip
+def test_they_follow_the_clock_on_the_wall(zone: str, said: dict[str, Any], now: str, end: str | None) -> None:
+    assert until(said, zone, now) == end
+
+
+@pytest.mark.parametrize("said", [None, {}, {"start": None, "end": None}, {"days": ["sat"]}])
+def test_who_says_nothing_has_none(said: Any) -> None:
+    assert all(quiet_now(said, BERLIN, ms(f"2026-11-21T{hour:02}:00+01:00")) is None for hour in range(24))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"start": "22:00"}, {"end": "07:00"}, {"start": "22:00", "end": None}, {"start": "22", "end": "07:00"},
+        {"start": "25:00", "end": "07:00"}, {"start": "22:60", "end": "07:00"}, {"start": 22, "end": 7},
+        {"start": "10 pm", "end": "7 am"}, {"start": "22:00", "end": "07:00\n"},
+        {"start": "\u0968\u0968:00", "end": "07:00"},
+        {"start": [], "end": {}}, {"start": "22:00", "end": "07:00:30"},
+        "22:00-07:00", ["22:00", "07:00"], True, False, 22, [], "", 0,
+        {"start": "07:00", "end": "07:00"}, {"start": "00:00", "end": "24:00"},
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_the_night(said: Any) -> None:
+    assert until(said, BERLIN, "2026-11-21T20:59:00+01:00") is None
+    assert until(said, BERLIN, "2026-11-21T21:00:00+01:00") == "2026-11-22T09:00:00+01:00"
+    assert until(said, BERLIN, "2026-11-22T09:00:00+01:00") is None
+
+
+@pytest.mark.parametrize(
+    "zone",
+    ["", ".", "..", "/etc/localtime", "Europe", "Mars/Base", "a" * 9_000, "\0", "\ud800", None],
+)
+def test_whose_time_zone_is_none_has_that_of_utc(zone: Any) -> None:
+    quiet = quiet_now(NIGHT, zone, ms("2026-11-21T22:00:00+00:00"))
+    assert quiet is not None
+    assert quiet.until_ms == ms("2026-11-22T07:00:00+00:00")
+    assert quiet.rule == "quiet_hours 22:00-07:00 UTC (unknown time zone) until 2026-11-22T07:00:00Z"
+    assert quiet_now(NIGHT, zone, ms("2026-11-22T07:00:00+00:00")) is None
+
+
+def test_the_rule_says_which_hours_whose_clock_and_until_when() -> None:
+    now = ms("2026-11-21T23:00:00+01:00")
+    rules = [quiet_now(said, BERLIN, now) for said in (NIGHT, "nine to five", {"start": "1:00", "end": "01:00"})]
+    assert [quiet.rule for quiet in rules if quiet is not None] == [
+        "quiet_hours 22:00-07:00 Europe/Berlin until 2026-11-22T06:00:00Z",
+        "quiet_hours 21:00-09:00 (malformed) Europe/Berlin until 2026-11-22T08:00:00Z",
+        "quiet_hours 21:00-09:00 (start is end) Europe/Berlin until 2026-11-22T08:00:00Z",
+    ]
+
+
+def test_a_machine_without_time_zones_is_misconfigured_and_nobodys_clock_is_taken_for_utc(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quiet_hours._zone.cache_clear()
+    monkeypatch.setattr(quiet_hours, "_looked_up", lambda _name: None)
+    for zone in ("Asia/Tokyo", "Mars/Base"):
+        with pytest.raises(Stop, match="no time zones"):
+            quiet_now(NIGHT, zone, 1)
+
+
+TIMES = st.times().map(lambda each: f"{each:%H:%M}")
+ZONES = st.sampled_from(
+    [BERLIN, "Asia/Kolkata", "Pacific/Apia", "America/St_Johns", "Australia/Lord_Howe", "Africa/Casablanca",
+     "Pacific/Chatham", "America/Havana", "Asia/Beirut", "Antarctica/Troll", "UTC", "no zone"]
+)  # fmt: skip
+CHANGES = ["2026-03-29T01:00", "2026-10-25T01:00", "2011-12-30T10:00", "2010-11-07T02:31", "2026-04-05T15:00"]
+NEAR_A_CHANGE = st.builds(
+    lambda change, seconds: datetime.fromisoformat(change).replace(tzinfo=UTC) + timedelta(seconds=seconds),
+    st.sampled_from(CHANGES),
+    st.integers(-100_000, 100_000),
+)
+ANY = st.datetimes(datetime(1990, 1, 1), datetime(2050, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - given a zone there
+
+
+@given(start=TIMES, end=TIMES, zone=ZONES, now=st.one_of(NEAR_A_CHANGE, ANY))
+@example(start="23:50", end="23:30", zone="America/St_Johns", now=datetime(2010, 11, 7, 2, 30, 30, tzinfo=UTC))
+@example(start="22:00", end="02:30", zone=BERLIN, now=datetime(2026, 3, 29, 0, 59, tzinfo=UTC))
+def test_they_end_with_the_first_moment_that_the_clock_does_not_call_quiet(
+    start: str, end: str, zone: str, now: datetime
+) -> None:
+    """Judged minute by minute: clocks show whole minutes, and change only then."""
+    said, now_ms = {"start": start, "end": end}, round(now.timestamp() * 1000)
+    if start == end:
+        start, end = "21:00", "09:00"
+    clock = ZoneInfo("UTC" if zone == "no zone" else zone)
+
+    def shown(moment_ms: int) -> str:
+        return f"{datetime.fromtimestamp(moment_ms / 1000, clock):%H:%M}"
+
+    def quiet(moment_ms: int) -> bool:
+        at = shown(moment_ms)
+        return start <= at < end if start < end else at >= start or at < end
+
+    found = quiet_now(said, zone, now_ms)
+    assert (found is not None) == quiet(now_ms)
+    if found is None:
+        return
+    assert found.until_ms > now_ms
+    assert quiet_now(said, zone, found.until_ms) is None
+    minute = now_ms // MINUTE_MS * MINUTE_MS
+    passed = range(minute, found.until_ms, MINUTE_MS)
+    assert found.until_ms % MINUTE_MS == 0
+    assert all(quiet(each) for each in passed if each >= now_ms)
+    skipped = not any(shown(each) == end for each in range(found.until_ms - 90 * MINUTE_MS, found.until_ms, MINUTE_MS))
+    assert shown(found.until_ms) == end or skipped

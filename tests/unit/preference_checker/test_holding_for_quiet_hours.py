@@ -1,0 +1,347 @@
+"""Who may be notified, but not at this hour, waits for the end of it: told of, once, and decided about anew."""
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aws_lambda_powertools import Logger
+
+from functions.preference_checker.check_preferences import MAX_ENDS, MAX_HELD
+from functions.scheduler.release_due import WAITED_FOR, ReleaseDue
+from masscomm import topics
+from masscomm.directory import Position, Settings, User
+from masscomm.errors import Retry
+from masscomm.records import RecheckRequested
+from masscomm.topics import Lane
+from masscomm.waiting import InMemoryWaitingStore
+from tests.chain import NOW, entry, send, told
+from tests.unit.preference_checker.test_check_preferences import Checker
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+# NOW is 22:13:20 in London, 23:13:20 in Berlin, 17:13:20 in New York, 03:43:20 in Calcutta.
+NIGHT = {"start": "22:00", "end": "07:00"}
+BERLIN_7, LONDON_7 = (
+    round(datetime(2023, 11, 15, hour, tzinfo=UTC).timestamp() * 1000) for hour in (6, 7)
+)  # when it is seven there
+RULE = "quiet_hours 22:00-07:00 Europe/Berlin until 2023-11-15T06:00:00Z"
+HELD = ("held", None)
+EXPIRED = ("expired", "expired")
+
+
+class Night(Checker):
+    """Users 1 to 3 want everything at any time."""
+
+    def sleeper(self, *user_ids: int, zone: str = "Europe/Berlin", **settings: Any) -> None:
+        """Users with quiet hours, usually a night's."""
+        usual: dict[str, Any] = {"quiet_hours": NIGHT, "version": 4}
+        for user_id in user_ids:
+            self.directory.put(
+                User(user_id=user_id, club_id=7, time_zone=zone), Settings(user_id=user_id, **usual | settings)
+            )
+
+    def dues(self) -> list[int]:
+        return sorted(item.due_ms for item in self.waiting.items.values())
+
+    def parts(self) -> list[RecheckRequested]:
+        """What waits, as it will be released."""
+        items = sorted(self.waiting.items.values(), key=lambda item: (item.due_ms, item.id))
+        return [RecheckRequested.from_avro(self.codec.decode("RecheckRequested", item.value)) for item in items]
+
+    def until(self, moment_ms: int) -> list[int]:
+        """Let the time come, release what is due and check it; the offsets that come again."""
+        self.clock.advance((moment_ms - self.clock.now_ms()) / 1000)
+        return self.run(self.use_case, *self.released())
+
+    def released(self) -> list[dict[str, Any]]:
+        before = len(self.producer.produced)
+        scheduler = ReleaseDue(store=self.waiting, producer=self.producer, clock=self.clock, logger=Logger())
+        scheduler.sweep(lambda: 60)
+        return [
+            entry(value, topic=topic, offset=100 + place, headers=headers)
+            for place, (topic, _, value, headers) in enumerate(self.producer.produced[before:])
+        ]
+
+    def ends(self) -> Counter[tuple[int, str]]:
+        """How often each (user, channel) was passed on under another id, or told of as anything but held."""
+        builds = {(record.record_id, user, record.channel) for record in self.builds() for user in record.user_ids}
+        ended = Counter((user, channel) for _, user, channel in builds)
+        outcomes = {each.record_id: each for each in self.outcomes()}.values()
+        ended.update(who for who, said in told_at_last(outcomes).items() if said != HELD)
+        return ended
+
+
+def told_at_last(outcomes: Any) -> dict[tuple[int, str], tuple[str, str | None]]:
+    """As `told`, where who was held is told of once more."""
+    found: dict[tuple[int, str], tuple[str, str | None]] = {}
+    for outcome in outcomes:
+        for who, said in told([outcome]).items():
+            assert found.get(who, HELD) == HELD
+            found[who] = said
+    return found
+
+
+def test_of_one_chunk_some_go_on_some_are_told_of_and_some_wait_for_their_own_morning() -> None:
+    night = Night()
+    night.directory.put(Settings(user_id=2, channels={"push": False}))
+    night.sleeper(4, 5)
+    night.sleeper(6, zone="Europe/London")
+    night.sleeper(7, zone="America/New_York")  # it is afternoon there
+    assert night.check(send([1, 4, 2, 6, 5, 7], data={"headline": "Win"})) == []
+    assert [build.user_ids for build in night.builds()] == [[1, 7]]
+    opted_out = ("suppressed", "opted_out")
+    assert told(night.outcomes()) == {
+        (2, "push"): opted_out, (4, "push"): HELD, (5, "push"): HELD, (6, "push"): HELD,
+    }  # fmt: skip
+    (outcome,) = night.outcomes()
+    (result,) = {each.rule: each for each in outcome.results if each.status == "held" and each.count == 2}.values()
+    assert (result.layer, result.rule, result.settings_version) == ("user", RULE, 4)
+    assert night.dues() == [BERLIN_7, LONDON_7]
+    berlin, london = night.parts()
+    assert (berlin.positions, berlin.user_ids, berlin.why, berlin.held) == ([1, 4], [4, 5], "quiet_hours", 1)
+    assert (berlin.range_start, berlin.range_end, berlin.data) == (0, 6, {"headline": "Win"})
+    assert (london.positions, london.user_ids) == ([3], [6])
+    assert len({berlin.record_id, london.record_id, berlin.parent_id}) == 3
+    assert berlin.parent_id == london.parent_id == outcome.parent_id
+
+
+def test_at_the_end_they_go_on_in_their_lane() -> None:
+    night = Night()
+    night.sleeper(4, 5)
+    night.check(send([4, 5]))
+    night.forget()
+    assert night.until(BERLIN_7 - 1) == []
+    assert night.producer.produced == []
+    assert night.until(BERLIN_7) == []
+    ((topic, _, _, headers),) = night.producer.produced[:1]
+    assert (topic, (WAITED_FOR, b"quiet_hours") in headers) == ("recheck.small", True)
+    assert [build.user_ids for build in night.builds(Lane.SMALL)] == [[4, 5]]
+    assert night.outcomes() == []
+    assert not night.waiting.items
+
+
+def test_what_they_want_by_then_counts() -> None:
+    night = Night()
+    night.sleeper(4, 5, 6, 7)
+    night.check(send([4, 5, 6, 7]))
+    night.sleeper(5, channels={"push": False})
+    night.sleeper(6, quiet_hours={"start": "22:00", "end": "08:00"})
+    night.directory.remove(User(user_id=7, club_id=7))
+    night.forget()
+    night.until(BERLIN_7)
+    assert [build.user_ids for build in night.builds()] == [[4]]
+    assert told(night.outcomes()) == {
+        (5, "push"): ("suppressed", "opted_out"), (6, "push"): HELD, (7, "push"): ("suppressed", "unknown_user"),
+    }  # fmt: skip
+    night.forget()
+    night.until(BERLIN_7 + HOUR_MS)
+    assert [build.user_ids for build in night.builds()] == [[6]]
+
+
+@pytest.mark.parametrize("values", [{"type": "one_time_password"}, {"type": "security_alert"}])
+def test_what_is_mandatory_wakes(values: Mapping[str, Any]) -> None:
+    night = Night()
+    night.sleeper(4, 5)
+    night.check(send([4, 5], **values))
+    assert all(build.user_ids == [4, 5] for build in night.builds())
+    assert night.outcomes() == []
+    assert not night.waiting.items
+
+
+def test_the_critical_lane_wakes() -> None:
+    night = Night()
+    night.sleeper(4, 5)
+    night.check(send([4, 5]), topic="send.monolith.critical")
+    assert [build.user_ids for build in night.builds(Lane.CRITICAL)] == [[4, 5]]
+    assert not night.waiting.items
+
+
+def test_those_are_held_on_every_channel_and_wait_for_those_alone() -> None:
+    night = Night()
+    night.sleeper(4)
+    night.sleeper(5, channels={"push": False})
+    night.check(send([4, 5, 1], channels=["push", "email"]))
+    assert told(night.outcomes()) == {
+        (4, "push"): HELD, (4, "email"): HELD, (5, "push"): ("suppressed", "opted_out"), (5, "email"): HELD,
+    }  # fmt: skip
+    assert {(*part.user_ids, *part.channels) for part in night.parts()} == {(4, "push", "email"), (5, "email")}
+    night.sleeper(5)  # wants pushes again: of this one it was said that they do not
+    night.forget()
+    night.until(BERLIN_7)
+    assert sorted((build.channel, build.user_ids) for build in night.builds()) == [
+        ("email", [4]), ("email", [5]), ("push", [4]),
+    ]  # fmt: skip
+
+
+def test_another_clubs_user_is_not_held_but_told_of() -> None:
+    night = Night()
+    night.sleeper(4)
+    night.check(send([4, 1], club_id=8))
+    assert set(told(night.outcomes()).values()) == {("suppressed", "other_tenant")}
+
+
+@pytest.mark.parametrize("users", [[4], [4, 5]])
+@pytest.mark.parametrize(("expires_at", "said"), [(BERLIN_7, EXPIRED), (BERLIN_7 + 1, HELD)])
+def test_what_would_have_expired_by_then_has_expired_at_once(
+    users: list[int], expires_at: int, said: tuple[str, str | None]
+) -> None:
+    night = Night()
+    night.sleeper(*users)
+    night.check(send(users, expires_at=expires_at))
+    assert set(told(night.outcomes()).values()) == {said}
+    assert night.outcomes()[0].results[0].rule == RULE
+    assert bool(night.waiting.items) == (said == HELD)
+
+
+def test_what_expired_while_it_was_held_ends_as_expired() -> None:
+    night = Night()
+    night.sleeper(4, 5)
+    night.check(send([4, 5], expires_at=BERLIN_7 + 1))
+    night.until(BERLIN_7 + 2)
+    assert night.ends() == dict.fromkeys([(4, "push"), (5, "push")], 1)
+    assert set(told_at_last(night.outcomes()).values()) == {EXPIRED}
+
+
+@pytest.mark.parametrize("users", [[4], [4, 5], [4, 1]])
+def test_a_send_at_inside_of_them_waits_twice(users: list[int]) -> None:
+    night = Night()
+    night.sleeper(4, 5)
+    at = NOW + HOUR_MS
+    night.check(send(users, send_at=at))
+    night.forget()
+    night.until(at)
+    assert told(night.outcomes())[4, "push"] == HELD
+    assert night.dues() == [BERLIN_7]
+    night.until(BERLIN_7)
+    assert sorted(user for build in night.builds() for user in build.user_ids) == users[::-1] or night.ends() == {
+        (user, "push"): 1 for user in users
+    }
+
+
+@pytest.mark.parametrize("users", [[4], [4, 5], [4, 1, 5]])
+@pytest.mark.parametrize("again_at", ["before", "at the end", "after"])
+def test_a_redelivery_at_any_time_tells_and_passes_on_nobody_twice(users: list[int], again_at: str) -> None:
+    night = Night()
+    night.sleeper(4, 5)
+    record = night.encoded(send(users), topics.SEND_MONOLITH)
+    assert night.run(night.use_case, record) == []
+    if again_at == "before":
+        night.sleeper(4, quiet_hours=None)  # changed their mind meanwhile
+        night.run(night.use_case, record)
+        if len(users) > 1:
+            assert night.dues() == [BERLIN_7]
+    night.until(BERLIN_7)
+    if again_at != "before":
+        night.clock.advance(0 if again_at == "at the end" else 9 * 3600)
+        assert night.run(night.use_case, record) == []
+    while night.waiting.items:
+        night.until(max(night.clock.now_ms(), *night.dues()))
+    assert night.ends() == {(user, "push"): 1 for user in users}
+    assert {who for who, said in told_at_last({o.record_id: o for o in night.outcomes()}.values()).items()} <= {
+        (4, "push"), (5, "push"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("users", [[4], [4, 1]])
+def test_they_wait_before_it_is_told(users: list[int]) -> None:
+    night = Night()
+    night.sleeper(4)
+    night.waiting.failing = Retry("DynamoDB is down")
+    assert night.check(send(users)) == [0]
+    assert night.producer.produced == []
+
+
+@pytest.mark.parametrize("users", [[4], [4, 5]])
+def test_quiet_hours_that_never_leave_time_enough_end_after_some_nights(users: list[int]) -> None:
+    night = Night()
+    night.sleeper(*users, quiet_hours={"start": "00:01", "end": "00:00"})
+    night.check(send(users))
+    nights = 0
+    while night.waiting.items:
+        nights += 1
+        night.until(night.dues()[0] + 2 * MINUTE_MS)  # the scheduler is late
+    assert nights == MAX_HELD
+    assert night.builds() == []
+    assert night.ends() == dict.fromkeys([(user, "push") for user in users], 1)
+    assert set(told_at_last({each.record_id: each for each in night.outcomes()}.values()).values()) == {EXPIRED}
+
+
+def test_whoever_waits_for_the_directory_waits_for_the_morning_afterwards() -> None:
+    night = Night()
+    night.sleeper(4)
+    night.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
+    night.check(send([99, 4, 1]))
+    assert sorted(part.why for part in night.parts()) == ["directory", "quiet_hours"]
+    night.sleeper(99)
+    night.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+    night.until(NOW + 2 * MINUTE_MS)
+    assert night.dues() == [BERLIN_7, BERLIN_7]
+    night.until(BERLIN_7)
+    assert night.ends() == {(user, "push"): 1 for user in (99, 4, 1)}
+
+
+def test_whoever_has_an_end_of_their_own_shares_a_quarter_of_an_hour() -> None:
+    night = Night()
+    everybody = range(10, 10 + 1_000)
+    for user_id in everybody:
+        minute = 60 + (user_id * 7) % 1_200  # between 01:00 and 21:00 UTC, of the next day
+        night.sleeper(user_id, zone="UTC", quiet_hours={"start": "22:00", "end": f"{minute // 60:02}:{minute % 60:02}"})
+    night.check(send(everybody))
+    parts = night.parts()
+    assert len(parts) <= MAX_ENDS
+    assert sorted(user for part in parts for user in part.user_ids) == list(everybody)
+    night.forget()
+    night.until(night.dues()[-1])
+    assert sorted(user for build in night.builds() for user in build.user_ids) == list(everybody)
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+class FusedStore(InMemoryWaitingStore):
+    """The process ends before or after the nth part begins to wait."""
+
+    left = 0
+
+    def put(self, item: Any, now_ms: int) -> None:
+        self._step()
+        super().put(item, now_ms)
+        self._step()
+
+    def _step(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise KilledError
+
+
+@pytest.mark.parametrize("kill_at", range(1, 12))
+@pytest.mark.parametrize("users", [[4], [4, 6, 1, 2]])
+@pytest.mark.parametrize("meanwhile", ["nothing", "the night ends", "they change"])
+def test_killed_between_waiting_and_telling_everybody_ends_once(kill_at: int, users: list[int], meanwhile: str) -> None:
+    night = Night()
+    night.directory.put(Settings(user_id=2, channels={"push": False}))
+    night.sleeper(4)
+    night.sleeper(6, zone="Europe/London")
+    store = FusedStore()
+    night.waiting, store.left = store, kill_at
+    night.use_case = night.environment(night.directory)
+    night.producer.fail = lambda *_: store._step()
+    record = night.encoded(send(users), topics.SEND_MONOLITH)
+    with suppress(KilledError):  # some have fewer steps than others
+        night.run(night.use_case, record)
+    if meanwhile == "the night ends":
+        night.clock.advance((LONDON_7 - NOW) / 1000)
+    elif meanwhile == "they change":
+        night.sleeper(4, quiet_hours=None)
+        night.sleeper(6, quiet_hours={"start": "22:00", "end": "08:00"})
+        night.directory.put(Settings(user_id=1, quiet_hours=NIGHT))
+    store.left = 0
+    assert night.run(night.use_case, record) == []
+    while store.items:
+        night.until(max(night.clock.now_ms(), *night.dues()))
+    assert night.ends() == {(user, "push"): 1 for user in users}
+    held = {who for each in night.outcomes() for who, said in told([each]).items() if said == HELD}
+    assert held <= {(4, "push"), (6, "push")} or meanwhile == "they change"
