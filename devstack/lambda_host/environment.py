@@ -29,8 +29,11 @@ log = logging.getLogger(__name__)
 
 # Asks the kernel to kill the process when its parent dies, however that dies, then becomes the runtime. A program of
 # its own because running code between fork and exec is not safe in a process with threads, as the host is.
+#
+# A session is an autogroup where the kernel makes them: then niceness counts within the session alone, and between
+# sessions, which here are processes, the group's own does. Whoever is not root may set that ten times a second in all.
 _LAUNCH = """\
-import ctypes, os, signal, sys
+import ctypes, os, signal, sys, time
 parent, nice, python, handler = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 PR_SET_PDEATHSIG = 1
 if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
@@ -38,6 +41,16 @@ if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 
 if os.getppid() != parent:
     sys.exit("the host ended before its function started")
 os.nice(nice)
+while nice and os.path.exists("/proc/self/autogroup"):
+    try:
+        with open("/proc/self/autogroup", "w") as group:
+            group.write(str(nice))
+        break
+    except BlockingIOError:
+        time.sleep(0.05)
+    except OSError as error:
+        print(f"as nice within its session alone: {error}", file=sys.stderr)
+        break
 os.execv(python, [python, "-m", "awslambdaric", handler])
 """
 

@@ -99,6 +99,15 @@ async def test_a_function_is_as_nice_as_it_is_told_to_be(tmp_path: Path) -> None
     assert nice == {"f": psutil.Process().nice() + 3, "g": psutil.Process().nice()}
 
 
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="a kernel without autogroups")
+async def test_it_is_as_nice_to_processes_of_other_sessions(tmp_path: Path) -> None:
+    async with hosting(tmp_path, spec(nice=3), spec(name="g")) as host:
+        for name in ("f", "g"):
+            await call(host, {}, name)
+        groups = {name: Path(f"/proc/{pool.pids[0]}/autogroup").read_text() for name, pool in host.pools.items()}
+    assert {name: int(text.split()[-1]) for name, text in groups.items()} == {"f": 3, "g": 0}
+
+
 async def test_what_a_function_prints_is_in_its_own_log(tmp_path: Path) -> None:
     async with hosting(tmp_path, spec(), spec(name="g")) as host:
         await call(host, {"print": "hello log"})
