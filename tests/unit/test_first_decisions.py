@@ -7,7 +7,8 @@ the clock change. What the metrics would count of it is counted here: outcomes b
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
 from functions.preference_checker import check_preferences
 from functions.preference_checker.check_preferences import CheckPreferences
+from functions.preference_checker.small_sends import SmallSends
 from functions.scheduler.release_due import ReleaseDue
 from masscomm import chunks, topics
 from masscomm.batch import UseCase
@@ -28,12 +30,23 @@ from masscomm.directory import Settings, Template, User
 from masscomm.errors import Retry
 from masscomm.records import NotificationOutcome
 from masscomm.statuses import TERMINAL, Status, merge
+from masscomm.topics import Lane
 from masscomm.waiting import InMemoryWaitingStore
 from tests.chain import NOW, entry, send
 from tests.unit.delivery.chain import Delivery
 
 USERS = range(1, 13)
 CHANNELS = ("push", "email")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyLane(SmallSends):
+    """A tenant's budget of which nobody knows what is left: another lane each time a record is checked."""
+
+    throw: random.Random
+
+    def may(self, club_id: int, recipients: int, now_s: float) -> bool:
+        return self.throw.random() < 0.5
 
 
 class World(Delivery):
@@ -46,7 +59,11 @@ class World(Delivery):
         self.log = InMemoryDecisionLog()
         self.held = InMemoryWaitingStore()
         self.checker = CheckPreferences(
-            directory=self.directory, clock=self.clock, waiting=self.held, decisions=self.log
+            directory=self.directory,
+            clock=self.clock,
+            waiting=self.held,
+            decisions=self.log,
+            small_sends=AnyLane(throw=throw),
         )
         self.scheduler = ReleaseDue(store=self.held, producer=self.producer, clock=self.clock, logger=Logger())
         self.builder = BuildMessages(
@@ -114,9 +131,8 @@ class World(Delivery):
             )
         self.clock.advance(throw.choice([0, 1, 10, 3_000]))
 
-    def step(self, use_case: UseCase[Any], topic: str, values: Sequence[bytes]) -> None:
+    def step(self, use_case: UseCase[Any], entries: Sequence[Mapping[str, Any]]) -> None:
         """Deliver records as batches, each several times, the last time to the end."""
-        entries = [entry(value, topic=topic, offset=offset) for offset, value in enumerate(values)]
         while entries:
             batch, entries = entries[:3], entries[3:]
             for _ in range(self.throw.randint(0, 3)):
@@ -126,18 +142,20 @@ class World(Delivery):
             self.producer.fail = lambda *_: None
             assert self.run(use_case, *batch) == []
 
-    def take(self, topic: str) -> list[bytes]:
-        """What was produced to a topic; as a consumer sees it who reads everything."""
-        return self.values(topic)
+    def take(self, topic: str) -> list[dict[str, Any]]:
+        """What was produced to a topic in any lane; as consumers see it who read everything."""
+        lanes = {topics.in_lane(topic, lane) for lane in Lane}
+        found = [(name, value) for name, _, value, _ in self.producer.produced if name in lanes]
+        return [entry(value, topic=name, offset=offset) for offset, (name, value) in enumerate(found)]
 
     def send(self, expires_at: int | None) -> None:
         """One send to everybody through the whole chain."""
         record = send(USERS, channels=list(CHANNELS), expires_at=expires_at)
-        value = self.codec.encode(topics.SEND_MONOLITH, "SendRequested", record.to_avro())
-        self.step(self.checker, topics.SEND_MONOLITH, [value])
+        asked = self.encoded(record, topics.SEND_MONOLITH)
+        self.step(self.checker, [asked])
         # Parts of a long chunk.
         known = self.take(topics.RECHECK)
-        self.step(self.checker, topics.RECHECK, known)
+        self.step(self.checker, known)
         while self.held.items:
             due_ms = min(item.due_ms for item in self.held.items.values())
             self.clock.advance(max(0, due_ms - self.clock.now_ms()) / 1000)
@@ -145,13 +163,12 @@ class World(Delivery):
             released = self.take(topics.RECHECK)[len(known) :]
             known += released
             # What was decided about long ago comes again, too: somebody did not commit.
-            late = self.throw.choice([[], [value]])
-            self.step(self.checker, topics.SEND_MONOLITH, late)
+            self.step(self.checker, self.throw.choice([[], [asked]]))
             late = self.throw.sample(known, self.throw.randint(0, min(2, len(known))))
-            self.step(self.checker, topics.RECHECK, released + late)
+            self.step(self.checker, released + late)
             known += self.take(topics.RECHECK)[len(known) :]
-        self.step(self.builder, topics.BUILD, self.take(topics.BUILD))
-        self.step(self.use_case, topics.DELIVERY, self.take(topics.DELIVERY))
+        self.step(self.builder, self.take(topics.BUILD))
+        self.step(self.use_case, self.take(topics.DELIVERY))
 
 
 def _counted(outcomes: Sequence[NotificationOutcome]) -> list[NotificationOutcome]:
@@ -255,3 +272,21 @@ def test_killed_between_the_outcome_and_the_build_record_of_a_range() -> None:
     (build,) = world.builds()
     assert build.user_ids == [2]
     assert {tuple(outcome.user_ids) for outcome in world.outcomes()} == {(1,)}
+
+
+def test_a_record_that_comes_again_in_another_lane_reaches_nobody_twice() -> None:
+    """The answer of the first check is lost; the tenant's budget is used up at the second."""
+    world = World(random.Random(0), growing=False)  # noqa: S311
+    world.directory.put(*(Settings(user_id=user_id) for user_id in (1, 2, 3)))
+    asked = world.encoded(send([1, 2, 3]), topics.SEND_MONOLITH)
+    for burst in (3, 0):
+        checker = replace(world.checker, small_sends=SmallSends(burst=burst))
+        assert world.run(checker, asked) == []
+    lanes = [topics.lane_of(record["topic"]) for record in world.take(topics.BUILD)]
+    assert sorted(lanes) == sorted([Lane.SMALL, Lane.BULK])
+    assert len({record.record_id for record in world.builds()}) == 1
+    assert world.run(world.builder, *world.take(topics.BUILD)) == []
+    assert {record["topic"] for record in world.take(topics.DELIVERY)} == {"delivery", "delivery.small"}
+    assert world.run(world.use_case, *world.take(topics.DELIVERY)) == []
+    assert sorted(push.endpoint_arn for push in world.push.published) == ["arn-1", "arn-2", "arn-3"]
+    assert len({record.record_id for record in world.outcomes()}) == 1
