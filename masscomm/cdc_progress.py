@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from masscomm import settings, topics
 from masscomm.authentication import kafka_settings
 from masscomm.errors import Retry
+from masscomm.topic_offsets import topic_offsets
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -107,12 +108,15 @@ class KafkaCdcProgress:
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
         try:
-            latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-            wanted = dict.fromkeys(self._partitions(), latest)
-            answers = self._asked().list_offsets(wanted, request_timeout=self._timeout_s)
-            ends = {place: answer.result().offset for place, answer in answers.items()}
+            places = self._partitions()
         except KafkaException as error:
             raise self._cannot_ask("end offsets", error) from error
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        try:
+            ends = topic_offsets(self._asked(), places, latest, timeout_s=self._timeout_s)
+        except Retry:
+            self._admin = None
+            raise
         return _by_topic(ends)
 
     def committed_offsets(self) -> Offsets:
@@ -126,7 +130,7 @@ class KafkaCdcProgress:
             if place.error is not None:
                 raise self._cannot_ask("committed offsets", KafkaException(place.error))
         # Kafka says -1001 where nothing was ever committed, as in a partition that never held a record.
-        return _by_topic({place: max(place.offset, 0) for place in places})
+        return _by_topic({(place.topic, place.partition): max(place.offset, 0) for place in places})
 
     def _cannot_ask(self, what: str, error: "KafkaException") -> Retry:
         # A client that has lost its connection to the group's coordinator does not always look for it again: it would
@@ -241,10 +245,10 @@ def lsn_of_source_offset(offset: Mapping[str, Any] | None) -> int | None:
     return lsn if isinstance(lsn, int) else None
 
 
-def _by_topic(offsets: "Mapping[TopicPartition, int]") -> dict[str, dict[int, int]]:
+def _by_topic(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[int, int]]:
     found: dict[str, dict[int, int]] = {}
-    for place, offset in offsets.items():
-        found.setdefault(place.topic, {})[place.partition] = offset
+    for (topic, partition), offset in offsets.items():
+        found.setdefault(topic, {})[partition] = offset
     return found
 
 

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from masscomm.errors import Retry
+from masscomm.topic_offsets import topic_offsets
 from spark_metrics.watermark import Ends
 
 _TIMEOUT_S = 5.0
@@ -20,8 +21,9 @@ class Broker:
 
     def __init__(self, bootstrap_servers: str, **overrides: Any) -> None:
         # Its own log lines would come with every second the broker is away; the job says once that it waits.
-        client: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
-        self._admin = AdminClient(client | overrides)
+        own: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+        self._client = own | overrides
+        self._admin = AdminClient(self._client)
 
     def missing(self, topics: Sequence[str]) -> list[str]:
         """Those of the topics that do not exist."""
@@ -42,10 +44,8 @@ class Broker:
         return {name: sorted(topic.partitions) for name, topic in listed.items() if topic.error is None}
 
     def _offsets(self, places: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
-        if not places:
-            return {}
         try:
-            futures = self._admin.list_offsets(dict.fromkeys(places, spec), request_timeout=_TIMEOUT_S)
-            return {(place.topic, place.partition): future.result().offset for place, future in futures.items()}
-        except KafkaException as error:
-            raise Retry(f"Kafka does not say where its topics end: {error}") from error
+            return topic_offsets(self._admin, places, spec, timeout_s=_TIMEOUT_S)
+        except Retry:
+            self._admin = AdminClient(self._client)
+            raise

@@ -1,17 +1,19 @@
 """Reading the topics beside the pipeline: outcomes as they come, dead letters, and a plain count of everything."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from masscomm import dead_letters, topics
 from masscomm.categories import resolve_channels
-from masscomm.errors import DeadLetter
+from masscomm.errors import DeadLetter, Retry
 from masscomm.ids import send_id_of_record
+from masscomm.topic_offsets import topic_offsets
 from masscomm.wire import Codec, HttpSchemaRegistry
 
 TIMEOUT_S = 10.0
@@ -19,6 +21,25 @@ MINUTE_MS = 60_000
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+# A partition has another leader, or none for a while, or a broker is away: whoever asks again is told. The library does
+# not call them retriable where a consumer or an admin client meets them.
+_PASSING = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError._TRANSPORT,
+    }
+)
+_ASK_S, _PAUSE_S = 3.0, 0.1
 
 # A row of the metrics by minute: (minute in ms since the epoch, club_id, type, channel, measure).
 type Key = tuple[int, int, str, str, str]
@@ -39,6 +60,11 @@ class DeadLettered:
     reason: str
     error: str
     function: str
+
+
+def passes(error: KafkaError) -> bool:
+    """Whether the same question may be answered a little later."""
+    return error.retriable() or error.code() in _PASSING
 
 
 class TopicReader:
@@ -75,13 +101,17 @@ class TopicReader:
         """What stands in the topics at this moment and was not read before. Errors: RecordsError."""
         ends = self._offsets(list(self._position), _LATEST)
         left = {place for place, end in ends.items() if self._position[place] < end}
+        until = time.monotonic() + TIMEOUT_S
         while left:
             # One at a time: a call that asks for more waits for the rest of them, too.
-            message = self._consumer.poll(TIMEOUT_S)
+            message = self._consumer.poll(max(0.0, until - time.monotonic()))
             if message is None:
                 raise RecordsError(f"Kafka gave nothing in {TIMEOUT_S:.0f} s although there is more to read")
             if (error := message.error()) is not None:
+                if passes(error) and time.monotonic() < until:
+                    continue
                 raise RecordsError(str(error))
+            until = time.monotonic() + TIMEOUT_S
             place = (str(message.topic()), int(message.partition() or 0))
             self._position[place] = int(message.offset() or 0) + 1
             if self._position[place] >= ends[place]:
@@ -98,16 +128,18 @@ class TopicReader:
         return [(name, partition) for partition in found.partitions]
 
     def _offsets(self, places: Sequence[tuple[str, int]], which: OffsetSpec) -> dict[tuple[str, int], int]:
-        asked = {TopicPartition(*place): which for place in places}
-        answers = self._admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S
-        )
-        try:
-            return {(where.topic, where.partition): answer.result().offset for where, answer in answers.items()}
-        except KafkaException as error:
-            # A client that knew another leader, or lost a coordinator, does not find the new one by itself.
-            self._admin = AdminClient(self._client)
-            raise RecordsError(f"Kafka does not say where topics begin and end: {error}") from error
+        until = time.monotonic() + TIMEOUT_S
+        asked = [TopicPartition(*place) for place in places]
+        while True:
+            try:
+                return topic_offsets(
+                    self._admin, asked, which, timeout_s=_ASK_S, isolation_level=IsolationLevel.READ_COMMITTED
+                )
+            except Retry as error:
+                self._admin = AdminClient(self._client)
+                if time.monotonic() > until:
+                    raise RecordsError(str(error)) from error
+            time.sleep(_PAUSE_S)
 
 
 class OutcomeTail:
