@@ -16,13 +16,15 @@ class ApiError(Exception):
 
 @dataclass(frozen=True)
 class SendStatus:
-    """Where a send's notifications are; reasons with how many have them."""
+    """Where a send's notifications are; reasons with how many have them. sent: of which no more was heard."""
 
     requested: int
     suppressed: dict[str, int]
     sent: int
     failed: int
     in_flight: int
+    delivered: int = 0
+    bounced: int = 0
 
 
 class Api:
@@ -63,6 +65,8 @@ class Api:
             sent=sum(channel["sent"] for channel in channels),
             failed=sum(sum(channel["failed"].values()) for channel in channels),
             in_flight=sum(channel["in_flight"] for channel in channels),
+            delivered=sum(channel["delivered"] for channel in channels),
+            bounced=sum(channel["bounced"] for channel in channels),
         )
 
     def notifications(self, user_id: int) -> dict[tuple[str, str], str]:

@@ -32,8 +32,10 @@ from devstack.settings import GENERATION
 from examples.monolith.emit import Emitter
 from functions.catalogue import read_catalogue
 from functions.delivery.deliver import SLICE_SIZE
+from masscomm.errors import Retry
 from masscomm.ids import notification_id
 from masscomm.statuses import TERMINAL, Status
+from masscomm.topic_offsets import topic_offsets
 from masscomm.wire import Codec, HttpSchemaRegistry
 from tests.faults.cell import Cell, Load, Result
 from tests.faults.population import CATEGORIES, CLUB, DEVICES_A_USER, Population, address
@@ -54,13 +56,14 @@ class Sent:
     """A send of a cell and the oracle's word on it.
 
     fates: user → what may become of them: sent or a reason, one of them or (a choice made meanwhile) either; calls: of
-    each user who may be sent to.
+    each user who may be sent to; heard: (status, reason) of those of whom receipts tell afterwards.
     """
 
     send_id: str
     fates: dict[int, frozenset[str]]
     calls: dict[int, list[Pair]]
     channel: str = "push"
+    heard: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def pairs(self) -> set[Pair]:
@@ -91,6 +94,7 @@ class Bench:
     sends: list[Sent] = field(default_factory=list)
     gone: frozenset[int] = frozenset()
     _letters_before: int = 0
+    _left: str = ""  # what was not at rest when it was last looked at
 
     @classmethod
     @contextmanager
@@ -260,9 +264,8 @@ class Bench:
     def ends(self, *names: str) -> dict[tuple[str, int], int]:
         """Where each partition of the topics ends."""
         metadata = self.admin.list_topics(timeout=10).topics
-        asked = {TopicPartition(name, number): _LATEST for name in names for number in metadata[name].partitions}
-        answers = self.admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=10)
-        return {(where.topic, where.partition): answer.result().offset for where, answer in answers.items()}
+        asked = [TopicPartition(name, number) for name in names for number in metadata[name].partitions]
+        return topic_offsets(self.admin, asked, _LATEST, timeout_s=3, isolation_level=IsolationLevel.READ_COMMITTED)
 
     def records(self, *names: str) -> int:
         """How many records the topics have been given."""
@@ -274,7 +277,10 @@ class Bench:
         """Wait until everybody has a terminal status and nothing is left to do. Errors: TooLate."""
         timeout_s = timeout_s or self.patience_s
         until("everybody has an end", lambda: all(map(self.ended, self.sends)), timeout_s, every_s=0.1)
-        until("nothing is left in the chain's topics", self.at_rest, timeout_s, every_s=0.1)
+        try:
+            until("nothing is left in the chain's topics", self.at_rest, timeout_s, every_s=0.1)
+        except TooLate as late:
+            raise TooLate(f"{late}; {self._left}") from late
 
     def ended(self, sent: Sent) -> bool:
         """Whether everybody of it has a terminal status."""
@@ -283,35 +289,57 @@ class Bench:
         except (RecordsError, KafkaException):
             return False  # the broker is down
 
-    def _told(self, sent: Sent) -> dict[int, list[tuple[str, str]]]:
-        """user → every terminal (status, reason) of different records."""
+    def _told(self, sent: Sent, *, by_receipts: bool = False) -> dict[int, list[tuple[str, str]]]:
+        """user → every terminal (status, reason) of different records of the chain, or else of receipts."""
         found: dict[int, list[tuple[str, str]]] = {}
         try:
             records = self.outcomes.of(sent.send_id)
         except RecordsError:  # a partition has another leader since the last time: the reader knows it now
             records = self.outcomes.of(sent.send_id)
         for record in {record["record_id"]: record for record in records}.values():
+            if (record["step"] == "receipt") is not by_receipts:
+                continue
             for user_id, place in zip(record["user_ids"], record["result_index"], strict=True):
                 result = record["results"][place]
                 if result["status"] in TERMINAL:
                     found.setdefault(user_id, []).append((result["status"], result["reason"] or ""))
         return found
 
-    def at_rest(self) -> bool:
-        """Whether the functions of the chain have read their topics to the end."""
+    def await_receipts(self) -> None:
+        """Wait until everybody was heard of who is to be, and nothing is left of receipts. Errors: TooLate."""
+
+        def told() -> bool:
+            try:
+                return all(self._told(sent, by_receipts=True).keys() >= sent.heard.keys() for sent in self.sends)
+            except (RecordsError, KafkaException):
+                return False
+
+        until("everybody is heard of", told, self.patience_s, every_s=0.1)
+        until("nothing is left of receipts", lambda: self.at_rest(_SOURCES_OF_RECEIPTS), self.patience_s, every_s=0.1)
+
+    def await_counted(self, sent: Sent) -> None:
+        """Wait until the metrics say of a send what the oracle says. Errors: TooLate."""
+        expected = self._expected_status(sent)
+        until("it is counted", lambda: self.api.status(sent.send_id) == expected, self.patience_s, every_s=0.2)
+
+    def at_rest(self, sources: "Mapping[str, Sequence[str]] | None" = None) -> bool:
+        """Whether the functions of the chain, or else these groups, have read their topics to the end."""
         try:
-            return self._nothing_left()
-        except KafkaException:
-            # A client that lost the group's coordinator does not find it again.
+            return self._nothing_left(sources or _SOURCES)
+        except (KafkaException, Retry) as error:
+            # A client that lost the group's coordinator, or a partition's leader, does not find it again.
             self.admin = _admin(self.stack)
+            self._left = str(error)
             return False
 
-    def _nothing_left(self) -> bool:
-        for group, names in _SOURCES.items():
+    def _nothing_left(self, sources: Mapping[str, Sequence[str]]) -> bool:
+        for group, names in sources.items():
             asked = ConsumerGroupTopicPartitions(group)
             committed = self.admin.list_consumer_group_offsets([asked], request_timeout=10)[group].result()
             offsets = {(each.topic, each.partition): each.offset for each in committed.topic_partitions}
-            if any(offsets.get(place, 0) < end for place, end in self.ends(*names).items()):
+            left = {place: end for place, end in self.ends(*names).items() if offsets.get(place, 0) < end}
+            if left:
+                self._left = f"{group}: {[(*place, offsets.get(place), end) for place, end in left.items()]}"
                 return False
         return True
 
@@ -330,6 +358,7 @@ class Bench:
             told = self._told(sent)
             self._judge_calls(sent, told, received, result)
             self._judge_outcomes(sent, told, result)
+            self._judge_receipts(sent, result)
             result.metric_error += self._metric_error(sent, result)
         if self.by_minute:
             result.metric_error += self._count_error(before, result)
@@ -366,17 +395,31 @@ class Bench:
         wrong["outcomes of people nobody sent to"] += len(told.keys() - sent.fates.keys())
         result.wrong += [f"{count} recipients: {what}" for what, count in (+wrong).items()]
 
-    def _metric_error(self, sent: Sent, result: Result) -> int:
-        """How far GET /v1/sends/{id} is from the oracle, once it has had its time."""
+    def _judge_receipts(self, sent: Sent, result: Result) -> None:
+        told = self._told(sent, by_receipts=True)
+        wrong = Counter(
+            f"heard {told.get(user_id, [])} instead of {sent.heard.get(user_id, 'nothing')}"
+            for user_id in told.keys() | sent.heard.keys()
+            if told.get(user_id, []) != [sent.heard.get(user_id)]
+        )
+        result.wrong += [f"{count} recipients: {what}" for what, count in wrong.items()]
+
+    def _expected_status(self, sent: Sent) -> SendStatus:
         fates = Counter(self._decided(sent))
-        failed = sum(count for fate, count in fates.items() if fate in _FAILED)
-        expected = SendStatus(
+        heard = Counter(status for status, _ in sent.heard.values())
+        return SendStatus(
             requested=len(sent.fates),
             suppressed={fate: count for fate, count in fates.items() if fate not in _MEASURES},
-            sent=fates["sent"],
-            failed=failed,
+            sent=fates["sent"] - heard.total(),
+            failed=sum(count for fate, count in fates.items() if fate in _FAILED),
             in_flight=0,
+            delivered=heard[Status.DELIVERED],
+            bounced=heard[Status.BOUNCED],
         )
+
+    def _metric_error(self, sent: Sent, result: Result) -> int:
+        """How far GET /v1/sends/{id} is from the oracle, once it has had its time."""
+        expected = self._expected_status(sent)
         status: SendStatus | None = None
 
         def equal() -> bool:
@@ -402,6 +445,7 @@ class Bench:
         for sent in self.sends:
             expected["requested"] += len(sent.fates)
             expected.update(_MEASURES.get(fate, "suppressed") for fate in self._decided(sent))
+            expected.update(status for status, _ in sent.heard.values())
         grown: dict[str, int] = {}
 
         def equal() -> bool:
@@ -410,7 +454,7 @@ class Bench:
                 counts = self._counts()
             except (httpx.HTTPError, ApiError):
                 return False
-            grown = {name: counts[name] - before[name] for name in ("requested", "suppressed", *_MEASURES.values())}
+            grown = {name: counts[name] - before[name] for name in _COUNTED}
             return all(grown[name] == expected[name] for name in grown)
 
         try:
@@ -431,15 +475,22 @@ def _admin(stack: FaultStack) -> AdminClient:
     return AdminClient({"bootstrap.servers": stack.settings.kafka_bootstrap, "log_level": 2})
 
 
-# By consumer group, in every lane.
-_SOURCES = {
-    entry.group: entry.event_source.topics
-    for entry in read_catalogue(generation=GENERATION)
-    if entry.package in CHAIN and entry.event_source is not None
-}
+def _sources(*packages: str) -> dict[str, Sequence[str]]:
+    """Topics by consumer group, in every lane."""
+    return {
+        entry.group: entry.event_source.topics
+        for entry in read_catalogue(generation=GENERATION)
+        if entry.package in packages and entry.event_source is not None
+    }
+
+
+_SOURCES = _sources(*CHAIN)
+_SOURCES_OF_RECEIPTS = _sources("receipts")
 _FAILED = frozenset({"dead_letter", "too_large", "provider_rejected"})
 # A fate's measure; every other is a reason to be suppressed for.
 _MEASURES = {"sent": "sent", "expired": "expired", **dict.fromkeys(sorted(_FAILED), "failed")}
+
+_COUNTED = ("requested", "suppressed", *dict.fromkeys(_MEASURES.values()), Status.DELIVERED, Status.BOUNCED)
 
 
 def _fate(status: str, reason: str) -> str:
@@ -453,6 +504,8 @@ def _difference(expected: SendStatus, got: SendStatus) -> int:
         + abs(expected.sent - got.sent)
         + abs(expected.failed - got.failed)
         + abs(expected.in_flight - got.in_flight)
+        + abs(expected.delivered - got.delivered)
+        + abs(expected.bounced - got.bounced)
         + sum(abs(expected.suppressed.get(reason, 0) - got.suppressed.get(reason, 0)) for reason in reasons)
     )
 

@@ -1,6 +1,6 @@
 """The fault matrix: every cell is a fault, a load and what may be left behind."""
 
-from tests.faults import broken, processes, providers, servers
+from tests.faults import broken, processes, providers, receipts, servers
 from tests.faults.cell import Cell, Expectation, Load
 from tests.faults.moments import Moment
 
@@ -68,6 +68,8 @@ CELLS = (
         load=Load(users=400, own=True),
     ),
     Cell(name="delivery asleep for longer than its lease", fault=processes.asleep),
+    Cell(name="a record again in another lane", fault=processes.again_in_another_lane, load=Load(users=90)),
+    Cell(name="each record again once it is counted", fault=processes.told_again),
     # --- Kafka ---
     Cell(name="acknowledgement of build lost", fault=servers.acknowledgement_lost("build"), load=MANY),
     Cell(name="acknowledgement of delivery lost", fault=servers.acknowledgement_lost("delivery"), load=MANY),
@@ -138,6 +140,8 @@ CELLS = (
     ),
     Cell(name="SES rejects some messages", fault=providers.ses_rejects, load=NOBODY),
     Cell(name="an address on the suppression list", fault=providers.suppressed_address, load=NOBODY),
+    # --- receipts ---
+    Cell(name="receipts come while their function and all it needs fail", fault=receipts.heard_while_everything_fails),
     # --- longer than all attempts ---
     Cell(name="OpenSearch away for longer than all attempts", fault=servers.opensearch_outage),
     Cell(

@@ -9,6 +9,7 @@ from confluent_kafka import Message
 from devstack.demo.records import TopicReader
 from devstack.sns_stand_in import Rule
 from masscomm import topics
+from masscomm.topics import Lane
 from tests.chain import entry, event
 from tests.faults.bench import CHAIN, Bench, Beside, tail
 from tests.faults.cell import FaultOf, Send
@@ -171,6 +172,40 @@ def asleep(bench: Bench, send: Send) -> None:
         assert begun <= WORKERS, f"{begun} calls for a record that is another's"
 
 
+def again_in_another_lane(bench: Bench, send: Send) -> None:
+    """The record of a send to few is in bulk's queue as well, while the first one is delivered."""
+    records = tail(bench, topics.in_lane(topics.BUILD, Lane.SMALL))
+    try:
+        bench.stack.sns.answer(Rule(code="slow", delay_s=0.05))
+        send()
+        bench.produce(topics.BUILD, [_known(message.value()) for message in _next(records)], partition=0)
+    finally:
+        records.close()
+    deliveries = bench.records(topics.DELIVERY)
+    until("bulk has it, too", lambda: bench.records(topics.DELIVERY) > deliveries, every_s=0.05)
+
+
+def told_again(bench: Bench, send: Send) -> None:
+    """Each record of a send comes again once it is counted; then there is another send, which is counted after it."""
+    names = [
+        topic.name
+        for topic in topics.chain_topics()
+        if topic.schema in ("SendRequested", "DeliveryRequested", "NotificationOutcome")
+    ]
+    records = TopicReader(bench.stack.settings.kafka_bootstrap, names, from_beginning=False)
+    try:
+        send()
+        bench.settle()
+        [sent] = bench.sends
+        bench.await_counted(sent)
+        for message in list(records.poll()):
+            bench.produce(_known(message.topic()), [_known(message.value())], partition=message.partition() or 0)
+    finally:
+        records.close()
+    bench.settle()
+    bench.emit(bench.shared[500:600])
+
+
 @contextmanager
 def _beside(bench: Bench) -> Iterator[tuple[Beside, TopicReader]]:
     """A warm environment of delivery, and the records of delivery from now on."""
@@ -185,13 +220,6 @@ def _beside(bench: Bench) -> Iterator[tuple[Beside, TopicReader]]:
 
 def _event_of(records: TopicReader) -> dict[str, Any]:
     """An event of the next record or records."""
-    found: list[Message] = []
-
-    def there() -> bool:
-        found.extend(records.poll())
-        return bool(found)
-
-    until("a record of delivery", there, every_s=0.005)
     return event(
         *(
             entry(
@@ -202,9 +230,26 @@ def _event_of(records: TopicReader) -> dict[str, Any]:
                 timestamp=message.timestamp()[1],
                 key=message.key(),
             )
-            for message in found
+            for message in _next(records)
         )
     )
+
+
+def _next(records: TopicReader) -> list[Message]:
+    """The next record or records, once there are some."""
+    found: list[Message] = []
+
+    def there() -> bool:
+        found.extend(records.poll())
+        return bool(found)
+
+    until("a record", there, every_s=0.005)
+    return found
+
+
+def _known[T](value: T | None) -> T:
+    assert value is not None
+    return value
 
 
 def opt_out_between(bench: Bench, send: Send) -> None:

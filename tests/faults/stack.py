@@ -51,7 +51,7 @@ class FaultStack:
 
     def __enter__(self) -> Self:
         with ExitStack() as resources:
-            loop = resources.enter_context(Loop())
+            self.loop = loop = resources.enter_context(Loop())
             ports = self.settings.ports
             self.broker_port = StackSettings.on_free_ports(self.settings.state_dir).ports.kafka
             self.kafka = KafkaProxy(loop, self.broker_port)
