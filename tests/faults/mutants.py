@@ -252,6 +252,21 @@ MUTANTS = (
         red="a platform application is disabled until somebody acts",
     ),
     Mutant(
+        guard="receipts: what is said again has the same id",
+        file="functions/receipts/follow_receipts.py",
+        old='record_id=derived_id(message.outcome_id, f"receipt.{status}", message.channel, position, position + 1),\n',
+        new="record_id=released_id(message.outcome_id, str(self._clock.monotonic()), 0, position, position + 1),\n",
+        red="receipts come while their function and all it needs fail",
+    ),
+    Mutant(
+        guard="receipts: one device of several bounces nothing",
+        file="functions/receipts/follow_receipts.py",
+        old="            if not refused.keys() >= set(message.siblings):\n                return\n"
+        "            receipt = replace(receipt, reason=_of_all([refused[name] for name in message.siblings]))\n",
+        new="            pass\n",
+        red="receipts come while their function and all it needs fail",
+    ),
+    Mutant(
         guard="a record is released by one sweep at a time",
         file="functions/scheduler/release_due.py",
         old="self.store.claim(item, self.clock.now_ms())",
