@@ -20,6 +20,7 @@ from masscomm.dead_letters import dead_letter_headers
 from masscomm.directory import Directory
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka_event import KafkaRecord, batch_response, parse
+from masscomm.lambda_context import LambdaContext
 from masscomm.metric_names import DEAD_LETTERS, RECIPIENTS, RECORDS_FAILED, RECORDS_IN, RECORDS_OUT
 from masscomm.outcomes import Told, outcome
 from masscomm.producer import Headers, Producer
@@ -31,14 +32,6 @@ from masscomm.wire import Codec
 _FLUSH_RESERVE_S = 2.0
 # As long as a directory may wait for change data capture.
 _CONFIRM_S = 5.0
-
-
-class LambdaContext(Protocol):
-    """What is needed of Lambda's context object."""
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds until Lambda ends the invocation."""
-        ...
 
 
 @dataclass

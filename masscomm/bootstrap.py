@@ -6,10 +6,11 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from masscomm import settings, traces
-from masscomm.batch import BatchDriver, LambdaContext, UseCase, stopped
+from masscomm.batch import BatchDriver, UseCase, stopped
 from masscomm.dead_letter_alarm import DEFAULT_LIMIT, DeadLetterAlarm
 from masscomm.errors import Stop
 from masscomm.kafka_event import parse
+from masscomm.lambda_context import LambdaContext
 from masscomm.producer import KafkaProducer
 from masscomm.wire import Codec, HttpSchemaRegistry
 

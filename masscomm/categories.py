@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
+
+from schemas import read_text
 
 CHANNELS = ("push", "email")
 
@@ -25,7 +26,7 @@ class Category:
 def _document() -> dict[str, Any]:
     import yaml
 
-    document: dict[str, Any] = yaml.safe_load(files("schemas").joinpath("categories.yaml").read_text())
+    document: dict[str, Any] = yaml.safe_load(read_text("categories.yaml"))
     return document
 
 

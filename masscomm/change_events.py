@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from masscomm import topics
 from masscomm.errors import DeadLetter
 from masscomm.kafka_event import KafkaRecord
+from schemas import read_text
 
 # Below every LSN: PostgreSQL's first WAL position is far above it.
 SNAPSHOT_VERSION = 1
@@ -95,7 +95,7 @@ def columns_of(table: str) -> Mapping[str, bool]:
 
     A column that is not described there is left out: what is not needed is not copied.
     """
-    mapping = json.loads(files("schemas").joinpath("indices", f"{table}.json").read_text())
+    mapping = json.loads(read_text(f"indices/{table}.json"))
     return {
         name: field["type"] == "object"
         for name, field in mapping["mappings"]["properties"].items()

@@ -1,16 +1,9 @@
 """Errors over HTTP as RFC 9457 problem details, the same for every function behind the gateway."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
-
-from aws_lambda_powertools import Logger
-from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
-from aws_lambda_powertools.event_handler.exceptions import NotFoundError
-
-from masscomm.errors import Retry, Stop
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -61,54 +54,3 @@ class Problem(Exception):
         if self.errors:
             body["errors"] = [asdict(error) for error in self.errors]
         return body
-
-    def response(self, headers: Mapping[str, str] | None = None) -> Response[str]:
-        """The answer for Powertools' resolver, with Retry-After where it is known."""
-        retry = {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
-        return Response(
-            status_code=self.status,
-            content_type=CONTENT_TYPE,
-            body=json.dumps(self.body(), ensure_ascii=False),
-            headers={"Cache-Control": "no-store", **retry, **(headers or {})},
-        )
-
-
-def problem_response(
-    status: int,
-    title: str | None,
-    detail: str,
-    errors: Sequence[FieldError] = (),
-    *,
-    headers: Mapping[str, str] | None = None,
-) -> Response[str]:
-    """An application/problem+json answer without raising; title None: the status's own phrase."""
-    return Problem(status, detail, title=title, errors=errors).response(headers)
-
-
-def answer_problems(app: APIGatewayRestResolver, logger: Logger, *, retry_after_s: int) -> None:
-    """Have an API answer whatever its routes raise with problem details.
-
-    Problem as it says; Retry 503 with Retry-After; Stop and everything unforeseen 500, of which the log tells more than
-    the caller learns; no such route 404.
-    """
-
-    def unavailable(error: Retry) -> Response[str]:
-        logger.warning("a dependency is down", error=str(error))
-        return Problem(503, str(error), retry_after_s=retry_after_s).response()
-
-    def misconfigured(error: Stop) -> Response[str]:
-        logger.error("misconfigured", error=str(error))
-        return Problem(500, "the service is misconfigured").response()
-
-    def fault(error: Exception) -> Response[str]:
-        logger.error("a request failed in our own code", exc_info=error)
-        return Problem(500, "the service failed").response()
-
-    def not_found(_error: NotFoundError) -> Response[str]:
-        return Problem(404, "there is no such resource").response()
-
-    app.exception_handler(Problem)(Problem.response)
-    app.exception_handler(Retry)(unavailable)
-    app.exception_handler(Stop)(misconfigured)
-    app.exception_handler(Exception)(fault)
-    app.not_found(not_found)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from schemas import read_text
 
 
 class Lane(StrEnum):
@@ -65,7 +66,7 @@ CDC_TABLES = ("users", "user_settings", "devices", "notification_templates")
 def _document() -> dict[str, Any]:
     import yaml
 
-    document: dict[str, Any] = yaml.safe_load(files("schemas").joinpath("topics.yaml").read_text())
+    document: dict[str, Any] = yaml.safe_load(read_text("topics.yaml"))
     return document
 
 

@@ -4,10 +4,10 @@ import io
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any, Protocol
 
 from masscomm.errors import DeadLetter, Retry, Stop
+from schemas import read_text
 
 _MAGIC = 0
 _HEADER_BYTES = 5
@@ -148,7 +148,7 @@ class InMemorySchemaRegistry:
 @cache
 def own_schema(name: str) -> dict[str, Any]:
     """The schema of schemas/<name>.avsc."""
-    schema: dict[str, Any] = json.loads(files("schemas").joinpath(f"{name}.avsc").read_text())
+    schema: dict[str, Any] = json.loads(read_text(f"{name}.avsc"))
     return schema
 
 

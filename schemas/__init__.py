@@ -1,0 +1,13 @@
+"""Records, topics, indices and tables as files, for whoever reads them."""
+
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+
+
+def read_text(path: str) -> str:
+    """A file's content, by its path in here.
+
+    Errors: OSError where there is none. importlib.resources does the same, and imports what unpacks archives for it.
+    """
+    return (_HERE / path).read_text()

@@ -4,11 +4,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from masscomm import logs
-from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.batch import BatchDriver
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
 from masscomm.invocation import ON_KAFKA, observed
+from masscomm.lambda_context import LambdaContext
 from masscomm.opensearch_directory import OpenSearchDirectory
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ from typing import Any
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
 from masscomm import logs, settings
-from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.batch import BatchDriver
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.cdc_progress import KafkaCdcProgress
 from masscomm.clock import SystemClock
 from masscomm.invocation import ON_KAFKA, observed
+from masscomm.lambda_context import LambdaContext
 from masscomm.opensearch import connect_from_environment
 
 logger = logs.logger("cdc_consumer")

@@ -11,13 +11,14 @@ from functions.delivery.publishing import PATIENCE_S, Publisher
 from functions.delivery.waiting import Later
 from masscomm import logs, settings
 from masscomm.back_off import BackOff
-from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.batch import BatchDriver
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.channels.aws import SesEmail
 from masscomm.channels.circuit import CircuitPush
 from masscomm.clock import Clock, SystemClock
 from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.invocation import ON_KAFKA, observed
+from masscomm.lambda_context import LambdaContext
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.pacing import Pacer
 from masscomm.topics import Lane

@@ -7,10 +7,11 @@ from functions.device_registrar.device_states import OpenSearchDeviceStates
 from functions.device_registrar.endpoints import SnsEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
 from masscomm import logs, settings
-from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.batch import BatchDriver
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
 from masscomm.invocation import ON_KAFKA, observed
+from masscomm.lambda_context import LambdaContext
 from masscomm.opensearch import connect_from_environment
 
 logger = logs.logger("device_registrar")

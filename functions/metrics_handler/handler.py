@@ -5,25 +5,22 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
-from aws_lambda_powertools.utilities.typing import LambdaContext
-
 from functions.metrics_handler.metrics_store import MetricsStore
 from functions.metrics_handler.query_metrics import QueryMetrics
-from functions.metrics_handler.request import CSV, JSON, Request, uncached
+from functions.metrics_handler.request import CSV, Request, uncached
 from functions.metrics_handler.tell_send import TellSend
 from functions.metrics_handler.tell_trends import TellTrends
 from functions.metrics_handler.tell_user import TellUser
 from functions.metrics_handler.watch_metrics import WatchMetrics
-from masscomm import logs, settings
+from masscomm import logs, rest, settings
 from masscomm.authentication import database_url
 from masscomm.clock import Clock, SystemClock
 from masscomm.invocation import observed
-from masscomm.problem import answer_problems
+from masscomm.lambda_context import LambdaContext
+from masscomm.rest import JSON, Response
 
 logger = logs.logger("metrics_handler")
-app = APIGatewayRestResolver()
-answer_problems(app, logger, retry_after_s=2)
+api = rest.Api(logger, retry_after_s=2)
 
 
 @dataclass(frozen=True)
@@ -58,50 +55,45 @@ def use_cases(store: MetricsStore, clock: Clock, grace: timedelta) -> UseCases:
     )
 
 
-@app.get("/v1/metrics")
-def get_metrics() -> Response[str]:
+@api.get("/v1/metrics")
+def get_metrics(asked: rest.Request) -> Response:
     """Counts by bucket."""
-    request = _request(JSON, CSV)
+    request = Request.of(asked, JSON, CSV)
     body = bootstrap().query_metrics.answer(request.parameters, request.clubs)
     return request.answer(body, ("bucket", *body["dimensions"], "count_total"))
 
 
-@app.get("/v1/metrics/trending")
-def get_trending() -> Response[str]:
+@api.get("/v1/metrics/trending")
+def get_trending(asked: rest.Request) -> Response:
     """What there is most of just now."""
-    request = _request(JSON, CSV)
+    request = Request.of(asked, JSON, CSV)
     body = bootstrap().tell_trends.answer(request.parameters, request.clubs)
     return request.answer(body, (body["by"], "count_total", "before"))
 
 
-@app.get("/v1/metrics/stream")
-def get_stream() -> Response[str]:
+@api.get("/v1/metrics/stream")
+def get_stream(asked: rest.Request) -> Response:
     """What has been counted since, once something has."""
-    request = _request(JSON)
-    remaining_s = app.lambda_context.get_remaining_time_in_millis() / 1000
+    request = Request.of(asked, JSON)
+    remaining_s = asked.remaining_s()
     return uncached(bootstrap().watch_metrics.answer(request.parameters, request.clubs, remaining_s=remaining_s))
 
 
-@app.get("/v1/sends/<send_id>")
-def get_send(send_id: str) -> Response[str]:
+@api.get("/v1/sends/{send_id}")
+def get_send(asked: rest.Request, send_id: str) -> Response:
     """What became of a send."""
-    request = _request(JSON)
+    request = Request.of(asked, JSON)
     return request.answer(bootstrap().tell_send.answer(send_id, request.parameters, request.clubs))
 
 
-@app.get("/v1/users/<user_id>/notifications")
-def get_user_notifications(user_id: str) -> Response[str]:
+@api.get("/v1/users/{user_id}/notifications")
+def get_user_notifications(asked: rest.Request, user_id: str) -> Response:
     """What a user was to get."""
-    request = _request(JSON)
+    request = Request.of(asked, JSON)
     return request.answer(bootstrap().tell_user.answer(user_id, request.parameters, request.clubs))
-
-
-def _request(*offered: str) -> Request:
-    event = app.current_event
-    return Request.of(event.raw_event, event.resolved_query_string_parameters, offered)
 
 
 @observed(logger, ahead=("functions.metrics_handler.postgres_store",))
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an API Gateway REST proxy event to its answer."""
-    return app.resolve(event, context)
+    return api.answer(event, context)

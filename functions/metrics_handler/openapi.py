@@ -7,6 +7,7 @@ from the docstring of what reads it.
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from functions.metrics_handler import buckets, handler, query_metrics, tell_trends, tell_user, watch_metrics
 from functions.metrics_handler import parameters as parse
 from masscomm.problem import CONTENT_TYPE
+from masscomm.rest import Route
 from masscomm.tenant import parse_club_id
 
 _WHAT_IT_MAY_BE: dict[str, str | None] = {
@@ -57,26 +59,37 @@ _PROBLEMS = {
 
 def document() -> dict[str, Any]:
     """The whole description. Errors: KeyError for a route that is not described here."""
-    generated: dict[str, Any] = json.loads(
-        handler.app.get_openapi_json_schema(title="masscomm metrics", version="1", openapi_version="3.1.0")
-    )
-    for path, operations in generated["paths"].items():
-        allowed, required, media_types = _QUERIES[path]
-        operation = operations["get"]
-        operation["operationId"] = operation["operationId"].partition("_v1_")[0]
-        operation["summary"] = getattr(handler, operation["operationId"]).__doc__
-        in_path = operation.get("parameters", [])
-        operation["parameters"] = in_path + [_parameter(name, name in required, path) for name in allowed]
-        answer: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}, "text/csv": {}}
-        operation["responses"] = {
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "masscomm metrics", "version": "1"},
+        "servers": [{"url": "/"}],
+        "paths": {
+            path: {method.lower(): _operation(path, route)} for (method, path), route in handler.api.routes.items()
+        },
+        "components": {"schemas": {"Problem": _PROBLEM_SCHEMA}},
+    }
+
+
+def _operation(path: str, route: Route) -> dict[str, Any]:
+    allowed, required, media_types = _QUERIES[path]
+    answer: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}, "text/csv": {}}
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", path)
+    ]
+    return {
+        "summary": route.__doc__,
+        "operationId": route.__name__,
+        "parameters": in_path + [_parameter(name, name in required, path) for name in allowed],
+        "responses": {
             "200": {"description": "OK", "content": {each: answer[each] for each in media_types}},
             "304": {"description": "Still what If-None-Match has"},
-        } | {
+        }
+        | {
             status: {"description": meaning, "content": {CONTENT_TYPE: {"schema": {"$ref": _PROBLEM}}}}
             for status, meaning in _PROBLEMS.items()
-        }
-    generated["components"] = {"schemas": {"Problem": _PROBLEM_SCHEMA}}
-    return generated
+        },
+    }
 
 
 def _parameter(name: str, required: bool, path: str) -> dict[str, Any]:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from aws_lambda_powertools.event_handler import Response
-
 from functions.metrics_handler.accept import chosen
 from functions.metrics_handler.csv_rows import csv_rows
+from masscomm import rest
 from masscomm.problem import Problem
+from masscomm.rest import JSON, Response
 from masscomm.tenant import Clubs, clubs_of
 
-JSON, CSV = "application/json", "text/csv"
+CSV = "text/csv"
 
 _HEADERS = {
     "watermark": "Masscomm-Watermark",
@@ -40,15 +40,15 @@ class Request:
     if_none_match: str
 
     @classmethod
-    def of(cls, event: Mapping[str, Any], parameters: Mapping[str, list[str]], offered: Sequence[str]) -> "Request":
-        """From API Gateway's proxy event. Errors: Problem(406) where nothing offered is wanted."""
-        media_type = chosen(_header(event, "accept"), offered)
+    def of(cls, request: rest.Request, *offered: str) -> "Request":
+        """What came over HTTP. Errors: Problem(406) where nothing offered is wanted."""
+        media_type = chosen(request.header("accept"), offered)
         if media_type is None:
             raise Problem(406, f"This resource can be had as {' or '.join(offered)}.")
-        authorizer = (event.get("requestContext") or {}).get("authorizer")
-        return cls(parameters, clubs_of(authorizer), media_type, _header(event, "if-none-match") or "")
+        none_match = request.header("if-none-match") or ""
+        return cls(request.parameters, clubs_of(request.authorizer), media_type, none_match)
 
-    def answer(self, body: Mapping[str, Any], columns: Sequence[str] = ()) -> Response[str]:
+    def answer(self, body: Mapping[str, Any], columns: Sequence[str] = ()) -> Response:
         """200, or 304 where the caller has it. columns: of the body's rows, where CSV was offered."""
         headers = {
             # May be kept, by its caller alone, and is asked for again each time.
@@ -73,19 +73,9 @@ class Request:
         return f'W/"{digest[:32]}"'
 
 
-def uncached(body: Mapping[str, Any]) -> Response[str]:
+def uncached(body: Mapping[str, Any]) -> Response:
     """200 with what is only true now."""
     return Response(200, JSON, json.dumps(body), {"Cache-Control": "no-store"})
-
-
-def _header(event: Mapping[str, Any], name: str) -> str | None:
-    for key, values in (event.get("multiValueHeaders") or {}).items():
-        if key.lower() == name:
-            return ", ".join(values)
-    for key, value in (event.get("headers") or {}).items():
-        if key.lower() == name:
-            return str(value)
-    return None
 
 
 def _text(value: object) -> str:

@@ -7,11 +7,12 @@ from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.small_sends import BURST, PER_S, SmallSends
 from masscomm import logs, settings
 from masscomm.back_off import BackOff
-from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.batch import BatchDriver
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
 from masscomm.invocation import ON_KAFKA, observed
+from masscomm.lambda_context import LambdaContext
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 

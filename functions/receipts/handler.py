@@ -7,10 +7,11 @@ from functions.receipts.follow_receipts import FollowReceipts
 from functions.receipts.messages import OpenSearchMessages
 from functions.receipts.take_in import TakeIn
 from masscomm import logs
-from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.batch import BatchDriver
 from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
 from masscomm.invocation import ON_KAFKA, observed
+from masscomm.lambda_context import LambdaContext
 from masscomm.opensearch import connect_from_environment
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 

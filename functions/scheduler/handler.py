@@ -10,11 +10,12 @@ from functions.scheduler.release_due import ReleaseDue
 from functions.scheduler.take_back import MAX_CRASHES, TIMEOUT_S, TakeBack
 from masscomm import logs, settings
 from masscomm.back_off import BackOff
-from masscomm.batch import BatchDriver, LambdaContext
+from masscomm.batch import BatchDriver
 from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
 from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.invocation import ON_KAFKA, observed
+from masscomm.lambda_context import LambdaContext
 from masscomm.source_records import KafkaSourceRecords
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 

@@ -54,7 +54,7 @@ class Api(Chain):
         }
         if authorizer is not None:
             event["requestContext"]["authorizer"] = authorizer
-        answer = module.handler(event, Context(self.clock))  # type: ignore[arg-type]
+        answer = module.handler(event, Context(self.clock))
         answered = {name: values[0] for name, values in answer["multiValueHeaders"].items()}
         return answer["statusCode"], json.loads(answer["body"]), answered
 

@@ -1,0 +1,129 @@
+"""A REST API's routes, requests and answers, as API Gateway has them."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from masscomm import logs
+from masscomm.errors import Retry, Stop
+from masscomm.problem import FieldError, Problem
+from masscomm.rest import JSON, Api, Request, Response
+from tests.api_gateway import get, lambda_context
+
+api = Api(logs.logger("test"), retry_after_s=7)
+
+
+@api.get("/v1/{kind}/{name}")
+def tell(asked: Request, kind: str, name: str) -> Response:
+    return Response(200, JSON, json.dumps([kind, name]), {"X-Asked": asked.header("x-asked") or "nothing"})
+
+
+@api.get("/v1/things/count")
+def count(_asked: Request) -> Response:
+    return Response(204)
+
+
+@api.post("/v1/things")
+def take(asked: Request) -> Response:
+    return Response(202, JSON, json.dumps(asked.text()))
+
+
+@api.get("/v1/fails")
+def fail(asked: Request) -> Response:
+    raise {"retry": Retry("the database is away"), "stop": Stop("X is not set"), "fault": KeyError("secret")}[
+        asked.parameters["how"][-1]
+    ]
+
+
+@api.get("/v1/problem")
+def problem(_asked: Request) -> Response:
+    raise Problem(400, "Wrong: ü", errors=[FieldError("a", "one of b")])
+
+
+def answered(event: dict[str, Any]) -> tuple[int, dict[str, str], Any]:
+    found = api.answer(event, lambda_context())
+    assert found["isBase64Encoded"] is False
+    headers = {name: value for name, (value,) in found["multiValueHeaders"].items()}
+    return found["statusCode"], headers, json.loads(found["body"] or "null")
+
+
+def test_what_a_path_names_is_given_by_name() -> None:
+    assert answered(get("/v1/sends/a b")) == (200, {"Content-Type": JSON, "X-Asked": "nothing"}, ["sends", "a b"])
+
+
+def test_a_path_without_names_goes_first() -> None:
+    assert answered(get("/v1/things/count")) == (204, {}, None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/sends", "/v1/sends/", "/v1/sends/a/", "/v1/sends/a\0", "/v1/sends/\ud800", "/v1/things", "//v1/things/a"],
+)
+def test_what_is_no_route_is_404(path: str) -> None:
+    status, headers, body = answered(get(path))
+    assert (status, headers["Content-Type"], body["status"]) == (404, "application/problem+json", 404)
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "S"], exclude_characters="/"), min_size=1))
+def test_any_name_that_can_be_printed_is_taken_whole(name: str) -> None:
+    assert answered(get(f"/v1/sends/{name}"))[2] == ["sends", name]
+
+
+def test_headers_have_no_case_and_may_be_repeated() -> None:
+    event = get("/v1/sends/a")
+    event["headers"], event["multiValueHeaders"] = {"X-ASKED": "2"}, {"x-Asked": ["1", "2"]}
+    assert answered(event)[1]["X-Asked"] == "1, 2"
+    event["multiValueHeaders"] = None
+    assert answered(event)[1]["X-Asked"] == "2"
+
+
+def test_parameters_have_all_their_values() -> None:
+    event = get("/", a=["1", "2"])
+    event["queryStringParameters"]["b"] = "3"
+    assert Request(event, lambda: 0).parameters == {"a": ["1", "2"], "b": ["3"]}
+    assert Request(get("/"), lambda: 0).parameters == {}
+
+
+@pytest.mark.parametrize("event", [{}, {"requestContext": None}, {"requestContext": {"authorizer": None}}])
+def test_without_an_authorizer_there_is_none(event: dict[str, Any]) -> None:
+    assert Request(event, lambda: 0).authorizer is None
+
+
+def posted(body: str | None, *, is_base64: bool = False) -> dict[str, Any]:
+    return get("/v1/things") | {"httpMethod": "POST", "body": body, "isBase64Encoded": is_base64}
+
+
+def test_a_body_is_text_however_it_travels() -> None:
+    assert answered(posted("ü"))[2] == "ü"
+    assert answered(posted(base64.b64encode("ü".encode()).decode(), is_base64=True))[2] == "ü"
+    assert answered(posted(None))[2] is None
+
+
+@pytest.mark.parametrize("body", ["a", base64.b64encode(b"\xff").decode()])
+def test_a_body_that_is_no_text_is_the_callers_fault(body: str) -> None:
+    assert answered(posted(body, is_base64=True))[0] == 400
+
+
+def test_a_problem_is_answered_as_it_says() -> None:
+    status, headers, body = answered(get("/v1/problem"))
+    assert (status, headers) == (400, {"Content-Type": "application/problem+json", "Cache-Control": "no-store"})
+    assert (body["detail"], body["errors"]) == ("Wrong: ü", [{"field": "a", "message": "one of b"}])
+
+
+def test_what_is_down_is_503_with_when_to_come_again() -> None:
+    status, headers, body = answered(get("/v1/fails", how=["retry"]))
+    assert (status, headers["Retry-After"], body["detail"]) == (503, "7", "the database is away")
+
+
+@pytest.mark.parametrize("how", ["stop", "fault"])
+def test_of_its_own_faults_an_api_tells_the_log_alone(how: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, body = answered(get("/v1/fails", how=[how]))
+    assert status == 500
+    assert not {"secret", "X"} & set(body["detail"].split())
+    (line,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert line["level"] == "ERROR"
+    assert {"stop": "X is not set", "fault": "KeyError"}[how] in json.dumps(line)
