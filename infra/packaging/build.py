@@ -1,11 +1,14 @@
 """Building packages: pinned wheels of the target, only the files that are needed, the same bytes each time."""
 
+import marshal
 import subprocess
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import Distribution
+from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from pathlib import Path, PurePosixPath
 
 from packaging.utils import canonicalize_name
@@ -16,10 +19,14 @@ LOCK = ROOT / "requirements" / "main.txt"
 UV = ROOT / ".devstack" / "uv" / "bin" / "uv"
 # Lambda's python3.13 is Amazon Linux 2023 with glibc 2.34: what was built for 2.28 runs.
 TARGET = "aarch64-manylinux_2_28"
-# What no function reads: compiled caches, stubs, sources of extensions, tests, and all of a dist-info but its version.
+# What no function reads: caches of others, stubs, sources of extensions, tests, and all of a dist-info but its version.
 _LEFT_OUT = {".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h"}
 _NEVER = {"__pycache__", "tests", "test", "testing"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+# PEP 552: found by the hash of the source, which is not compared: nobody writes where Lambda unpacks it.
+_UNCHECKED_HASH = (0b01).to_bytes(4, "little")
+# Later versions write what has been seen as a reference, and that depends on what else this process did.
+_MARSHAL = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,21 +78,30 @@ def _locked() -> dict[str, str]:
 
 
 def _zip(contents: Contents, distributions: dict[str, Distribution], site: Path, path: Path) -> Built:
-    files = dict(_ours(contents))
+    paths = dict(_ours(contents))
     for name in contents.distributions:
-        files |= dict(_theirs(distributions[name], site))
+        paths |= dict(_theirs(distributions[name], site))
+    files = {name: path.read_bytes() for name, path in paths.items()}
+    # Lambda cannot keep what it compiles: without these each cold start compiles everything that it imports.
+    files |= {cache_from_source(name): _compiled(name, data) for name, data in files.items() if name.endswith(".py")}
     size = 0
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name in sorted(files):
-            data = files[name].read_bytes()
-            size += len(data)
+            size += len(files[name])
             # No time and no owner of this machine: the same input gives the same bytes.
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, data)
+            archive.writestr(entry, files[name])
     return Built(name=contents.name, path=path, zipped_bytes=path.stat().st_size, bytes=size, files=len(files))
+
+
+@cache
+def _compiled(name: str, source: bytes) -> bytes:
+    """What Python keeps beside a module, in the folder `__pycache__`; another version than this one leaves it alone."""
+    code = compile(source, name, "exec", dont_inherit=True)
+    return MAGIC_NUMBER + _UNCHECKED_HASH + source_hash(source) + marshal.dumps(code, _MARSHAL)
 
 
 def _ours(contents: Contents) -> Iterator[tuple[str, Path]]:
