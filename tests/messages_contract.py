@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from functions.receipts.messages import KEPT_MS, Messages, Refusal
+from functions.receipts.messages import KEPT_MS, Messages, Refusal, Told
 from masscomm.records import NotificationOutcome, Result
 from masscomm.statuses import Reason
+from masscomm.traces import Trace
 from tests.chain import NOW, SEND_ID
 
 
@@ -38,7 +39,7 @@ class MessagesContract:
 
     def test_a_message_is_found_by_each_of_its_ids_at_once(self, messages: Messages) -> None:
         first, second = outcome("a", [["1"], [], ["2", "3"]]), outcome("b", [["4"]], chunk_index=3)
-        assert messages.remember([first, second]) == [None, None]
+        assert messages.remember([Told(first), Told(second)]) == [None, None]
         found = messages.find(["1", "3", "4", "unknown"])
         assert found.keys() == {"1", "3", "4"}
         assert (found["1"].outcome_id, found["1"].position, found["1"].user_id) == ("a", 500, 101)
@@ -47,14 +48,20 @@ class MessagesContract:
         assert (found["3"].position, found["3"].siblings, found["1"].siblings) == (502, ("2", "3"), ("1",))
         assert (found["4"].outcome_id, found["4"].chunk_index) == ("b", 3)
 
+    def test_a_message_is_of_its_records_trace(self, messages: Messages) -> None:
+        trace = Trace("ab" * 16, "cd" * 8, sampled=False, state="vendor=1")
+        messages.remember([Told(outcome("a", [["1"]]), trace), Told(outcome("b", [["2"]]))])
+        found = messages.find(["1", "2"])
+        assert (found["1"].trace, found["2"].trace) == (trace, None)
+
     def test_a_record_that_comes_again_changes_nothing(self, messages: Messages) -> None:
-        messages.remember([outcome("a", [["1"]])])
-        assert messages.remember([outcome("a", [["1"]])]) == [None]
+        messages.remember([Told(outcome("a", [["1"]]))])
+        assert messages.remember([Told(outcome("a", [["1"]]))]) == [None]
         assert messages.find(["1"])["1"].outcome_id == "a"
 
     def test_more_ids_than_fit_in_one_search(self, messages: Messages) -> None:
         records = [outcome(str(n), [[f"{n}-{m}"] for m in range(5)]) for n in range(130)]
-        assert messages.remember(records) == [None] * 130
+        assert messages.remember([Told(each) for each in records]) == [None] * 130
         wanted = [f"{n}-{n % 5}" for n in range(130)]
         assert {name: each.outcome_id for name, each in messages.find(wanted).items()} == {
             name: name.split("-")[0] for name in wanted
@@ -71,7 +78,8 @@ class MessagesContract:
         assert messages.find(["1"]) == {}
 
     def test_what_is_old_is_forgotten(self, messages: Messages) -> None:
-        messages.remember([outcome("old", [["1"]], timestamp=NOW - KEPT_MS - 1), outcome("new", [["2"]])])
+        old, new = outcome("old", [["1"]], timestamp=NOW - KEPT_MS - 1), outcome("new", [["2"]])
+        messages.remember([Told(old), Told(new)])
         assert messages.find(["1"])
         messages.forget_before(NOW - KEPT_MS)
         self.await_removal(messages)

@@ -10,7 +10,7 @@ from functools import partial
 
 from aws_lambda_powertools import Logger
 
-from functions.receipts.messages import KEPT_MS, Message, Messages, Refusal, Suppression
+from functions.receipts.messages import KEPT_MS, Message, Messages, Refusal, Suppression, Told
 from functions.receipts.reading import Receipt, read
 from masscomm import topics, traces
 from masscomm.batch import Batch, Item, count
@@ -83,7 +83,7 @@ class FollowReceipts:
     def _remember(self, batch: Batch[Fact]) -> None:
         """Whose the messages of delivery's records are; other steps' records name none, and receipts' are old news."""
         told = [
-            (item, item.value)
+            (item, Told(item.value, traces.of_headers(item.record.headers)))
             for item in batch.active()
             if isinstance(item.value, NotificationOutcome)
             and item.value.step == "delivery"
@@ -155,9 +155,11 @@ class FollowReceipts:
         device_id: int | None,
         refused: Mapping[str, Reason],
     ) -> None:
+        # A receipt names no trace. Its message's record did; else the one that the send begins of itself.
+        headers = (message.trace or traces.begun_by(message.send_id)).headers
         if receipt.dead_endpoint is not None and device_id is not None:
             status = self._device_status(receipt, receipt.dead_endpoint, message, device_id)
-            batch.produce(item, topics.DEVICE_STATUS, str(device_id), status)
+            batch.produce(item, topics.DEVICE_STATUS, str(device_id), status, headers)
         if len(message.siblings) > 1 and receipt.status is Status.BOUNCED:
             # Of several devices one may well have it: what does not arrive at another bounces nothing.
             if not refused.keys() >= set(message.siblings):
@@ -165,8 +167,6 @@ class FollowReceipts:
             receipt = replace(receipt, reason=_of_all([refused[name] for name in message.siblings]))
         if receipt.status is not None:
             outcome = self._outcome(receipt, receipt.status, message)
-            # A receipt names no trace: the one that the send began of itself, where it was not somebody else's.
-            headers = traces.begun_by(message.send_id).headers
             batch.produce(item, topics.OUTCOME, outcome.record_id, outcome, headers)
             count(outcome)
 

@@ -15,6 +15,7 @@ from masscomm.opensearch import VersionedDocument, answering, write
 from masscomm.opensearch_client import OpenSearch
 from masscomm.records import NotificationOutcome
 from masscomm.statuses import Reason
+from masscomm.traces import Trace, of_headers
 
 MESSAGES, SUPPRESSIONS, DEVICE_STATE = "provider_messages", "suppressions", "device_state"
 # As long as a carrier or a mail server may take to say something, twice over.
@@ -29,7 +30,8 @@ _REFUSED = "refused-"
 class Message:
     """A message that a provider took.
 
-    outcome_id: of the outcome record that told of it; siblings: every message of the notification, this one included.
+    outcome_id: of the outcome record that told of it; siblings: every message of the notification, this one included;
+    trace: whose part the delivery was, None where its record did not say.
     """
 
     outcome_id: str
@@ -42,6 +44,15 @@ class Message:
     position: int
     user_id: int
     siblings: tuple[str, ...]
+    trace: Trace | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """Delivery's outcome record, and the trace it came with."""
+
+    outcome: NotificationOutcome
+    trace: Trace | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +76,7 @@ class Suppression:
 class Messages(Protocol):
     """Errors of each: Retry, Stop."""
 
-    def remember(self, outcomes: Sequence[NotificationOutcome]) -> list[Exception | None]:
+    def remember(self, told: Sequence[Told]) -> list[Exception | None]:
         """Keep whose the message ids of these records are; each one's fate, in their order."""
         ...
 
@@ -94,8 +105,9 @@ class Messages(Protocol):
         ...
 
 
-def messages_of(outcome: NotificationOutcome) -> Iterator[tuple[str, Message]]:
+def messages_of(told: Told) -> Iterator[tuple[str, Message]]:
     """Each message id of a record, with whose it is."""
+    outcome = told.outcome
     rows = zip(outcome.positions, outcome.user_ids, outcome.provider_message_ids, strict=True)
     for position, user_id, ids in rows:
         for message_id in ids:
@@ -112,6 +124,7 @@ def messages_of(outcome: NotificationOutcome) -> Iterator[tuple[str, Message]]:
                     position=position,
                     user_id=user_id,
                     siblings=tuple(ids),
+                    trace=told.trace,
                 ),
             )
 
@@ -122,8 +135,8 @@ class OpenSearchMessages:
     def __init__(self, client: OpenSearch) -> None:
         self._client = client
 
-    def remember(self, outcomes: Sequence[NotificationOutcome]) -> list[Exception | None]:
-        return write(self._client, [_document(outcome) for outcome in outcomes])
+    def remember(self, told: Sequence[Told]) -> list[Exception | None]:
+        return write(self._client, [_document(each) for each in told])
 
     def find(self, message_ids: Collection[str]) -> dict[str, Message]:
         found = self._found(message_ids)
@@ -140,7 +153,7 @@ class OpenSearchMessages:
         for some in batched(sorted(message_ids), _IDS_A_SEARCH, strict=False):
             wanted = set(some)
             for hit in self._search(MESSAGES, {"terms": {"message_ids": list(some)}}, size=2 * _IDS_A_SEARCH):
-                told = _outcome(hit["_id"], hit["_source"])
+                told = _told(hit["_id"], hit["_source"])
                 found.update((name, message) for name, message in messages_of(told) if name in wanted)
         return found
 
@@ -212,7 +225,8 @@ class OpenSearchMessages:
         return hits
 
 
-def _document(outcome: NotificationOutcome) -> VersionedDocument:
+def _document(told: Told) -> VersionedDocument:
+    outcome = told.outcome
     return VersionedDocument(
         index=MESSAGES,
         id=outcome.record_id,
@@ -221,6 +235,7 @@ def _document(outcome: NotificationOutcome) -> VersionedDocument:
             "message_ids": [name for ids in outcome.provider_message_ids for name in ids],
             "told_at": outcome.timestamp,
             "outcome": {
+                "trace": {} if told.trace is None else {name: text.decode() for name, text in told.trace.headers},
                 "send_id": outcome.send_id,
                 "chunk_index": outcome.chunk_index,
                 "club_id": outcome.club_id,
@@ -235,10 +250,11 @@ def _document(outcome: NotificationOutcome) -> VersionedDocument:
     )
 
 
-def _outcome(record_id: str, source: dict[str, Any]) -> NotificationOutcome:
-    told = source["outcome"]
-    return NotificationOutcome(
-        **told,
+def _told(record_id: str, source: dict[str, Any]) -> Told:
+    kept = dict(source["outcome"])
+    headers = kept.pop("trace", {})  # what was written before there was one has none
+    outcome = NotificationOutcome(
+        **kept,
         record_id=record_id,
         parent_id="",
         step="delivery",
@@ -248,6 +264,7 @@ def _outcome(record_id: str, source: dict[str, Any]) -> NotificationOutcome:
         results=[],
         result_index=[],
     )
+    return Told(outcome, of_headers([(name, text.encode()) for name, text in headers.items()]))
 
 
 class InMemoryMessages:
@@ -257,21 +274,18 @@ class InMemoryMessages:
         self.failing: Exception | None = None
         self.suppressed: dict[str, Suppression] = {}
         self.endpoints: dict[str, int] = {}
-        self._outcomes: dict[str, NotificationOutcome] = {}
+        self._told: dict[str, Told] = {}
         self._refusals: dict[str, Refusal] = {}
 
-    def remember(self, outcomes: Sequence[NotificationOutcome]) -> list[Exception | None]:
+    def remember(self, told: Sequence[Told]) -> list[Exception | None]:
         self._answer()
-        self._outcomes.update((outcome.record_id, outcome) for outcome in outcomes)
-        return [None] * len(outcomes)
+        self._told.update((each.outcome.record_id, each) for each in told)
+        return [None] * len(told)
 
     def find(self, message_ids: Collection[str]) -> dict[str, Message]:
         self._answer()
         return {
-            name: message
-            for outcome in self._outcomes.values()
-            for name, message in messages_of(outcome)
-            if name in message_ids
+            name: message for told in self._told.values() for name, message in messages_of(told) if name in message_ids
         }
 
     def devices(self, endpoint_arns: Collection[str]) -> dict[str, int]:
@@ -297,7 +311,7 @@ class InMemoryMessages:
 
     def forget_before(self, at_ms: int) -> None:
         self._answer()
-        self._outcomes = {name: each for name, each in self._outcomes.items() if each.timestamp >= at_ms}
+        self._told = {name: each for name, each in self._told.items() if each.outcome.timestamp >= at_ms}
         self._refusals = {name: each for name, each in self._refusals.items() if each.at_ms >= at_ms}
 
     def _answer(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from devstack.provision import create_indices
 from devstack.settings import StackSettings
-from functions.receipts.messages import KEPT_MS, MESSAGES, Messages, OpenSearchMessages
+from functions.receipts.messages import KEPT_MS, MESSAGES, Messages, OpenSearchMessages, Told
 from masscomm.errors import Retry
 from masscomm.opensearch import VersionedDocument, write
 from tests.chain import NOW
@@ -62,7 +62,7 @@ class TestOpenSearchMessages(MessagesContract):
 
 def test_a_hundred_receipts_of_one_record_cost_one_search(opensearch: StackSettings, client: TestClient) -> None:
     messages = OpenSearchMessages(client)
-    messages.remember([outcome("a", [[str(n)] for n in range(500)])])
+    messages.remember([Told(outcome("a", [[str(n)] for n in range(500)]))])
     client.indices.refresh(index=MESSAGES)
     counting = Counting(opensearch.opensearch_url)
     assert len(OpenSearchMessages(counting).find([str(n) for n in range(500)])) == 500

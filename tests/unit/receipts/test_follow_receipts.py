@@ -9,11 +9,12 @@ from aws_lambda_powertools import Logger
 from functions.receipts.follow_receipts import WAITS_S, FollowReceipts
 from functions.receipts.messages import InMemoryMessages, Messages
 from functions.receipts.take_in import TakeIn
-from masscomm import topics
+from masscomm import topics, traces
 from masscomm.errors import Retry
 from masscomm.ids import address_id
 from masscomm.records import DeviceStatusChanged, NotificationOutcome
 from masscomm.statuses import Reason
+from masscomm.traces import Headers
 from masscomm.waiting import InMemoryWaitingStore
 from spark_metrics.states import REASONS
 from tests.chain import NOW, SEND_ID, Chain, entry
@@ -36,10 +37,10 @@ class Receipts(Chain):
         self.waiting = InMemoryWaitingStore()
         self.follow = FollowReceipts(messages=self.messages, waiting=self.waiting, clock=self.clock, logger=Logger())
 
-    def told(self, *message_ids: list[str], **values: Any) -> None:
+    def told(self, *message_ids: list[str], headers: Headers = (), **values: Any) -> None:
         """Delivery tells of users 101, 102, … whose messages these are."""
         record = outcome("44444444-4444-5444-8444-444444444444", list(message_ids), **values)
-        assert self.run(self.follow, self.encoded(record, topics.OUTCOME)) == []
+        assert self.run(self.follow, self.encoded(record, topics.OUTCOME, headers=list(headers))) == []
 
     def take(self, event: dict[str, Any]) -> dict[str, int]:
         """AWS invokes the function."""
@@ -195,6 +196,27 @@ def test_a_token_that_is_dead_is_told_of(event: dict[str, Any], arn: str) -> Non
     assert (status.device_id, status.user_id, status.club_id, status.endpoint_arn) == (11, 101, 7, arn)
     assert (status.status, status.send_id, status.platform) == ("inactive", SEND_ID, "gcm" if "GCM" in arn else "apns")
     assert status.timestamp <= NOW
+
+
+def test_what_a_receipt_leads_to_is_of_the_trace_that_its_caller_brought() -> None:
+    brought = traces.Trace("ab" * 16, "cd" * 8, state="vendor=1")
+    receipts = Receipts()
+    receipts.told(["m"], headers=brought.headers)
+    receipts.messages.endpoints[shapes.APNS] = 11
+    receipts.hear(shapes.of_logs(json.dumps(shapes.PUSH_FAILED)))
+    carried = [headers for topic, _, _, headers in receipts.producer.produced if topic != topics.RECEIPT]
+    assert [traces.of_headers(headers) for headers in carried] == [brought, brought]
+    assert {topics.OUTCOME, topics.DEVICE_STATUS} < {topic for topic, *_ in receipts.producer.produced}
+
+
+def test_without_one_it_is_of_the_trace_that_follows_from_the_send() -> None:
+    receipts = Receipts()
+    receipts.told(["m"])
+    receipts.hear(shapes.of_sns(json.dumps(shapes.DELIVERED)))
+    (headers,) = [headers for topic, _, _, headers in receipts.producer.produced if topic == topics.OUTCOME]
+    found = traces.of_headers(headers)
+    assert found is not None
+    assert found.trace_id == traces.begun_by(SEND_ID).trace_id
 
 
 def test_an_address_that_takes_nothing_or_complains_is_suppressed_though_nobody_knows_the_message() -> None:
