@@ -10,23 +10,14 @@ The region is AWS_REGION (or AWS_DEFAULT_REGION); AWS_ENDPOINT_URL_<SERVICE> and
 import base64
 import json
 import random
-import re
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from html import unescape
 from typing import Any
-from urllib.parse import quote_plus
 
-from masscomm.aws_credentials import RoleCredentials
-from masscomm.aws_endpoint import endpoint, region
-from masscomm.aws_signature import Scope, signed_headers
+from masscomm.aws_request import FORM, Limits, Requests, element, form
 from masscomm.errors import Stop
 
-_CODE = re.compile(r"<Code>([^<]*)</Code>")
-_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 # What another try may put right, whatever the service.
 _THROTTLED = {
     "ProvisionedThroughputExceededException",
@@ -39,16 +30,6 @@ _THROTTLED = {
 _FIRST_PAUSE_S = 0.05
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """connections: kept open, one a thread; connect_s, read_s: seconds; attempts: in all, of what may be repeated."""
-
-    connections: int = 10
-    connect_s: float
-    read_s: float
-    attempts: int = 1
-
-
 class _Service:
     """One service's address, signed. Errors of every call: botocore's ClientError and BotoCoreError."""
 
@@ -57,21 +38,8 @@ class _Service:
 
     def __init__(self, limits: Limits) -> None:
         """Errors: Stop where no region is set."""
-        import urllib3
-
-        self._region = region()
-        self._url = endpoint(self.name, self._region)
         self._limits = limits
-        self._credentials = RoleCredentials()
-        self._pool = urllib3.PoolManager(
-            maxsize=limits.connections,
-            timeout=urllib3.Timeout(connect=limits.connect_s, read=limits.read_s),
-            retries=False,
-            socket_options=[
-                (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-                (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-            ],
-        )
+        self._requests = Requests(self.name, limits)
 
     def _call(self, operation: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         """The body of the answer, after as many attempts as the limits allow."""
@@ -98,34 +66,26 @@ class _Service:
         import urllib3
         from botocore import exceptions
 
-        scope = Scope(service=self.name, region=self._region, at=datetime.now(UTC))
-        signed = signed_headers("POST", self._url, body, scope=scope, credentials=self._signed_by())
+        url = self._requests.url
         try:
-            response = self._pool.request("POST", self._url, body=body, headers={**headers, **signed})
+            return self._requests.post(body, headers)
+        except Stop as error:
+            raise exceptions.NoCredentialsError from error
         except urllib3.exceptions.ConnectTimeoutError as error:
             # Also what urllib3 makes of a connection that is refused or of a name that nobody knows.
             if isinstance(error, urllib3.exceptions.NewConnectionError):
-                raise exceptions.EndpointConnectionError(endpoint_url=self._url, error=error) from error
-            raise exceptions.ConnectTimeoutError(endpoint_url=self._url, error=error) from error
+                raise exceptions.EndpointConnectionError(endpoint_url=url, error=error) from error
+            raise exceptions.ConnectTimeoutError(endpoint_url=url, error=error) from error
         except urllib3.exceptions.NewConnectionError as error:
-            raise exceptions.EndpointConnectionError(endpoint_url=self._url, error=error) from error
+            raise exceptions.EndpointConnectionError(endpoint_url=url, error=error) from error
         except urllib3.exceptions.ReadTimeoutError as error:
-            raise exceptions.ReadTimeoutError(endpoint_url=self._url, error=error) from error
+            raise exceptions.ReadTimeoutError(endpoint_url=url, error=error) from error
         except urllib3.exceptions.SSLError as error:
-            raise exceptions.SSLError(endpoint_url=self._url, error=error) from error
+            raise exceptions.SSLError(endpoint_url=url, error=error) from error
         except urllib3.exceptions.ProtocolError as error:
-            raise exceptions.ConnectionClosedError(endpoint_url=self._url, error=error, request=None) from error
+            raise exceptions.ConnectionClosedError(endpoint_url=url, error=error, request=None) from error
         except urllib3.exceptions.HTTPError as error:
             raise exceptions.HTTPClientError(error=error) from error
-        return response.status, response.data
-
-    def _signed_by(self) -> Any:
-        from botocore.exceptions import NoCredentialsError
-
-        try:
-            return self._credentials()
-        except Stop as error:
-            raise NoCredentialsError from error
 
     def _refusal(self, status: int, answer: bytes, operation: str) -> Any:
         raise NotImplementedError
@@ -238,21 +198,16 @@ class _Query(_Service):
     version: str
 
     def _ask(self, operation: str, *parameters: tuple[str, str]) -> str:
-        form = "&".join(
-            f"{quote_plus(name)}={quote_plus(value, safe='-_.~')}"
-            for name, value in (("Action", operation), ("Version", self.version), *parameters)
-        )
-        headers = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
-        return self._call(operation, form.encode(), headers).decode()
+        return self._call(operation, form(operation, self.version, parameters), FORM).decode()
 
     def _refusal(self, status: int, answer: bytes, operation: str) -> Any:
         from botocore.exceptions import ClientError
 
         text = answer.decode(errors="replace")
-        code, message = _CODE.search(text), _MESSAGE.search(text)
+        message = element("Message", text)
         error = {
-            "Code": unescape(code[1]) if code else str(status),
-            "Message": unescape(message[1]) if message else text[:200],
+            "Code": element("Code", text) or str(status),
+            "Message": text[:200] if message is None else message,
         }
         response: Any = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}
         return ClientError(response, operation)
@@ -262,10 +217,10 @@ class _Query(_Service):
         """The text of an element that must be there: else the message may have been taken, and nobody knows its id."""
         from botocore.exceptions import ResponseStreamingError
 
-        found = re.search(rf"<{name}>([^<]*)</{name}>", answer)
+        found = element(name, answer)
         if found is None:
             raise ResponseStreamingError(error=f"{operation} was answered without {name}")
-        return unescape(found[1])
+        return found
 
 
 class Sns(_Query):

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
-from masscomm.aws_client import DynamoDb, Limits
+from masscomm.aws_client import DynamoDb
+from masscomm.aws_request import Limits
 from masscomm.clock import Clock
 from masscomm.decisions import KEPT_S
 from masscomm.errors import DeadLetter, Retry, Stop

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
-from masscomm.aws_client import DynamoDb, Limits
+from masscomm.aws_client import DynamoDb
+from masscomm.aws_request import Limits
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import (
     CLOCK_SKEW_S,

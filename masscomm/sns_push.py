@@ -7,32 +7,21 @@ pooled connection, and what the answer says. What an error means stands in massc
 Sources: the API reference of Amazon SNS (Publish) and AWS documentation, "Making Query API requests".
 """
 
-import re
-import socket
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from html import unescape
-from urllib.parse import urlencode
+from datetime import datetime
 
-import urllib3
-from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
-from masscomm import aws_endpoint
-from masscomm.aws_credentials import RoleCredentials
-from masscomm.aws_signature import Credentials, Scope, signed_headers
-from masscomm.channels.provider import CONNECT_S, READ_S, ProviderError, Transient
+from masscomm.aws_request import FORM, Limits, Requests, element, form
+from masscomm.aws_signature import Credentials
+from masscomm.channels.provider import CONNECT_S, READ_S, Transient
 from masscomm.channels.provider_errors import refusal
 from masscomm.errors import MasscommError
 
 _OK = 200
-_KEEP_ALIVE = [*HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+_VERSION = "2010-03-31"
 # The request had not gone out.
 _NOT_SENT = (ConnectTimeoutError, NewConnectionError)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 class SnsPush:
@@ -49,60 +38,31 @@ class SnsPush:
         url: str | None = None,
         region: str | None = None,
         credentials: Callable[[], Credentials] | None = None,
-        now: Callable[[], datetime] = _now,
+        now: Callable[[], datetime] | None = None,
     ) -> None:
-        self._region = region or aws_endpoint.region()
-        self._url = f"{url.rstrip('/')}/" if url else aws_endpoint.endpoint("sns", self._region)
-        self._credentials = credentials or RoleCredentials()
-        self._now = now
-        self._pool = urllib3.PoolManager(
-            maxsize=connections,
-            timeout=urllib3.Timeout(connect=CONNECT_S, read=READ_S),
-            # Delivery decides about repetitions, because only it knows how much time is left.
-            retries=False,
-            socket_options=_KEEP_ALIVE,
-        )
+        # One attempt: delivery decides about repetitions, because only it knows how much time is left.
+        limits = Limits(connections=connections, connect_s=CONNECT_S, read_s=READ_S)
+        self._requests = Requests("sns", limits, url=url, region=region, credentials=credentials, now=now)
 
     def publish(self, *, endpoint_arn: str, message: str, attributes: Mapping[str, str]) -> str:
-        form = {
-            "Action": "Publish",
-            "Version": "2010-03-31",
-            "TargetArn": endpoint_arn,
-            "Message": message,
-            "MessageStructure": "json",
-        }
+        parameters = [("TargetArn", endpoint_arn), ("Message", message), ("MessageStructure", "json")]
         for number, (name, value) in enumerate(attributes.items(), start=1):
             entry = f"MessageAttributes.entry.{number}"
-            form |= {f"{entry}.Name": name, f"{entry}.Value.DataType": "String", f"{entry}.Value.StringValue": value}
-        body = urlencode(form).encode()
+            said = {"Name": name, "Value.DataType": "String", "Value.StringValue": value}
+            parameters += [(f"{entry}.{part}", text) for part, text in said.items()]
         try:
-            headers = self._headers(body)
-            answer = self._pool.urlopen("POST", self._url, body=body, headers=headers, redirect=False)
+            status, answer = self._requests.post(form("Publish", _VERSION, parameters), FORM)
         except MasscommError as error:  # no credentials, for now
             raise Transient(str(error)) from error
         except HTTPError as error:
             raise Transient(
                 f"{type(error).__name__}: {error}"[:500], answer_lost=not isinstance(error, _NOT_SENT)
             ) from error
-        text = answer.data.decode(errors="replace")
-        if answer.status != _OK:
-            raise _refused(answer.status, text)
-        message_id = _element("MessageId", text)
+        text = answer.decode(errors="replace")
+        if status != _OK:
+            # What stands between may answer without being SNS: its status is all that it says then.
+            raise refusal(element("Code", text) or str(status), element("Message", text) or "")
+        message_id = element("MessageId", text)
         if message_id is None:
             raise Transient("SNS answered without a message id", answer_lost=True)
         return message_id
-
-    def _headers(self, body: bytes) -> dict[str, str]:
-        scope = Scope(service="sns", region=self._region, at=self._now())
-        signed = signed_headers("POST", self._url, body, scope=scope, credentials=self._credentials())
-        return signed | {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
-
-
-def _refused(status: int, text: str) -> ProviderError:
-    """What stands between may answer without being SNS: its status is all that it says then."""
-    return refusal(_element("Code", text) or str(status), _element("Message", text) or "")
-
-
-def _element(name: str, text: str) -> str | None:
-    found = re.search(f"<{name}>(.*?)</{name}>", text, re.DOTALL)
-    return None if found is None else unescape(found[1]).strip()

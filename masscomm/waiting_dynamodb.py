@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
-from masscomm.aws_client import DynamoDb, Limits
+from masscomm.aws_client import DynamoDb
+from masscomm.aws_request import Limits
 from masscomm.errors import Retry, Stop
 from masscomm.waiting import CLAIM_S, MINUTE_MS, Waiting
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from masscomm.aws_client import Limits, Ses
+from masscomm.aws_client import Ses
+from masscomm.aws_request import Limits
 from masscomm.channels.provider import CONNECT_S, READ_S, Rejected, Transient
 from masscomm.channels.provider_errors import as_provider_error
 

@@ -19,7 +19,8 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from masscomm.aws_client import DynamoDb, Limits, Ses, Sns
+from masscomm.aws_client import DynamoDb, Ses, Sns
+from masscomm.aws_request import Limits
 from masscomm.errors import Stop
 from tests.answering_server import AnsweringServer, answering
 

@@ -267,7 +267,7 @@ def test_where_it_is_follows_from_the_environment(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert SnsPush(connections=1)._url == url
+    assert SnsPush(connections=1)._requests.url == url
 
 
 def test_without_a_region_nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
