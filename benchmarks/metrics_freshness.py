@@ -86,6 +86,8 @@ class Load:
             self._producer.poll(0)
             time.sleep(0.01)
         assert self._producer.flush(30) == 0
+        # Else it goes on looking for a broker that ends before the benchmark, and says so.
+        self._producer.close()
 
     def _delivered(self, at: float) -> Any:
         def told(error: Any, message: Any) -> None:

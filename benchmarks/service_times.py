@@ -97,7 +97,8 @@ class Chain:
     def __init__(self, settings: StackSettings, tables: OpenSearchTables, sns: SnsStandIn) -> None:
         clock = SystemClock()
         self.codec = Codec(registry_with_all_schemas())
-        self.producer = Kept(KafkaProducer(settings.kafka_bootstrap))
+        # Its reports say what goes wrong; the library would also say that the broker ended before the benchmark.
+        self.producer = Kept(KafkaProducer(settings.kafka_bootstrap, log_level=0))
         self.directory = OpenSearchDirectory(
             tables.client, generation=GENERATION, progress=tables.progress, clock=clock
         )

@@ -54,7 +54,7 @@ class Written:
 
 
 class Emitter:
-    """A producer of sends; `with` flushes it at the end.
+    """A producer of sends; `with` flushes and closes it at the end.
 
     Errors of every method: httpx.HTTPError (the registry does not answer or refuses the schema), NotDelivered,
     ValueError (the values do not fit the schema).
@@ -83,6 +83,8 @@ class Emitter:
 
     def __exit__(self, *_: object) -> None:
         self._producer.flush(self._timeout_s)
+        # Else it goes on looking for a broker that ends after us, and says so.
+        self._producer.close()
 
     def send(
         self,
