@@ -7,6 +7,9 @@ whatever became of the one before; its time ends where the SNS stand-in took it.
 DynamoDB share the processors of one machine here: what the lanes cannot keep apart is that. Bulk's functions let the
 others go first (--nice), since in Lambda each has a share of a processor of its own.
 
+The second table says what the processes wait for a processor when they have something to do, in the mean of their
+turns: the functions of each lane, and the servers that both lanes share.
+
 A probe's stages end where the preference checker has produced the build record, where the builder has produced the
 delivery record, and where SNS took the push, by the records' timestamps. Status 1 where the 99th percentile beside the
 broadcast is more than twice that without, or the broadcast was over before the probes were.
@@ -14,15 +17,19 @@ broadcast is more than twice that without, or the broadcast was over before the 
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import quantiles
 
+import httpx
+import psutil
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.processor_waits import Turns, turns
 from benchmarks.running_chain import RunningChain, running_chain
+from devstack import process
 from devstack.demo.records import TopicReader
 from masscomm import topics
 from masscomm.ids import notification_id
@@ -33,6 +40,7 @@ BULK_CLUB, PROBED_CLUB = 1, 2
 EVERY_S = 0.25
 WARM_UP = 40
 TARGET = 2.0
+SERVERS = ("kafka", "opensearch", "localstack")
 STAGES = {
     topics.in_lane(topics.BUILD, Lane.CRITICAL): "BuildRequested",
     topics.in_lane(topics.DELIVERY, Lane.CRITICAL): "DeliveryRequested",
@@ -63,6 +71,16 @@ def probe(chain: RunningChain, users: Sequence[int]) -> dict[str, Probe]:
         asked[send_id] = Probe(user_id, began)
         time.sleep(max(0.0, began + EVERY_S - time.time()))
     return asked
+
+
+def measured(
+    chain: RunningChain, users: Sequence[int], taking_part: Mapping[str, Sequence[int]]
+) -> tuple[dict[str, Probe], dict[str, Turns], float]:
+    """The probes, what the processes ran and waited meanwhile, and how many seconds that was."""
+    began, before = time.monotonic(), turns(taking_part)
+    asked = probe(chain, users)
+    after = turns(taking_part)
+    return asked, {kind: after[kind].since(before[kind]) for kind in after}, time.monotonic() - began
 
 
 def arrived(chain: RunningChain, asked: dict[str, Probe], codec: Codec, reader: TopicReader) -> list[Probe]:
@@ -97,6 +115,31 @@ def percentile(found: Sequence[Probe], share: int) -> float:
     return quantiles([each.milliseconds()[0] for each in found], n=100, method="inclusive")[share - 1]
 
 
+def processes(chain: RunningChain) -> dict[str, list[int]]:
+    """The ids of what takes part, by kind."""
+    stack = chain.stack
+    status = httpx.get(f"{stack.settings.gateway_url}/-/status", trust_env=False).json()["functions"]
+    critical = [name for name in status if name.endswith("-critical")]
+    servers = {name: [each.pid for each in process.family(stack.pid(name))] for name in SERVERS}
+    return {
+        "functions, critical": [pid for name in critical for pid in status[name]["pids"]],
+        "functions, bulk": [pid for name in critical for pid in status[name.removesuffix("-critical")]["pids"]],
+        "event source and host": [stack.pid("lambda_host")],
+        **servers,
+        "SNS": [each.pid for each in psutil.Process().children() if "devstack.sns_stand_in" in each.cmdline()],
+    }
+
+
+def waits(idle: Mapping[str, Turns], beside: Mapping[str, Turns], idle_s: float, beside_s: float) -> Table:
+    """Processor time and waits of each kind."""
+    table = Table("processes", "processor, idle", "beside", "wait for a turn, ms, idle", "beside")
+    for kind, before in idle.items():
+        after = beside[kind]
+        shares = (before.ran_s / idle_s, after.ran_s / beside_s)
+        table.add_row(kind, *(f"{share:.0%}" for share in shares), f"{before.wait_ms:.2f}", f"{after.wait_ms:.2f}")
+    return table
+
+
 def _say(text: str) -> None:
     Console(stderr=True).print(f"[dim]{text}[/]", highlight=False)
 
@@ -123,7 +166,9 @@ def main() -> int:
             chain.people(BULK_CLUB, everybody)
         _say(f"{len(everybody):,} people are in the directory")
         arrived(chain, probe(chain, probed[:WARM_UP]), codec, reader)
-        idle = arrived(chain, probe(chain, probed[WARM_UP : WARM_UP + count]), codec, reader)
+        taking_part = processes(chain)
+        asked, idle_turns, idle_s = measured(chain, probed[WARM_UP : WARM_UP + count], taking_part)
+        idle = arrived(chain, asked, codec, reader)
         table = Table("critical push, ms", "p50", "p90", "p99", "most")
         for row in rows("idle", idle):
             table.add_row(*row)
@@ -135,9 +180,9 @@ def main() -> int:
         chain.send(BULK_CLUB, everybody)
         while chain.sns.counts().accepted < WARM_UP + count + 1_000:
             time.sleep(0.05)
-        before, began = chain.sns.counts().accepted, time.time()
-        asked = probe(chain, probed[WARM_UP + count :])
-        rate = (chain.sns.counts().accepted - before) / (time.time() - began)
+        before = chain.sns.counts().accepted
+        asked, beside_turns, beside_s = measured(chain, probed[WARM_UP + count :], taking_part)
+        rate = (chain.sns.counts().accepted - before) / beside_s
         running = chain.sns.counts().accepted < arguments.recipients + WARM_UP + 2 * count
         beside = arrived(chain, asked, codec, reader)
         reader.close()
@@ -145,6 +190,7 @@ def main() -> int:
         table.add_row(*row)
     ratios = {share: percentile(beside, share) / percentile(idle, share) for share in (50, 99)}
     console.print(table)
+    console.print(waits(idle_turns, beside_turns, idle_s, beside_s))
     console.print(f"p50 {ratios[50]:.1f} times, p99 {ratios[99]:.1f} times; target {TARGET:.0f}")
     if not running:
         console.print("The broadcast was over before the probes were: send to more, or probe less.")
