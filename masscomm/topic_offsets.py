@@ -1,8 +1,8 @@
 """Where partitions begin and end, as a broker says it, and not as a client makes it up.
 
-confluent-kafka's admin client keeps who leads a partition. Where that broker is gone it does not look for another one:
-it answers -1 for the partition once the request's time is up, without an error, and so every time from then on. An end
-of -1 is one that everybody has reached.
+confluent-kafka's admin client keeps who leads a partition. Where that broker is gone it answers an offset of -1001 once
+the request's time is up, without an error, and does so until it hears of another leader, for which it does not ask by
+itself. An end of -1001 is one that everybody has reached.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from masscomm import dead_letters, topics
@@ -22,23 +22,7 @@ MINUTE_MS = 60_000
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
-# A partition has another leader, or none for a while, or a broker is away: whoever asks again is told. The library does
-# not call them retriable where a consumer or an admin client meets them.
-_PASSING = frozenset(
-    {
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError._TRANSPORT,
-    }
-)
+# Of one question where topics end, and before it is asked again.
 _ASK_S, _PAUSE_S = 3.0, 0.1
 
 # A row of the metrics by minute: (minute in ms since the epoch, club_id, type, channel, measure).
@@ -60,11 +44,6 @@ class DeadLettered:
     reason: str
     error: str
     function: str
-
-
-def passes(error: KafkaError) -> bool:
-    """Whether the same question may be answered a little later."""
-    return error.retriable() or error.code() in _PASSING
 
 
 class TopicReader:
@@ -101,17 +80,13 @@ class TopicReader:
         """What stands in the topics at this moment and was not read before. Errors: RecordsError."""
         ends = self._offsets(list(self._position), _LATEST)
         left = {place for place, end in ends.items() if self._position[place] < end}
-        until = time.monotonic() + TIMEOUT_S
         while left:
             # One at a time: a call that asks for more waits for the rest of them, too.
-            message = self._consumer.poll(max(0.0, until - time.monotonic()))
+            message = self._consumer.poll(TIMEOUT_S)
             if message is None:
                 raise RecordsError(f"Kafka gave nothing in {TIMEOUT_S:.0f} s although there is more to read")
             if (error := message.error()) is not None:
-                if passes(error) and time.monotonic() < until:
-                    continue
                 raise RecordsError(str(error))
-            until = time.monotonic() + TIMEOUT_S
             place = (str(message.topic()), int(message.partition() or 0))
             self._position[place] = int(message.offset() or 0) + 1
             if self._position[place] >= ends[place]:

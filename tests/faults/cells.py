@@ -1,6 +1,6 @@
 """The fault matrix: every cell is a fault, a load and what may be left behind."""
 
-from tests.faults import broken, processes, providers, receipts, servers
+from tests.faults import broken, processes, providers, receipts, second_broker, servers
 from tests.faults.cell import Cell, Expectation, Load
 from tests.faults.moments import Moment
 
@@ -80,6 +80,7 @@ CELLS = (
     ),
     Cell(name="connections to the broker cut", fault=servers.kafka_cut, load=MANY),
     Cell(name="broker killed and restarted", fault=processes.server_killed("kafka"), load=MANY),
+    Cell(name="the leader of every topic killed", fault=second_broker.leader_killed, load=MANY),
     # --- OpenSearch ---
     Cell(name="OpenSearch says 429", fault=servers.opensearch_answers(429), ci=True),
     Cell(name="OpenSearch says 503", fault=servers.opensearch_answers(503)),

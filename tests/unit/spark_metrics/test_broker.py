@@ -12,8 +12,8 @@ from spark_metrics.broker import Broker
 
 
 def test_an_end_that_nobody_knows_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader is gone: the client answers -1 without an error, and would for ever."""
-    offsets = iter([-1, 7])
+    """A leader is gone: the client answers -1001, without an error."""
+    offsets = iter([-1001, 7])
 
     class Client:
         def __init__(self, _settings: dict[str, Any]) -> None:

@@ -1,0 +1,107 @@
+"""A second broker, for the time of one cell: it leads the chain's topics and change data capture's, and is killed.
+
+Each partition has a replica on both brokers then, and min.insync.replicas stays 1. With two replicas, 2 would refuse
+every record once one broker is gone: nothing would be lost, and nothing would go on. With 1, a record is acknowledged
+(acks=all) by both as long as both are in sync, so that what was acknowledged before the kill is on the one that is
+left. In AWS there are three replicas and 2 must have it (infra/cdk/settings.py).
+"""
+
+import dataclasses
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+
+from devstack.service import RunOnce, Service, class_archive, jars, java
+from devstack.settings import GENERATION, LOOPBACK, StackSettings
+from masscomm import topics
+from tests.faults.bench import Bench
+from tests.faults.cell import Send
+from tests.faults.moments import on_its_way
+from tests.faults.proxy import KafkaProxy
+
+NAME = "kafka_2"
+_REASSIGN = Path(__file__).with_name("Reassign.java")
+_LED = (
+    *(topic.name for topic in topics.chain_topics()),
+    *(topics.cdc_topic(table, GENERATION) for table in topics.CDC_TABLES),
+)
+
+
+def leader_killed(bench: Bench, send: Send) -> None:
+    """kill -9 of the broker that leads every topic, while delivery publishes, and another send before it is missed."""
+    with _leading(bench):
+        on_its_way(bench, send)
+        bench.stack.stack.kill(NAME)
+        bench.stack.sns.clear()
+        bench.emit(bench.shared[500:700])
+        bench.settle()
+
+
+@contextmanager
+def _leading(bench: Bench) -> Iterator[None]:
+    """The second broker runs and leads; afterwards everything is the first one's."""
+    stack = bench.stack
+    ports = StackSettings.on_free_ports(stack.settings.state_dir).ports
+    proxy = KafkaProxy(stack.loop, ports.kafka_controller)
+    stack.stack.known[NAME] = _service(
+        stack.stack.known["kafka"], stack.settings, ports.kafka, ports.kafka_controller, proxy
+    )
+    stack.stack.restart(NAME)
+    try:
+        _reassign(stack.settings, "2,1")
+        yield
+    finally:
+        _reassign(stack.settings, "1")
+
+
+def _service(first: Service, settings: StackSettings, port: int, proxied: int, proxy: KafkaProxy) -> Service:
+    [(path, text)] = [(path, text) for path, text in first.files.items() if path.name == "server.properties"]
+    folder = settings.config(NAME)
+    data = settings.data(NAME)
+    own, advertised = f"PLAINTEXT://{LOOPBACK}:{port}", f"PROXIED://{LOOPBACK}:{proxy.port}"
+    changed = {
+        "process.roles": "broker",
+        "node.id": "2",
+        "listeners": f"{own},PROXIED://{LOOPBACK}:{proxied}",
+        "advertised.listeners": f"{own},{advertised}",
+        "log.dirs": str(data),
+    }
+    for name, value in changed.items():
+        text = re.sub(rf"(?m)^{re.escape(name)}=.*$", f"{name}={value}", text)
+    properties, logging = folder / "server.properties", folder / "log4j2.properties"
+    jvm = java(f"-Dlog4j2.configurationFile={logging}", "-cp", jars("kafka"), heap_mb=256)
+
+    def prepare(run: RunOnce) -> None:
+        if (data / "meta.properties").exists():
+            return
+        meta = (settings.data("kafka") / "meta.properties").read_text()
+        found = re.search(r"(?m)^cluster\.id=(.*)$", meta)
+        assert found, meta
+        run([*jvm, "kafka.tools.StorageTool", "format", f"--cluster-id={found[1]}", "--config", str(properties)])
+
+    def ready() -> bool:
+        admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap, "log_level": 2})
+        return 2 in admin.list_topics(timeout=2).brokers
+
+    return dataclasses.replace(
+        first,
+        name=NAME,
+        command=[*jvm, "kafka.Kafka", str(properties)],
+        ports=(),
+        address=f"{LOOPBACK}:{port}",
+        depends_on=("kafka",),
+        files={properties: text, logging: first.files[path.with_name("log4j2.properties")]},
+        class_archive=class_archive("kafka"),
+        prepare=prepare,
+        ready=ready,
+    )
+
+
+def _reassign(settings: StackSettings, brokers: str) -> None:
+    # The clients of Python cannot move partitions.
+    command = [*java("-cp", jars("kafka"), heap_mb=128), str(_REASSIGN), settings.kafka_bootstrap, brokers, *_LED]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
