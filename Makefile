@@ -62,9 +62,10 @@ sbom: setup .devstack/supply-chain-venv ## bills of materials (CycloneDX) of pac
 	@mkdir -p out/sbom
 	.devstack/supply-chain-venv/bin/cyclonedx-py environment --output-reproducible --short-PURLs -o out/sbom/python.cdx.json .venv/bin/python
 	mvn -B -ntp -q -f devstack/jars/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeAggregateBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=jars.cdx -DoutputFormat=json
+	mvn -B -ntp -q -f infra/connect/pom.xml org.cyclonedx:cyclonedx-maven-plugin:2.9.1:makeBom -DoutputDirectory=$(CURDIR)/out/sbom -DoutputName=connect.cdx -DoutputFormat=json
 
 licences: sbom ## the licence of every package and jar, in out/sbom/licences.tsv; fails where one is missing or refused
-	.venv/bin/python -m infra.supply_chain.licences out/sbom/python.cdx.json out/sbom/jars.cdx.json > out/sbom/licences.tsv
+	.venv/bin/python -m infra.supply_chain.licences out/sbom/python.cdx.json out/sbom/jars.cdx.json out/sbom/connect.cdx.json > out/sbom/licences.tsv
 
 .devstack/supply-chain-venv: requirements/supply-chain.txt
 	.venv/bin/python -m venv --clear $@

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 import zipfile
@@ -27,6 +28,8 @@ JARS = os.path.join(WORK, "jars")
 SERVICE_CATALOG = os.path.join(WORK, "service-catalog")
 CLASSES = os.path.join(WORK, "classes")
 LAUNCHERS = os.path.join(CLASSES, "launchers.jar")
+# What MSK Connect runs: Debezium, and how its workers read a secret.
+CONNECT_PLUGIN = os.path.join(WORK, "connect-plugin")
 PYTHON = "3.13"
 JAVA_MAJOR = 17
 NODE_MAJOR = 20
@@ -315,6 +318,35 @@ def compile_launchers(steps: Steps, java_home: str) -> bool:
     return True
 
 
+def make_connect_plugin(steps: Steps, maven: str, java_home: str) -> bool:
+    """The deployment's plug-in for Kafka Connect. Answers whether there was anything to do."""
+    sources = os.path.join(ROOT, "infra", "connect")
+    pom, package = os.path.join(sources, "pom.xml"), "masscomm/connect"
+    source = os.path.join(sources, package, "SecretsManagerConfigProvider.java")
+    stamp = digest(pom, source, os.path.join(ROOT, "devstack", "jars", "debezium", "pom.xml"))
+    if fresh(CONNECT_PLUGIN, stamp):
+        return False
+    shutil.rmtree(CONNECT_PLUGIN, ignore_errors=True)
+    shutil.copytree(os.path.join(JARS, "debezium"), CONNECT_PLUGIN)
+    folder = os.path.join(CONNECT_PLUGIN, "secrets-manager")
+    command = [maven, "-B", "-ntp", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    environment = {**os.environ, "JAVA_HOME": java_home}
+    steps.run("connect-plugin", command, environment)
+    with tempfile.TemporaryDirectory() as classes:
+        path = os.pathsep.join(os.path.join(each, "*") for each in (os.path.join(JARS, "kafka"), folder))
+        javac = os.path.join(java_home, "bin", "javac")
+        steps.run("connect-plugin", [javac, "-d", classes, "-cp", path, source], environment)
+        with zipfile.ZipFile(os.path.join(folder, "masscomm-secrets-manager.jar"), "w") as archive:
+            name = f"{package}/SecretsManagerConfigProvider"
+            with open(os.path.join(classes, f"{name}.class"), "rb") as compiled:
+                # No time of this machine: what it is made of decides whether the deployment's plug-in is another.
+                archive.writestr(zipfile.ZipInfo(f"{name}.class"), compiled.read())
+            provider = "META-INF/services/org.apache.kafka.common.config.provider.ConfigProvider"
+            archive.writestr(zipfile.ZipInfo(provider), name.replace("/", ".") + "\n")
+    write_stamp(CONNECT_PLUGIN, stamp)
+    return True
+
+
 def main() -> int:
     """Check, then make what is missing. Exit status 0, or 1 after saying what is wrong."""
     try:
@@ -329,7 +361,8 @@ def main() -> int:
 
         def jars() -> bool:
             fetched = make_jars(steps, found["mvn"], found["java_home"])
-            return compile_launchers(steps, found["java_home"]) or fetched
+            made = compile_launchers(steps, found["java_home"])
+            return make_connect_plugin(steps, found["mvn"], found["java_home"]) or made or fetched
 
         def environments() -> bool:
             locks = os.path.join(ROOT, "requirements")

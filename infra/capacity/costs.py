@@ -27,8 +27,8 @@ DAYS_A_MONTH = HOURS_A_MONTH / 24
 LOG_BYTES_AN_INVOCATION = 1_500
 # infra/cdk/resources/network.py: a test compares it with what is synthesised.
 INTERFACE_ENDPOINTS = 10
-# infra/cdk: the registry's task and the connector.
-REGISTRY_VCPUS, REGISTRY_GB, CONNECT_UNITS = 0.5, 1.0, 1
+# infra/cdk/resources/connector.py
+CONNECT_UNITS = 1
 DATABASE_VCPUS = {"t4g.small": 2, "t4g.medium": 2, "r7g.large": 2, "r7g.xlarge": 4}
 # Of the bytes: who writes or reads stands in another zone than the partition's leader, of three.
 OTHER_ZONE = 2 / 3
@@ -94,6 +94,7 @@ def a_month(plan: Plan) -> list[Cost]:
     """What is paid for by the hour, whatever is sent: the environment with nothing to do."""
     environment = plan.environment
     kafka, search, database = environment.kafka, environment.opensearch, environment.database
+    registry = environment.registry
     instances = 2 if database.multi_az else 1
     spark = environment.spark
     workers = 1 + plan.executors
@@ -121,8 +122,10 @@ def a_month(plan: Plan) -> list[Cost]:
             workers * (spark.worker_cpu * price("emr_vcpu_hour") + spark.worker_memory_gb * price("emr_gb_hour")),
         ),
         _hourly(
-            "schema registry (Fargate)",
-            REGISTRY_VCPUS * price("fargate_vcpu_hour") + REGISTRY_GB * price("fargate_gb_hour"),
+            "schema registry (Fargate, load balancer)",
+            registry.tasks * registry.cpu / 1024 * price("fargate_vcpu_hour")
+            + registry.tasks * registry.memory_mb / 1024 * price("fargate_gb_hour")
+            + price("balancer_hour"),
         ),
         _hourly("event pollers", poller_units() * price("lambda_event_poller_unit_hour")),
         _hourly(

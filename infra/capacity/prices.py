@@ -48,6 +48,7 @@ _PRICES = (
     ("emr_gb_hour", 0.0057785, "GB-hour, x86", _QUOTED, Trust.COPIED),
     ("fargate_vcpu_hour", 0.04048, "vCPU-hour, x86", _QUOTED, Trust.COPIED),
     ("fargate_gb_hour", 0.004445, "GB-hour, x86", _QUOTED, Trust.COPIED),
+    ("balancer_hour", 0.0225, "application load balancer, hour", _QUOTED, Trust.COPIED),
     ("endpoint_hour", 0.01, "interface endpoint in one zone, hour", _QUOTED, Trust.COPIED),
 )
 

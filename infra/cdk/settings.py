@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+# Days that CloudWatch Logs can keep lines for, as far as we use them.
+LOG_DAYS = (14, 30, 90, 365)
+
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaSettings:
@@ -56,6 +59,22 @@ class MonolithSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RegistrySettings:
+    """The schema registry. tasks: so many, each with so much CPU (1024: a vCPU) and memory.
+
+    domain: a name of the company's that the VPC alone resolves; certificate_arn: for it, of ACM. None: one
+    is asked for, and the deployment waits until the company's DNS has the record that proves whose the domain is (ACM
+    says which).
+    """
+
+    tasks: int = 2
+    cpu: int = 512
+    memory_mb: int = 1024
+    domain: str = "registry.masscomm.example"
+    certificate_arn: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class SparkSettings:
     """The streaming job. vCPU and memory are of a worker; at most `executors` of them run beside the driver."""
 
@@ -80,6 +99,10 @@ class ApiSettings:
     burst: int = 100
     requests_a_day: int = 1_000_000
     requests_an_address: int = 2_000  # in five minutes
+
+    def __post_init__(self) -> None:
+        if (self.domain is None) != (self.certificate_arn is None):
+            raise ValueError("ApiSettings: domain and certificate_arn are both given, or neither")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +167,27 @@ class Environment:
     opensearch: OpenSearchSettings = OpenSearchSettings()
     database: DatabaseSettings = DatabaseSettings()
     monolith: MonolithSettings = MonolithSettings()
+    registry: RegistrySettings = RegistrySettings()
     spark: SparkSettings = SparkSettings()
     api: ApiSettings = ApiSettings()
     providers: ProviderSettings = ProviderSettings()
+
+    def __post_init__(self) -> None:
+        """Errors: ValueError, before anything is made that AWS would refuse half an hour later."""
+        for name, count in (
+            ("kafka.brokers", self.kafka.brokers),
+            ("opensearch.data_nodes", self.opensearch.data_nodes),
+        ):
+            if count % len(self.zones):
+                raise ValueError(f"{self.name}: {name} is {count}, no multiple of the {len(self.zones)} zones")
+        if self.opensearch.dedicated_masters not in (0, 3):
+            raise ValueError(f"{self.name}: opensearch.dedicated_masters is 0 or 3")
+        if not self.kafka.min_insync_replicas < self.kafka.replication_factor <= self.kafka.brokers:
+            raise ValueError(f"{self.name}: kafka: min_insync_replicas < replication_factor <= brokers")
+        if self.log_days not in LOG_DAYS:
+            raise ValueError(f"{self.name}: log_days is one of {', '.join(map(str, LOG_DAYS))}")
+        if not 0 <= self.trace_ratio <= 1 or not 0 <= self.receipts_percent <= 100:
+            raise ValueError(f"{self.name}: trace_ratio is from 0 to 1, receipts_percent from 0 to 100")
 
     @property
     def prefix(self) -> str:
@@ -165,6 +206,7 @@ DEV = Environment(
     kafka=KafkaSettings(instance_type="kafka.t3.small", volume_gb=50),
     opensearch=OpenSearchSettings(instance_type="t3.medium.search", dedicated_masters=0, volume_gb=20),
     database=DatabaseSettings(instance_type="t4g.medium", multi_az=False, volume_gb=20, backup_days=1),
+    registry=RegistrySettings(domain="registry.dev.masscomm.example"),
 )
 
 STAGING = Environment(
@@ -174,6 +216,7 @@ STAGING = Environment(
     provisioned=1,
     kafka=KafkaSettings(volume_gb=200),
     database=DatabaseSettings(instance_type="r7g.large", multi_az=False, backup_days=7),
+    registry=RegistrySettings(domain="registry.staging.masscomm.example"),
 )
 
 PROD = Environment(

@@ -5,6 +5,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import removal
 from infra.cdk.settings import Environment
 
@@ -14,17 +15,13 @@ class Buckets(Construct):
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
         super().__init__(scope, "buckets")
-        self.access_log = self._bucket(
-            "access-log",
-            environment,
-            # S3 writes access logs only where it holds the key itself.
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(environment.log_days))],
-        )
-        self.archive = self._bucket(
+        self.access_log = access_log_bucket(self, environment=environment)
+        self.archive = _bucket(
+            self,
             "archive",
             environment,
             encryption=s3.BucketEncryption.KMS,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             encryption_key=key,
             bucket_key_enabled=True,
             server_access_logs_bucket=self.access_log,
@@ -44,15 +41,27 @@ class Buckets(Construct):
             ],
         )
 
-    def _bucket(self, id: str, environment: Environment, **settings: object) -> s3.Bucket:
-        return s3.Bucket(
-            self,
-            id,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            enforce_ssl=True,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_PREFERRED
-            if id == "access-log"
-            else s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            removal_policy=removal(environment),
-            **settings,
-        )
+
+def access_log_bucket(scope: Construct, *, environment: Environment) -> s3.Bucket:
+    """Where S3 and load balancers write who asked for what. They do so only where S3 holds the key itself."""
+    bucket = _bucket(
+        scope,
+        "access-log",
+        environment,
+        encryption=s3.BucketEncryption.S3_MANAGED,
+        object_ownership=s3.ObjectOwnership.BUCKET_OWNER_PREFERRED,
+        lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(environment.log_days))],
+    )
+    explain(bucket, "it holds access logs: who reads them is not logged once more", "S1")
+    return bucket
+
+
+def _bucket(scope: Construct, id: str, environment: Environment, **settings: object) -> s3.Bucket:
+    return s3.Bucket(
+        scope,
+        id,
+        block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+        enforce_ssl=True,
+        removal_policy=removal(environment),
+        **settings,
+    )

@@ -10,6 +10,7 @@ from aws_cdk import aws_kafkaconnect as connect
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
+from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra.cdk.code import ROOT
@@ -20,13 +21,17 @@ from infra.cdk.settings import Environment
 from masscomm.debezium import debezium_settings, heartbeat_topic
 from masscomm.topics import cdc_topics
 
-# Pinned in devstack/jars/debezium/pom.xml, fetched by `make setup`.
-PLUGIN = ROOT / ".devstack" / "jars" / "debezium"
+# Pinned in devstack/jars/debezium/pom.xml and infra/connect, made by `make setup`.
+PLUGIN = ROOT / ".devstack" / "connect-plugin"
 _VERSION = "3.7.x"
 # MSK Connect's own topics and groups; it makes them with the connector.
 _OWN = "__amazon_msk_connect_*"
 
 _WORKER = """\
+# fields of secrets, read by the worker when it starts a task: they stand in no configuration
+config.providers=secretsmanager
+config.providers.secretsmanager.class=masscomm.connect.SecretsManagerConfigProvider
+config.providers.secretsmanager.param.region={region}
 key.converter=org.apache.kafka.connect.json.JsonConverter
 key.converter.schemas.enable=false
 value.converter=org.apache.kafka.connect.json.JsonConverter
@@ -58,12 +63,14 @@ class DebeziumConnector(Construct):
         super().__init__(scope, "debezium")
         self.name = f"{environment.prefix}-monolith-{environment.generation}"
         self.log: logs.LogGroup = log_group(self, "log", environment=environment, key=key)
-        archive = assets.Asset(self, "plugin", path=str(plugin))
+        archive = assets.Asset(self, "plugin", path=str(plugin), exclude=[".stamp"])
         worker = connect.CfnWorkerConfiguration(
             self,
             "worker",
             name=f"{environment.prefix}-monolith",
-            properties_file_content=base64.b64encode(_WORKER.format(offsets=offsets_topic).encode()).decode(),
+            properties_file_content=base64.b64encode(
+                _WORKER.format(offsets=offsets_topic, region=environment.region).encode()
+            ).decode(),
         )
         custom = connect.CfnCustomPlugin(
             self,
@@ -89,7 +96,8 @@ class DebeziumConnector(Construct):
             ),
             connector_configuration=debezium_settings(environment.generation)
             | {
-                # CloudFormation reads the secret; it stands in no template.
+                # The worker reads the secret; MSK Connect would start the connector anew time and again otherwise.
+                "config.action.reload": "none",
                 "database.hostname": _secret(secret, "host"),
                 "database.port": _secret(secret, "port"),
                 "database.user": _secret(secret, "username"),
@@ -142,6 +150,13 @@ class DebeziumConnector(Construct):
                 conditions={"StringEquals": {"aws:SourceAccount": Stack.of(self).account}},
             ),
         )
+        secret = secretsmanager.Secret.from_secret_name_v2(self, "monolith", environment.monolith.secret_name)
+        role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["secretsmanager:GetSecretValue"],
+                resources=[secret.secret_full_arn or f"{secret.secret_arn}-??????"],
+            )
+        )
         tables = [topic.name for topic in cdc_topics(environment.generation)]
         own = [_OWN, offsets_topic]
         made = [*own, heartbeat_topic(environment.generation)]
@@ -158,4 +173,4 @@ class DebeziumConnector(Construct):
 
 
 def _secret(name: str, field: str) -> str:
-    return f"{{{{resolve:secretsmanager:{name}:SecretString:{field}}}}}"
+    return f"${{secretsmanager:{name}:{field}}}"

@@ -10,21 +10,25 @@ from infra.cdk.settings import Environment
 HTTPS = 443
 KAFKA_IAM = 9098
 POSTGRES = 5432
-REGISTRY = 8080
+REGISTRY = 8443
 
 # Every party that has a security group of its own.
-PARTIES = ("functions", "kafka", "directory", "database", "proxy", "registry", "registry-database", "connect", "spark")
+PARTIES = (
+    *("functions", "kafka", "directory", "database", "proxy", "connect", "spark"),
+    *("registry-balancer", "registry", "registry-database"),
+)
 
 # (who, whom, port): everything else is refused on both sides.
 FLOWS = (
     ("functions", "kafka", KAFKA_IAM),
     ("functions", "directory", HTTPS),
     ("functions", "proxy", POSTGRES),
-    ("functions", "registry", REGISTRY),
+    ("functions", "registry-balancer", HTTPS),
     ("connect", "kafka", KAFKA_IAM),
     ("spark", "kafka", KAFKA_IAM),
     ("spark", "proxy", POSTGRES),
-    ("spark", "registry", REGISTRY),
+    ("spark", "registry-balancer", HTTPS),
+    ("registry-balancer", "registry", REGISTRY),
     ("proxy", "database", POSTGRES),
     ("registry", "registry-database", POSTGRES),
     # Lambda's event pollers stand in the cluster's own group; executors speak to their driver.

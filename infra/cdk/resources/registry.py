@@ -1,28 +1,40 @@
-"""Apicurio on Fargate: the registry that also runs locally, with its schemas in PostgreSQL."""
+"""Apicurio on Fargate: the registry that also runs locally, with its schemas in PostgreSQL, behind TLS."""
 
 from aws_cdk import Duration
+from aws_cdk import aws_certificatemanager as acm
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_elasticloadbalancingv2 as balancing
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_route53 as route53
+from aws_cdk import aws_route53_targets as targets
+from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
-from aws_cdk import aws_servicediscovery as discovery
 from constructs import Construct
 
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
-from infra.cdk.resources.network import REGISTRY
+from infra.cdk.resources.network import HTTPS, REGISTRY
 from infra.cdk.settings import Environment
 
 # The image's tag, as devstack/jars/registry/pom.xml pins the jar of the local registry.
 VERSION = "2.6.13.Final"
 _CONFLUENT_API = "/apis/ccompat/v7"
+_READY = "/health/ready"
+_KEYS, _KEY_STORE = "/tls", "/tls/registry.p12"
+# A key pair of the task's own, made before the registry starts: from the load balancer to it traffic is encrypted, too,
+# and who is asked is known by the security group.
+_MAKE_KEYS = (
+    *("-genkeypair", "-alias", "registry", "-dname", "CN=registry", "-keyalg", "EC", "-groupname", "secp256r1"),
+    *("-validity", "3650", "-storetype", "PKCS12", "-keystore", _KEY_STORE, "-storepass:env", "KEY_STORE_PASSWORD"),
+)
 
 
 class SchemaRegistry(Construct):
-    """A service of the VPC without any way in from outside.
+    """A service of the VPC without any way in from outside; TLS to its load balancer, and from there to its tasks.
 
     url: its Confluent API; repository: where its image is copied to before the first deployment.
     """
@@ -36,48 +48,64 @@ class SchemaRegistry(Construct):
         vpc: ec2.IVpc,
         subnets: ec2.SubnetSelection,
         group: ec2.ISecurityGroup,
+        balancer_group: ec2.ISecurityGroup,
         database: Database,
+        access_log: s3.IBucket,
     ) -> None:
         super().__init__(scope, "service")
-        namespace = discovery.PrivateDnsNamespace(self, "names", name=f"{environment.prefix}.internal", vpc=vpc)
-        self.url = f"http://registry.{environment.prefix}.internal:{REGISTRY}{_CONFLUENT_API}"
+        self.url = f"https://{environment.registry.domain}{_CONFLUENT_API}"
         self.repository = ecr.Repository.from_repository_name(self, "image", repository_name(environment))
         log = log_group(self, "log", environment=environment, key=key)
         task = ecs.FargateTaskDefinition(
             self,
             "task",
             family=f"{environment.prefix}-registry",
-            cpu=512,
-            memory_limit_mib=1024,
+            cpu=environment.registry.cpu,
+            memory_limit_mib=environment.registry.memory_mb,
             runtime_platform=ecs.RuntimePlatform(
                 cpu_architecture=ecs.CpuArchitecture.ARM64, operating_system_family=ecs.OperatingSystemFamily.LINUX
             ),
         )
         secret = secretsmanager.Secret.from_secret_complete_arn(self, "secret", database.secret_arn)
-        task.add_container(
+        password = ecs.Secret.from_secrets_manager(secret, "password")
+        task.add_volume(name="keys")
+        image = ecs.ContainerImage.from_ecr_repository(self.repository, VERSION)
+        logging = ecs.LogDriver.aws_logs(stream_prefix="registry", log_group=log)
+        keys = task.add_container(
+            "keys",
+            image=image,
+            logging=logging,
+            essential=False,
+            user="0",  # whose the volume is
+            entry_point=["keytool"],
+            command=list(_MAKE_KEYS),
+            # It must be some secret that both containers know; the key is gone with the task.
+            secrets={"KEY_STORE_PASSWORD": password},
+        )
+        apicurio = task.add_container(
             "apicurio",
-            image=ecs.ContainerImage.from_ecr_repository(self.repository, VERSION),
-            logging=ecs.LogDriver.aws_logs(stream_prefix="registry", log_group=log),
+            image=image,
+            logging=logging,
             port_mappings=[ecs.PortMapping(container_port=REGISTRY)],
             environment={
                 "REGISTRY_DATASOURCE_URL": f"jdbc:postgresql://{database.instance.db_instance_endpoint_address}"
                 f":{database.instance.db_instance_endpoint_port}/{database.name}?sslmode=require",
                 "REGISTRY_LOG_LEVEL": "WARN",
-                "QUARKUS_HTTP_PORT": str(REGISTRY),
+                "QUARKUS_HTTP_INSECURE_REQUESTS": "disabled",
+                "QUARKUS_HTTP_SSL_PORT": str(REGISTRY),
+                "QUARKUS_HTTP_SSL_CERTIFICATE_KEY_STORE_FILE": _KEY_STORE,
             },
             secrets={
                 "REGISTRY_DATASOURCE_USERNAME": ecs.Secret.from_secrets_manager(secret, "username"),
-                "REGISTRY_DATASOURCE_PASSWORD": ecs.Secret.from_secrets_manager(secret, "password"),
+                "REGISTRY_DATASOURCE_PASSWORD": password,
+                "QUARKUS_HTTP_SSL_CERTIFICATE_KEY_STORE_PASSWORD": password,
             },
-            # RDS changes the password each week. A task that no longer gets a connection is not ready, and is replaced
-            # by one that reads the new password; the other serves meanwhile.
-            health_check=ecs.HealthCheck(
-                command=["CMD-SHELL", f"curl -fsS http://localhost:{REGISTRY}/health/ready || exit 1"],
-                interval=Duration.seconds(15),
-                retries=4,
-                start_period=Duration.seconds(90),
-            ),
             readonly_root_filesystem=False,
+        )
+        for container, read_only in ((keys, False), (apicurio, True)):
+            container.add_mount_points(ecs.MountPoint(container_path=_KEYS, source_volume="keys", read_only=read_only))
+        apicurio.add_container_dependencies(
+            ecs.ContainerDependency(container=keys, condition=ecs.ContainerDependencyCondition.SUCCESS)
         )
         # The password is encrypted with our key; what starts the container decrypts it.
         key_use = iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key.key_arn])
@@ -101,15 +129,73 @@ class SchemaRegistry(Construct):
             cluster=cluster,
             service_name="registry",
             task_definition=task,
-            desired_count=2,
+            desired_count=environment.registry.tasks,
             min_healthy_percent=50,
             max_healthy_percent=200,
             circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
+            health_check_grace_period=Duration.seconds(90),
             vpc_subnets=subnets,
             security_groups=[group],
-            cloud_map_options=ecs.CloudMapOptions(
-                name="registry", cloud_map_namespace=namespace, dns_ttl=Duration.seconds(10)
+        )
+        self._balancer(environment, vpc, subnets, balancer_group, access_log)
+
+    def _balancer(
+        self,
+        environment: Environment,
+        vpc: ec2.IVpc,
+        subnets: ec2.SubnetSelection,
+        group: ec2.ISecurityGroup,
+        access_log: s3.IBucket,
+    ) -> None:
+        """HTTPS under the domain, which this VPC alone resolves; tasks that are not ready are replaced."""
+        domain, arn = environment.registry.domain, environment.registry.certificate_arn
+        balancer = balancing.ApplicationLoadBalancer(
+            self,
+            "balancer",
+            vpc=vpc,
+            vpc_subnets=subnets,
+            internet_facing=False,
+            security_group=group,
+            drop_invalid_header_fields=True,
+            deletion_protection=environment.protected,
+        )
+        balancer.log_access_logs(access_log, "registry")
+        listener = balancer.add_listener(
+            "https",
+            port=HTTPS,
+            protocol=balancing.ApplicationProtocol.HTTPS,
+            ssl_policy=balancing.SslPolicy.RECOMMENDED_TLS,
+            certificates=[
+                acm.Certificate.from_certificate_arn(self, "certificate", arn)
+                if arn
+                else acm.Certificate(
+                    self, "certificate", domain_name=domain, validation=acm.CertificateValidation.from_dns()
+                )
+            ],
+            open=False,
+        )
+        listener.add_targets(
+            "tasks",
+            port=REGISTRY,
+            protocol=balancing.ApplicationProtocol.HTTPS,
+            targets=[self.service.load_balancer_target(container_name="apicurio", container_port=REGISTRY)],
+            deregistration_delay=Duration.seconds(15),
+            # RDS changes the password each week. A task that no longer gets a connection is not ready, and is replaced
+            # by one that reads the new password; the other serves meanwhile.
+            health_check=balancing.HealthCheck(
+                path=_READY,
+                protocol=balancing.Protocol.HTTPS,
+                interval=Duration.seconds(15),
+                timeout=Duration.seconds(5),
+                unhealthy_threshold_count=4,
+                healthy_threshold_count=2,
             ),
+        )
+        route53.ARecord(
+            self,
+            "address",
+            zone=route53.PrivateHostedZone(self, "names", zone_name=domain, vpc=vpc),
+            target=route53.RecordTarget.from_alias(targets.LoadBalancerTarget(balancer)),
         )
 
 

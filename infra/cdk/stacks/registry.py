@@ -3,6 +3,7 @@
 from aws_cdk import Stack
 from constructs import Construct
 
+from infra.cdk.resources.buckets import access_log_bucket
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.registry import SchemaRegistry
 from infra.cdk.settings import Environment
@@ -24,4 +25,11 @@ class RegistryStack(Stack):
             name="registry",
             **place,
         )
-        self.service = SchemaRegistry(self, group=network.groups["registry"], database=self.database, **place)
+        self.service = SchemaRegistry(
+            self,
+            group=network.groups["registry"],
+            balancer_group=network.groups["registry-balancer"],
+            database=self.database,
+            access_log=access_log_bucket(self, environment=environment),
+            **place,
+        )

@@ -1,0 +1,81 @@
+"""The registry's task as the deployment has it: TLS with a key of its own, and nothing else."""
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from devstack.service import java, java_home
+from devstack.setup import JARS
+from tests.faults.waiting import until
+from tests.unit.infra.conftest import prod, synthesised  # noqa: F401 - fixtures
+from tests.unit.infra.templates import SynthesisedEnvironment
+
+PASSWORD = "as RDS makes them: }$:"
+
+
+@pytest.fixture
+def registry(prod: SynthesisedEnvironment, tmp_path: Path) -> Iterator[int]:  # noqa: F811 - the fixture
+    """The port of a registry that was started as its containers are, over a database in memory."""
+    (task,) = prod.resources("AWS::ECS::TaskDefinition")
+    containers = {each["Name"]: each for each in task.properties["ContainerDefinitions"]}
+    keys, apicurio = containers["keys"], containers["apicurio"]
+
+    def here(text: str) -> str:
+        return text.replace("/tls/", f"{tmp_path}/")
+
+    def variables(container: dict[str, Any]) -> dict[str, str]:
+        plain = {
+            each["Name"]: here(each["Value"]) for each in container.get("Environment", ()) if "URL" not in each["Name"]
+        }
+        return plain | {each["Name"]: PASSWORD for each in container["Secrets"] if "PASSWORD" in each["Name"]}
+
+    command = [f"{java_home()}/bin/{keys['EntryPoint'][0]}", *map(here, keys["Command"])]
+    subprocess.run(command, env=variables(keys), check=True, capture_output=True, timeout=60)
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    environment = variables(apicurio) | {
+        "QUARKUS_HTTP_SSL_PORT": str(port),
+        "QUARKUS_HTTP_HOST": "127.0.0.1",
+        "REGISTRY_DATASOURCE_URL": "jdbc:h2:mem:registry",
+        "REGISTRY_DATASOURCE_PASSWORD": "sa",
+    }
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*java("-jar", heap_mb=192), f"{JARS}/registry/apicurio-registry-app-2.6.13.Final-runner.jar"],
+            env=environment,
+            cwd=tmp_path,
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            until("the registry listens", lambda: _listens(port) or process.poll() is not None)
+            assert process.poll() is None, (tmp_path / "log").read_text()[-2000:]
+            yield port
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _listens(port: int) -> bool:
+    with closing(socket.socket()) as trying:
+        return trying.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_the_registry_speaks_tls_with_a_key_of_its_own_and_nothing_else(
+    prod: SynthesisedEnvironment,  # noqa: F811 - the fixture
+    registry: int,
+) -> None:
+    (group,) = prod.resources("AWS::ElasticLoadBalancingV2::TargetGroup")
+    ready = group.properties["HealthCheckPath"]
+    with urllib3.PoolManager(cert_reqs="CERT_NONE", assert_hostname=False, retries=False) as pool:
+        with pytest.warns(urllib3.exceptions.InsecureRequestWarning):
+            assert pool.request("GET", f"https://127.0.0.1:{registry}{ready}").status == 200
+        with pytest.raises(urllib3.exceptions.HTTPError):
+            pool.request("GET", f"http://127.0.0.1:{registry}{ready}")

@@ -1,0 +1,32 @@
+"""Settings that AWS would refuse are refused where they are written."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infra.cdk.settings import PROD, ApiSettings, KafkaSettings, OpenSearchSettings
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"zones": ("a", "b")}, "kafka.brokers is 3, no multiple of the 2 zones"),
+        ({"opensearch": OpenSearchSettings(data_nodes=4)}, "opensearch.data_nodes is 4"),
+        ({"opensearch": OpenSearchSettings(dedicated_masters=1)}, "dedicated_masters is 0 or 3"),
+        ({"kafka": KafkaSettings(min_insync_replicas=3)}, "min_insync_replicas < replication_factor"),
+        ({"kafka": KafkaSettings(replication_factor=4)}, "replication_factor <= brokers"),
+        ({"log_days": 31}, "log_days is one of 14, 30, 90, 365"),
+        ({"trace_ratio": 1.5}, "trace_ratio"),
+        ({"receipts_percent": 101}, "receipts_percent"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_name(changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        replace(PROD, **changed)
+
+
+@pytest.mark.parametrize("given", [{"domain": "api.masscomm.example"}, {"certificate_arn": "arn"}])
+def test_a_domain_comes_with_its_certificate(given: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="both given, or neither"):
+        ApiSettings(**given)  # type: ignore[arg-type]
