@@ -17,7 +17,6 @@ import sys
 import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
-from infra.cdk.resources.findings import explain_custom_resources
 from infra.cdk.settings import ENVIRONMENTS, Environment, ServerSettings, local
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
@@ -54,7 +53,6 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
     if environment.servers is None:
         servers = _servers(app, environment, base)
         _services(app, environment, base, servers.data, servers.registry.service.url, servers)
-        explain_custom_resources(servers.data)
     else:
         data = GivenDataStack(app, environment=environment, base=base, servers=environment.servers)
         _services(app, environment, base, data, environment.servers.registry_url, None)
@@ -91,7 +89,6 @@ def _services(
     ObservabilityStack(
         app, environment=environment, base=base, data=data, functions=functions, api=api, servers=servers
     )
-    explain_custom_resources(functions)
 
 
 def _environment(name: str) -> Environment:

@@ -1,5 +1,8 @@
 """Alarms: each says which runbook is for it, and calls the same people."""
 
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
+
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
@@ -29,51 +32,53 @@ def ours(environment: Environment, of: Metric, service: str, statistic: str = "S
     return metric(NAMESPACE, of.name, statistic, {ENVIRONMENT: environment.name, SERVICE: service})
 
 
-class Alarms(Construct):
-    """Where alarms are made. topic: whom they call."""
+@dataclass(frozen=True)
+class Watch:
+    """An alarm where the figure is at the threshold or above (below: less) in `minutes` minutes.
 
-    def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
+    what: what has happened, in words; runbook: its file in docs/runbooks, without ending; most: so many of the minutes
+    are enough; silence_is_bad: no data is an alarm, too.
+    """
+
+    name: str
+    runbook: str
+    what: str
+    of: cloudwatch.IMetric
+    threshold: float
+    _: KW_ONLY
+    minutes: int = 5
+    most: int | None = None
+    below: bool = False
+    silence_is_bad: bool = False
+
+
+class Alarms(Construct):
+    """One alarm a row of the table. topic: whom they call; alarms: as the table has them."""
+
+    def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey, table: Iterable[Watch]) -> None:
         super().__init__(scope, "alarms")
-        self._prefix = environment.prefix
         self.topic = sns.Topic(
             self, "topic", topic_name=f"{environment.prefix}-alarms", master_key=key, enforce_ssl=True
         )
         self.topic.add_subscription(subscriptions.EmailSubscription(environment.alarm_email))
-        self.alarms: list[cloudwatch.Alarm] = []
+        self.alarms = [self._alarm(each, environment) for each in table]
 
-    def add(
-        self,
-        name: str,
-        *,
-        runbook: str,
-        what: str,
-        of: cloudwatch.IMetric,
-        threshold: float,
-        minutes: int = 5,
-        most: int | None = None,
-        below: bool = False,
-        silence_is_bad: bool = False,
-    ) -> None:
-        """An alarm where the metric is at the threshold or above (below: less) in `minutes` minutes.
-
-        what: what has happened, in words; runbook: its file in docs/runbooks, without ending; most: so many of the
-        minutes are enough; silence_is_bad: no data is an alarm, too.
-        """
-        operator = cloudwatch.ComparisonOperator
+    def _alarm(self, watch: Watch, environment: Environment) -> cloudwatch.Alarm:
+        operator, missing = cloudwatch.ComparisonOperator, cloudwatch.TreatMissingData
         alarm = cloudwatch.Alarm(
             self,
-            name,
-            alarm_name=f"{self._prefix}-{name}",
-            alarm_description=f"{what} Runbook: {RUNBOOKS}/{runbook}.md",
-            metric=of,
-            threshold=threshold,
-            evaluation_periods=minutes,
-            datapoints_to_alarm=most or minutes,
-            comparison_operator=operator.LESS_THAN_THRESHOLD if below else operator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.BREACHING
-            if silence_is_bad
-            else cloudwatch.TreatMissingData.NOT_BREACHING,
+            watch.name,
+            alarm_name=f"{environment.prefix}-{watch.name}",
+            alarm_description=f"{watch.what} Runbook: {RUNBOOKS}/{watch.runbook}.md",
+            metric=watch.of,
+            threshold=watch.threshold,
+            evaluation_periods=watch.minutes,
+            datapoints_to_alarm=watch.most or watch.minutes,
+            comparison_operator=operator.LESS_THAN_THRESHOLD
+            if watch.below
+            else operator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=missing.BREACHING if watch.silence_is_bad else missing.NOT_BREACHING,
         )
         alarm.add_alarm_action(actions.SnsAction(self.topic))
         alarm.add_ok_action(actions.SnsAction(self.topic))
-        self.alarms.append(alarm)
+        return alarm

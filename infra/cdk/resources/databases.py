@@ -8,7 +8,7 @@ from aws_cdk import aws_rds as rds
 from constructs import Construct
 
 from infra.cdk.resources.findings import explain
-from infra.cdk.resources.logs import removal
+from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.settings import Environment
 
 _COLONS = ArnFormat.COLON_RESOURCE_NAME
@@ -38,10 +38,15 @@ class Database(Construct):
         major = settings.version.partition(".")[0]
         engine = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.of(settings.version, major))
         self.name = name
+        identifier = f"{environment.prefix}-{id}"
+        # RDS would open it by itself, for ever and without our key.
+        log = log_group(
+            self, "log", environment=environment, key=key, name=f"/aws/rds/instance/{identifier}/postgresql"
+        )
         self.instance = rds.DatabaseInstance(
             self,
             "instance",
-            instance_identifier=f"{environment.prefix}-{id}",
+            instance_identifier=identifier,
             engine=engine,
             instance_type=ec2.InstanceType(instance_type),
             vpc=vpc,
@@ -69,6 +74,7 @@ class Database(Construct):
             performance_insight_encryption_key=key,
             auto_minor_version_upgrade=True,
         )
+        self.instance.node.add_dependency(log)
         explain(self.instance, "the port is one more thing to know; security groups say who reaches it", "RDS11")
         if not settings.multi_az:
             explain(self.instance, f"{environment.name} may be away while a zone is", "RDS3")
@@ -87,14 +93,22 @@ class Database(Construct):
         return ec2.SecurityGroup.from_security_group_id(self, f"{group.node.id}-group", group.security_group_id)
 
     def add_proxy(
-        self, *, environment: Environment, vpc: ec2.IVpc, subnets: ec2.SubnetSelection, group: ec2.ISecurityGroup
+        self,
+        *,
+        environment: Environment,
+        key: kms.IKey,
+        vpc: ec2.IVpc,
+        subnets: ec2.SubnetSelection,
+        group: ec2.ISecurityGroup,
     ) -> rds.DatabaseProxy:
         """A proxy that takes IAM tokens and hands them on: no password is stored for it anywhere."""
-        return rds.DatabaseProxy(
+        name = f"{environment.prefix}-{self.name}"
+        log = log_group(self, "proxy-log", environment=environment, key=key, name=f"/aws/rds/proxy/{name}")
+        proxy = rds.DatabaseProxy(
             self,
             "proxy",
             proxy_target=rds.ProxyTarget.from_instance(self.instance),
-            db_proxy_name=f"{environment.prefix}-{self.name}",
+            db_proxy_name=name,
             default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
             require_tls=True,
             vpc=vpc,
@@ -102,6 +116,8 @@ class Database(Construct):
             security_groups=[self._own(group)],
             idle_client_timeout=Duration.minutes(30),
         )
+        proxy.node.add_dependency(log)
+        return proxy
 
 
 class ProxiedDatabase:

@@ -14,6 +14,7 @@ from aws_cdk import aws_msk as msk
 from aws_cdk import custom_resources as custom
 from constructs import Construct
 
+from infra.cdk.resources.call import call
 from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.settings import Environment
 from masscomm.topics import Topic
@@ -100,7 +101,7 @@ class KafkaCluster(Construct):
         self.arn = self.cluster.attr_arn
         for topic in topics:
             self._topic(topic, environment)
-        self.bootstrap_servers = self._bootstrap_servers()
+        self.bootstrap_servers = self._bootstrap_servers(environment, key)
 
     def _topic(self, topic: Topic, environment: Environment) -> None:
         settings = environment.kafka
@@ -115,24 +116,17 @@ class KafkaCluster(Construct):
             # A topic that is taken out of the file must be deleted by hand: records are not a deployment's to delete.
         ).apply_removal_policy(RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY)
 
-    def _bootstrap_servers(self) -> str:
+    def _bootstrap_servers(self, environment: Environment, key: kms.IKey) -> str:
         """CloudFormation does not tell them: they are asked for when the cluster is there."""
-        call = custom.AwsSdkCall(
+        what = custom.AwsSdkCall(
             service="Kafka",
             action="getBootstrapBrokers",
             parameters={"ClusterArn": self.arn},
             physical_resource_id=custom.PhysicalResourceId.of(self.name),
             output_paths=[_SASL_IAM],
         )
-        asked = custom.AwsCustomResource(
-            self,
-            "bootstrap-servers",
-            on_update=call,
-            install_latest_aws_sdk=False,
-            policy=custom.AwsCustomResourcePolicy.from_statements(
-                [iam.PolicyStatement(actions=["kafka:GetBootstrapBrokers"], resources=[self.arn])]
-            ),
-        )
+        may = iam.PolicyStatement(actions=["kafka:GetBootstrapBrokers"], resources=[self.arn])
+        asked = call(self, "bootstrap-servers", environment=environment, key=key, what=what, statements=[may])
         return asked.get_response_field(_SASL_IAM)
 
     def event_source(self, group: str) -> dict[str, Any]:

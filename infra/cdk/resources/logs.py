@@ -18,7 +18,7 @@ _DAYS = {
 def log_group(
     scope: Construct, id: str, *, environment: Environment, key: kms.IKey, name: str | None = None
 ) -> logs.LogGroup:
-    """A log group. name: only where a service asks for one; it begins with the environment's prefix."""
+    """A log group. name: only where a service asks for one, or would open it by itself."""
     return logs.LogGroup(
         scope,
         id,

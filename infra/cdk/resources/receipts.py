@@ -17,6 +17,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import custom_resources as custom
 from constructs import Construct
 
+from infra.cdk.resources.call import call
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.logs import log_group
@@ -128,7 +129,7 @@ class Receipts(Construct):
                 resources=[group.log_group_arn for group in groups.values()],
             )
         )
-        call = custom.AwsSdkCall(
+        what = custom.AwsSdkCall(
             service="SNS",
             action="setPlatformApplicationAttributes",
             parameters={
@@ -143,17 +144,16 @@ class Receipts(Construct):
             physical_resource_id=custom.PhysicalResourceId.of(f"{platform}-receipts"),
         )
         # CloudFormation has no platform applications: they are made by hand, and told by a call.
-        custom.AwsCustomResource(
+        call(
             self,
             f"{platform}-attributes",
-            on_update=call,
-            install_latest_aws_sdk=False,
-            policy=custom.AwsCustomResourcePolicy.from_statements(
-                [
-                    iam.PolicyStatement(actions=["sns:SetPlatformApplicationAttributes"], resources=[application]),
-                    iam.PolicyStatement(actions=["iam:PassRole"], resources=[role.role_arn]),
-                ]
-            ),
+            environment=self._environment,
+            key=self._key,
+            what=what,
+            statements=[
+                iam.PolicyStatement(actions=["sns:SetPlatformApplicationAttributes"], resources=[application]),
+                iam.PolicyStatement(actions=["iam:PassRole"], resources=[role.role_arn]),
+            ],
         ).node.add_dependency(role)
 
     def _tell_of_mail(self) -> None:

@@ -81,6 +81,10 @@ class RestApi(Construct):
                 throttling_burst_limit=settings.burst * 10,
             ),
         )
+        # The gateway would open it by itself, for ever and without our key.
+        name = f"API-Gateway-Execution-Logs_{self.api.rest_api_id}/{STAGE}"
+        execution = log_group(self, "execution-log", environment=environment, key=key, name=name)
+        self.api.deployment_stage.node.add_dependency(execution)
         self._methods(routes, authorizer)
         self._errors()
         self._usage_plan(environment)

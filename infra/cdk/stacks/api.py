@@ -15,7 +15,7 @@ from infra.cdk.stacks.network import NetworkStack
 
 
 class ApiStack(Stack):
-    """rest: the API."""
+    """rest: the API; authorizer: who says who may use it."""
 
     def __init__(
         self, scope: Construct, *, environment: Environment, base: NetworkStack, functions: FunctionsStack
@@ -30,7 +30,7 @@ class ApiStack(Stack):
             removal_policy=RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY,
         )
         explain(keys, "digests of keys: each is replaced by whoever holds it, and the old one stays until then", "SMG4")
-        authorizer = Handler(
+        self.authorizer = Handler(
             self,
             module="authorizer",
             environment=environment,
@@ -44,4 +44,6 @@ class ApiStack(Stack):
         routes: dict[str, lambda_.IFunction] = {
             route: function.alias for function in functions.functions.values() for route in function.entry.routes
         }
-        self.rest = RestApi(self, environment=environment, key=base.key, routes=routes, authorizer=authorizer.function)
+        self.rest = RestApi(
+            self, environment=environment, key=base.key, routes=routes, authorizer=self.authorizer.function
+        )

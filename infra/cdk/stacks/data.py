@@ -57,7 +57,7 @@ class DataStack(Stack):
             name=METRICS,
             **place,
         )
-        proxy = self.metrics.add_proxy(group=network.groups["proxy"], **place)
+        proxy = self.metrics.add_proxy(key=base.key, group=network.groups["proxy"], **place)
         self.database = ProxiedDatabase(proxy=proxy, name=METRICS)
         self.tables = Tables(self, environment=environment, key=base.key).tables
         self.buckets = Buckets(self, environment=environment, key=base.key)

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from infra.cdk.settings import ENVIRONMENTS
 from masscomm.debezium import debezium_settings
 from masscomm.topics import Lane, cdc_topics, chain_topics, in_lane
 from spark_metrics.job import AVRO_OPTIONS
-from tests.unit.infra.templates import SynthesisedEnvironment, actions, as_list, flat, statements, targets
+from tests.unit.infra.templates import Resource, SynthesisedEnvironment, actions, as_list, flat, statements, targets
 from tests.unit.receipts import shapes
 
 KAFKA_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1") if entry.event_source is not None}
@@ -43,6 +44,23 @@ def test_every_finding_is_explained(environment: SynthesisedEnvironment) -> None
     ]
     assert explained
     assert [rule for rule in explained if len(rule["reason"].split()) < 5] == []
+
+
+def test_synthesis_warns_of_nothing(environment: SynthesisedEnvironment) -> None:
+    said = [entry for path in environment.folder.glob("*.json") for entry in _annotations(json.loads(path.read_text()))]
+    assert said == []
+
+
+def _annotations(document: Any) -> Iterator[Any]:
+    """What constructs say to whoever synthesises, wherever the assembly keeps it."""
+    if isinstance(document, dict):
+        if str(document.get("type", "")) in ("aws:cdk:warning", "aws:cdk:error", "aws:cdk:info"):
+            yield document
+        for each in document.values():
+            yield from _annotations(each)
+    elif isinstance(document, list):
+        for each in document:
+            yield from _annotations(each)
 
 
 def test_every_topic_is_made_with_its_retention(environment: SynthesisedEnvironment) -> None:
@@ -92,6 +110,53 @@ def test_every_function_of_the_catalogue_is_deployed(environment: SynthesisedEnv
         assert properties["VpcConfig"]
         assert properties["TracingConfig"] == {"Mode": "Active"}
         assert "log" in flat(properties["LoggingConfig"]["LogGroup"])
+
+
+def test_every_function_whoever_made_it_writes_a_log_that_is_kept_for_a_time(
+    environment: SynthesisedEnvironment,
+) -> None:
+    groups = {(each.stack, f"{{{each.id}}}") for each in environment.resources("AWS::Logs::LogGroup")}
+    functions = list(environment.resources("AWS::Lambda::Function"))
+    assert {each.stack for each in functions} == {"api", "data", "functions", "metrics"}
+    for function in functions:
+        log = flat(function.properties.get("LoggingConfig", {}).get("LogGroup", ""))
+        assert (function.stack, log) in groups, function
+
+
+def test_the_logs_that_services_would_open_themselves_are_kept_for_a_time_too(
+    environment: SynthesisedEnvironment,
+) -> None:
+    named = {
+        flat(each.properties.get("LogGroupName", "")): each.id for each in environment.resources("AWS::Logs::LogGroup")
+    }
+    expected: dict[str, Resource] = {}
+    for instance in environment.resources("AWS::RDS::DBInstance"):
+        for kind in instance.properties["EnableCloudwatchLogsExports"]:
+            expected[f"/aws/rds/instance/{instance.properties['DBInstanceIdentifier']}/{kind}"] = instance
+    for proxy in environment.resources("AWS::RDS::DBProxy"):
+        expected[f"/aws/rds/proxy/{proxy.properties['DBProxyName']}"] = proxy
+    for stage in environment.resources("AWS::ApiGateway::Stage"):
+        name = f"{flat(stage.properties['RestApiId'])}/{stage.properties['StageName']}"
+        expected[f"API-Gateway-Execution-Logs_{name}"] = stage
+    assert len(expected) == 4
+    for name, resource in expected.items():
+        assert named[name] in as_list(resource.attributes["DependsOn"]), resource
+
+
+def test_everything_says_whose_it_is(environment: SynthesisedEnvironment) -> None:
+    tagged = set()
+    for resource in environment.resources():
+        tags = resource.properties.get("Tags")
+        if tags is not None:
+            found = tags if isinstance(tags, dict) else {each["Key"]: each["Value"] for each in tags}
+            assert (found["application"], found["environment"]) == ("masscomm", environment.name), resource
+            tagged.add(resource.type)
+    assert tagged >= {
+        *("AWS::MSK::Cluster", "AWS::OpenSearchService::Domain", "AWS::RDS::DBInstance", "AWS::DynamoDB::Table"),
+        *("AWS::S3::Bucket", "AWS::Lambda::Function", "AWS::EMRServerless::Application", "AWS::ECS::Service"),
+        *("AWS::KafkaConnect::Connector", "AWS::ApiGateway::Stage", "AWS::EC2::VPCEndpoint", "AWS::Logs::LogGroup"),
+        "AWS::ElasticLoadBalancingV2::LoadBalancer",
+    }
 
 
 def test_every_mapping_answers_record_by_record_and_gives_nothing_up_silently(
@@ -238,6 +303,49 @@ def test_no_variable_holds_a_secret(environment: SynthesisedEnvironment) -> None
             assert not re.search(r"PASSWORD|TOKEN|SECRET(?!_ARN)", variable), f"{name}: {variable}"
             assert "resolve:secretsmanager" not in flat(value), f"{name}: {variable}"
             assert not re.search(r"://[^/@]*:[^/@]*@", flat(value)), f"{name}: {variable}"
+
+
+def test_no_template_holds_a_secret_or_has_one_put_into_what_it_makes(environment: SynthesisedEnvironment) -> None:
+    for stack, template in environment.templates().items():
+        text = json.dumps(template)
+        # What CloudFormation would resolve stands in the resource, for whoever may describe it.
+        assert "resolve:secretsmanager" not in text, stack
+        assert "resolve:ssm-secure" not in text, stack
+        assert not re.search(r'"(MasterUserPassword|SecretString)"', text), stack
+        assert not re.search(r"AKIA[0-9A-Z]{16}|BEGIN [A-Z ]*PRIVATE KEY", text), stack
+
+
+def test_nothing_is_asked_without_tls(environment: SynthesisedEnvironment) -> None:
+    for resource in environment.resources():
+        text = flat(resource.properties)
+        assert not re.search(r"http://(?!www\.w3\.org)", text), resource
+        assert '"HTTP"' not in text, resource
+    for function in _functions(environment).values():
+        url = flat(function["Environment"]["Variables"]["SCHEMA_REGISTRY_URL"])
+        assert url == f"https://{ENVIRONMENTS[environment.name].registry.domain}/apis/ccompat/v7"
+
+
+def test_the_registry_is_reached_by_its_name_through_tls_alone(environment: SynthesisedEnvironment) -> None:
+    (balancer,) = environment.resources("AWS::ElasticLoadBalancingV2::LoadBalancer")
+    assert balancer.properties["Scheme"] == "internal"
+    (listener,) = environment.resources("AWS::ElasticLoadBalancingV2::Listener")
+    assert (listener.properties["Protocol"], listener.properties["Port"]) == ("HTTPS", 443)
+    assert "TLS13" in listener.properties["SslPolicy"]
+    (group,) = environment.resources("AWS::ElasticLoadBalancingV2::TargetGroup")
+    assert (group.properties["Protocol"], group.properties["HealthCheckProtocol"]) == ("HTTPS", "HTTPS")
+    domain = ENVIRONMENTS[environment.name].registry.domain
+    (certificate,) = environment.resources("AWS::CertificateManager::Certificate")
+    (zone,) = environment.resources("AWS::Route53::HostedZone")
+    (record,) = environment.resources("AWS::Route53::RecordSet")
+    assert certificate.properties["DomainName"] == domain
+    assert (zone.properties["Name"], record.properties["Name"]) == (f"{domain}.", f"{domain}.")
+    assert zone.properties["VPCs"]
+    (task,) = environment.resources("AWS::ECS::TaskDefinition")
+    containers = {each["Name"]: each for each in task.properties["ContainerDefinitions"]}
+    variables = {each["Name"]: each["Value"] for each in containers["apicurio"]["Environment"]}
+    assert variables["QUARKUS_HTTP_INSECURE_REQUESTS"] == "disabled"
+    assert containers["apicurio"]["PortMappings"][0]["ContainerPort"] == group.properties["Port"]
+    assert containers["apicurio"]["DependsOn"] == [{"Condition": "SUCCESS", "ContainerName": "keys"}]
 
 
 def test_a_functions_variables_fit_into_what_lambda_takes(environment: SynthesisedEnvironment) -> None:
@@ -418,6 +526,10 @@ def test_every_function_has_alarms_for_errors_throttles_and_lag(environment: Syn
         for kind in ("errors", "throttled", "slow"):
             dimensions = {each["Name"]: each["Value"] for each in alarms[f"{entry.name}-{kind}"]["Dimensions"]}
             assert dimensions["FunctionName"] == f"masscomm-{environment.name}-{entry.name}"
+    for name in ("authorizer", "keep-job"):
+        (errors,) = alarms[f"{name}-errors"]["Dimensions"]
+        assert errors["Name"] == "FunctionName"
+    for entry in read_catalogue(generation="g1"):
         if entry.event_source is not None:
             assert f"{entry.package}-dead-letters" in alarms
             assert f"{entry.name}-dropped" in alarms
@@ -426,6 +538,26 @@ def test_every_function_has_alarms_for_errors_throttles_and_lag(environment: Syn
                 dimensions = {each["Name"]: each["Value"] for each in lag["Dimensions"]}
                 assert dimensions["Consumer Group"] == f"{entry.group}.{topic}"
                 assert lag["Threshold"] <= (30 if entry.lane is Lane.CRITICAL else 900)
+
+
+def test_whatever_may_go_wrong_with_the_whole_calls_somebody(environment: SynthesisedEnvironment) -> None:
+    wanted = {
+        *("failed", "duplicates", "leases-lost", "changes-stale", "metrics-stale", "waiting-overdue"),
+        *("change-data-capture", "streaming-job", "schema-registry", "api-errors", "api-slow"),
+        *("push-provider-errors", "push-provider-throttles", "email-provider-errors", "email-provider-throttles"),
+        *("email-bounces", "email-complaints", "kafka-offline", "kafka-storage", "directory-red", "directory-storage"),
+        *("metrics-database-cpu", "registry-database-storage", "delivery_ledger-throttled"),
+    }
+    assert wanted <= _alarms(environment).keys()
+    (budget,) = environment.resources("AWS::Budgets::Budget")
+    assert budget.properties["Budget"]["BudgetLimit"]["Amount"] == ENVIRONMENTS[environment.name].budget_usd
+
+
+def test_no_alarm_reads_more_metrics_than_cloudwatch_lets_it(environment: SynthesisedEnvironment) -> None:
+    for name, alarm in _alarms(environment).items():
+        assert len([each for each in alarm.get("Metrics", ()) if "MetricStat" in each]) <= 10, name
+        periods = {each["MetricStat"]["Period"] for each in alarm.get("Metrics", ()) if "MetricStat" in each}
+        assert periods <= {60}, name
 
 
 # --- the API ----------------------------------------------------------------------------------------------------------
@@ -454,13 +586,23 @@ def test_the_connector_is_the_local_one_with_another_database(environment: Synth
     configuration = connector.properties["ConnectorConfiguration"]
     for name, value in debezium_settings("g1").items():
         assert configuration[name] == value
-    assert configuration["database.password"].startswith("{{resolve:secretsmanager:")
+    secret = ENVIRONMENTS[environment.name].monolith.secret_name
+    for name, field in {"hostname": "host", "user": "username", "password": "password", "dbname": "dbname"}.items():
+        assert configuration[f"database.{name}"] == f"${{secretsmanager:{secret}:{field}}}"
+    assert configuration["config.action.reload"] == "none"
     assert configuration["database.sslmode"] == "require"
     assert connector.properties["KafkaClusterClientAuthentication"] == {"AuthenticationType": "IAM"}
     assert connector.properties["KafkaClusterEncryptionInTransit"] == {"EncryptionType": "TLS"}
     (worker,) = environment.resources("AWS::KafkaConnect::WorkerConfiguration")
     properties = base64.b64decode(worker.properties["PropertiesFileContent"]).decode()
     assert "offset.storage.topic=connect.offsets\n" in properties
+    assert "config.providers.secretsmanager.class=masscomm.connect.SecretsManagerConfigProvider\n" in properties
+    (read,) = [
+        targets(statement)
+        for resource, statement in statements(environment)
+        if resource.stack == "cdc" and "secretsmanager:GetSecretValue" in actions(statement)
+    ]
+    assert {target.rpartition(":")[2] for target in read} == {f"{secret}-??????"}
 
 
 def test_the_job_is_started_as_a_stream_with_everything_it_is_made_of(environment: SynthesisedEnvironment) -> None:

@@ -1,0 +1,260 @@
+"""Every alarm, one row each: what it is called, its runbook, what has happened, of which figure, and from where on."""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from functions.catalogue import FunctionEntry
+from infra.cdk.resources.alarms import MINUTE, Watch, metric, ours
+from infra.cdk.resources.databases import Database
+from infra.cdk.resources.rest_api import STAGE
+from infra.cdk.settings import Environment
+from infra.cdk.stacks.api import ApiStack
+from infra.cdk.stacks.cdc import CdcStack
+from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.functions import FunctionsStack
+from infra.cdk.stacks.given_data import GivenDataStack
+from infra.cdk.stacks.metrics import MetricsStack
+from infra.cdk.stacks.registry import RegistryStack
+from masscomm.metric_names import (
+    CHANGE_DATA_AGE,
+    DEAD_LETTER_BURSTS,
+    DUPLICATES_REFUSED,
+    JOB_RUNNING,
+    LEASE_LOSSES,
+    METRICS_AGE,
+    NAMESPACE,
+    OLDEST_DUE,
+    PROVIDER_CALLS,
+    PROVIDER_ERRORS,
+    PROVIDER_THROTTLES,
+    RECIPIENTS,
+)
+from masscomm.statuses import Status
+from masscomm.topics import Lane, lane_of
+
+type Data = DataStack | GivenDataStack
+
+_GIB = 1024**3
+# How old the oldest record that waits for a function may be, in seconds, before somebody is called.
+_CRITICAL_LAG_S, _CHANGES_LAG_S, _SMALL_LAG_S, _BULK_LAG_S = 30, 120, 120, 900
+_OF_CHANGES = ("cdc_consumer", "device_registrar")
+# AWS puts an account under review at 5 % bounces and .1 % complaints.
+_BOUNCES, _COMPLAINTS = 0.03, 0.0008
+# How far what is read may be behind what is, in seconds, before somebody is called.
+_CHANGES_STALE_S, _METRICS_STALE_S, _OVERDUE_S = 120, 300, 300
+
+
+def of_functions(functions: FunctionsStack) -> Iterator[Watch]:
+    """Errors, throttles and durations of each function; what a schedule or AWS could not bring it."""
+    for name, each in functions.functions.items():
+        figure = partial(metric, "AWS/Lambda", dimensions={"FunctionName": each.name})
+        errors, slow, throttles = figure("Errors", "Sum"), figure("Duration", "Maximum"), figure("Throttles", "Sum")
+        limit_ms = each.entry.timeout_s * 1000
+        said = f"Invocations of {name}"
+        yield Watch(f"{name}-errors", "function-errors", f"{said} end in errors.", errors, 5, most=3)
+        yield Watch(
+            f"{name}-throttled", "throttles", f"{said} are refused for want of concurrency.", throttles, 1, most=3
+        )
+        yield Watch(
+            f"{name}-slow", "function-errors", f"{said} come close to their time limit.", slow, 0.9 * limit_ms, most=3
+        )
+    for name, queue in functions.missed.items():
+        runbook, what = (
+            ("receipts", "What AWS tells")
+            if functions.functions[name].entry.schedule_s is None
+            else ("schedule", "The schedule of")
+        )
+        there = metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", {"QueueName": queue.queue_name})
+        yield Watch(f"{name}-missed", runbook, f"{what} {name} does not reach it.", there, 1, minutes=1)
+
+
+def of_helpers(api: ApiStack, metrics: MetricsStack | None) -> Iterator[Watch]:
+    """The deployment's own functions. metrics: None where no job is kept running."""
+    helpers = {"authorizer": api.authorizer.function}
+    if metrics is not None:
+        helpers["keep-job"] = metrics.job.keeper
+    for name, function in helpers.items():
+        errors = metric("AWS/Lambda", "Errors", "Sum", {"FunctionName": function.function_name})
+        yield Watch(f"{name}-errors", "function-errors", f"Invocations of {name} end in errors.", errors, 5, most=3)
+
+
+def of_event_sources(functions: FunctionsStack, data: Data) -> Iterator[Watch]:
+    """How long records wait for a function, and those that were given up on."""
+    for name, sources in functions.event_sources.items():
+        for topic, group in sources.groups.items():
+            seconds = longest_lag_s(functions.functions[name].entry, topic)
+            what = f"Records of {topic} wait for {name} for more than {seconds} s."
+            yield Watch(
+                f"{name}-lag-{topic}", "consumer-lag", what, lag(data, group=group, topic=topic), seconds, most=3
+            )
+        dropped = {
+            f"d{number}": metric("AWS/Lambda", "DroppedEventCount", "Sum", {"EventSourceMappingUUID": mapping.attr_id})
+            for number, mapping in enumerate(sources.mappings.values())
+        }
+        of = cloudwatch.MathExpression(
+            expression="SUM(METRICS())", using_metrics=dropped, label="dropped", period=MINUTE
+        )
+        what = f"Records for {name} were given up on and reached no destination."
+        yield Watch(f"{name}-dropped", "records-dropped", what, of, 1, minutes=1)
+
+
+def of_records(environment: Environment, functions: FunctionsStack) -> Iterator[Watch]:
+    """Dead letters by function; shares of what delivery does, of nothing nothing."""
+    for package in sorted({each.entry.package for each in functions.functions.values() if each.entry.event_source}):
+        bursts = ours(environment, DEAD_LETTER_BURSTS, package)
+        yield Watch(
+            f"{package}-dead-letters", "dead-letters", f"{package} puts many records aside.", bursts, 1, minutes=1
+        )
+    yield _failed(environment)
+    sent = RECIPIENTS[Status.SENT]
+    shares = [
+        ("duplicates", "duplicates", "More than 5 % of what is sent came again.", DUPLICATES_REFUSED, sent, 0.05),
+        ("leases-lost", "duplicates", "Records change hands while they are delivered.", LEASE_LOSSES, sent, 0.001),
+    ]
+    for channel, calls in PROVIDER_CALLS.items():
+        throttles, errors = PROVIDER_THROTTLES[channel], PROVIDER_ERRORS[channel]
+        what = f"One in five calls of the provider of {channel}"
+        shares += [
+            (f"{channel}-provider-throttles", "provider-errors", f"{what} is to go slower.", throttles, calls, 0.2),
+            (f"{channel}-provider-errors", "provider-errors", f"{what} fails.", errors, calls, 0.2),
+        ]
+    for name, runbook, what, part, whole, threshold in shares:
+        used = {each: ours(environment, of, "delivery") for each, of in (("part", part), ("whole", whole))}
+        share = cloudwatch.MathExpression(
+            expression="IF(whole > 0, part / whole, 0)", using_metrics=used, label=name, period=MINUTE
+        )
+        yield Watch(name, runbook, what, share, threshold)
+
+
+def _failed(environment: Environment) -> Watch:
+    """Of those who were sent to or failed or expired, by whoever told of it."""
+    lost = [(of, teller) for of in (Status.FAILED, Status.EXPIRED) for teller in RECIPIENTS[of].told_by]
+    used = {f"lost{number}": ours(environment, RECIPIENTS[of], teller) for number, (of, teller) in enumerate(lost)}
+    share = cloudwatch.MathExpression(
+        expression='IF(SUM(METRICS()) > 0, SUM(METRICS("lost")) / SUM(METRICS()), 0)',
+        using_metrics=used | {"sent": ours(environment, RECIPIENTS[Status.SENT], "delivery")},
+        label="failed",
+        period=MINUTE,
+    )
+    return Watch("failed", "failed-notifications", "One notification in five fails or expires.", share, 0.2)
+
+
+def of_freshness(environment: Environment, *, counts: bool) -> Iterator[Watch]:
+    """What grows old in silence: where nothing is told any more, that is an alarm, too.
+
+    counts: whether the job that counts is ours to watch.
+    """
+    changes = ours(environment, CHANGE_DATA_AGE, "cdc_consumer", "Maximum")
+    what = f"The directory is more than {_CHANGES_STALE_S} s behind the monolith's tables."
+    yield Watch("changes-stale", "change-data-capture", what, changes, _CHANGES_STALE_S, silence_is_bad=True)
+    overdue = ours(environment, OLDEST_DUE, "scheduler", "Maximum")
+    what = f"What waits is released more than {_OVERDUE_S} s late."
+    yield Watch("waiting-overdue", "schedule", what, overdue, _OVERDUE_S, silence_is_bad=True)
+    if counts:
+        counted = ours(environment, METRICS_AGE, "spark_metrics", "Maximum")
+        what = f"What is served as counted is more than {_METRICS_STALE_S} s old."
+        yield Watch("metrics-stale", "streaming-job", what, counted, _METRICS_STALE_S, silence_is_bad=True)
+
+
+def of_servers(data: Data, account: str) -> Iterator[Watch]:
+    """Kafka, the directory and DynamoDB's tables."""
+    kafka = partial(metric, "AWS/Kafka", dimensions={"Cluster Name": data.kafka.name})
+    for name, what, of, threshold, below in (
+        ("controller", "Kafka has no controller, or several.", kafka("ActiveControllerCount", "Average"), 0.3, True),
+        ("offline", "Partitions of Kafka have no leader.", kafka("OfflinePartitionsCount", "Maximum"), 1, False),
+        ("storage", "A broker's disk is 80 % full.", kafka("KafkaDataLogsDiskUsed", "Maximum"), 80, False),
+    ):
+        yield Watch(f"kafka-{name}", "kafka", what, of, threshold, below=below)
+    domain = partial(metric, "AWS/ES", dimensions={"DomainName": data.directory.name, "ClientId": account})
+    for name, what, of, threshold, below in (
+        (
+            "red",
+            "An index of the directory has lost a primary shard.",
+            domain("ClusterStatus.red", "Maximum"),
+            1,
+            False,
+        ),
+        ("blocked", "The directory takes no writes.", domain("ClusterIndexWritesBlocked", "Maximum"), 1, False),
+        ("memory", "The directory's heap is full.", domain("JVMMemoryPressure", "Maximum"), 92, False),
+        ("storage", "The directory's disks are full.", domain("FreeStorageSpace", "Minimum"), 5 * 1024, True),
+    ):
+        yield Watch(f"directory-{name}", "directory", what, of, threshold, below=below)
+    for name, table in data.tables.items():
+        refused = metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", {"TableName": table.table_name})
+        what = f"DynamoDB refuses writes to {name} for want of capacity."
+        yield Watch(f"{name}-throttled", "throttles", what, refused, 10, most=3)
+
+
+def of_databases(databases: Iterable[Database]) -> Iterator[Watch]:
+    """PostgreSQL's."""
+    for database in databases:
+        figure = partial(metric, "AWS/RDS", dimensions={"DBInstanceIdentifier": database.instance.instance_identifier})
+        said, busy, left = f"The {database.name} database", "CPUUtilization", "FreeStorageSpace"
+        yield Watch(
+            f"{database.name}-database-cpu", "database", f"{said} is busy.", figure(busy, "Average"), 90, minutes=15
+        )
+        yield Watch(
+            f"{database.name}-database-storage",
+            "database",
+            f"{said} has less than 10 GB left.",
+            figure(left, "Minimum"),
+            10 * _GIB,
+            below=True,
+        )
+
+
+def of_services(cdc: CdcStack, registry: RegistryStack, metrics: MetricsStack) -> Iterator[Watch]:
+    """What must always run: the connector, the registry, the streaming job."""
+    tasks = metric("AWS/KafkaConnect", "RunningTaskCount", "Minimum", {"ConnectorName": cdc.debezium.name})
+    what = "The connector has no running task: the directory grows stale, and sends to unknown users wait."
+    yield Watch("change-data-capture", "change-data-capture", what, tasks, 1, below=True, silence_is_bad=True)
+    service = registry.service.service
+    place = {"ClusterName": service.cluster.cluster_name, "ServiceName": service.service_name}
+    running = metric("ECS/ContainerInsights", "RunningTaskCount", "Minimum", place)
+    what = "No task of the schema registry runs: functions that start now cannot decode."
+    yield Watch("schema-registry", "schema-registry", what, running, 1, below=True, silence_is_bad=True)
+    job = metric(NAMESPACE, JOB_RUNNING.name, "Maximum", {JOB_RUNNING.dimensions[0]: metrics.job.name})
+    what = "The streaming job does not run: metrics grow stale, records wait in Kafka."
+    yield Watch("streaming-job", "streaming-job", what, job, 1, minutes=10, below=True, silence_is_bad=True)
+
+
+def of_api(api: ApiStack) -> Iterator[Watch]:
+    """What callers of the REST API notice."""
+    name = {"ApiName": api.rest.api.rest_api_name}
+    failing = metric("AWS/ApiGateway", "5XXError", "Average", name)
+    yield Watch("api-errors", "api-errors", "More than 2 % of the API's requests end in a 5xx.", failing, 0.02)
+    route = {**name, "Stage": STAGE, "Method": "GET", "Resource": "/v1/metrics"}
+    what = "One in a hundred requests takes more than three seconds; waiting streams are not counted."
+    yield Watch("api-slow", "api-errors", what, metric("AWS/ApiGateway", "Latency", "p99", route), 3000)
+
+
+def of_providers(environment: Environment) -> Iterator[Watch]:
+    """What SES and SNS say of us."""
+    for name, figure, threshold in (
+        ("bounces", "Reputation.BounceRate", _BOUNCES),
+        ("complaints", "Reputation.ComplaintRate", _COMPLAINTS),
+    ):
+        what = f"E-mail {name} come near the rate at which SES stops sending."
+        rate = metric("AWS/SES", figure, "Average", {})
+        yield Watch(f"email-{name}", "email-reputation", what, rate, threshold, minutes=15, most=1)
+    for platform, kind in environment.platforms:
+        place = {"Application": f"{environment.prefix}-{platform}", "Platform": kind}
+        failed = metric("AWS/SNS", "NumberOfNotificationsFailed", "Sum", place)
+        yield Watch(f"push-failed-{platform}", "push-failures", f"Many pushes by {kind} fail.", failed, 1000, most=3)
+
+
+def lag(data: Data, *, group: str, topic: str) -> cloudwatch.Metric:
+    """Seconds that the oldest record of a topic has waited for a consumer group."""
+    place = {"Cluster Name": data.kafka.name, "Consumer Group": group, "Topic": topic}
+    return metric("AWS/Kafka", "EstimatedMaxTimeLag", "Maximum", place)
+
+
+def longest_lag_s(entry: FunctionEntry, topic: str) -> int:
+    """How long a record may wait until somebody must know."""
+    if entry.lane is Lane.CRITICAL:
+        return _CRITICAL_LAG_S
+    if lane_of(topic) is Lane.SMALL:
+        return _SMALL_LAG_S
+    return _CHANGES_LAG_S if entry.package in _OF_CHANGES else _BULK_LAG_S
