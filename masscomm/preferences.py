@@ -54,14 +54,14 @@ def decide_by_settings(settings: Settings | None, *, type: str, channel: str) ->
 
 
 def decide_by_hours(
-    user: User, settings: Settings | None, *, type: str, now_ms: int, expires_at: int | None
+    user: User, settings: Settings, *, type: str, now_ms: int, expires_at: int | None
 ) -> Decision | None:
     """What becomes of somebody who may be notified, but not at this time of day, on whatever channel; None: go on.
 
     Held until their quiet hours end, and expired at once where the notification would have by then.
     Errors: Stop (no time zones).
     """
-    if settings is None or settings.quiet_hours is None or category(type).mandatory:
+    if category(type).mandatory:
         return None
     quiet = quiet_now(settings.quiet_hours, user.time_zone, now_ms)
     if quiet is None:

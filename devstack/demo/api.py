@@ -25,6 +25,7 @@ class SendStatus:
     in_flight: int
     delivered: int = 0
     bounced: int = 0
+    held: int = 0
 
 
 class Api:
@@ -67,6 +68,7 @@ class Api:
             in_flight=sum(channel["in_flight"] for channel in channels),
             delivered=sum(channel["delivered"] for channel in channels),
             bounced=sum(channel["bounced"] for channel in channels),
+            held=sum(channel["held"] for channel in channels),
         )
 
     def notifications(self, user_id: int) -> dict[tuple[str, str], str]:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from itertools import batched
 from typing import Any
 
@@ -14,12 +15,38 @@ from devstack.demo.waiting import DemoError, Pending
 # A table's key, and the columns by which a document is compared with its row.
 TABLES = {
     "users": ("id", ("club_id", "first_name", "last_name", "email", "locale", "time_zone")),
-    "user_settings": ("user_id", ("club_id", "channels", "categories")),
+    "user_settings": ("user_id", ("club_id", "channels", "categories", "quiet_hours")),
     "devices": ("id", ("user_id", "platform", "token", "active")),
     "notification_templates": ("id", ("club_id", "type", "channel", "locale", "title", "body", "html")),
 }
 SLICE = 1_000
 CHANGE_TIMEOUT_S = 20.0
+
+
+# Since three hours before, each on their own clock.
+_QUIET = """
+UPDATE user_settings s SET updated_at = clock_timestamp(), quiet_hours =
+  CASE WHEN wall.ends IS NOT NULL THEN
+    jsonb_build_object(
+      'start', to_char(wall.ends - interval '3 hours', 'HH24:MI'), 'end', to_char(wall.ends, 'HH24:MI'))
+  END
+FROM (SELECT id, %s::timestamptz AT TIME ZONE time_zone AS ends FROM users) wall
+WHERE wall.id = s.user_id AND s.user_id = ANY(%s)
+"""
+
+
+def set_quiet_hours(connection: psycopg.Connection[Any], user_ids: Iterable[int], ends: datetime | None) -> None:
+    """Quiet hours that last until then, or none, for those users who have settings; ends: a whole minute.
+
+    Errors: psycopg.Error.
+    """
+    connection.execute(_QUIET, (ends, list(user_ids)))
+
+
+def next_minute(seconds: float) -> datetime:
+    """The first whole minute that is so far away at least."""
+    minute = (time.time() + seconds) // 60 + 1
+    return datetime.fromtimestamp(minute * 60, UTC)
 
 
 class Directory:
@@ -66,10 +93,10 @@ class Directory:
     def behind(self, connection: psycopg.Connection[Any], user_id: int) -> Pending | None:
         """Whether a user's settings in OpenSearch are still others than in the table; None where they are the same."""
         row = connection.execute(
-            "SELECT channels, categories FROM user_settings WHERE user_id = %s", (user_id,)
+            "SELECT channels, categories, quiet_hours FROM user_settings WHERE user_id = %s", (user_id,)
         ).fetchone()
         document = self._document("user_settings", user_id) or {}
-        if row is not None and row == (document.get("channels"), document.get("categories")):
+        if row is not None and row == tuple(map(document.get, ("channels", "categories", "quiet_hours"))):
             return None
         return Pending(f"the settings of user {user_id}")
 

@@ -1,13 +1,16 @@
 """What must come of a send, computed from the monolith's own data and from nothing the pipeline made.
 
-It has its own implementation of the preference rule, on purpose: it shares no code with the functions it judges.
+It has its own implementation of the preference rule and of quiet hours, on purpose: it shares no code with the
+functions it judges.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
+from zoneinfo import ZoneInfo
 
 import psycopg
 import yaml
@@ -26,6 +29,8 @@ class Person:
     active_devices: int
     channels: Mapping[str, Any] = field(default_factory=dict)
     categories: Mapping[str, Any] = field(default_factory=dict)
+    quiet_hours: Mapping[str, str] | None = None
+    time_zone: str = "UTC"
 
 
 @dataclass(frozen=True)
@@ -43,15 +48,16 @@ class World:
     def of_database(cls, connection: psycopg.Connection[Any]) -> Self:
         """The users in the monolith's tables now. Errors: psycopg.Error."""
         rows = connection.execute(
-            "SELECT u.id, u.club_id, u.email IS NOT NULL, coalesce(d.active, 0), s.channels, s.categories FROM users u"
+            "SELECT u.id, u.club_id, u.email IS NOT NULL, coalesce(d.active, 0), s.channels, s.categories,"
+            " s.quiet_hours, u.time_zone FROM users u"
             " LEFT JOIN user_settings s ON s.user_id = u.id"
             " LEFT JOIN (SELECT user_id, count(*) FILTER (WHERE active) AS active FROM devices GROUP BY user_id) d"
             " ON d.user_id = u.id"
         )
         return cls(
             {
-                user_id: Person(club_id, has_email, devices, channels or {}, categories or {})
-                for user_id, club_id, has_email, devices, channels, categories in rows
+                user_id: Person(club_id, has_email, devices, channels or {}, categories or {}, quiet_hours, time_zone)
+                for user_id, club_id, has_email, devices, channels, categories, quiet_hours, time_zone in rows
             }
         )
 
@@ -62,9 +68,8 @@ class World:
 
 def _person(user: User) -> Person:
     active = sum(device.active for device in user.devices)
-    if user.settings is None:
-        return Person(user.club_id, user.email is not None, active)
-    return Person(user.club_id, user.email is not None, active, user.settings.channels, user.settings.categories)
+    said = {} if user.settings is None else vars(user.settings)
+    return Person(user.club_id, user.email is not None, active, time_zone=user.time_zone, **said)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +86,13 @@ class Ask:
 class Expected:
     """What must come of a send; a notification is a user and a channel.
 
-    fates: notification → "sent" or the reason it is suppressed for; provider_calls: one a device, one an e-mail.
+    fates: notification → "sent" or the reason it is suppressed for; provider_calls: one a device, one an e-mail;
+    held: notifications that first wait for the end of quiet hours.
     """
 
     fates: Mapping[tuple[int, str], str]
     provider_calls: int
+    held: frozenset[tuple[int, str]] = frozenset()
 
     @property
     def requested(self) -> int:
@@ -103,31 +110,37 @@ class Expected:
         return dict(Counter(fate for fate in self.fates.values() if fate != "sent"))
 
     def by_channel(self) -> dict[str, Counter[str]]:
-        """For each channel how many must have each measure of the metrics: requested, queued, suppressed, sent.
+        """For each channel how many must have each measure of the metrics: requested, held, queued, suppressed, sent.
 
         Queued is what the builder wrote: who has no device is found only after that, who has no address before.
         """
         counts: dict[str, Counter[str]] = {}
-        for (_, channel), fate in self.fates.items():
-            count = counts.setdefault(channel, Counter())
+        for notification, fate in self.fates.items():
+            count = counts.setdefault(notification[1], Counter())
             count["requested"] += 1
+            if notification in self.held:
+                count["held"] += 1
             count["sent" if fate == "sent" else "suppressed"] += 1
             count["queued"] += fate in ("sent", "no_device")
         return counts
 
 
-def expect(world: World, ask: Ask) -> Expected:
-    """What must come of the send, were everything as in the world when it is decided."""
+def expect(world: World, ask: Ask, at: datetime | None = None) -> Expected:
+    """What must come of the send, were everything as in the world when it is decided; at: then, now if it is None."""
     category = _category(ask.type)
+    at = at or datetime.now(UTC)
     fates: dict[tuple[int, str], str] = {}
+    held = set()
     calls = 0
     for channel in dict.fromkeys(ask.channels or category["channels"]):
         for user_id in dict.fromkeys(ask.to_users):
             fate = _fate(world.people.get(user_id), ask, channel, mandatory=category["mandatory"])
             fates[user_id, channel] = fate
+            if fate in ("sent", "no_device", "no_address") and not category["mandatory"]:
+                held |= {(user_id, channel)} if quiet(world.people[user_id], at) else set()
             if fate == "sent":
                 calls += world.people[user_id].active_devices if channel == "push" else 1
-    return Expected(fates, calls)
+    return Expected(fates, calls, frozenset(held))
 
 
 def _fate(person: Person | None, ask: Ask, channel: str, *, mandatory: bool) -> str:
@@ -150,6 +163,15 @@ def wants(person: Person, category: str, channel: str) -> bool:
     if isinstance(chosen, bool):
         return chosen
     return bool(person.channels.get(channel, True))
+
+
+def quiet(person: Person, at: datetime) -> bool:
+    """Whether it is one of a person's quiet hours, which may go across midnight."""
+    if person.quiet_hours is None:
+        return False
+    start, end = person.quiet_hours["start"], person.quiet_hours["end"]
+    now = f"{at.astimezone(ZoneInfo(person.time_zone)):%H:%M}"
+    return start <= now < end if start < end else not end <= now < start
 
 
 def _category(name: str) -> dict[str, Any]:

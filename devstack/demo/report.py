@@ -157,7 +157,7 @@ class Report:
 
     def _metrics_table(self) -> Table:
         table = Table(title="Metrics by minute, from the metrics API", title_justify="left")
-        measures = ("requested", "queued", "suppressed", "sent", "failed")
+        measures = ("requested", "held", "queued", "suppressed", "sent", "failed")
         for name in ("minute (UTC)", "club", "type", "channel"):
             table.add_column(name)
         for name in measures:

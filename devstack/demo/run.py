@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from rich.console import Console
 
 from devstack.demo import provider
 from devstack.demo.api import Api, ApiError, SendStatus
-from devstack.demo.directory import TABLES, Directory
+from devstack.demo.directory import TABLES, Directory, next_minute, set_quiet_hours
 from devstack.demo.oracle import Ask, Expected, World, expect
 from devstack.demo.records import MINUTE_MS, DeadLetterTail, Key, OutcomeTail, RecordCount, RecordsError
 from devstack.demo.report import Checks, Percentiles, Report, SendRow
@@ -30,6 +31,8 @@ SEED = 7
 PROBES = 30  # single pushes, and changes of a setting, whose latency is measured
 FIRST_USERS = 250
 USERS_ASKED_OF = 60  # of what they got
+SLEEPERS = 20  # users with quiet hours for a while
+QUIET_S = 12.0  # how long at least
 CHOSEN = 5 + PROBES  # users of the single sends, each registered with the provider
 NEWCOMERS, NEWCOMERS_CLUB = 10**15, 3  # above every id of the seed
 UNKNOWN_USER = 99_999_999_999
@@ -130,6 +133,7 @@ class Demo:
         self.fill(FIRST_USERS)
         chosen = self.choose()
         self.first_pushes(chosen[0], chosen[1])
+        self.quiet_hours(chosen[5 : 5 + SLEEPERS])  # early: they wait for the minute's end beside everything else
         self.fill(self.users)
         self.await_same()
         self.change_a_setting(chosen[2])
@@ -285,6 +289,63 @@ class Demo:
             self.waiter.until(f"{what} is at the provider: “{headline}”", taken, timeout_s=60, logs=LOGS, every_s=0.02)
             self.checks.equal(f"{what}: its title", expected={headline}, got={call.title for call in seen})
         self.console.print(f"[dim]first pushes {time.monotonic() - self.began:.1f} s after the demo began[/]")
+
+    def quiet_hours(self, sleepers: Sequence[int]) -> None:
+        """Users whose quiet hours end with a minute soon: what can wait is held until then, a password is not."""
+        ends = self._go_to_sleep(sleepers)
+        sent = self.by_kafka("in quiet hours, held", Ask(club_id=BIG_CLUB, type=NEWS, to_users=sleepers))
+        ask = Ask(club_id=BIG_CLUB, type="one_time_password", to_users=sleepers[:1])
+        password = self.by_kafka("password in quiet hours", ask, critical=True, data={"code": "314159"})
+        took = self.await_outcomes(password, "a password in quiet hours", quiet=True)
+        self.await_outcomes(sent, f"{len(sleepers)} users in their quiet hours are held")
+        told = Counter(
+            (result["status"], str(result["rule"]).split()[0])
+            for record in self.outcomes.of(sent.send_id)
+            for result in record["results"]
+            for _ in range(result["count"])
+        )
+        self.checks.equal("in quiet hours", expected={("held", "quiet_hours"): len(sleepers)}, got=dict(told))
+        statuses = [record["results"][0]["status"] for record in self.outcomes.of(password.send_id)]
+        self.checks.equal("password in quiet hours: told", expected=["sent"], got=statuses)
+        self.console.print(f"[dim]a password for one of them did not wait ({took * 1000:,.0f} ms)[/]", highlight=False)
+        self._tell_held(sent, ends)
+        # Only what was asked for by now waits: the sends that follow are nobody's night.
+        self._set_quiet_hours(sleepers, None)
+
+    def _go_to_sleep(self, sleepers: Sequence[int]) -> datetime:
+        """Quiet hours that end with a whole minute, once the directory has them; when they end."""
+        while True:
+            ends = next_minute(QUIET_S)
+            self._set_quiet_hours(sleepers, ends)
+            if time.time() < ends.timestamp() - QUIET_S / 2:
+                return ends
+
+    def _set_quiet_hours(self, users: Sequence[int], ends: datetime | None) -> None:
+        set_quiet_hours(self.database, users, ends)
+
+        def known() -> Pending | None:
+            behind = sum(self.directory.behind(self.database, user_id) is not None for user_id in users)
+            return Pending("settings", len(users) - behind, len(users)) if behind else None
+
+        what = "have none any more" if ends is None else f"have quiet hours until {ends:%H:%M} UTC"
+        self.waiter.until(
+            f"{len(users)} users {what}: so says OpenSearch, too",
+            known,
+            timeout_s=20,
+            logs=("connect", *LOGS),
+            every_s=0.05,
+        )
+
+    def _tell_held(self, sent: Sent, ends: datetime) -> None:
+        """What the API says while they last; the metrics may be later than that."""
+        while time.time() < ends.timestamp():
+            status = self.api.status(sent.send_id)
+            if status is not None and status.held:
+                got = (status.held, status.in_flight, status.sent)
+                self.checks.equal("held, in flight, sent", expected=(len(sent.expected.held),) * 2 + (0,), got=got)
+                self.console.print(f"[green]✓[/] the API says that {status.held} are held", highlight=False)
+                return
+            time.sleep(0.2)
 
     def change_a_setting(self, user_id: int) -> None:
         """A user opts out of the news in the monolith, and in again; the sends after that do as they say."""

@@ -6,6 +6,9 @@ import sys
 from devstack.service import Service, answers, function_environment
 from devstack.settings import GENERATION, ROOT, StackSettings
 
+# EventBridge's shortest is a minute; who tries something on one machine does not want to wait for it.
+SCHEDULE_S = 15.0
+
 
 def service(settings: StackSettings) -> Service:
     """Front door on `ports.gateway`, Runtime API on `ports.runtime_api`; starts when everything it calls is there."""
@@ -17,6 +20,7 @@ def service(settings: StackSettings) -> Service:
         "runtime_api_port": settings.ports.runtime_api,
         "gateway_port": settings.ports.gateway,
         "environment": function_environment(settings),
+        "schedule_s": SCHEDULE_S,
         "log_dir": str(settings.state_dir / "logs" / "functions"),
     }
     return Service(

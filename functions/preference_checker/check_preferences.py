@@ -197,13 +197,13 @@ class CheckPreferences:
                     if user_id in unsure
                     else decide(user, wishes, club_id=asked.club_id, type=asked.type, channel=channel)
                 )
-                if decision.status is None and user is not None:
+                if decision.status is None and user and wishes and wishes.quiet_hours is not None:
                     decision = self._by_hours(item.value, user, wishes, now_ms) or decision
                 if decision.status is not None:
                     why[position] = decision
         self._pass_on(batch, item, told)
 
-    def _by_hours(self, chunk: Chunk, user: User, wishes: Settings | None, now_ms: int) -> Decision | None:
+    def _by_hours(self, chunk: Chunk, user: User, wishes: Settings, now_ms: int) -> Decision | None:
         """Whether it must be later for somebody who may be notified: never of what is urgent."""
         if chunk.lane is Lane.CRITICAL:
             return None

@@ -1,6 +1,6 @@
 """The fault matrix: every cell is a fault, a load and what may be left behind."""
 
-from tests.faults import broken, processes, providers, receipts, second_broker, servers
+from tests.faults import broken, processes, providers, quiet, receipts, second_broker, servers
 from tests.faults.cell import Cell, Expectation, Load
 from tests.faults.moments import Moment
 
@@ -66,6 +66,11 @@ CELLS = (
         name="an opt-out between two checks of one batch",
         fault=processes.first_decision_stands,
         load=Load(users=400, own=True),
+    ),
+    Cell(
+        name="preference_checker killed between holding for quiet hours and telling",
+        fault=quiet.killed_while_holding,
+        load=NOBODY,
     ),
     Cell(name="delivery asleep for longer than its lease", fault=processes.asleep),
     Cell(name="a record again in another lane", fault=processes.again_in_another_lane, load=Load(users=90)),

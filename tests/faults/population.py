@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import batched
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
 
-from devstack.demo.directory import TABLES, Directory
+from devstack.demo.directory import TABLES, Directory, set_quiet_hours
 from devstack.demo.oracle import World
 from devstack.service import function_environment
 from devstack.settings import GENERATION, StackSettings
@@ -129,6 +130,12 @@ class Population:
                 application = environment[f"PLATFORM_APPLICATION_ARN_{platform.upper()}"]
                 self.endpoints.setdefault(user_id, []).append(endpoint_arn(application, token))
 
+    def sleep(self, users: Sequence[int], ends: datetime | None) -> None:
+        """People with settings have quiet hours until then, or none any more; waits until the directory says so."""
+        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+            set_quiet_hours(connection, users, ends)
+            self._await_settings(connection, users)
+
     def opt_out(self, users: Sequence[int]) -> None:
         """They want no news any more; waits until the directory says the same."""
         with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
@@ -137,14 +144,17 @@ class Population:
                 " ON CONFLICT (user_id) DO UPDATE SET categories = excluded.categories",
                 (list(users), CLUB, '{"news": false}'),
             )
-            directory = Directory(self.settings.opensearch_url, GENERATION)
-            try:
-                until(
-                    "the users as in the table",
-                    lambda: all(directory.behind(connection, user_id) is None for user_id in users),
-                )
-            finally:
-                directory.close()
+            self._await_settings(connection, users)
+
+    def _await_settings(self, connection: psycopg.Connection[Any], users: Sequence[int]) -> None:
+        directory = Directory(self.settings.opensearch_url, GENERATION)
+        try:
+            until(
+                "the users as in the table",
+                lambda: all(directory.behind(connection, user_id) is None for user_id in users),
+            )
+        finally:
+            directory.close()
 
     def _insert(self, connection: psycopg.Connection[Any], statements: LiteralString, users: range) -> None:
         create_tables(connection)

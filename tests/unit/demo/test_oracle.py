@@ -1,5 +1,6 @@
 """The oracle judges everything else, so its own rules are written out here case by case."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from devstack.demo.oracle import Ask, Person, World, expect, wants
 from examples.monolith.seed import BIG_CLUB, generate
 
 CLUB = 1
+SILENT = {"push": False}
 
 
 def person(**values: Any) -> Person:
@@ -67,8 +69,7 @@ def test_an_email_needs_an_address() -> None:
 
 
 def test_a_mandatory_category_passes_over_an_opt_out_but_not_over_a_missing_device() -> None:
-    silent = {"push": False}
-    world = World({1: person(channels=silent), 2: person(channels=silent, active_devices=0)})
+    world = World({1: person(channels=SILENT), 2: person(channels=SILENT, active_devices=0)})
 
     found = expect(world, Ask(club_id=CLUB, type="one_time_password", to_users=[1, 2]))
 
@@ -86,6 +87,36 @@ def test_a_user_named_twice_is_one_notification_on_each_channel() -> None:
         "push": {"requested": 1, "sent": 1, "queued": 1},
         "email": {"requested": 1, "sent": 1, "queued": 1},
     }
+
+
+NIGHT = {"start": "22:00", "end": "07:00"}
+
+
+@pytest.mark.parametrize(
+    ("hours", "time_zone", "at", "held"),
+    [
+        (None, "UTC", "23:00", False),
+        (NIGHT, "UTC", "21:59", False),
+        (NIGHT, "UTC", "22:00", True),
+        (NIGHT, "UTC", "06:59", True),
+        (NIGHT, "UTC", "07:00", False),
+        (NIGHT, "Asia/Tokyo", "13:00", True),
+        ({"start": "12:00", "end": "13:30"}, "UTC", "13:29", True),
+        ({"start": "12:00", "end": "13:30"}, "UTC", "13:30", False),
+    ],
+)
+def test_who_may_be_notified_is_held_in_quiet_hours(
+    hours: dict[str, str] | None, time_zone: str, at: str, held: bool
+) -> None:
+    world = World({1: person(quiet_hours=hours, time_zone=time_zone), 2: person(quiet_hours=hours, channels=SILENT)})
+    moment = datetime.fromisoformat(f"2026-11-21T{at}:00+00:00")
+
+    found = expect(world, Ask(club_id=CLUB, type="news", to_users=[1, 2]), moment)
+
+    assert found.held == ({(1, "push")} if held else set())
+    assert found.fates == {(1, "push"): "sent", (2, "push"): "opted_out"}
+    assert found.by_channel()["push"]["held"] == held
+    assert not expect(world, Ask(club_id=CLUB, type="one_time_password", to_users=[1, 2]), moment).held
 
 
 def test_the_channels_asked_for_come_before_the_categorys_own() -> None:

@@ -11,7 +11,7 @@ from aws_lambda_powertools import Logger
 
 from functions.preference_checker.check_preferences import MAX_ENDS, MAX_HELD
 from functions.scheduler.release_due import WAITED_FOR, ReleaseDue
-from masscomm import topics
+from masscomm import topics, waiting_dynamodb
 from masscomm.directory import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.records import RecheckRequested
@@ -295,6 +295,16 @@ def test_whoever_has_an_end_of_their_own_shares_a_quarter_of_an_hour() -> None:
     night.forget()
     night.until(night.dues()[-1])
     assert sorted(user for build in night.builds() for user in build.user_ids) == list(everybody)
+
+
+def test_a_morning_is_no_hot_partition() -> None:
+    night = Night()
+    night.sleeper(4, 5)
+    chunks = 200
+    night.check(*(send([4, 5], chunk_index=index, chunk_count=chunks) for index in range(chunks)))
+    buckets = Counter(waiting_dynamodb._bucket(item.due_ms, item.id) for item in night.waiting.items.values())
+    assert len(buckets) == waiting_dynamodb._SHARDS
+    assert max(buckets.values()) < chunks // 4
 
 
 class KilledError(BaseException):

@@ -1,0 +1,42 @@
+"""What is done while some of a send's recipients are in their quiet hours."""
+
+import time
+
+from devstack.demo.directory import next_minute
+from masscomm.statuses import Status
+from tests.faults.bench import Bench
+from tests.faults.cell import Send
+from tests.faults.moments import bigger_mget
+from tests.faults.proxy import Answer, HoldAnswer, produce_to
+from tests.faults.waiting import until
+
+# For the directory to know, the kill, and the second check: all of it while they last.
+LAST_S = 20.0
+
+
+def killed_while_holding(bench: Bench, _: Send) -> None:
+    """kill -9 when those in quiet hours wait and nobody knows; some have none any more when the record comes again."""
+    users = bench.population.grow(60)
+    sleepers = [user_id for user_id in users if user_id % 10 >= 6]  # they have settings, and want everything
+    ends = next_minute(LAST_S)
+    bench.population.sleep(sleepers, ends)
+    with bench.stack.kafka.fault(HoldAnswer(), when=produce_to("outcome")) as told:
+        sent = bench.emit(users)
+        told.await_hits()
+        with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=bigger_mget) as refused:
+            bench.kill("preference_checker")
+            told.discard()
+            refused.await_hits()
+            bench.population.sleep(sleepers[::2], None)
+    until("all of them are held", lambda: _held(bench, sent.send_id) == set(sleepers))
+    assert time.time() < ends.timestamp(), "it took so long that their quiet hours are over: nothing was tried"
+    until("their quiet hours are over", lambda: time.time() >= ends.timestamp(), 90, every_s=0.5)
+
+
+def _held(bench: Bench, send_id: str) -> set[int]:
+    return {
+        user_id
+        for record in bench.outcomes.of(send_id)
+        for user_id, place in zip(record["user_ids"], record["result_index"], strict=True)
+        if record["results"][place]["status"] == Status.HELD
+    }
