@@ -7,7 +7,7 @@ from masscomm.statuses import Status
 from tests.faults.bench import Bench
 from tests.faults.cell import Send
 from tests.faults.moments import bigger_mget
-from tests.faults.proxy import Answer, HoldAnswer, produce_to
+from tests.faults.proxy import Answer, Hold, produce_to
 from tests.faults.waiting import until
 
 # For the directory to know, the kill, and the second check: all of it while they last.
@@ -20,7 +20,7 @@ def killed_while_holding(bench: Bench, _: Send) -> None:
     sleepers = [user_id for user_id in users if user_id % 10 >= 6]  # they have settings, and want everything
     ends = next_minute(LAST_S)
     bench.population.sleep(sleepers, ends)
-    with bench.stack.kafka.fault(HoldAnswer(), when=produce_to("outcome")) as told:
+    with bench.stack.kafka.fault(Hold(), when=produce_to("outcome")) as told:
         sent = bench.emit(users)
         told.await_hits()
         with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=bigger_mget) as refused:

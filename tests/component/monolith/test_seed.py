@@ -1,6 +1,7 @@
 """The seeder against a real PostgreSQL."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -8,6 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from devstack.demo.directory import set_quiet_hours
 from devstack.demo.oracle import World
 from devstack.settings import StackSettings
 from examples.monolith.seed import create_tables, generate, seed
@@ -35,9 +37,9 @@ def count(database: Connection, table: str) -> int:
 
 
 def test_the_tables_hold_what_the_seed_says(database: Connection) -> None:
-    report = seed(database, users=300, seed=7)
+    report = seed(database, users=300, seed=7, quiet_hours=0.2)
 
-    assert World.of_database(database) == World.of_seed(generate(300, 7))
+    assert World.of_database(database) == World.of_seed(generate(300, 7, quiet_hours=0.2))
     assert {table: count(database, table) for table in report.rows} == report.rows == report.written
     assert count(database, "notification_templates") == len(TEMPLATES)
     assert report.rows_per_s > 0
@@ -60,6 +62,7 @@ def test_more_users_are_added_to_those_that_are_there(database: Connection) -> N
 def test_what_was_changed_since_is_taken_back(database: Connection) -> None:
     seed(database, users=100, seed=7)
     database.execute("UPDATE user_settings SET channels = '{\"sms\": true}'")
+    set_quiet_hours(database, range(1, 50), datetime(2026, 11, 21, 23, tzinfo=UTC))
     database.execute("DELETE FROM devices WHERE id = (SELECT min(id) FROM devices)")
     database.execute("INSERT INTO devices SELECT id, id, 'gcm', 'new' FROM users WHERE id < 4")
     database.execute(
@@ -79,3 +82,17 @@ def test_change_data_capture_sees_the_whole_old_row(database: Connection) -> Non
     )
 
     assert dict(rows.fetchall()) == dict.fromkeys(("users", "user_settings", "devices", "notification_templates"), "f")
+
+
+def test_quiet_hours_are_set_on_everybodys_own_clock(database: Connection) -> None:
+    seed(database, users=300, seed=7)
+    set_quiet_hours(database, range(1, 301), datetime(2026, 11, 21, 23, 4, tzinfo=UTC))
+
+    people = World.of_database(database).people
+    hours = {each.time_zone: each.quiet_hours for each in people.values() if each.quiet_hours is not None}
+
+    assert hours["Europe/London"] == {"start": "20:04", "end": "23:04"}
+    assert hours["Europe/Berlin"] == {"start": "21:04", "end": "00:04"}
+    assert hours["Asia/Tokyo"] == {"start": "05:04", "end": "08:04"}
+    set_quiet_hours(database, range(1, 301), None)
+    assert World.of_database(database) == World.of_seed(generate(300, 7))
