@@ -398,7 +398,7 @@ def _parts_that_are_held(
     for (due_ms, channels), positions in _by_end(ends).items():
         why = f"{_QUIET_HOURS}.{'+'.join(channels)}.{due_ms}"
         item_id = released_id(asked.record_id, why, asked.held + 1, asked.range_start, asked.range_end)
-        part = replace(_part(asked, positions), why=_QUIET_HOURS, held=asked.held + 1, waits=0, channels=list(channels))
+        part = replace(_part(asked, positions), why=_QUIET_HOURS, held=asked.held + 1, channels=list(channels))
         if len(asked.positions) > 1:
             part = replace(part, record_id=item_id, parent_id=asked.record_id)
         yield part, item_id, due_ms
