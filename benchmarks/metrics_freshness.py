@@ -22,6 +22,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -159,12 +160,17 @@ def main() -> None:
                     for line in log.read_text().splitlines()
                     if " counted {" in line
                 ]
-        busy = [sum(ms for step, ms in b.items() if step.endswith("_ms")) for b in batches if b["records"]]
+        steps = [{step: ms for step, ms in b.items() if step.endswith("_ms")} for b in batches if b["records"]]
+        medians = {
+            step: statistics.median(each.get(step, 0) for each in steps) for step in dict.fromkeys(chain(*steps))
+        }
         print(f"{len(times)} records of {RECIPIENTS} recipients at {chosen.rate}/s, produced until served, in seconds:")
         print(f"  all                    {percentiles([s for _, s in times])}")
         half = chosen.seconds / 2
         print(f"  of the second half     {percentiles([s for at, s in times if at >= half])}")
-        print(f"{len(busy)} batches, {statistics.median(busy):.0f} ms each (median)")
+        print(f"{len(steps)} batches, {statistics.median(sum(each.values()) for each in steps):.0f} ms each (median)")
+        print(f"  its steps              {medians}")
+        print(f"  the first              {steps[0]}")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,11 +53,12 @@ from masscomm.measures import FAR_FUTURE_MS
 from masscomm.topics import chain_topics
 from masscomm.wire import HttpSchemaRegistry, own_schema
 from spark_metrics.archive import Archive
-from spark_metrics.batches import count_batch, facts_of
+from spark_metrics.batches import Staged, facts_of, merge_batch, stage_batch
 from spark_metrics.broker import Broker
 from spark_metrics.job import kafka_records, spark_session, topic_names
+from spark_metrics.pipeline import Pipeline
 from spark_metrics.settings import Settings
-from spark_metrics.sink import PostgresSink
+from spark_metrics.sink import Merged, PostgresSink
 from spark_metrics.staging import Staging
 from spark_metrics.transforms import Facts, exploded, facts
 from spark_metrics.views import load_views
@@ -140,6 +141,43 @@ def timed(work: Callable[[], None]) -> float:
     return time.perf_counter() - began
 
 
+def count_all(
+    records: DataFrame,
+    facts: Facts,
+    sink: PostgresSink,
+    database: str,
+    folder: str,
+    *,
+    archive: Archive | None = None,
+    merged: Callable[[Merged], None] = lambda _: None,
+) -> None:
+    """A stream of Kafka's records to its end, as the job counts it. merged: is told of each batch."""
+    staging, staging_sink = Staging(), sink.beside()
+
+    def stage(frame: DataFrame, number: int, beside: Collection[int]) -> Staged:
+        return stage_batch(
+            facts_of(frame, facts, staging, archived=archive is not None),
+            batch_id=number,
+            staging=staging,
+            sink=staging_sink,
+            database_url=database,
+            archive=archive,
+            learn=set,
+            beside=beside,
+        )
+
+    def merge(staged: Staged) -> Merged:
+        done = merge_batch(staged, sink=sink)
+        merged(done)
+        return done
+
+    pipeline = Pipeline(stage, merge)
+    query = records.writeStream.foreachBatch(pipeline.put).option("checkpointLocation", f"{folder}/c")
+    query.trigger(availableNow=True).start().awaitTermination()
+    pipeline.drain()
+    staging_sink.close()
+
+
 class Benchmark:
     """One stack, one Spark, one filled topic."""
 
@@ -172,34 +210,21 @@ class Benchmark:
         with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
             sink = PostgresSink(database, views=load_views(self.settings.views))
             sink.take_over()
-            staging, facts = Staging(), Facts(writers=self.writers, far_future_ms=FAR_FUTURE_MS)
             archive = Archive(self.spark, f"{folder}/archive") if archived else None
 
-            def batch(frame: DataFrame, batch_id: int) -> None:
+            def merged(batch: Merged) -> None:
                 nonlocal counted, before
-                merged = count_batch(
-                    facts_of(frame, facts, staging, archived=archived),
-                    batch_id=batch_id,
-                    staging=staging,
-                    sink=sink,
-                    database_url=database,
-                    archive=archive,
-                    learn=lambda unknown: set(unknown),
-                )
-                counted += merged.records
+                counted += batch.records
                 now = time.perf_counter()
-                self.batches.append((merged.records, now - before))
+                self.batches.append((batch.records, now - before))
                 before = now
                 if look:
                     look(counted)
 
-            def run() -> None:
-                query = (
-                    self.stream(starting).writeStream.foreachBatch(batch).option("checkpointLocation", f"{folder}/c")
-                )
-                query.trigger(availableNow=True).start().awaitTermination()
-
-            took = timed(run)
+            facts = Facts(writers=self.writers, far_future_ms=FAR_FUTURE_MS)
+            took = timed(
+                lambda: count_all(self.stream(starting), facts, sink, database, folder, archive=archive, merged=merged)
+            )
             self._check(database, left)
             sink.close()
             return left / took
@@ -335,7 +360,6 @@ def settings_of(stack: StackSettings, batch: int) -> Settings:
         bootstrap_servers=stack.kafka_bootstrap,
         registry_url=stack.registry_url,
         database_url="",
-        checkpoint_dir="",
         jars=",".join(str(path) for path in sorted(Path(JARS, "spark").glob("*.jar"))),
         max_offsets_per_trigger=batch,
         driver_memory="2g",

@@ -13,20 +13,18 @@ import tempfile
 from pathlib import Path
 
 import psycopg
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from benchmarks.metrics_throughput import outcomes, produce, settings_of, timed
+from benchmarks.metrics_throughput import count_all, outcomes, produce, settings_of, timed
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from devstack.stack import Stack
 from masscomm.measures import FAR_FUTURE_MS
 from masscomm.topics import chain_topics
 from masscomm.wire import HttpSchemaRegistry
-from spark_metrics.batches import count_batch, facts_of
 from spark_metrics.job import kafka_records, spark_session
 from spark_metrics.settings import Settings
 from spark_metrics.sink import PostgresSink
-from spark_metrics.staging import Staging
 from spark_metrics.transforms import Facts
 from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
@@ -44,24 +42,7 @@ def count(stack: StackSettings, spark: SparkSession, settings: Settings, events:
     with metrics_database(stack) as database, tempfile.TemporaryDirectory() as folder:
         sink = PostgresSink(database, views=load_views(settings.views), recipients=logged)
         sink.take_over()
-        staging = Staging()
-
-        def batch(frame: DataFrame, batch_id: int) -> None:
-            count_batch(
-                facts_of(frame, facts, staging, archived=False),
-                batch_id=batch_id,
-                staging=staging,
-                sink=sink,
-                database_url=database,
-                archive=None,
-                learn=lambda unknown: set(unknown),
-            )
-
-        def run() -> None:
-            query = records.writeStream.foreachBatch(batch).option("checkpointLocation", f"{folder}/c")
-            query.trigger(availableNow=True).start().awaitTermination()
-
-        took = timed(run)
+        took = timed(lambda: count_all(records, facts, sink, database, folder))
         sink.close()
         with psycopg.connect(database) as connection:
             row = connection.execute(

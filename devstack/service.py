@@ -211,6 +211,5 @@ def function_environment(settings: StackSettings) -> dict[str, str]:
         "SES_SENDER": "notifications@masscomm.example",
         "CDC_GENERATION": "g1",
         "CDC_CONSUMER_GROUP": "masscomm.cdc_consumer",
-        "SPARK_CHECKPOINT_DIR": str(settings.data("spark") / "checkpoint"),
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "INFO"),
     }

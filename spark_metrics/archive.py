@@ -17,7 +17,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import psycopg
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_metrics.sink import Attempt
@@ -56,22 +56,26 @@ class Archive:
 
     def write(self, facts: DataFrame, attempt: Attempt) -> None:
         """Write a batch's records; they are not read before the attempt is committed."""
-        at = F.when(F.col("problem").isNull(), F.col("at_ms")).otherwise(F.col("timestamp_ms"))
-        moment = F.timestamp_millis(at)
         (
-            facts.select(
-                *RAW,
-                *UNDERSTOOD,
-                F.lit(attempt.number).cast("long").alias("attempt"),
-                F.lit(round(attempt.counted_at.timestamp() * 1_000_000)).alias("counted_us"),
-                F.date_format(moment, "yyyy-MM-dd").alias("date"),
-                F.date_format(moment, "HH").alias("hour"),
-                F.lit(attempt.number).alias("batch"),
-            )
+            self.rows(facts, attempt)
             .coalesce(self._files)
             .write.partitionBy("date", "hour", "batch")
             .mode("append")
             .parquet(self._folder)
+        )
+
+    def rows(self, facts: DataFrame, attempt: Attempt) -> DataFrame:
+        """A batch's records as they are written."""
+        at = F.when(F.col("problem").isNull(), F.col("at_ms")).otherwise(F.col("timestamp_ms"))
+        moment = F.timestamp_millis(at)
+        return facts.select(
+            *RAW,
+            *UNDERSTOOD,
+            _own_number(attempt.number).alias("attempt"),
+            _own_number(round(attempt.counted_at.timestamp() * 1_000_000)).alias("counted_us"),
+            F.date_format(moment, "yyyy-MM-dd").alias("date"),
+            F.date_format(moment, "HH").alias("hour"),
+            _own_number(attempt.number).alias("batch"),
         )
 
     def remove(self, batches: Iterable[int]) -> None:
@@ -206,6 +210,13 @@ class Archive:
     def _files_at(self, path: str) -> Any:
         session: Any = self._spark._jsparkSession
         return self._path(path).getFileSystem(session.sessionState().newHadoopConf())
+
+
+def _own_number(number: int) -> Column:
+    """A number of this batch alone, as a text that Spark cannot take for a constant: it would write a number into the
+    code it compiles, and so compile, keep and warm up that code for every batch anew."""
+    begin = F.spark_partition_id() * 0 + 1
+    return F.substr(F.lit(str(number)), begin, F.lit(20)).cast("long")
 
 
 def _folder(path: str) -> Folder:

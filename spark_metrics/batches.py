@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -35,6 +36,120 @@ def facts_of(records: DataFrame, facts: Facts, staging: Staging, *, archived: bo
     return found if archived else found.drop(*ARCHIVED_ONLY)
 
 
+@dataclass
+class Staged:
+    """A batch that is staged (and archived) under an attempt, and waits for its merge.
+
+    facts: all of them; rows: those that are staged; replayed: how many were left out as consumed before; refused: what
+    the registry does not have.
+    """
+
+    facts: DataFrame
+    rows: DataFrame
+    batch_id: int
+    attempt: Attempt
+    spent: "_Spent"
+    staging: Staging
+    database_url: str
+    replayed: int = 0
+    refused: set[tuple[str, int]] = field(default_factory=set)
+
+    def send(self, sink: PostgresSink, learn: Learn | None = None) -> None:
+        """Have the executors stage the rows. learn: for the first time."""
+        self.staging.send(
+            self.rows, self.database_url, self.attempt.number, views=sink.views, recipients=sink.recipients
+        )
+        unknown = sink.not_learned(self.attempt)
+        if unknown and learn is not None:
+            self.refused = learn(unknown)
+        if self.refused:
+            sink.refuse_schemas(self.attempt, self.refused)
+
+    def leave_out(self, repeated: Repeated) -> None:
+        """What is counted already, from what is staged next."""
+        if repeated.floor:
+            self.rows = above(self.rows, repeated.floor)
+            self.replayed = self.facts.count() - self.rows.count()
+        else:
+            self.rows = marked(self.rows, repeated.ids, repeated.twice)
+
+
+def stage_batch(
+    facts: DataFrame,
+    *,
+    batch_id: int,
+    staging: Staging,
+    sink: PostgresSink,
+    database_url: str,
+    archive: Archive | None,
+    learn: Learn,
+    beside: Collection[int] = (),
+    rehearsal: bool = False,
+) -> Staged:
+    """Stage (and archive) a batch of facts; nothing is counted before merge_batch.
+
+    staging: the same for every batch; beside: the numbers of other attempts that are staged and not merged yet;
+    rehearsal: it will be undone (the files of `archive` are the caller's to remove).
+
+    Errors: those of sink, of Spark, and of `learn`; the same batch may come again.
+    """
+    # What is read once is not kept: where something comes again, to read it again costs less than to keep always.
+    several = archive is not None or sink.recipients
+    spent = _Spent()
+    kept = facts.persist() if several else facts
+    try:
+        staged = Staged(facts, kept, batch_id, sink.begin(beside), spent, staging, database_url)
+        staged.send(sink, learn)
+        spent.add("stage_ms")
+        if archive is not None:
+            # Replays stand in the archive already.
+            floor = sink.floor(staged.attempt)
+            if floor:
+                staged.leave_out(Repeated(floor, (), ()))
+                sink.staged_again(staged.attempt)
+                staged.send(sink)
+            if not rehearsal:
+                _make_room(archive, sink, staged.attempt, beside)
+            archive.write(staged.rows, staged.attempt)
+            spent.add("archive_ms")
+    finally:
+        if several:
+            kept.unpersist()
+    return staged
+
+
+def merge_batch(staged: Staged, *, sink: PostgresSink, rehearsal: bool = False) -> Merged:
+    """Count what is staged, once; where some of it is counted already, it is staged again without that.
+
+    Errors: those of sink and of Spark; nothing is then counted, and the batch is to be staged anew.
+    """
+    spent = staged.spent
+    spent.add("waited_ms")
+    while True:
+        try:
+            merged = sink.merge(
+                staged.attempt,
+                batch_id=staged.batch_id,
+                batch_ms=spent.all_ms(),
+                replayed=staged.replayed,
+                rehearsal=rehearsal,
+            )
+        except Repeated as repeated:
+            staged.leave_out(repeated)
+            sink.staged_again(staged.attempt)
+            staged.send(sink)
+            spent.add("stage_ms")
+        else:
+            spent.add("merge_ms")
+            staged.staging.last_records = merged.records
+            _log.info(
+                "%s %s",
+                "rehearsed" if rehearsal else "counted",
+                json.dumps({"batch": staged.batch_id} | vars(merged) | spent.ms),
+            )
+            return merged
+
+
 def count_batch(
     facts: DataFrame,
     *,
@@ -46,57 +161,18 @@ def count_batch(
     learn: Learn,
     rehearsal: bool = False,
 ) -> Merged:
-    """Count (and archive) a batch of facts.
-
-    staging: the same for every batch; rehearsal: undo it (the files of `archive` are the caller's to remove).
-
-    Errors: those of sink, of Spark, and of `learn`; nothing is then counted, and the same batch may come again.
-    """
-    spent = _Spent()
-    # What is read once is not kept: where something comes again, to read it again costs less than to keep always.
-    several = archive is not None or sink.recipients
-    kept = facts.persist() if several else facts
-    try:
-        attempt = sink.begin()
-        rows, replayed, archived = kept, 0, False
-        while True:
-            staging.send(rows, database_url, attempt.number, views=sink.views, recipients=sink.recipients)
-            spent.add("stage_ms")
-            unknown = sink.not_learned(attempt)
-            if unknown:
-                sink.refuse_schemas(attempt, learn(unknown))
-            try:
-                if archive is not None and not archived:
-                    # Replays stand in the archive already.
-                    sink.check_floor(attempt)
-                    if rehearsal:
-                        archive.write(rows, attempt)
-                    else:
-                        _archive(archive, sink, attempt, rows)
-                    archived = True
-                    spent.add("archive_ms")
-                merged = sink.merge(
-                    attempt, batch_id=batch_id, batch_ms=spent.all_ms(), replayed=replayed, rehearsal=rehearsal
-                )
-            except Repeated as repeated:
-                if repeated.floor:
-                    rows = above(rows, repeated.floor)
-                    replayed = kept.count() - rows.count()
-                else:
-                    rows = marked(rows, repeated.ids, repeated.twice)
-                sink.staged_again(attempt)
-            else:
-                spent.add("merge_ms")
-                staging.last_records = merged.records
-                _log.info(
-                    "%s %s",
-                    "rehearsed" if rehearsal else "counted",
-                    json.dumps({"batch": batch_id} | vars(merged) | spent.ms),
-                )
-                return merged
-    finally:
-        if several:
-            kept.unpersist()
+    """Both, one after the other."""
+    staged = stage_batch(
+        facts,
+        batch_id=batch_id,
+        staging=staging,
+        sink=sink,
+        database_url=database_url,
+        archive=archive,
+        learn=learn,
+        rehearsal=rehearsal,
+    )
+    return merge_batch(staged, sink=sink, rehearsal=rehearsal)
 
 
 class _Spent:
@@ -115,12 +191,11 @@ class _Spent:
         return round((time.monotonic() - self._began) * 1000)
 
 
-def _archive(archive: Archive, sink: PostgresSink, attempt: Attempt, rows: DataFrame) -> None:
-    left = sink.archiving(attempt)
+def _make_room(archive: Archive, sink: PostgresSink, attempt: Attempt, beside: Collection[int]) -> None:
+    left = sink.archiving(attempt, beside)
     if left:
         archive.remove(left)
         sink.archive_removed(left)
-    archive.write(rows, attempt)
 
 
 def above(facts: DataFrame, floor: Floor) -> DataFrame:

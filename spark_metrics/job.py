@@ -1,8 +1,8 @@
 """The streaming job: `python -m spark_metrics.job`. Kafka in, Postgres out; what lies between stands in transforms.py.
 
-Settings come from the environment (spark_metrics.settings). It waits for what is not there yet, goes on from its
-checkpoint, and stops on SIGTERM or Ctrl-C with status 0. Status 1: something stayed away too long, or is wrong; the
-last line says what.
+Settings come from the environment (spark_metrics.settings). It waits for what is not there yet, goes on from what
+Postgres says is counted, and stops on SIGTERM or Ctrl-C with status 0. Status 1: something stayed away too long, or is
+wrong; the last line says what.
 """
 
 import json
@@ -12,10 +12,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
@@ -31,13 +32,15 @@ from masscomm.metric_names import METRICS_AGE
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics.archive import Archive
 from spark_metrics.archive_mark import claim
-from spark_metrics.batches import count_batch, facts_of
+from spark_metrics.batches import Staged, facts_of, merge_batch, stage_batch
 from spark_metrics.broker import Broker
+from spark_metrics.pipeline import Pipeline
 from spark_metrics.rehearsal import rehearse
 from spark_metrics.settings import EMR, Settings, settings_from
-from spark_metrics.sink import PostgresSink, StagingLost, StatusWriter
+from spark_metrics.sink import Merged, PostgresSink, StagingLost, StatusWriter
 from spark_metrics.sources import SOURCES
 from spark_metrics.staging import SMALL, Staging
+from spark_metrics.starting import starting_offsets
 from spark_metrics.transforms import Facts
 from spark_metrics.views import load_views
 from spark_metrics.watermark import Watermark
@@ -92,7 +95,12 @@ def spark_session(settings: Settings) -> SparkSession:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.minBatchesToRetain": "10",
+        # What a UI would show of jobs that are over, half a megabyte a batch.
         "spark.sql.ui.retainedExecutions": "10",
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "100",
+        "spark.ui.dagGraph.retainedRootRDDs": "10",
         # The plan as a text, written for a UI that is off.
         "spark.sql.maxPlanStringLength": "1000",
         "spark.sql.debug.maxToStringFields": "5",
@@ -159,7 +167,8 @@ class Job:
             views=load_views(settings.views),
             recipients=settings.recipient_log,
         )
-        # The batches run on a thread of Spark's, and a connection belongs to one thread.
+        # Batches are staged on one thread, merged on another and told of on a third; a connection belongs to one.
+        self._staging_sink = self._sink
         self._status_sink = PostgresSink(settings.database_url)
         self._staging = Staging()
         self._facts: Facts | None = None
@@ -167,7 +176,7 @@ class Job:
         self._looked: tuple[float, int] | None = None
 
     def stop(self) -> None:
-        """End after the batch that is running; may be called from a signal handler."""
+        """End after the batches that are running; may be called from a signal handler."""
         self._stop.set()
 
     def run(self) -> None:
@@ -180,9 +189,9 @@ class Job:
                 view.check_transform(spark)
             self._await("Postgres and its tables", self._tables_are_there)
             epoch = self._await("Postgres and its tables", self._sink.take_over)
+            self._staging_sink = self._sink.beside()
             status = StatusWriter(self._status_sink, epoch)
             self._await("Kafka and its topics", self._topics_are_there)
-            self._check_offsets()
             archive = Archive(spark, self._settings.archive_dir) if self._settings.archive_dir else None
             self._await("Postgres", lambda: claim(self._sink.connected(), archive))
             parser = spark.sparkContext._jvm
@@ -190,62 +199,75 @@ class Job:
             known = self._await("the schema registry", lambda: registered_ids(self._settings.registry_url))
             self._await("the schema registry", lambda: writers.learn(known))
             self._await("Postgres", lambda: self._rehearse(spark, writers, archive))
-            query = self._start(spark, writers, archive)
-            status.state("running")
-            self._say_ready(began)
-            self._watch(query, status, Watermark())
+            with TemporaryDirectory(prefix="masscomm-metrics-", ignore_cleanup_errors=True) as checkpoint:
+                pipeline = self._pipeline(writers, archive)
+                query = self._start(spark, pipeline, Path(checkpoint))
+                status.state("running")
+                self._say_ready(began)
+                self._watch(query, pipeline, status, Watermark())
             status.state("stopped")
         finally:
             _log.info("stopping")
             spark.stop()
-            self._sink.close()
-            self._status_sink.close()
+            for sink in (self._sink, self._staging_sink, self._status_sink):
+                sink.close()
 
     # --- the stream -------------------------------------------------------------------------------------------------
 
-    def _start(self, spark: SparkSession, writers: KnownWriters, archive: Archive | None) -> StreamingQuery:
+    def _start(self, spark: SparkSession, pipeline: Pipeline, checkpoint: Path) -> StreamingQuery:
         # What a batch is handed to us as cannot be planned with what we make of it: nothing is made of it before.
         stream = kafka_records(spark, self._settings, self._starting_offsets())
-
-        def into_postgres(batch: DataFrame, batch_id: int) -> None:
-            self._await("Postgres", lambda: self._count(batch, batch_id, writers, archive))
-
         return (
-            stream.writeStream.foreachBatch(into_postgres)
-            .option("checkpointLocation", self._settings.checkpoint_dir)
+            stream.writeStream.foreachBatch(pipeline.put)
+            # Of this run only: what Spark has done with may be staged and not yet merged. On the driver's own disk.
+            .option("checkpointLocation", checkpoint.as_uri())
             .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
             .start()
         )
 
-    def _count(self, batch: DataFrame, batch_id: int, writers: KnownWriters, archive: Archive | None) -> None:
+    def _pipeline(self, writers: KnownWriters, archive: Archive | None) -> Pipeline:
+        def stage(records: DataFrame, number: int, beside: Collection[int]) -> Staged:
+            return self._stage(records, number, beside, writers, archive)
+
+        return Pipeline(stage, self._merge, lambda attempt: self._await("Postgres", attempt))
+
+    def _stage(
+        self,
+        records: DataFrame,
+        number: int,
+        beside: Collection[int],
+        writers: KnownWriters,
+        archive: Archive | None,
+    ) -> Staged:
         def learn(unknown: list[tuple[str, int]]) -> set[tuple[str, int]]:
             added, refused = self._await("the schema registry", lambda: writers.learn(unknown))
             if added:
                 raise NewWriters
             return refused
 
-        try:
-            count_batch(
-                facts_of(batch, self._known_facts(writers), self._staging, archived=archive is not None),
-                batch_id=batch_id,
-                staging=self._staging,
-                sink=self._sink,
-                database_url=self._settings.database_url,
-                archive=archive,
-                learn=learn,
-            )
-        except NewWriters:
-            _log.info("reading the batch again with new writer schemas")
-            self._facts = None
-            self._count(batch, batch_id, writers, archive)
-            return
-        except (Py4JJavaError, PySparkException) as error:
-            if "psycopg." in str(error):
-                raise Retry(f"Postgres does not take the staged rows: {_psycopg_line(error)}") from error
-            raise
+        while True:
+            try:
+                with _postgres_errors():
+                    return stage_batch(
+                        facts_of(records, self._known_facts(writers), self._staging, archived=archive is not None),
+                        batch_id=number,
+                        staging=self._staging,
+                        sink=self._staging_sink,
+                        database_url=self._settings.database_url,
+                        archive=archive,
+                        learn=learn,
+                        beside=beside,
+                    )
+            except NewWriters:
+                _log.info("reading the batch again with new writer schemas")
+                self._facts = None
+
+    def _merge(self, staged: Staged) -> Merged:
         if time.monotonic() - self._forgot > _FORGET_EVERY_S:
             self._forgot = time.monotonic()
             _log.info("forgot %d record ids older than the redelivery window", self._sink.forget())
+        with _postgres_errors():
+            return merge_batch(staged, sink=self._sink)
 
     def _known_facts(self, writers: KnownWriters) -> Facts:
         """What reads every batch until a writer's schema is learned."""
@@ -257,23 +279,35 @@ class Job:
             )
         return self._facts
 
-    def _watch(self, query: StreamingQuery, status: StatusWriter, watermark: Watermark) -> None:
+    def _watch(self, query: StreamingQuery, pipeline: Pipeline, status: StatusWriter, watermark: Watermark) -> None:
         """Follow the query until it must stop."""
-        while query.isActive:
-            if self._stop.wait(_LOOK_EVERY_S):
-                self._finish(query)
-                return
-            try:
-                self._tell_progress(query, status, watermark)
-            except (Retry, psycopg.OperationalError) as error:
-                _log.warning("progress cannot be told: %s", _first_line(error))
+        try:
+            while query.isActive:
+                pipeline.check()
+                if self._stop.wait(_LOOK_EVERY_S):
+                    self._finish(query, pipeline)
+                    return
+                try:
+                    self._tell_progress(query, pipeline, status, watermark)
+                except (Retry, psycopg.OperationalError) as error:
+                    _log.warning("progress cannot be told: %s", _first_line(error))
+            pipeline.check()
+        except MasscommError:
+            raise
+        except Exception as error:
+            raise Stop(f"the stream ended: {_first_line(error)}") from error
         failure = query.exception()
         raise Stop(f"the stream ended: {_first_line(failure) if failure else 'without an error'}") from failure
 
-    def _tell_progress(self, query: StreamingQuery, status: StatusWriter, watermark: Watermark) -> None:
+    def _tell_progress(
+        self, query: StreamingQuery, pipeline: Pipeline, status: StatusWriter, watermark: Watermark
+    ) -> None:
         ends = self._broker.ends(topic_names())
+        # Read before what is merged: what it says of a batch is true once that is.
+        progress = query.lastProgress
+        merged_up_to = pipeline.merged_up_to
         consumed = _flat(self._status_sink.next_offsets())
-        for place, offset in _flat(_spark_offsets(query)).items():
+        for place, offset in _flat(passed(json.loads(progress.json) if progress else None, merged_up_to)).items():
             consumed[place] = max(offset, consumed.get(place, 0))
         lag = watermark.look(ends, consumed)
         lags = {
@@ -304,13 +338,17 @@ class Job:
         self._looked = now, consumed
         return max(0.0, (consumed - before[1]) / (now - before[0])) if before else 0.0
 
-    def _finish(self, query: StreamingQuery) -> None:
-        """Let the running batch end, then stop; a batch cut off would only be done again."""
+    def _finish(self, query: StreamingQuery, pipeline: Pipeline) -> None:
+        """Let the running batches end, then stop; a batch cut off would only be done again."""
         deadline = time.monotonic() + _FINISH_BATCH_S
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.05)
         with suppress(StreamingQueryException):
             query.stop()
+        try:
+            pipeline.drain(max(0.0, deadline - time.monotonic()))
+        except Retry as error:
+            _log.warning("the last batch is left to the next start: %s", error)
 
     # --- before the stream ------------------------------------------------------------------------------------------
 
@@ -330,18 +368,6 @@ class Job:
         if missing:
             raise Retry(f"topics are missing: {', '.join(missing)}")
 
-    def _check_offsets(self) -> None:
-        """Offsets that the topics have never had belong to other topics of the same names: counting on would leave out
-        everything below them without a word."""
-        ends = self._await("Kafka and its topics", lambda: self._broker.ends(topic_names()))
-        for (topic, partition), offset in _flat(self._sink.next_offsets()).items():
-            end = ends.end.get((topic, partition), 0)
-            if offset > end:
-                raise Stop(
-                    f"stream_offsets says that {topic}-{partition} is consumed up to {offset}, and it ends at {end}:"
-                    " these are not the topics that were counted. Empty the metrics database, or name their brokers."
-                )
-
     def _rehearse(self, spark: SparkSession, writers: KnownWriters, archive: Archive | None) -> None:
         if self._settings.rehearse:
             rehearse(
@@ -357,16 +383,9 @@ class Job:
             self._staging.last_records = SMALL
 
     def _starting_offsets(self) -> str:
-        """From where a stream without a checkpoint goes on: the merged offsets, or the beginning."""
-        known = self._await("Postgres", self._sink.next_offsets)
+        known = self._await("Postgres", self._staging_sink.next_offsets)
         ends = self._await("Kafka and its topics", lambda: self._broker.ends(topic_names()))
-        if not known:
-            return "earliest"
-        starting: dict[str, dict[str, int]] = {}
-        for (topic, partition), first in ends.first.items():
-            # What retention has deleted cannot be asked for.
-            starting.setdefault(topic, {})[str(partition)] = max(first, known.get(topic, {}).get(partition, first))
-        return json.dumps(starting)
+        return starting_offsets(_flat(known), ends, may_be_lost=not self._settings.fail_on_data_loss)
 
     def _say_ready(self, began: float) -> None:
         _log.info("counting %s; ready after %.1f s", ", ".join(topic_names()), time.monotonic() - began)
@@ -390,13 +409,18 @@ class Job:
             self._stop.wait(_PAUSE_S)
 
 
-def _spark_offsets(query: StreamingQuery) -> dict[str, dict[int, int]]:
-    """Where the last finished batch ended: it also passes what is no record (transaction markers)."""
-    progress: Any = query.lastProgress
+def passed(progress: Mapping[str, Any] | None, merged_up_to: int) -> dict[str, dict[int, int]]:
+    """Where the last merged batch ended, by Spark's progress: it also passes what is no record (transaction markers).
+
+    merged_up_to: its number; Spark may have gone on to the next one.
+    """
     found: dict[str, dict[int, int]] = {}
-    # Through its JSON: in the object itself the offsets are Python's own notation, in a text.
-    for source in json.loads(progress.json)["sources"] if progress else []:
-        for topic, partitions in (source["endOffset"] or {}).items():
+    # A batch that is two ahead begins where one ends that is not merged.
+    if progress is None or progress["batchId"] > merged_up_to + 1:
+        return found
+    side = "endOffset" if progress["batchId"] <= merged_up_to else "startOffset"
+    for source in progress["sources"]:
+        for topic, partitions in (source[side] or {}).items():
             found[topic] = {int(partition): offset for partition, offset in partitions.items()}
     return found
 
@@ -419,6 +443,17 @@ def parses(jvm: Any, schema: str) -> bool:
         return bool(parsed.getType().getName() == "record")
     except Py4JJavaError:
         return False
+
+
+@contextmanager
+def _postgres_errors() -> Iterator[None]:
+    """What executors were told by Postgres, as an error that waiting may help."""
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        if "psycopg." in str(error):
+            raise Retry(f"Postgres does not take the staged rows: {_psycopg_line(error)}") from error
+        raise
 
 
 def _psycopg_line(error: Exception) -> str:

@@ -35,7 +35,6 @@ class Settings:
     bootstrap_servers: str
     registry_url: str
     database_url: str = field(repr=False)
-    checkpoint_dir: str
     jars: str = ""
     trigger_ms: int = 1000
     max_offsets_per_trigger: int = 200_000
@@ -83,7 +82,6 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
         bootstrap_servers=text("KAFKA_BOOTSTRAP_SERVERS"),
         registry_url=text("SCHEMA_REGISTRY_URL"),
         database_url=text("METRICS_DATABASE_URL"),
-        checkpoint_dir=text("SPARK_CHECKPOINT_DIR"),
         jars=text("SPARK_JARS", ""),
         trigger_ms=number("SPARK_TRIGGER_MS", Settings.trigger_ms),
         max_offsets_per_trigger=number("SPARK_MAX_OFFSETS_PER_TRIGGER", Settings.max_offsets_per_trigger),

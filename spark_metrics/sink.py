@@ -15,12 +15,13 @@ again.
 
 import logging
 import struct
+import time
 from array import array
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, LiteralString, cast
+from typing import Any, cast
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -112,6 +113,13 @@ class PostgresSink:
         self._window_s = window_s
         self._connection: psycopg.Connection[Any] | None = None
         self._epoch: int | None = None
+        self._vacuumed = time.monotonic()
+
+    def beside(self) -> "PostgresSink":
+        """Another of the same driver, for another thread; made after take_over."""
+        other = PostgresSink(self._url, window_s=self._window_s, views=self.views, recipients=self.recipients)
+        other._epoch = self._epoch
+        return other
 
     def connected(self) -> psycopg.Connection[Any]:
         """The connection, made anew where it is broken."""
@@ -134,6 +142,8 @@ class PostgresSink:
     def take_over(self) -> int:
         """Become the stream's only driver: the epoch is raised, and what earlier drivers left staged is dropped."""
         with self.connected().transaction():
+            # Waits for whoever holds the stream, however weakly.
+            self.connected().execute("select from stream_status where stream = %s for update", [STREAM])
             row = self.connected().execute(_TAKE_OVER, {"stream": STREAM}).fetchone()
             self._epoch = int(row[0]) if row else 0
             log = [recipient_log.NAME] if self.recipients else []
@@ -150,27 +160,37 @@ class PostgresSink:
             offsets.setdefault(topic, {})[partition] = offset
         return offsets
 
-    def begin(self) -> Attempt:
-        """A new attempt, under which rows are then staged; what earlier ones staged is dropped. Errors: Fenced."""
-        with self.connected().transaction():
-            self._hold_the_stream()
-            self.connected().execute(_TRUNCATE)
-            row = self.connected().execute(_BEGIN).fetchone()
+    def begin(self, beside: Collection[int] = ()) -> Attempt:
+        """A new attempt, under which rows are then staged; what earlier ones staged is dropped, but for those `beside`.
+
+        Errors: Fenced.
+        """
+        connection = self.connected()
+        with connection.transaction():
+            self._hold_the_stream(_WEAKLY)
+            connection.execute(_DROP_OTHERS, {"beside": list(beside)})
+            row = connection.execute(_BEGIN).fetchone()
+        if time.monotonic() - self._vacuumed > _VACUUM_EVERY_S:
+            # Every statement reads past what is dead. To truncate takes longer than a small batch's whole merge.
+            self._vacuumed = time.monotonic()
+            connection.execute(_VACUUM)
         assert row is not None  # noqa: S101 - an insert returns its row
         return Attempt(*row)
 
-    def check_floor(self, attempt: Attempt) -> None:
-        """Errors: Repeated, where staged positions were consumed before."""
+    def floor(self, attempt: Attempt) -> Floor:
+        """Up to where staged positions were consumed before, of the partitions where some were."""
         rows = self.connected().execute(_REPLAYS, {"attempt": attempt.number})
-        floor = {(topic, partition): offset for topic, partition, offset in rows}
-        if floor:
-            raise Repeated(floor, (), ())
+        return {(topic, partition): offset for topic, partition, offset in rows}
 
-    def archiving(self, attempt: Attempt) -> list[int]:
-        """Say that the attempt is about to be archived; earlier batches that were archived and never counted."""
+    def archiving(self, attempt: Attempt, beside: Collection[int] = ()) -> list[int]:
+        """Say that the attempt is about to be archived; earlier batches that were archived and never counted, but for
+        those `beside`, which still may be."""
         with self.connected().transaction():
-            self._hold_the_stream()
-            left = self.connected().execute("delete from archive_batches where committed_at is null returning batch")
+            self._hold_the_stream(_WEAKLY)
+            left = self.connected().execute(
+                "delete from archive_batches where committed_at is null and batch <> all(%s) returning batch",
+                [list(beside)],
+            )
             batches = [batch for (batch,) in left]
             # With the leftovers, until they are surely gone: the removal itself can be cut off.
             self.connected().cursor().executemany(
@@ -209,7 +229,7 @@ class PostgresSink:
     def merge(
         self, attempt: Attempt, *, batch_id: int, batch_ms: int = 0, replayed: int = 0, rehearsal: bool = False
     ) -> Merged:
-        """Count what an attempt staged, once, and drop it.
+        """Count what an attempt staged, once; the next one to begin drops it.
 
         replayed: records that were left out of staging; rehearsal: undo it all at the end.
 
@@ -236,15 +256,14 @@ class PostgresSink:
             "queued": QUEUED,
         }
         with connection.transaction() as transaction:
-            self._hold_the_stream()
+            self._hold_the_stream(_ALONE)
             if not connection.execute("delete from staging_attempts where attempt = %s", [attempt.number]).rowcount:
                 raise StagingLost(f"the staged rows of attempt {attempt.number} are gone")
             self._leave_one_run_a_task(connection, attempt)
-            floor = {(topic, partition): offset for topic, partition, offset in connection.execute(_REPLAYS, names)}
-            if floor:
+            if floor := self.floor(attempt):
                 raise Repeated(floor, (), ())
             try:
-                names["new"] = self._copy_ids(attempt, "counted_records")
+                names["new"] = self._copy_ids(attempt)
             except psycopg.errors.UniqueViolation as error:
                 raise _Counted from error
             # Nothing is known of rows that are seconds old; the planner takes them for few, and nested loops for cheap.
@@ -258,18 +277,13 @@ class PostgresSink:
             connection.execute("update archive_batches set committed_at = now() where batch = %(attempt)s", names)
             merged = Merged(records, records - quarantined - new, quarantined, done["replayed"], late)
             connection.execute(_BATCH_DONE, {"stream": STREAM} | done | vars(merged))
-            connection.execute(_TRUNCATE)
             if rehearsal:
                 raise psycopg.Rollback(transaction)
         return merged
 
-    def _hold_the_stream(self) -> None:
+    def _hold_the_stream(self, how: bytes) -> None:
         """Until the transaction ends no other driver can begin. Errors: Fenced, where one has."""
-        row = (
-            self.connected()
-            .execute("select epoch from stream_status where stream = %s for update", [STREAM])
-            .fetchone()
-        )
+        row = self.connected().execute(_HELD + how, [STREAM]).fetchone()
         if row is None or row[0] != self._epoch:
             raise Fenced(f"another driver has taken the stream over (epoch {row and row[0]}, ours {self._epoch})")
 
@@ -293,18 +307,19 @@ class PostgresSink:
             twice = self.connected().execute(_TWICE).fetchall()
         return Repeated({}, ids, twice)
 
-    def _copy_ids(self, attempt: Attempt, table: LiteralString) -> int:
-        """The staged ids, as rows of a table like counted_records; how many. Errors: UniqueViolation."""
+    def _copy_ids(self, attempt: Attempt, table: str | None = None) -> int:
+        """The staged ids as rows of counted_records, or of a table like it; how many. Errors: UniqueViolation."""
         copied = 0
         with self.connected().cursor(binary=True) as cursor:
-            staged = cursor.execute(_STAGED_IDS, [attempt.number]).fetchall()
-            with cursor.copy(f"copy {table} (record_id, source, counted_at) from stdin (format binary)") as copy:
-                copy.write(_COPY_BEGIN)
-                for source, packed in staged:
-                    ids = b"".join(packed)
-                    copied += len(ids) // 16
-                    copy.write(_rows_of_ids(ids, source, attempt.counted_at))
-                copy.write(_COPY_END)
+            for source, packed in cursor.execute(_STAGED_IDS, [attempt.number]).fetchall():
+                ids = b"".join(packed)
+                copied += len(ids) // 16
+                # Into the partition itself: to find it for each row takes a seventh of the time.
+                into = table or _PARTITIONS.get(source, "counted_others")
+                with cursor.copy(
+                    f"copy {into} (record_id, source, counted_at) from stdin (format binary)".encode()
+                ) as copy:
+                    copy.write(_COPY_BEGIN + _rows_of_ids(ids, source, attempt.counted_at) + _COPY_END)
         return copied
 
     def _merge_states(self, connection: psycopg.Connection[Any], attempt: Attempt) -> None:
@@ -320,7 +335,9 @@ class PostgresSink:
             keys = [list(column) for column in zip(*told, strict=True)]
             known = {tuple(key): restored(raw) for *key, raw in cursor.execute(_KNOWN_STATES, keys)}
             blocks, moves = merged(known, told)
-            cursor.execute(_STORE_STATES, [*keys, [stored(blocks[key]) for key in told]])
+            if blocks:
+                changed = [list(column) for column in zip(*blocks, strict=True)]
+                cursor.execute(_STORE_STATES, [*changed, [stored(block) for block in blocks.values()]])
             if moves:
                 cursor.execute(_MOVE_TOTALS, [*(list(c) for c in zip(*moves, strict=True)), list(moves.values())])
                 cursor.execute(
@@ -408,11 +425,21 @@ on conflict (stream) do update
         grace_ms = excluded.grace_ms
 """
 
-_TRUNCATE = b"truncate " + ", ".join(("staging_attempts", "staging_tasks", *TABLES)).encode()
+# Two merges, or a merge and a swap, wait for each other; who only stages waits for a swap or another driver.
+_HELD = b"select epoch from stream_status where stream = %s "
+_ALONE, _WEAKLY = b"for no key update", b"for key share"
+
+_VACUUM_EVERY_S = 5.0
+_STAGED = ("staging_tasks", *TABLES)
+_TRUNCATE = b"truncate " + ", ".join(("staging_attempts", *_STAGED)).encode()
+_DROP_OTHER = "of_{table} as (delete from {table} where attempt <> all(%(beside)s))"
+_DROP_OTHERS = f"with {', '.join(_DROP_OTHER.format(table=table) for table in _STAGED)} select".encode()
+# To give pages back would mean to wait for everybody.
+_VACUUM = b"vacuum (truncate false) " + ", ".join(_STAGED).encode()
 
 _DELETE = {
     table: f"delete from {table} where attempt = %s".encode()  # noqa: S608 - our own names
-    for table in ("staging_tasks", *TABLES)
+    for table in _STAGED
 }
 
 _BEGIN = """
@@ -444,6 +471,8 @@ _COUNTED = "select distinct source, record_id::text from repeated_ids join count
 
 _TWICE = "select source, record_id::text from repeated_ids group by source, record_id having count(*) > 1"
 
+_PARTITIONS = {"send": "counted_sends", "delivery": "counted_deliveries", "outcome": "counted_outcomes"}
+
 # The binary format of COPY: a signature, then rows, each a number of fields, each of those its length and its bytes.
 _COPY_BEGIN = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_END = b"\xff\xff"
@@ -456,7 +485,7 @@ def _rows_of_ids(ids: bytes, source: str, counted_at: datetime) -> bytes:
     name = source.encode()
     before = struct.pack("!hi", 3, 16)
     after = struct.pack(f"!i{len(name)}siq", len(name), name, 8, (counted_at - _EPOCH) // timedelta(microseconds=1))
-    return before + (after + before).join(sorted(ids[i : i + 16] for i in range(0, len(ids), 16))) + after
+    return before + (after + before).join(sorted([ids[i : i + 16] for i in range(0, len(ids), 16)])) + after
 
 
 _STAGED_STATES = """

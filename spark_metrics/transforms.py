@@ -41,6 +41,7 @@ class Facts:
             _with_send_id(),
             _with_channels(),
             _facts(recipients=recipients),
+            [F.col("*"), identifiers.uuid_bytes(F.col("record_id")).alias("id")],
             _with_problem(far_future_ms, recipients=recipients),
         )
 
@@ -53,10 +54,10 @@ class Facts:
 def facts(records: DataFrame, *, writers: Writers, far_future_ms: int, recipients: bool = False) -> DataFrame:
     """Kafka's records to what is known of each: a row a record, every position seen.
 
-    Columns: topic, partition, kafka_offset, timestamp_ms, value, headers, source, schema_id, send_id, record_id,
-    club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total), run, listed (both as
-    spark_metrics.states reads them), problem; with recipients also user_ids and result_index. Nothing but position and
-    problem may be believed where there is one.
+    Columns: topic, partition, kafka_offset, timestamp_ms, value, headers, source, schema_id, send_id, record_id, id
+    (its 16 bytes), club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total), run,
+    listed (both as spark_metrics.states reads them), problem; with recipients also user_ids and result_index. Nothing
+    but position and problem may be believed where there is one.
 
     Nothing here is a lambda (transform, filter, exists): Spark interprets those, for every record, and cannot compile
     what stands beside them.
@@ -83,7 +84,10 @@ def _with_channels() -> list[Column]:
 
 
 _BESIDE_VALUE = ("topic", "partition", "kafka_offset", "timestamp_ms", "value", "headers", "source", "schema_id")
-_FOUND = ("send_id", "record_id", "club_id", "type", "at_ms", "chunk_index", "chunk_count", "counts", "run", "listed")
+_FOUND = (
+    *("send_id", "record_id", "id", "club_id", "type", "at_ms", "chunk_index", "chunk_count"),
+    *("counts", "run", "listed"),
+)
 _OF_RECIPIENTS = ("user_ids", "result_index")
 
 
@@ -217,7 +221,7 @@ def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
         .when(~F.col("known"), Problem.NOT_LEARNED)
         .when(F.col("type").isNull(), Problem.UNDECODABLE)
         .when(F.col("send_id").isNull(), Problem.BAD_POSITION)
-        .when(~identifiers.is_uuid(F.col("record_id")), Problem.BAD_ID)
+        .when(F.col("record_id").isNotNull() & F.col("id").isNull(), Problem.BAD_ID)
         .when(~storable, Problem.BAD_TEXT)
         .when(F.col("channels_asked") > MAX_CHANNELS, Problem.TOO_MANY_CHANNELS)
         .when(least < 0, Problem.BAD_COUNT)

@@ -63,13 +63,12 @@ def recompute(job: Job, *arguments: str, **environment: str) -> subprocess.Compl
 
 
 def launch(settings: StackSettings, database: str, folder: Path, log: Path, **environment: str) -> Job:
-    """The job on a database, with checkpoint and archive in a folder; else as the devstack sets it, or as given."""
+    """The job on a database, with its archive in a folder; else as the devstack sets it, or as given."""
     chosen = {
         **base_environment(),
         **function_environment(settings),
         **spark_environment(settings),
         "METRICS_DATABASE_URL": database,
-        "SPARK_CHECKPOINT_DIR": str(folder / "checkpoint"),
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_ARCHIVE_DIR": str(folder / "archive"),
         **environment,
@@ -91,7 +90,7 @@ type StartJob = Callable[..., Job]
 
 @contextmanager
 def jobs_on(settings: StackSettings, database: str, folder: Path) -> Iterator[StartJob]:
-    """Starts the job on a database, checkpoint, archive and logs in a folder; what still runs at the end is killed."""
+    """Starts the job on a database, with archive and logs in a folder; what still runs at the end is killed."""
     jobs: list[Job] = []
 
     def start(**environment: str) -> Job:

@@ -30,7 +30,6 @@ def spark() -> Iterator[SparkSession]:
         bootstrap_servers="",
         registry_url="",
         database_url="",
-        checkpoint_dir="",
         jars=",".join(str(path) for path in sorted(Path(JARS, "spark").glob("*.jar"))),
     )
     session = spark_session(settings)

@@ -1,8 +1,9 @@
 """Keep one run of the streaming job going: the one that was deployed last.
 
 Called each minute, and whenever a run changes its state. The name of a run carries what it was made from: a run of
-another name is cancelled, and when none is left the wanted one is started, which goes on from the checkpoint. EMR
-Serverless tries a failed run again by itself until that gets too often; then it is over, and is started again here.
+another name is cancelled, and when none is left the wanted one is started, which goes on from the offsets that are
+counted. EMR Serverless tries a failed run again by itself until that gets too often; then it is over, and is started
+again here.
 
 JOB_PARAMETER: the parameter of Systems Manager that holds the request of StartJobRun, as JSON, without its client token
 (it is longer than a function's variables may be). APPLICATION: the application's name, for the metric JobRunning: 1

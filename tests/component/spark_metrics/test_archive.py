@@ -26,7 +26,7 @@ from spark_metrics.batches import count_batch
 from spark_metrics.decode import Writers
 from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
-from spark_metrics.sink import PostgresSink
+from spark_metrics.sink import Attempt, PostgresSink
 from spark_metrics.span import Span
 from spark_metrics.staging import Staging
 from spark_metrics.transforms import facts
@@ -92,9 +92,7 @@ class Stream:
 
     def __init__(self, spark: SparkSession, kafka_frame: ToFrame, database: str, folder: Path) -> None:
         self.spark, self.frame = spark, kafka_frame
-        self.settings = Settings(
-            bootstrap_servers="", registry_url="", database_url=database, checkpoint_dir="", archive_dir=str(folder)
-        )
+        self.settings = Settings(bootstrap_servers="", registry_url="", database_url=database, archive_dir=str(folder))
         self.archive = Archive(spark, str(folder))
         self.sink = PostgresSink(database, views=load_views(self.settings.views))
         self.sink.take_over()
@@ -169,6 +167,19 @@ def test_records_of_old_and_new_writers_are_read_as_one(stream: Stream) -> None:
     assert stream.offsets() == [0, 1, 2, 3]
     assert stream.differing() == 0
     assert all(path.read_bytes() == raw for path, raw in before.items() if path.parent != one.parent)
+
+
+def test_the_code_that_writes_a_batch_is_compiled_once(stream: Stream) -> None:
+    """Guard: nothing of one batch alone stands in it."""
+    facts = stream.facts(a_send(0))
+    texts = set()
+    for number in (1, 2):
+        rows: Any = stream.archive.rows(facts, Attempt(number, NOW + timedelta(seconds=number)))
+        compiled = rows._jdf.queryExecution().debug().codegenToSeq()
+        texts.add("".join(compiled.apply(place)._2() for place in range(compiled.size())))
+        assert {(row["attempt"], row["batch"]) for row in rows.collect()} == {(number, number)}
+    assert len(texts) == 1
+    assert "project" in texts.pop()
 
 
 def test_another_archive_is_not_counted_again(stream: Stream, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The job is killed, and Postgres crashes, at every step of a batch; its numbers stay a group-by over the topics.
 
+No start finds a checkpoint. Before a commit the next batch is staged already.
+
 What is produced is random: sends, redeliveries of the same records, records that come late or out of order, poison. The
 steps are held up from outside, by triggers that wait for a lock the test holds, so that a kill comes exactly there.
 
@@ -14,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -197,6 +200,15 @@ def held_up(database: str, point: str) -> Iterator[Held]:
         held.let_go()
 
 
+def staged_beside(database: str) -> bool:
+    """Whether two attempts are on their way: one is merged, the other is staged."""
+    with psycopg.connect(database) as connection:
+        row = connection.execute(
+            "select count(distinct attempt) from staging_attempts join staging_tasks using (attempt)"
+        )
+        return row.fetchone() == (2,)
+
+
 def install_points(database: str) -> None:
     with psycopg.connect(database) as connection:
         connection.execute(HOLD)
@@ -230,16 +242,18 @@ def test_whatever_dies_wherever_the_metrics_are_a_group_by_over_the_topics(
     sends = int(os.environ.get("MASSCOMM_METRICS_SENDS", "12"))
     faults = [(point, "the driver") for point in DRIVER_DIES] + [(point, "Postgres") for point in POINTS]
     rng.shuffle(faults)
-    without_checkpoint = rng.choice(DRIVER_DIES)
     with metrics_database(settings) as database, jobs_on(settings, database, tmp_path) as start:
         install_points(database)
-        # The checkpoint's every batch is small: that of a kill is rarely the first of a topic.
+        # Every batch is small: that of a kill is rarely the first of a topic.
         job = start(SPARK_GRACE_S="1", SPARK_MAX_OFFSETS_PER_TRIGGER="400")
         for point, dies in faults:
             print(f"{dies} dies {point}")  # noqa: T201
             with held_up(database, "during the commit" if point == "after the commit" else point) as held:
                 producing.step(sends)
                 wait_until(f"a batch to come {point}", held.waiting, job)
+                if point == "before the commit":
+                    producing.step(sends)
+                    wait_until("the next batch to be staged beside it", partial(staged_beside, database), job)
                 if dies == "Postgres":
                     stack.kill("postgres")
                     stack.restart("postgres")
@@ -247,8 +261,6 @@ def test_whatever_dies_wherever_the_metrics_are_a_group_by_over_the_topics(
                 job.kill()
                 if point == "during the commit":
                     held.cut_off()
-            if point == without_checkpoint:
-                (tmp_path / "checkpoint").rename(tmp_path / "a checkpoint that was lost")
             job = start(SPARK_GRACE_S="1", SPARK_MAX_OFFSETS_PER_TRIGGER="400")
         counted_up_to(job, producing.last())
         # Only now minutes are complete: the driver never lived long enough to say so.

@@ -311,6 +311,53 @@ def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database:
     other.close()
 
 
+def test_a_batch_is_staged_beside_the_one_that_is_merged(sink: PostgresSink, database: str) -> None:
+    """Guard: what an attempt may drop when it begins, and how weakly it holds the stream."""
+    beside, other = sink.beside(), PostgresSink(database)
+    first = beside.begin()
+    stage(beside, first, [Record(0, number=1)])
+    beside.archiving(first)
+    left = beside.begin([first.number])
+    stage(beside, left, [Record(1, number=2)])
+    beside.archiving(left, [first.number])
+    # As a merge holds it, which lasts: the next attempt begins, and another driver does not.
+    for connection in (beside.connected(), other.connected()):
+        connection.execute("set lock_timeout = '50ms'")
+    with sink.connected().transaction():
+        sink.connected().execute("select from stream_status for no key update")
+        second = beside.begin([first.number])
+        stage(beside, second, [Record(1, number=2)])
+        assert beside.archiving(second, [first.number]) == [left.number]
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            other.take_over()
+    with beside.connected().transaction():
+        beside.connected().execute("select from stream_status for key share")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            other.take_over()
+    assert sink.merge(first, batch_id=0).records == 1
+    assert sink.merge(second, batch_id=1).records == 1
+    assert totals(sink) == {"sent": 6}
+    staged = sink.connected().execute("select distinct attempt from staging_counts order by 1").fetchall()
+    assert staged == [(first.number,), (second.number,)]
+    beside.begin()
+    assert sink.connected().execute("select count(*) from staging_counts").fetchone() == (0,)
+    for each in (beside, other):
+        each.close()
+
+
+def test_a_batch_beside_the_merge_of_the_same_records_counts_them_once(sink: PostgresSink) -> None:
+    """Guard: counted_records. When it was staged its records were not counted yet."""
+    first = sink.begin()
+    stage(sink, first, [Record(0, number=1)])
+    second = sink.begin([first.number])
+    stage(sink, second, [Record(1, number=1)])
+    sink.merge(first, batch_id=0)
+    with pytest.raises(Repeated) as repeated:
+        sink.merge(second, batch_id=1)
+    assert list(repeated.value.ids) == [("outcome", str(UUID(int=1)))]
+    assert totals(sink) == {"sent": 3}
+
+
 def test_a_merge_that_fails_half_way_leaves_nothing(sink: PostgresSink) -> None:
     attempt = sink.begin()
     huge: list[tuple[str, str, str | None, int]] = [("push", "queued", None, 2**62)] * 4

@@ -1,6 +1,7 @@
 """The ids that Spark derives are those the functions derive."""
 
 import random
+from uuid import UUID
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -43,7 +44,9 @@ def test_texts_beyond_ascii_are_hashed_as_utf8(spark: SparkSession) -> None:
 
 def test_only_whole_uuids_are_uuids(spark: SparkSession) -> None:
     good = ids.chunk_id("x", 1)
-    texts = [good, good.upper(), good + "0", "\n" + good, good.replace("-", ""), ""]
-    frame = spark.createDataFrame([(text,) for text in texts], "text string")
-    answers = [row[0] for row in frame.select(identifiers.is_uuid(F.col("text"))).collect()]
-    assert answers == [True, False, False, False, False, False]
+    bad: list[str | None] = [good.upper(), good + "0", good + "\n", "\n" + good, good.replace("-", ""), "", None]
+    # Of the right length, with a hyphen, a digit or a byte elsewhere.
+    bad += [good[:8] + good[9] + "-" + good[10:], good[:-1] + "g", good[:-2] + "é", good[:-1] + " ", good[:-1] + "-"]
+    frame = spark.createDataFrame([(text,) for text in [good, *bad]], "text string")
+    found = [row[0] for row in frame.select(identifiers.uuid_bytes(F.col("text"))).collect()]
+    assert found == [UUID(good).bytes, *[None] * len(bad)]

@@ -9,7 +9,6 @@ NEEDED = {
     "KAFKA_BOOTSTRAP_SERVERS": "k:1",
     "SCHEMA_REGISTRY_URL": "http://r",
     "METRICS_DATABASE_URL": "postgresql://u:secret@h/d",
-    "SPARK_CHECKPOINT_DIR": "/c",
 }
 
 

@@ -1,0 +1,51 @@
+"""Where a stream begins."""
+
+import json
+
+import pytest
+
+from masscomm.errors import Stop
+from spark_metrics.job import passed
+from spark_metrics.starting import starting_offsets
+from spark_metrics.watermark import Ends
+
+ENDS = Ends(
+    0,
+    first={("outcome", 0): 5, ("outcome", 1): 0, ("delivery", 0): 2},
+    end={("outcome", 0): 9, ("outcome", 1): 4, ("delivery", 0): 7},
+)
+
+
+def test_nothing_counted_begins_at_the_beginning() -> None:
+    assert starting_offsets({}, ENDS, may_be_lost=False) == "earliest"
+
+
+def test_it_goes_on_where_the_merge_ended_and_begins_elsewhere_with_what_is_left() -> None:
+    known = {("outcome", 0): 7, ("outcome", 1): 4, ("no topic of ours", 0): 0}
+    found = json.loads(starting_offsets(known, ENDS, may_be_lost=False))
+    assert found == {"outcome": {"0": 7, "1": 4}, "delivery": {"0": 2}}
+
+
+def test_offsets_the_topics_never_had_are_other_topics() -> None:
+    with pytest.raises(Stop, match="these are not the topics that were counted"):
+        starting_offsets({("outcome", 1): 5}, ENDS, may_be_lost=True)
+
+
+def test_records_deleted_before_they_were_counted_are_told() -> None:
+    known = {("outcome", 0): 4}
+    with pytest.raises(Stop, match="outcome-0 is counted up to 4, and what is left of it begins at 5"):
+        starting_offsets(known, ENDS, may_be_lost=False)
+    assert json.loads(starting_offsets(known, ENDS, may_be_lost=True))["outcome"]["0"] == 5
+
+
+@pytest.mark.parametrize(("merged_up_to", "offset"), [(4, 10), (3, 7), (2, None)])
+def test_what_spark_has_done_with_is_passed_when_it_is_merged(merged_up_to: int, offset: int | None) -> None:
+    """Guard: the watermark must not pass what is only staged."""
+    source = {"startOffset": {"outcome": {"0": 7}}, "endOffset": {"outcome": {"0": 10}}}
+    expected = {} if offset is None else {"outcome": {0: offset}}
+    assert passed({"batchId": 4, "sources": [source]}, merged_up_to) == expected
+
+
+def test_before_the_first_batch_nothing_is_passed() -> None:
+    assert passed(None, -1) == {}
+    assert passed({"batchId": 0, "sources": [{"startOffset": None, "endOffset": {"outcome": {"0": 3}}}]}, -1) == {}
