@@ -27,9 +27,12 @@ import io
 import json
 import logging
 import random
+import re
 import statistics
+import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -178,6 +181,15 @@ def count_all(
     staging_sink.close()
 
 
+def bytes_by_class(pid: int) -> Counter[str]:
+    """What a JVM's heap holds after a collection."""
+    shown = subprocess.run(["jcmd", str(pid), "GC.class_histogram"], capture_output=True, text=True, check=True).stdout
+    found: Counter[str] = Counter()
+    for size, name in re.findall(r"^ *\d+: +\d+ +(\d+) +(\S+)", shown, re.MULTILINE):
+        found[name] += int(size)
+    return found
+
+
 class Benchmark:
     """One stack, one Spark, one filled topic."""
 
@@ -285,8 +297,13 @@ class Benchmark:
             return rows / timed(run)
 
     def memory(self, events: int, steps: int) -> None:
-        """Count so many once; print what is held after a collection, some `steps` times."""
+        """Count so many once; print what is held after a collection, some `steps` times, and which classes grew.
+
+        It is looked at when the next batch is staged and waits: what is staged meanwhile is no part of it.
+        """
         jvm: Any = self.spark.sparkContext._jvm
+        tracker = self.spark.sparkContext.statusTracker()
+        seen: list[Counter[str]] = []
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
         java = next(process for process in processes if "org.apache.spark.deploy.SparkSubmit" in process.cmdline())
         next_look = 0
@@ -297,14 +314,24 @@ class Benchmark:
             if counted < next_look:
                 return
             next_look = counted + events // steps
+            quiet = 0
+            while quiet < 10:
+                quiet = 0 if tracker.getActiveJobsIds() else quiet + 1
+                time.sleep(0.1)
             jvm.System.gc()
             runtime = jvm.java.lang.Runtime.getRuntime()
             held = runtime.totalMemory() - runtime.freeMemory()
             sizes = (held, java.memory_info().rss, psutil.Process().memory_info().rss)
             print(f"{counted:>10,}  " + "  ".join(f"{size / 2**20:>13,.0f}" for size in sizes), flush=True)
+            seen.append(bytes_by_class(java.pid))
 
         rate = self.ours(events, archived=False, look=look)
         print(f"{rate:,.0f} events/s, collections included")
+        print("grown since a quarter of them was counted (MB):")
+        grown = seen[-1]
+        grown.subtract(seen[len(seen) // 4])
+        for name, size in grown.most_common(8):
+            print(f"{size / 2**20:>8,.1f}  {name}")
 
     def where(self, events: int) -> None:
         """Count so many once; print where the processor's time goes from half of them on."""

@@ -150,6 +150,8 @@ def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> Dat
         .option("kafka.max.poll.records", _POLL_RECORDS)
         .options(**spark_kafka_options())
         .load()
+        # All that is read of a record; each column that a batch is handed over with is copied.
+        .select("topic", "partition", "offset", "timestamp", "value", "headers")
     )
 
 
@@ -192,6 +194,8 @@ class Job:
             self._staging_sink = self._sink.beside()
             status = StatusWriter(self._status_sink, epoch)
             self._await("Kafka and its topics", self._topics_are_there)
+            # This driver is the only one by now: what is merged stays as it is until it merges.
+            starting = self._starting_offsets()
             archive = Archive(spark, self._settings.archive_dir) if self._settings.archive_dir else None
             self._await("Postgres", lambda: claim(self._sink.connected(), archive))
             parser = spark.sparkContext._jvm
@@ -201,7 +205,7 @@ class Job:
             self._await("Postgres", lambda: self._rehearse(spark, writers, archive))
             with TemporaryDirectory(prefix="masscomm-metrics-", ignore_cleanup_errors=True) as checkpoint:
                 pipeline = self._pipeline(writers, archive)
-                query = self._start(spark, pipeline, Path(checkpoint))
+                query = self._start(spark, pipeline, starting, Path(checkpoint))
                 status.state("running")
                 self._say_ready(began)
                 self._watch(query, pipeline, status, Watermark())
@@ -214,9 +218,9 @@ class Job:
 
     # --- the stream -------------------------------------------------------------------------------------------------
 
-    def _start(self, spark: SparkSession, pipeline: Pipeline, checkpoint: Path) -> StreamingQuery:
+    def _start(self, spark: SparkSession, pipeline: Pipeline, starting: str, checkpoint: Path) -> StreamingQuery:
         # What a batch is handed to us as cannot be planned with what we make of it: nothing is made of it before.
-        stream = kafka_records(spark, self._settings, self._starting_offsets())
+        stream = kafka_records(spark, self._settings, starting)
         return (
             stream.writeStream.foreachBatch(pipeline.put)
             # Of this run only: what Spark has done with may be staged and not yet merged. On the driver's own disk.

@@ -28,9 +28,9 @@ from spark_metrics.transforms import Facts
 
 _log = logging.getLogger(__name__)
 
-# Of Spark's source for Kafka, with headers: what is compiled depends on where each column stands.
+# As spark_metrics.job.kafka_records: what is compiled depends on where each column stands.
 _KAFKA = (
-    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int,"
+    "topic string, partition int, offset long, timestamp timestamp, value binary,"
     " headers array<struct<key: string, value: binary>>"
 )
 # Records of each kind: two batches as they are after a pause (Staging.tasks looks at the one before), two small ones.
@@ -93,7 +93,7 @@ def _rows(writers: Writers, each: int) -> Iterator[tuple[Any, ...]]:
             if source.kind == "outcome" and number % len(examples) == 0:
                 value |= {"positions": list(range(len(value["positions"])))}
             body = HEADER.pack(0, schema_id) + _encoded(schema, value)
-            yield None, bytearray(body), source.topics()[0], _PARTITION, offset, now, 0, None
+            yield source.topics()[0], _PARTITION, offset, now, bytearray(body), None
             offset += 1
 
 
