@@ -31,7 +31,7 @@ _AVRO_OPTIONS = (
     " -Dorg.apache.avro.limits.string.maxLength=2200000"
     " -Dorg.apache.avro.fastread=true"
 )
-RECORDS = "records"
+CHECKPOINT, RECORDS = "checkpoint", "records"
 
 
 class StreamingJob(Construct):
@@ -128,11 +128,12 @@ class StreamingJob(Construct):
                 "emr-serverless.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
             ),
         )
+        written = [archive.arn_for_objects(f"{folder}/*") for folder in (CHECKPOINT, RECORDS)]
         for statement in [
             *statements,
             iam.PolicyStatement(
                 actions=["s3:DeleteObject", "s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"],
-                resources=[archive.arn_for_objects(f"{RECORDS}/*")],
+                resources=written,
             ),
             iam.PolicyStatement(
                 actions=["s3:ListBucket"], resources=[archive.bucket_arn, made_of[0].bucket.bucket_arn]
@@ -154,8 +155,8 @@ class StreamingJob(Construct):
         bucket = Stack.of(archive).resolve(Stack.of(archive).export_value(archive.bucket_arn))["Fn::ImportValue"]
         explain(
             role,
-            "the records are many files, in this folder",
-            f"IAM5[Resource::{bucket}/{RECORDS}/*]",
+            "the checkpoint and the records are many files, in these two folders",
+            *(f"IAM5[Resource::{bucket}/{folder}/*]" for folder in (CHECKPOINT, RECORDS)),
         )
         explain(
             role,
