@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 NANOSECONDS = 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turns:
-    """Of all threads together: seconds that they ran, seconds that they waited to, and how many times they did."""
+    """Seconds that processes ran; of their living threads: seconds that they waited to, and how many times they ran."""
 
     ran_s: float
     waited_s: float
@@ -28,7 +30,7 @@ class Turns:
 
 
 def turns(processes: Mapping[str, Sequence[int]]) -> dict[str, Turns]:
-    """So far, of each kind's processes, given by their ids. Threads and processes that have ended are left out.
+    """So far, of each kind's processes, given by their ids; those that have ended are left out.
 
     Source: Linux, Documentation/scheduler/sched-stats: /proc/PID/task/TID/schedstat.
     """
@@ -37,13 +39,22 @@ def turns(processes: Mapping[str, Sequence[int]]) -> dict[str, Turns]:
 
 def _together(pids: Sequence[int]) -> Turns:
     rows = [row for pid in pids for row in _of_threads(pid)]
-    ran, waited, count = (sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0, 0)
-    return Turns(ran_s=ran / NANOSECONDS, waited_s=waited / NANOSECONDS, count=count)
+    waited, count = (sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0)
+    return Turns(ran_s=sum(map(_ran_s, pids)), waited_s=waited / NANOSECONDS, count=count)
 
 
-def _of_threads(pid: int) -> Iterator[tuple[int, ...]]:
+def _ran_s(pid: int) -> float:
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return times.user + times.system
+
+
+def _of_threads(pid: int) -> Iterator[tuple[int, int]]:
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         try:
-            yield tuple(map(int, path.read_text().split()))
+            _ran, waited, count = map(int, path.read_text().split())
         except OSError:  # it has ended
             continue
+        yield waited, count
