@@ -23,7 +23,6 @@ from masscomm.errors import Stop
 NIGHT = (time(21), time(9))
 
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::00)?|24:00(?::00)?", re.ASCII)
-_ANY_ZONE = "Europe/Berlin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ def quiet_now(said: object, time_zone: object, now_ms: int) -> Quiet | None:
 def _quiet(hours: tuple[time, time] | str, time_zone: str, now_ms: int) -> Quiet | None:
     start, end = NIGHT if isinstance(hours, str) else hours
     zone = _zone(time_zone)
-    until_ms = _until_ms(start, end, zone or _zone_utc(), now_ms)
+    until_ms = _until_ms(start, end, zone or _utc(), now_ms)
     if until_ms is None:
         return None
     unread = f" ({hours})" if isinstance(hours, str) else ""
@@ -117,22 +116,16 @@ def _wall(moment_ms: int, zone: ZoneInfo) -> datetime:
 
 @lru_cache(maxsize=4096)
 def _zone(name: str) -> ZoneInfo | None:
-    """None where there is no such zone. Errors: Stop where there is none at all: everybody's would be UTC."""
-    found = _looked_up(name)
-    if found is None and _looked_up(_ANY_ZONE) is None:
-        raise Stop(f"no time zones are installed: there is no {_ANY_ZONE}")
-    return found
+    """None where there is no such zone."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # no such file, no name of one, a folder
+        return None
 
 
-def _zone_utc() -> ZoneInfo:
+def _utc() -> ZoneInfo:
+    """Errors: Stop where there is not even that one: everybody's zone would be an unknown one."""
     zone = _zone("UTC")
     if zone is None:
         raise Stop("no time zones are installed: there is no UTC")
     return zone
-
-
-def _looked_up(name: str) -> ZoneInfo | None:
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError, TypeError):  # no such file, no name of one, a folder, no text
-        return None

@@ -189,6 +189,13 @@ MUTANTS = (
         red="an opt-out between two checks of one batch",
     ),
     Mutant(
+        guard="who is held stays held, whatever they want by the second check",
+        file="functions/preference_checker/check_preferences.py",
+        old="        decided = settled(self.decisions, asked.record_id, now)\n",
+        new="        decided = now\n",
+        red="preference_checker killed between holding for quiet hours and telling",
+    ),
+    Mutant(
         guard="what was handed over without its record is read again",
         file="functions/scheduler/take_back.py",
         old="        there = self.source.at(topic, partition, offset) if topic in _kinds() else None\n",
