@@ -1,5 +1,6 @@
 """The fault matrix: every cell is a fault, a load and what may be left behind."""
 
+from functions.delivery.deliver import SLICE_SIZE
 from tests.faults import broken, processes, providers, quiet, receipts, second_broker, servers
 from tests.faults.cell import Cell, Expectation, Load
 from tests.faults.moments import Moment
@@ -7,6 +8,7 @@ from tests.faults.moments import Moment
 MANY = Load(users=400, chunk=50)  # so that each step has several records under way
 OWN = Load(users=60, own=True)
 MAIL = Load(users=400, channel="email")
+ONE_SLICE = Load(users=SLICE_SIZE)
 NOBODY = Load(users=0)  # or the fault sends by itself
 GONE = Expectation(gone=(5, 6, 25))
 TAKEN_AND_LOST = 7
@@ -72,7 +74,7 @@ CELLS = (
         fault=quiet.killed_while_holding,
         load=NOBODY,
     ),
-    Cell(name="delivery asleep for longer than its lease", fault=processes.asleep),
+    Cell(name="delivery asleep for longer than its lease", fault=processes.asleep, load=ONE_SLICE),
     Cell(name="a record again in another lane", fault=processes.again_in_another_lane, load=Load(users=90)),
     Cell(name="each record again once it is counted", fault=processes.told_again),
     # --- Kafka ---
