@@ -10,7 +10,6 @@ from typing import Any
 
 from masscomm.categories import CHANNELS, category
 from masscomm.directory import Settings, User
-from masscomm.quiet_hours import quiet_now
 from masscomm.statuses import Reason, Status
 
 
@@ -51,24 +50,6 @@ def decide_by_settings(settings: Settings | None, *, type: str, channel: str) ->
     if wanted:
         return Decision(None, None, "user" if rule else "default", rule, settings.version)
     return Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", rule, settings.version)
-
-
-def decide_by_hours(
-    user: User, settings: Settings, *, type: str, now_ms: int, expires_at: int | None
-) -> Decision | None:
-    """What becomes of somebody who may be notified, but not at this time of day, on whatever channel; None: go on.
-
-    Held until their quiet hours end, and expired at once where the notification would have by then.
-    Errors: Stop (no time zones).
-    """
-    if category(type).mandatory:
-        return None
-    quiet = quiet_now(settings.quiet_hours, user.time_zone, now_ms)
-    if quiet is None:
-        return None
-    if expires_at is not None and expires_at <= quiet.until_ms:
-        return Decision(Status.EXPIRED, Reason.EXPIRED, "user", quiet.rule, settings.version)
-    return Decision(Status.HELD, None, "user", quiet.rule, settings.version, quiet.until_ms)
 
 
 def _wanted(settings: Settings, type_: str, channel: str) -> tuple[bool, str | None]:

@@ -18,7 +18,11 @@ from functools import lru_cache
 from itertools import count
 from zoneinfo import ZoneInfo
 
+from masscomm.categories import category
+from masscomm.directory import Settings, User
 from masscomm.errors import Stop
+from masscomm.preferences import Decision
+from masscomm.statuses import Reason, Status
 
 NIGHT = (time(21), time(9))
 
@@ -41,6 +45,24 @@ def quiet_now(said: object, time_zone: object, now_ms: int) -> Quiet | None:
     """
     hours = _hours(said)
     return None if hours is None else _quiet(hours, time_zone if isinstance(time_zone, str) else "", now_ms)
+
+
+def decide_by_hours(
+    user: User, settings: Settings, *, type: str, now_ms: int, expires_at: int | None
+) -> Decision | None:
+    """What becomes of somebody who may be notified, but not at this time of day, on whatever channel; None: go on.
+
+    Held until their quiet hours end, and expired at once where the notification would have by then.
+    Errors: Stop (no time zones).
+    """
+    if category(type).mandatory:
+        return None
+    quiet = quiet_now(settings.quiet_hours, user.time_zone, now_ms)
+    if quiet is None:
+        return None
+    if expires_at is not None and expires_at <= quiet.until_ms:
+        return Decision(Status.EXPIRED, Reason.EXPIRED, "user", quiet.rule, settings.version)
+    return Decision(Status.HELD, None, "user", quiet.rule, settings.version, quiet.until_ms)
 
 
 # As often as two users of a chunk share them: nearly always.

@@ -23,7 +23,8 @@ from masscomm.kafka_event import KafkaRecord
 from masscomm.measures import FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
 from masscomm.metric_names import REPEATED_RECIPIENTS
 from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told
-from masscomm.preferences import Decision, decide, decide_by_hours
+from masscomm.preferences import Decision, decide
+from masscomm.quiet_hours import decide_by_hours
 from masscomm.records import BuildRequested, RecheckRequested, SendRequested
 from masscomm.statuses import Status
 from masscomm.topics import Lane

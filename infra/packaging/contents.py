@@ -18,6 +18,8 @@ from functions.catalogue import read_catalogue
 
 ROOT = Path(__file__).parents[2]
 _ROOMS = ("masscomm", "functions", "schemas")
+# What zoneinfo reads where the machine has no time zones; it names it only as it runs.
+_ZONES = "tzdata"
 # Lambda's runtime brings it.
 _LEFT_OUT = {"awslambdaric"}
 # How markers are answered: Lambda's python3.13 on arm64.
@@ -67,6 +69,8 @@ def contents_of(name: str, handler: str) -> Contents:
     with_parents = {".".join(module.split(".")[:depth]) for module in ours for depth in range(1, module.count(".") + 2)}
     outside = {module for module in upstream - ours if module not in sys.stdlib_module_names}
     direct = {_distribution(module) for module in outside}
+    if "zoneinfo" in upstream:
+        direct.add(_ZONES)
     return Contents(
         name=name,
         handler=handler,

@@ -58,6 +58,24 @@ def test_a_handler_is_imported_from_its_package_alone(name: str, packages: dict[
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_who_needs_time_zones_has_them_where_the_machine_has_none(packages: dict[str, Built], tmp_path: Path) -> None:
+    with zipfile.ZipFile(packages["preference_checker"].path) as archive:
+        archive.extractall(tmp_path)
+    code = """import sys, zoneinfo
+sys.path.insert(0, sys.argv[1])
+zoneinfo.reset_tzpath(to=())
+zoneinfo.ZoneInfo("Asia/Kolkata")"""
+    for path, status in ((tmp_path, 0), (tmp_path / "none", 1)):
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", code, str(path)],
+            env={"PATH": os.environ["PATH"]},
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == status, done.stderr
+
+
 def test_no_package_holds_what_its_clients_replace(packages: dict[str, Built]) -> None:
     for built in packages.values():
         with zipfile.ZipFile(built.path) as archive:
