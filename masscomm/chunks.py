@@ -66,14 +66,15 @@ def split_parts(whole: RecheckRequested) -> list[RecheckRequested]:
     ]
 
 
-def after_send_at(chunk: RecheckRequested) -> list[RecheckRequested]:
+def after_send_at(chunk: RecheckRequested, send_at: int) -> list[RecheckRequested]:
     """What goes on of a chunk that had a send_at, in parts; empty where it has no recipients.
 
     The same records whether the chunk waited or came too late to: a redelivery that finds its time come must derive
     what the one before it has left to the scheduler.
     """
+    waited = replace(chunk, waited_until=send_at)
     return [
-        _part(chunk, released_id(chunk.record_id, SEND_AT, 1, start, end), SEND_AT, start, end, rows)
+        _part(waited, released_id(chunk.record_id, SEND_AT, 1, start, end), SEND_AT, start, end, rows)
         for start, end, rows in ranges(chunk, PART_SIZE)
     ]
 

@@ -71,10 +71,16 @@ class RecheckRequested(AvroRecord):
     expires_at: int | None = None
     collapse_key: str | None = None
     reference: str | None = None
+    waited_until: int | None = None
     waits: int = 0
     held: int = 0
     positions: list[int]
     user_ids: list[int]
+
+    @property
+    def since_ms(self) -> int:
+        """When it began to be tried."""
+        return max(self.timestamp, self.waited_until or 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +103,14 @@ class BuildRequested(AvroRecord):
     expires_at: int | None = None
     collapse_key: str | None = None
     reference: str | None = None
+    waited_until: int | None = None
     positions: list[int]
     user_ids: list[int]
+
+    @property
+    def since_ms(self) -> int:
+        """When it began to be tried."""
+        return max(self.timestamp, self.waited_until or 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +174,11 @@ class DeliveryRequested(AvroRecord):
     content: list[ContentColumn]
     withdrawn: list[Withdrawn] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)
+
+    @property
+    def since_ms(self) -> int:
+        """When it began to be tried."""
+        return self.built_at
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:

@@ -34,7 +34,7 @@ class Later:
     def again_ms(self, delivery: DeliveryRequested) -> int | None:
         """When those go on whom nothing was decided about; None where it has been tried for long enough."""
         now_ms = self.clock.now_ms()
-        ends_ms = self.back_off.ends_ms(since_ms=delivery.built_at, expires_at=delivery.expires_at)
+        ends_ms = self.back_off.ends_ms(since_ms=delivery.since_ms, expires_at=delivery.expires_at)
         if ends_ms <= now_ms:
             return None
         return self.back_off.due_ms(now_ms=now_ms, n=delivery.waits + 1, item_id=_next_id(delivery), ends_ms=ends_ms)

@@ -120,7 +120,7 @@ class CheckPreferences:
         elif chunk.send_at is not None and chunk.send_at > now_ms:
             self._hold(batch, item, chunk.send_at)
         elif chunk.send_at is not None:
-            self._go_on(batch, item, waiting)
+            self._go_on(batch, item, chunk.send_at, waiting)
         elif len(asked.positions) > SPLIT_ABOVE:
             self._split(batch, item)
         elif asked.expires_at is not None and asked.expires_at <= now_ms:
@@ -130,7 +130,7 @@ class CheckPreferences:
 
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], send_at: int) -> None:
         """To the scheduler, and everybody is told of: first it waits, then it says so."""
-        for part in after_send_at(item.value.asked):
+        for part in after_send_at(item.value.asked, send_at):
             self._put(batch, item, part, item_id=part.record_id, due_ms=send_at)
         self._everybody(batch, item, SCHEDULED)
 
@@ -144,9 +144,9 @@ class CheckPreferences:
         waiting = Waiting(id=item_id, due_ms=due_ms, topic=topic, value=value, why=part.why, headers=headers)
         self.waiting.put(waiting, self.clock.now_ms())
 
-    def _go_on(self, batch: Batch[Chunk], item: Item[Chunk], waiting: list[Item[Chunk]]) -> None:
+    def _go_on(self, batch: Batch[Chunk], item: Item[Chunk], send_at: int, waiting: list[Item[Chunk]]) -> None:
         """Its send_at has come: what goes on is what the scheduler would have released."""
-        parts = after_send_at(item.value.asked)
+        parts = after_send_at(item.value.asked, send_at)
         if len(parts) == 1:
             item.value = Chunk(asked=parts[0], lane=item.value.lane)
             self._admit(batch, item, waiting)
@@ -263,7 +263,7 @@ class CheckPreferences:
         self._put(batch, item, replace(part, why=_DIRECTORY, waits=n), item_id=item_id, due_ms=due_ms)
 
     def _ends_ms(self, asked: RecheckRequested) -> int:
-        return self.back_off.ends_ms(since_ms=asked.timestamp, expires_at=asked.expires_at)
+        return self.back_off.ends_ms(since_ms=asked.since_ms, expires_at=asked.expires_at)
 
     def _behind(self, batch: Batch[Chunk], doubtful: Sequence[Item[Chunk]]) -> set[int]:
         """Those of the items (by identity) for which the directory has not come far enough. Errors: Stop."""
@@ -399,7 +399,13 @@ def _parts_that_are_held(
     for (due_ms, channels), positions in _by_end(ends).items():
         why = f"{_QUIET_HOURS}.{'+'.join(channels)}.{due_ms}"
         item_id = released_id(asked.record_id, why, asked.held + 1, asked.range_start, asked.range_end)
-        part = replace(_part(asked, positions), why=_QUIET_HOURS, held=asked.held + 1, channels=list(channels))
+        part = replace(
+            _part(asked, positions),
+            why=_QUIET_HOURS,
+            held=asked.held + 1,
+            waited_until=due_ms,
+            channels=list(channels),
+        )
         if len(asked.positions) > 1:
             part = replace(part, record_id=item_id, parent_id=asked.record_id)
         yield part, item_id, due_ms
@@ -435,6 +441,7 @@ def _build_record(asked: RecheckRequested, channel: str, start: int, end: int, r
         expires_at=asked.expires_at,
         collapse_key=asked.collapse_key,
         reference=asked.reference,
+        waited_until=asked.waited_until,
         positions=[asked.positions[row] for row in rows],
         user_ids=[asked.user_ids[row] for row in rows],
     )

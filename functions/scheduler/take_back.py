@@ -257,7 +257,7 @@ class TakeBack:
             self.store.put(held, now_ms)
 
     def _ends_ms(self, parent: Asked) -> int:
-        return self.back_off.ends_ms(since_ms=parent.timestamp, expires_at=parent.expires_at)
+        return self.back_off.ends_ms(since_ms=parent.since_ms, expires_at=parent.expires_at)
 
     def _held(self, batch: Batch[GivenUp], given_up: GivenUp, now_ms: int) -> Iterator[Waiting]:
         counts = [(RETURNED, given_up.returned), (CRASHED, given_up.crashed)]
@@ -296,7 +296,7 @@ def _kinds() -> dict[str, type[SendRequested] | type[Asked]]:
 def _parts(chunk: RecheckRequested, send_at: int | None) -> list[RecheckRequested]:
     """As the checker would have gone on with it."""
     if send_at is not None:
-        return after_send_at(chunk)
+        return after_send_at(chunk, send_at)
     return split_parts(chunk) if len(chunk.positions) > SPLIT_ABOVE else [chunk]
 
 

@@ -116,7 +116,8 @@ def test_at_the_end_they_go_on_in_their_lane() -> None:
     assert night.until(BERLIN_7) == []
     ((topic, _, _, headers),) = night.producer.produced[:1]
     assert (topic, (WAITED_FOR, b"quiet_hours") in headers) == ("recheck.small", True)
-    assert [build.user_ids for build in night.builds(Lane.SMALL)] == [[4, 5]]
+    (build,) = night.builds(Lane.SMALL)
+    assert (build.user_ids, build.since_ms) == ([4, 5], BERLIN_7)
     assert night.outcomes() == []
     assert not night.waiting.items
 

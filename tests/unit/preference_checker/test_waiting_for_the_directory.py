@@ -138,6 +138,17 @@ def test_it_waits_twice_as_long_each_time_until_it_has_expired() -> None:
     assert office.clock.now_ms() == NOW + 15 * 60_000
 
 
+def test_what_was_asked_for_a_week_ahead_is_tried_for_as_long_as_anything_else() -> None:
+    office = Office()
+    office.run(office.environment(), office.encoded(send([1, 99], send_at=NOW + 7 * DAY), topics.SEND_API))
+    office.clock.advance(7 * DAY / 1000)
+    assert office.run(office.environment(), *office.released()) == []
+    (item,) = office.store.items.values()
+    assert item.why == "directory"
+    (build,) = office.builds()
+    assert (build.user_ids, build.since_ms) == ([1], NOW + 7 * DAY)
+
+
 def test_a_table_that_does_not_answer_brings_the_record_again_and_nobody_is_passed_on_twice() -> None:
     office = Office()
     record = office.encoded(send([1, 99]), topics.SEND_API)

@@ -34,6 +34,7 @@ from tests.chain import NOW, Chain, build, delivery, entry, send, told
 PARTIAL = LastAnswer(request_id="r", status_code=200, executed_version="$LATEST", function_error=None)
 CRASH = replace(PARTIAL, function_error="Unhandled")
 ENVELOPE = EventEnvelope(event_source_arn="arn:aws:kafka", bootstrap_servers="broker:9092")
+_WEEK_MS = 7 * 86_400_000
 Headers = tuple[tuple[str, bytes], ...]
 
 
@@ -286,6 +287,23 @@ def test_what_never_expires_comes_back_for_some_days_and_has_expired_then() -> N
     assert office.dead_letters() == []
     assert not office.store.items
     assert told(office.outcomes()) == {(1, "push"): ("expired", "expired")}
+
+
+@pytest.mark.parametrize(
+    ("record", "topic"),
+    [
+        (send([1], timestamp=NOW - _WEEK_MS, send_at=NOW - 1), topics.SEND_API),
+        (build([1], timestamp=NOW - _WEEK_MS, waited_until=NOW - 1), topics.BUILD),
+        (delivery([1], timestamp=NOW - _WEEK_MS, built_at=NOW - 1), topics.DELIVERY),
+    ],
+)
+def test_the_days_count_from_when_it_was_to_be_sent_and_not_from_when_it_was_asked_for(
+    record: AvroRecord, topic: str
+) -> None:
+    office = Office()
+    office.give_up(record, topic)
+    assert office.outcomes() == []
+    assert office.only().due_ms > NOW
 
 
 def test_a_record_too_large_to_be_handed_over_is_read_again_where_it_stands() -> None:
