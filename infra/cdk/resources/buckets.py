@@ -11,7 +11,7 @@ from infra.cdk.settings import Environment
 
 
 class Buckets(Construct):
-    """archive: Parquet by event date and hour, and the stream's checkpoint; access_log: requests to it."""
+    """archive: Parquet by event date and hour; access_log: requests to it."""
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
         super().__init__(scope, "buckets")

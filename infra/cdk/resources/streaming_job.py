@@ -31,7 +31,7 @@ _AVRO_OPTIONS = (
     " -Dorg.apache.avro.limits.string.maxLength=2200000"
     " -Dorg.apache.avro.fastread=true"
 )
-CHECKPOINT, RECORDS = "checkpoint", "records"
+RECORDS = "records"
 
 
 class StreamingJob(Construct):
@@ -128,12 +128,11 @@ class StreamingJob(Construct):
                 "emr-serverless.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
             ),
         )
-        written = [archive.arn_for_objects(f"{folder}/*") for folder in (CHECKPOINT, RECORDS)]
         for statement in [
             *statements,
             iam.PolicyStatement(
                 actions=["s3:DeleteObject", "s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"],
-                resources=written,
+                resources=[archive.arn_for_objects(f"{RECORDS}/*")],
             ),
             iam.PolicyStatement(
                 actions=["s3:ListBucket"], resources=[archive.bucket_arn, made_of[0].bucket.bucket_arn]
@@ -155,8 +154,8 @@ class StreamingJob(Construct):
         bucket = Stack.of(archive).resolve(Stack.of(archive).export_value(archive.bucket_arn))["Fn::ImportValue"]
         explain(
             role,
-            "the checkpoint and the records are many files, in these two folders",
-            *(f"IAM5[Resource::{bucket}/{folder}/*]" for folder in (CHECKPOINT, RECORDS)),
+            "the records are many files, in this folder",
+            f"IAM5[Resource::{bucket}/{RECORDS}/*]",
         )
         explain(
             role,

@@ -4,7 +4,7 @@ from aws_cdk import Stack
 from constructs import Construct
 
 from infra.cdk.profiles import METRICS_WRITER
-from infra.cdk.resources.streaming_job import CHECKPOINT, RECORDS, StreamingJob
+from infra.cdk.resources.streaming_job import RECORDS, StreamingJob
 from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.network import NetworkStack
@@ -39,7 +39,6 @@ class MetricsStack(Stack):
                 "SCHEMA_REGISTRY_URL": registry_url,
                 "METRICS_DATABASE_URL": data.database.url(METRICS_WRITER),
                 "METRICS_DATABASE_AUTHENTICATION": data.database.authentication,
-                "SPARK_CHECKPOINT_DIR": archive.s3_url_for_object(CHECKPOINT),
                 "SPARK_ARCHIVE_DIR": archive.s3_url_for_object(RECORDS),
                 "SPARK_TRIGGER_MS": str(environment.spark.trigger_ms),
             },

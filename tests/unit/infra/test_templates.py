@@ -611,7 +611,7 @@ def test_the_job_is_started_as_a_stream_with_everything_it_is_made_of(environmen
     assert len(job.encode()) < 8192
     assert '"mode":"STREAMING"' in job
     assert '"retryPolicy"' in job
-    for setting in ("spark.jars=", "spark.archives=", "KAFKA_AUTHENTICATION=aws_msk_iam", "SPARK_CHECKPOINT_DIR=s3://"):
+    for setting in ("spark.jars=", "spark.archives=", "KAFKA_AUTHENTICATION=aws_msk_iam", "SPARK_ARCHIVE_DIR=s3://"):
         assert setting in job, setting
     assert job.count(AVRO_OPTIONS) == 2
     (application,) = environment.resources("AWS::EMRServerless::Application")
