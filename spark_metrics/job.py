@@ -39,11 +39,11 @@ from spark_metrics.rehearsal import rehearse
 from spark_metrics.settings import EMR, Settings, settings_from
 from spark_metrics.sink import Merged, PostgresSink, StagingLost, StatusWriter
 from spark_metrics.sources import SOURCES
-from spark_metrics.staging import SMALL, Staging
-from spark_metrics.starting import starting_offsets
+from spark_metrics.staging import Staging
+from spark_metrics.starting import records_after, starting_offsets
 from spark_metrics.transforms import Facts
 from spark_metrics.views import load_views
-from spark_metrics.watermark import Watermark
+from spark_metrics.watermark import Ends, Watermark
 from spark_metrics.writers import KnownWriters, registered_ids
 
 _log = logging.getLogger("spark_metrics")
@@ -204,6 +204,8 @@ class Job:
             self._await("the schema registry", lambda: writers.learn(known))
             self._await("Postgres", lambda: self._rehearse(spark, writers, archive))
             with TemporaryDirectory(prefix="masscomm-metrics-", ignore_cleanup_errors=True) as checkpoint:
+                # So many come at once: what is known before the first batch of how large it is.
+                self._staging.last_records = records_after(starting, self._ends())
                 pipeline = self._pipeline(writers, archive)
                 query = self._start(spark, pipeline, starting, Path(checkpoint))
                 status.state("running")
@@ -383,13 +385,13 @@ class Job:
                 database_url=self._settings.database_url,
                 archive=archive,
             )
-            # The first batch may have much to catch up with.
-            self._staging.last_records = SMALL
 
     def _starting_offsets(self) -> str:
         known = self._await("Postgres", self._staging_sink.next_offsets)
-        ends = self._await("Kafka and its topics", lambda: self._broker.ends(topic_names()))
-        return starting_offsets(_flat(known), ends, may_be_lost=not self._settings.fail_on_data_loss)
+        return starting_offsets(_flat(known), self._ends(), may_be_lost=not self._settings.fail_on_data_loss)
+
+    def _ends(self) -> Ends:
+        return self._await("Kafka and its topics", lambda: self._broker.ends(topic_names()))
 
     def _say_ready(self, began: float) -> None:
         _log.info("counting %s; ready after %.1f s", ", ".join(topic_names()), time.monotonic() - began)

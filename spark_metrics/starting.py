@@ -43,3 +43,12 @@ def starting_offsets(known: Mapping[tuple[str, int], int], ends: Ends, *, may_be
     for (topic, partition), first in ends.first.items():
         starting.setdefault(topic, {})[str(partition)] = max(first, known.get((topic, partition), first))
     return json.dumps(starting)
+
+
+def records_after(starting: str, ends: Ends) -> int:
+    """How many records wait for a stream that begins there."""
+    begun: dict[str, dict[str, int]] = {} if starting == "earliest" else json.loads(starting)
+    return sum(
+        max(0, end - begun.get(topic, {}).get(str(partition), ends.first.get((topic, partition), 0)))
+        for (topic, partition), end in ends.end.items()
+    )

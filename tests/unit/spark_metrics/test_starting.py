@@ -6,7 +6,7 @@ import pytest
 
 from masscomm.errors import Stop
 from spark_metrics.job import passed
-from spark_metrics.starting import starting_offsets
+from spark_metrics.starting import records_after, starting_offsets
 from spark_metrics.watermark import Ends
 
 ENDS = Ends(
@@ -36,6 +36,11 @@ def test_records_deleted_before_they_were_counted_are_told() -> None:
     with pytest.raises(Stop, match="outcome-0 is counted up to 4, and what is left of it begins at 5"):
         starting_offsets(known, ENDS, may_be_lost=False)
     assert json.loads(starting_offsets(known, ENDS, may_be_lost=True))["outcome"]["0"] == 5
+
+
+def test_what_waits_is_counted_from_where_it_begins() -> None:
+    assert records_after("earliest", ENDS) == 4 + 4 + 5
+    assert records_after(starting_offsets({("outcome", 0): 7}, ENDS, may_be_lost=False), ENDS) == 2 + 4 + 5
 
 
 @pytest.mark.parametrize(("merged_up_to", "offset"), [(4, 10), (3, 7), (2, None)])
