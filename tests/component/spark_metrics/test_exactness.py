@@ -248,6 +248,9 @@ def test_whatever_dies_wherever_the_metrics_are_a_group_by_over_the_topics(
         job = start(SPARK_GRACE_S="1", SPARK_MAX_OFFSETS_PER_TRIGGER="400")
         for point, dies in faults:
             print(f"{dies} dies {point}")  # noqa: T201
+            if point == "before the commit":
+                # A crash of the server may have emptied what is staged beside: it is staged again at its turn.
+                counted_up_to(job, time.time())
             with held_up(database, "during the commit" if point == "after the commit" else point) as held:
                 producing.step(sends)
                 wait_until(f"a batch to come {point}", held.waiting, job)
