@@ -55,6 +55,31 @@ class SchemaRegistry(Construct):
         super().__init__(scope, "service")
         self.url = f"https://{environment.registry.domain}{_CONFLUENT_API}"
         self.repository = ecr.Repository.from_repository_name(self, "image", repository_name(environment))
+        cluster = ecs.Cluster(
+            self,
+            "cluster",
+            vpc=vpc,
+            cluster_name=environment.prefix,
+            container_insights_v2=ecs.ContainerInsights.ENABLED,
+        )
+        self.service = ecs.FargateService(
+            self,
+            "service",
+            cluster=cluster,
+            service_name="registry",
+            task_definition=self._task(environment, key, database),
+            desired_count=environment.registry.tasks,
+            min_healthy_percent=50,
+            max_healthy_percent=200,
+            circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
+            health_check_grace_period=Duration.seconds(90),
+            vpc_subnets=subnets,
+            security_groups=[group],
+        )
+        self._balancer(environment, vpc, subnets, balancer_group, access_log)
+
+    def _task(self, environment: Environment, key: kms.IKey, database: Database) -> ecs.FargateTaskDefinition:
+        """A container that makes the task's key pair, and then Apicurio."""
         log = log_group(self, "log", environment=environment, key=key)
         task = ecs.FargateTaskDefinition(
             self,
@@ -116,28 +141,7 @@ class SchemaRegistry(Construct):
             "ecr:GetAuthorizationToken is for the whole account and takes no resource",
             "IAM5[Resource::*]",
         )
-        cluster = ecs.Cluster(
-            self,
-            "cluster",
-            vpc=vpc,
-            cluster_name=environment.prefix,
-            container_insights_v2=ecs.ContainerInsights.ENABLED,
-        )
-        self.service = ecs.FargateService(
-            self,
-            "service",
-            cluster=cluster,
-            service_name="registry",
-            task_definition=task,
-            desired_count=environment.registry.tasks,
-            min_healthy_percent=50,
-            max_healthy_percent=200,
-            circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
-            health_check_grace_period=Duration.seconds(90),
-            vpc_subnets=subnets,
-            security_groups=[group],
-        )
-        self._balancer(environment, vpc, subnets, balancer_group, access_log)
+        return task
 
     def _balancer(
         self,
