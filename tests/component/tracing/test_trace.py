@@ -1,12 +1,14 @@
 """`masscomm trace` over a real broker, registry and tables: what happened, in order, to whom it was asked about."""
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from aws_lambda_powertools import Logger
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
@@ -14,6 +16,8 @@ from devstack import cli
 from devstack.installation import Installation
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
+from functions.receipts.follow_receipts import FollowReceipts
+from functions.receipts.messages import InMemoryMessages
 from masscomm import topics, traces
 from masscomm.clock import FixedClock
 from masscomm.delivery_ledger import Answer, Decided
@@ -21,11 +25,14 @@ from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.ids import notification_id
 from masscomm.outcomes import Told, outcome
 from masscomm.preferences import Decision
-from masscomm.records import AvroRecord
+from masscomm.producer import Headers
+from masscomm.records import AvroRecord, NotificationOutcome, ReceiptReceived
 from masscomm.statuses import Reason, Status
+from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, HttpSchemaRegistry
-from tests.chain import NOW, build, delivery, send
+from tests.chain import NOW, Chain, build, delivery, send
 from tests.dynamodb_table import dynamodb, new_table
+from tests.unit.receipts import shapes
 
 HEADERS: list[tuple[str, str | bytes | None]] = [*traces.begun_by("a trace").headers]
 
@@ -57,6 +64,7 @@ def send_id(
     out = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "push")
     common: dict[str, Any] = {"channel": "push", "start": 0, "end": 500, "directory": None}
     asked = build([1], record_id=str(uuid4()), send_id=made)
+    told = outcome(record, [Told(0, 1, sent, ("message-1",))], step="delivery", now_ms=NOW, **common)
     _produce(
         registry,
         (topics.SEND_MONOLITH, NOW, send([1, 2], send_id=made)),
@@ -64,21 +72,36 @@ def send_id(
         (topics.BUILD, NOW + 1_000, asked),
         (topics.OUTCOME, NOW + 1_000, outcome(asked, [Told(1, 2, out)], step="preference", now_ms=NOW, **common)),
         (topics.DELIVERY, NOW + 2_000, record),
-        (
-            topics.OUTCOME,
-            NOW + 5_000,
-            outcome(record, [Told(0, 1, sent, ("message-1",))], step="delivery", now_ms=NOW, **common),
-        ),
+        (topics.OUTCOME, NOW + 5_000, told),
     )
+    after, headers = _receipt(told)
+    _produce(registry, (topics.OUTCOME, NOW + 6_000, after), headers=headers)
     return made
 
 
-def _produce(registry: StackSettings, *records: tuple[str, int, AvroRecord]) -> None:
+def _receipt(told: NotificationOutcome) -> tuple[NotificationOutcome, Headers]:
+    """What receipts makes of SNS' word that the push service took the message, and its headers."""
+    chain = Chain()
+    follow = FollowReceipts(
+        messages=InMemoryMessages(), waiting=InMemoryWaitingStore(), clock=chain.clock, logger=Logger()
+    )
+    pushed: dict[str, Any] = deepcopy(shapes.PUSHED)
+    pushed["notification"]["messageId"], pushed["delivery"]["providerResponse"] = "message-1", "taken"
+    body = json.dumps(pushed)
+    received = ReceiptReceived(record_id=str(uuid4()), body=body, received_at=NOW)
+    carried = [(name, value) for name, value in HEADERS if isinstance(value, bytes)]
+    assert chain.run(follow, chain.encoded(told, topics.OUTCOME, headers=carried)) == []
+    assert chain.run(follow, chain.encoded(received, topics.RECEIPT)) == []
+    (headers,) = [headers for _, _, _, headers in chain.producer.produced]
+    return chain.outcomes()[0], headers
+
+
+def _produce(registry: StackSettings, *records: tuple[str, int, AvroRecord], headers: Headers | None = None) -> None:
     codec = Codec(HttpSchemaRegistry(registry.registry_url))
     producer = Producer({"bootstrap.servers": registry.kafka_bootstrap, "broker.address.family": "v4"})
     for topic, at_ms, record in records:
         value = codec.encode(topic, type(record).__name__, record.to_avro())
-        producer.produce(topic, value, b"key", timestamp=at_ms, headers=list(HEADERS))
+        producer.produce(topic, value, b"key", timestamp=at_ms, headers=[*(headers or HEADERS)])
     assert producer.flush(20) == 0
 
 
@@ -101,6 +124,7 @@ def test_a_send_and_each_notification_are_told_in_order_and_a_stranger_is_not_kn
         ("record", "builder", "to be delivered by push: 1 recipients"),
         ("ledger", "delivery", "recorded: sent: 11 → message-1"),
         ("record", "delivery", "sent by provider: message-1"),
+        ("record", "receipts", "delivered by provider taken: message-1"),
     ]
     assert _steps(notification_id(send_id, 1, "push")) == sent
     assert _steps(notification_id(send_id, 2, "push")) == [
@@ -108,7 +132,7 @@ def test_a_send_and_each_notification_are_told_in_order_and_a_stranger_is_not_kn
         ("record", "preference_checker", "suppressed (opted_out) by user push"),
     ]
     whole = _steps(send_id)
-    assert len(whole) == 6
+    assert len(whole) == 7
     assert ("record", "preference_checker", "push: suppressed (opted_out) 1") in whole
     assert "asked for" in _run(send_id)
     _run(str(uuid4()), status=1)
