@@ -303,7 +303,8 @@ class Benchmark:
         """
         jvm: Any = self.spark.sparkContext._jvm
         tracker = self.spark.sparkContext.statusTracker()
-        seen: list[Counter[str]] = []
+        # Since a quarter was counted, and now.
+        held: dict[str, Counter[str]] = {}
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
         java = next(process for process in processes if "org.apache.spark.deploy.SparkSubmit" in process.cmdline())
         next_look = 0
@@ -320,16 +321,16 @@ class Benchmark:
                 time.sleep(0.1)
             jvm.System.gc()
             runtime = jvm.java.lang.Runtime.getRuntime()
-            held = runtime.totalMemory() - runtime.freeMemory()
-            sizes = (held, java.memory_info().rss, psutil.Process().memory_info().rss)
+            used = runtime.totalMemory() - runtime.freeMemory()
+            sizes = (used, java.memory_info().rss, psutil.Process().memory_info().rss)
             print(f"{counted:>10,}  " + "  ".join(f"{size / 2**20:>13,.0f}" for size in sizes), flush=True)
-            seen.append(bytes_by_class(java.pid))
+            held["first" if counted < events // 4 else "last"] = bytes_by_class(java.pid)
 
         rate = self.ours(events, archived=False, look=look)
         print(f"{rate:,.0f} events/s, collections included")
         print("grown since a quarter of them was counted (MB):")
-        grown = seen[-1]
-        grown.subtract(seen[len(seen) // 4])
+        grown = held["last"]
+        grown.subtract(held["first"])
         for name, size in grown.most_common(8):
             print(f"{size / 2**20:>8,.1f}  {name}")
 
@@ -346,7 +347,9 @@ class Benchmark:
         print(f"{sum(each.values()):8.2f}  together")
 
 
-def rounds(bench: Benchmark, events: int, others: int, number: int, *, three: bool) -> dict[str, list[float]]:
+def rounds(
+    bench: Benchmark, events: int, others: int, number: int, *, three: bool, archive: bool
+) -> dict[str, list[float]]:
     """Events a second of each way, one a round."""
 
     def ours() -> float:
@@ -358,9 +361,10 @@ def rounds(bench: Benchmark, events: int, others: int, number: int, *, three: bo
 
     ways: dict[str, Callable[[], float]] = {
         "ours": ours,
-        "with archive": lambda: bench.ours(others, archived=True),
         "row a commit": lambda: bench.row_a_commit(2_000),
     }
+    if archive:
+        ways["with archive"] = lambda: bench.ours(others, archived=True)
     if three:
         ways["three"] = lambda: bench.three(others)
     for name, way in ways.items():
@@ -403,6 +407,7 @@ def main() -> None:
     parser.add_argument("--recipients", type=int, default=3, help="of each event")
     parser.add_argument("--batch", type=int, default=200_000, help="records a micro-batch")
     parser.add_argument("--skip-three", action="store_true")
+    parser.add_argument("--skip-archive", action="store_true")
     parser.add_argument("--memory", action="store_true", help="what the driver holds, over so many events")
     parser.add_argument("--where", action="store_true", help="where the processor's time goes, over so many events")
     parser.add_argument("--java", default="", help="further options of the JVM")
@@ -428,7 +433,8 @@ def main() -> None:
                 bench.where(chosen.events)
             else:
                 others = min(chosen.others, chosen.events)
-                runs = rounds(bench, chosen.events, others, chosen.rounds, three=not chosen.skip_three)
+                three, archive = not chosen.skip_three, not chosen.skip_archive
+                runs = rounds(bench, chosen.events, others, chosen.rounds, three=three, archive=archive)
                 report(runs, chosen.recipients)
             spark.stop()
 
