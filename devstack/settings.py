@@ -80,12 +80,21 @@ def is_free(port: int) -> bool:
         return True
 
 
+# What leaves a password next to a broadcast within twice its time on an idle machine (docs/guarantees.md).
+_BULK_NICE = 10
+
+
 @dataclass(frozen=True)
 class StackSettings:
-    """Ports and state folder of one stack."""
+    """Ports and state folder of one stack.
+
+    bulk_nice: how much functions of bulk let the others go first (devstack.serverless). None of it where other stacks
+    and tests want the same processor: bulk would wait for them as well.
+    """
 
     state_dir: Path
     ports: Ports = field(default_factory=Ports)
+    bulk_nice: int = 0
 
     @classmethod
     def from_environment(
@@ -94,7 +103,7 @@ class StackSettings:
         """Settings as the environment and `ports` (which come first) choose them. Raises SettingsError."""
         known = os.environ if environment is None else environment
         state = Path(known.get("MASSCOMM_STATE") or ROOT / ".state").expanduser().resolve()
-        return cls(state, Ports.chosen(known, ports))
+        return cls(state, Ports.chosen(known, ports), _BULK_NICE)
 
     @classmethod
     def on_free_ports(cls, state_dir: Path) -> Self:
@@ -111,7 +120,7 @@ class StackSettings:
 
     def as_dict(self) -> dict[str, object]:
         """What `from_dict` takes; plain JSON."""
-        return {"state_dir": str(self.state_dir), "ports": asdict(self.ports)}
+        return {"state_dir": str(self.state_dir), "ports": asdict(self.ports), "bulk_nice": self.bulk_nice}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Self:
@@ -119,7 +128,7 @@ class StackSettings:
         ports = values["ports"]
         if not isinstance(ports, dict):
             raise SettingsError("ports must be a mapping of name to number")
-        return cls(Path(str(values["state_dir"])), Ports(**ports))
+        return cls(Path(str(values["state_dir"])), Ports(**ports), int(str(values.get("bulk_nice", 0))))
 
     # --- folders ---
 

@@ -21,6 +21,7 @@ def service(settings: StackSettings) -> Service:
         "gateway_port": settings.ports.gateway,
         "environment": function_environment(settings),
         "schedule_s": SCHEDULE_S,
+        "bulk_nice": settings.bulk_nice,
         "log_dir": str(settings.state_dir / "logs" / "functions"),
     }
     return Service(
