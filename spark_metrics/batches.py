@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from spark_metrics.archive import Archive
 from spark_metrics.sink import Attempt, Floor, Merged, PostgresSink, Repeated
-from spark_metrics.staging import REFUSED, Staging
+from spark_metrics.staging import REFUSED, Staging, leaf
 from spark_metrics.transforms import Facts
 
 _log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ def stage_batch(
     # What is read once is not kept: where something comes again, to read it again costs less than to keep always.
     several = archive is not None or sink.recipients
     spent = _Spent()
-    kept = facts.persist() if several else facts
+    kept = (leaf(facts) if staging.small else facts).persist() if several else facts
     try:
         staged = Staged(facts, kept, batch_id, sink.begin(beside), spent, staging, database_url)
         staged.send(sink, learn)

@@ -67,9 +67,14 @@ class Staging:
         # The first batch may have much to catch up with.
         self.last_records = SMALL
 
+    @property
+    def small(self) -> bool:
+        """Whether the last batch was."""
+        return self.last_records < SMALL
+
     def tasks(self, cores: int) -> int:
         """How many tasks are to read a batch: one where the last batch was small, since nothing is exchanged then."""
-        return 1 if self.last_records < SMALL else cores
+        return 1 if self.small else cores
 
     def groups(self, facts: DataFrame) -> DataFrame:
         """Facts to groups of records; those that were counted before have the problem REFUSED.
@@ -108,7 +113,7 @@ class Staging:
         more = []
         if views:
             # The records are read once, and the groups, which are few, twice.
-            groups = groups.persist()
+            groups = (leaf(groups) if self.small else groups).persist()
             counts = groups.where(good).transform(sums_of)
             more += [("staging_views", view.rows_to_stage(counts)) for view in views]
         if recipients:
@@ -191,6 +196,18 @@ class Staging:
             made = {"table": F.lit(table), "line": _line(TABLES[table])}
             self._lines[table] = [made.get(name, F.lit(None)).alias(name) for name in _SENT]
         return self._lines[table]
+
+
+def leaf(frame: DataFrame) -> DataFrame:
+    """The same rows, in one task, of a plan that is a leaf.
+
+    What is built on a frame is analysed with all that lies below it, and compared with all that is kept: of a small
+    batch that takes longer than its records do. A row is copied once more for it.
+    """
+    plain: Any = frame
+    session: Any = plain.sparkSession._jsparkSession
+    rows = session.internalCreateDataFrame(plain._jdf.queryExecution().toRdd(), plain._jdf.schema(), False)
+    return type(frame)(rows, frame.sparkSession).coalesce(1)
 
 
 def _line(columns: Sequence[str], **named: Column) -> Column:
