@@ -25,7 +25,7 @@ check: setup ## lint, format, types, layers
 	.venv/bin/lint-imports
 
 test: check infra/cdk/node_modules/.package-lock.json ## every check and every test, servers included
-	.venv/bin/python -m pytest -n 2 --dist loadfile
+	.venv/bin/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000
 	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all $(if $(HEADLINE),--headline) -v --tb=short

@@ -18,6 +18,7 @@ from tests.spark_session import kafka_frame, spark
 # Here, once: where two folders took them in, a process that ran tests of both would end its one Spark twice.
 __all__ = ["kafka_frame", "spark"]
 
+_STACKS = "stacks"
 _SHARED = pytest.StashKey[testing.SharedStack]()
 
 
@@ -47,6 +48,29 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if shared := config.stash.get(_SHARED, None):
         shared.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What each of two workers takes next: whole files, but all that hold a stack are one worker's, and begin first.
+
+    They cannot run beside each other, and whoever waited for its turn would do nothing. The other worker begins with
+    what is fast; Spark's come before what is left, or one of them would be the last that runs.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    for item in items:
+        holds_stack = "one_stack_at_a_time" in getattr(item, "fixturenames", ())
+        file = item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(_STACKS if holds_stack else file))
+    order = (_STACKS, "tests/unit/", "tests/component/spark_metrics/", "")
+
+    def place(item: pytest.Item) -> int:
+        marker = item.get_closest_marker("xdist_group")
+        assert marker is not None
+        return next(place for place, start in enumerate(order) if marker.args[0].startswith(start))
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")
