@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from typing import Any
 import httpx
 
 from devstack.settings import ROOT
+from devstack.sns_stand_in import Received
 from functions.delivery.deliver import SLICE_SIZE
 from tests.faults.bench import Bench
 from tests.faults.cell import Cell, Load, Result
@@ -100,21 +102,32 @@ def fault(bench: Bench, kills: list[dict[str, Any]], recipients: int, delivery_k
             turns.insert(place * (delivery_kills + 1) // (len(functions) + len(SERVERS)) + place, name)
         for number, name in enumerate(turns):
             at(0.02 + 0.85 * number / len(turns))
-            before = _duplicates(bench)
             if name in SERVERS:
                 bench.stack.stack.kill(name)
                 bench.killed += name == "lambda_host"
-                bench.stack.stack.restart(name)
             else:
                 bench.kill(name)
-            kills.append({"process": name, "at": bench.stack.sns.counts().accepted, "duplicates_before": before})
+            kills.append({"process": name, "at": bench.stack.sns.counts().accepted, "time": time.time()})
+            if name in SERVERS:
+                bench.stack.stack.restart(name)
 
     return run
 
 
-def _duplicates(bench: Bench) -> int:
-    received = bench.stack.sns.received()
-    return len(received) - len({(each.notification_id, each.endpoint) for each in received})
+def doubled_a_kill(kills: Sequence[Mapping[str, Any]], received: Iterable[Received]) -> list[int]:
+    """What each kill of delivery doubled: messages whose copy before was published last before that kill.
+
+    When they are doubled says nothing: that may be after another kill, once the lease of the first is over.
+    """
+    times = [kill["time"] for kill in kills if kill["process"] in ("delivery", "lambda_host")]
+    doubled = [0] * len(times)
+    last: dict[tuple[str, str], float] = {}
+    for each in received:
+        before = last.get((each.notification_id, each.endpoint))
+        if before is not None:
+            doubled[min(bisect_left(times, before), len(times) - 1)] += 1
+        last[each.notification_id, each.endpoint] = each.time
+    return doubled
 
 
 def main() -> int:
@@ -156,11 +169,7 @@ def run(bench: Bench, recipients: int, slice_size: int, delivery_kills: int) -> 
     cell = Cell(name=f"{recipients:,} recipients while each process is killed", fault=broadcast, load=Load(users=0))
     result = bench.run(cell)
     result.bound = bench.killed * slice_size
-    per_kill = [
-        later["duplicates_before"] - kill["duplicates_before"]
-        for kill, later in zip(kills, [*kills[1:], {"duplicates_before": result.duplicates}], strict=True)
-        if kill["process"] in ("delivery", "lambda_host")
-    ]
+    per_kill = doubled_a_kill(kills, bench.stack.sns.received())
     [watch] = watches
     document = result.as_json() | {
         "wrong": result.wrong,

@@ -5,8 +5,10 @@ import re
 import pytest
 
 from devstack.settings import ROOT
+from devstack.sns_stand_in import Received
 from tests.faults.cell import Result
 from tests.faults.cells import CELLS
+from tests.faults.headline import doubled_a_kill
 from tests.faults.mutants import MUTANTS, Mutant
 
 NAMES = [cell.name for cell in CELLS]
@@ -34,3 +36,14 @@ def test_a_mutant_applies_once_and_names_what_sees_it(mutant: Mutant) -> None:
         assert (ROOT / path).exists()
         assert re.search(rf"def {name}\b", (ROOT / path).read_text()) if name else True
         assert mutant.no_cell, "a test instead of a cell, and nobody says why"
+
+
+def test_what_is_doubled_is_laid_to_the_kill_before_which_it_was_published_and_not_to_a_later_one() -> None:
+    kills = [
+        {"process": "builder", "time": 1.0},
+        {"process": "delivery", "time": 2.0},
+        {"process": "kafka", "time": 2.2},
+        {"process": "lambda_host", "time": 3.0},
+    ]
+    published = [(1.5, "a"), (2.5, "b"), (3.5, "a"), (3.6, "b"), (3.7, "c")]
+    assert doubled_a_kill(kills, [Received(at, "endpoint", "message", who) for at, who in published]) == [1, 1]
