@@ -15,7 +15,7 @@ Source: AWS documentation, "Lambda proxy integrations in API Gateway".
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,16 +139,11 @@ class Api:
 
     def _answer(self, event: Mapping[str, Any], context: LambdaContext) -> Response:
         request = Request(event, lambda: context.get_remaining_time_in_millis() / 1000)
-        for route, names in self._matching(event["httpMethod"], event["path"]):
-            return route(request, **names)
+        # A path without parameters goes before one with some.
+        for (method, path), route in sorted(self._routes.items(), key=lambda each: "{" in each[0][1]):
+            if method == event["httpMethod"] and (names := _parameters(path, event["path"])) is not None:
+                return route(request, **names)
         raise Problem(404, "there is no such resource")
-
-    def _matching(self, method: str, path: str) -> Iterator[tuple[Route, dict[str, str]]]:
-        if exact := self._routes.get((method, path)):
-            yield exact, {}
-        for (of, template), route in self._routes.items():
-            if of == method and (names := _parameters(template, path)) is not None:
-                yield route, names
 
     def _route[R: Route](self, method: str, path: str) -> Callable[[R], R]:
         def routed(route: R) -> R:

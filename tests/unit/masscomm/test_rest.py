@@ -55,6 +55,10 @@ def test_what_a_path_names_is_given_by_name() -> None:
     assert answered(get("/v1/sends/a b")) == (200, {"Content-Type": JSON, "X-Asked": "nothing"}, ["sends", "a b"])
 
 
+def test_a_path_as_it_is_written_down_names_what_stands_there() -> None:
+    assert answered(get("/v1/{kind}/{name}"))[2] == ["{kind}", "{name}"]
+
+
 def test_a_path_without_names_goes_first() -> None:
     assert answered(get("/v1/things/count")) == (204, {}, None)
 
