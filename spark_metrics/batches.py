@@ -24,7 +24,7 @@ type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
 
 
 def facts_of(records: DataFrame, facts: Facts, staging: Staging, *, archived: bool) -> DataFrame:
-    """A micro-batch of Kafka's records as facts, for count_batch."""
+    """A micro-batch of Kafka's records as facts, for stage_batch."""
     session = records.sparkSession
     tasks = staging.tasks(session.sparkContext.defaultParallelism)
     # Compiled code is found again by its text, and to write that takes longer than to interpret a few records.
@@ -148,31 +148,6 @@ def merge_batch(staged: Staged, *, sink: PostgresSink, rehearsal: bool = False) 
                 json.dumps({"batch": staged.batch_id} | vars(merged) | spent.ms),
             )
             return merged
-
-
-def count_batch(
-    facts: DataFrame,
-    *,
-    batch_id: int,
-    staging: Staging,
-    sink: PostgresSink,
-    database_url: str,
-    archive: Archive | None,
-    learn: Learn,
-    rehearsal: bool = False,
-) -> Merged:
-    """Both, one after the other."""
-    staged = stage_batch(
-        facts,
-        batch_id=batch_id,
-        staging=staging,
-        sink=sink,
-        database_url=database_url,
-        archive=archive,
-        learn=learn,
-        rehearsal=rehearsal,
-    )
-    return merge_batch(staged, sink=sink, rehearsal=rehearsal)
 
 
 class _Spent:

@@ -19,7 +19,7 @@ import fastavro
 from pyspark.sql import SparkSession
 
 from spark_metrics.archive import Archive
-from spark_metrics.batches import count_batch, facts_of
+from spark_metrics.batches import facts_of, merge_batch, stage_batch
 from spark_metrics.decode import HEADER, Writers
 from spark_metrics.sink import PostgresSink
 from spark_metrics.sources import SOURCES
@@ -55,14 +55,14 @@ def rehearse(
     database_url: str,
     archive: Archive | None,
 ) -> None:
-    """Count made-up records, and undo it. Errors: those of count_batch."""
+    """Count made-up records, and undo it. Errors: those of stage_batch and merge_batch."""
     began = time.monotonic()
     aside = Archive(spark, f"{archive.folder}/_rehearsal") if archive is not None else None
     for number, each in enumerate(_ROUNDS):
         rows = list(_rows(writers, each))
         if not rows:
             return
-        count_batch(
+        staged = stage_batch(
             facts_of(spark.createDataFrame(rows, _KAFKA), facts, staging, archived=archive is not None),
             batch_id=number,
             staging=staging,
@@ -72,6 +72,7 @@ def rehearse(
             learn=set,
             rehearsal=True,
         )
+        merge_batch(staged, sink=sink, rehearsal=True)
     if aside is not None:
         aside.remove_all()
     _log.info("rehearsed %d batches in %.1f s", len(_ROUNDS), time.monotonic() - began)

@@ -22,7 +22,7 @@ from masscomm.ids import chunk_id, derived_id
 from masscomm.wire import own_schema
 from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import claim
-from spark_metrics.batches import count_batch
+from spark_metrics.batches import merge_batch, stage_batch
 from spark_metrics.decode import Writers
 from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
@@ -100,7 +100,7 @@ class Stream:
         self.batches = 0
 
     def count(self, *records: Record) -> None:
-        count_batch(
+        staged = stage_batch(
             self.facts(*records),
             staging=Staging(),
             batch_id=self.batches,
@@ -109,6 +109,7 @@ class Stream:
             archive=self.archive,
             learn=lambda unknown: set(unknown),
         )
+        merge_batch(staged, sink=self.sink)
         self.batches += 1
 
     def facts(self, *records: Record) -> Any:
