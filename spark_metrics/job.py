@@ -40,7 +40,7 @@ from spark_metrics.settings import EMR, Settings, settings_from
 from spark_metrics.sink import Merged, PostgresSink, StagingLost, StatusWriter
 from spark_metrics.sources import SOURCES
 from spark_metrics.staging import Staging
-from spark_metrics.starting import records_after, starting_offsets
+from spark_metrics.starting import Start, start_of
 from spark_metrics.transforms import Facts
 from spark_metrics.views import load_views
 from spark_metrics.watermark import Ends, Watermark
@@ -195,7 +195,7 @@ class Job:
             status = StatusWriter(self._status_sink, epoch)
             self._await("Kafka and its topics", self._topics_are_there)
             # This driver is the only one by now: what is merged stays as it is until it merges.
-            starting = self._starting_offsets()
+            begin = self._where_it_begins()
             archive = Archive(spark, self._settings.archive_dir) if self._settings.archive_dir else None
             self._await("Postgres", lambda: claim(self._sink.connected(), archive))
             parser = spark.sparkContext._jvm
@@ -205,9 +205,9 @@ class Job:
             self._await("Postgres", lambda: self._rehearse(spark, writers, archive))
             with TemporaryDirectory(prefix="masscomm-metrics-", ignore_cleanup_errors=True) as checkpoint:
                 # So many come at once: what is known before the first batch of how large it is.
-                self._staging.last_records = records_after(starting, self._ends())
+                self._staging.last_records = begin.records_up_to(self._ends())
                 pipeline = self._pipeline(writers, archive)
-                query = self._start(spark, pipeline, starting, Path(checkpoint))
+                query = self._start(spark, pipeline, begin, Path(checkpoint))
                 status.state("running")
                 self._say_ready(began)
                 self._watch(query, pipeline, status, Watermark())
@@ -220,9 +220,9 @@ class Job:
 
     # --- the stream -------------------------------------------------------------------------------------------------
 
-    def _start(self, spark: SparkSession, pipeline: Pipeline, starting: str, checkpoint: Path) -> StreamingQuery:
+    def _start(self, spark: SparkSession, pipeline: Pipeline, begin: Start, checkpoint: Path) -> StreamingQuery:
         # What a batch is handed to us as cannot be planned with what we make of it: nothing is made of it before.
-        stream = kafka_records(spark, self._settings, starting)
+        stream = kafka_records(spark, self._settings, begin.for_spark())
         return (
             stream.writeStream.foreachBatch(pipeline.put)
             # Of this run only: what Spark has done with may be staged and not yet merged. On the driver's own disk.
@@ -386,9 +386,9 @@ class Job:
                 archive=archive,
             )
 
-    def _starting_offsets(self) -> str:
+    def _where_it_begins(self) -> Start:
         known = self._await("Postgres", self._staging_sink.next_offsets)
-        return starting_offsets(_flat(known), self._ends(), may_be_lost=not self._settings.fail_on_data_loss)
+        return start_of(_flat(known), self._ends(), may_be_lost=not self._settings.fail_on_data_loss)
 
     def _ends(self) -> Ends:
         return self._await("Kafka and its topics", lambda: self._broker.ends(topic_names()))

@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from masscomm.errors import Stop
 from spark_metrics.watermark import Ends
@@ -10,8 +11,29 @@ from spark_metrics.watermark import Ends
 _log = logging.getLogger(__name__)
 
 
-def starting_offsets(known: Mapping[tuple[str, int], int], ends: Ends, *, may_be_lost: bool) -> str:
-    """What Spark takes as startingOffsets.
+@dataclass(frozen=True)
+class Start:
+    """offsets: the first that is read, of each partition; None: all of them from their beginning."""
+
+    offsets: Mapping[tuple[str, int], int] | None
+
+    def records_up_to(self, ends: Ends) -> int:
+        """How many records wait for a stream that begins here."""
+        begun = self.offsets or {}
+        return sum(max(0, end - begun.get(place, ends.first.get(place, 0))) for place, end in ends.end.items())
+
+    def for_spark(self) -> str:
+        """What Spark takes as startingOffsets."""
+        if self.offsets is None:
+            return "earliest"
+        starting: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in self.offsets.items():
+            starting.setdefault(topic, {})[str(partition)] = offset
+        return json.dumps(starting)
+
+
+def start_of(known: Mapping[tuple[str, int], int], ends: Ends, *, may_be_lost: bool) -> Start:
+    """Where a stream begins.
 
     known: the first offset of each partition that is not merged; ends: of every partition that is read; may_be_lost:
     go on, and say so, where records that were not counted are gone.
@@ -27,7 +49,7 @@ def starting_offsets(known: Mapping[tuple[str, int], int], ends: Ends, *, may_be
                 " these are not the topics that were counted. Empty the metrics database, or name their brokers."
             )
     if not known:
-        return "earliest"
+        return Start(None)
     gone = {place: first for place, first in ends.first.items() if first > known.get(place, first)}
     for (topic, partition), first in gone.items():
         told = (
@@ -39,16 +61,4 @@ def starting_offsets(known: Mapping[tuple[str, int], int], ends: Ends, *, may_be
                 " SPARK_FAIL_ON_DATA_LOSS=false."
             )
         _log.error("%s: what lay between is not counted", told)
-    starting: dict[str, dict[str, int]] = {}
-    for (topic, partition), first in ends.first.items():
-        starting.setdefault(topic, {})[str(partition)] = max(first, known.get((topic, partition), first))
-    return json.dumps(starting)
-
-
-def records_after(starting: str, ends: Ends) -> int:
-    """How many records wait for a stream that begins there."""
-    begun: dict[str, dict[str, int]] = {} if starting == "earliest" else json.loads(starting)
-    return sum(
-        max(0, end - begun.get(topic, {}).get(str(partition), ends.first.get((topic, partition), 0)))
-        for (topic, partition), end in ends.end.items()
-    )
+    return Start({place: max(first, known.get(place, first)) for place, first in ends.first.items()})

@@ -6,7 +6,7 @@ import pytest
 
 from masscomm.errors import Stop
 from spark_metrics.job import passed
-from spark_metrics.starting import records_after, starting_offsets
+from spark_metrics.starting import Start, start_of
 from spark_metrics.watermark import Ends
 
 ENDS = Ends(
@@ -17,30 +17,35 @@ ENDS = Ends(
 
 
 def test_nothing_counted_begins_at_the_beginning() -> None:
-    assert starting_offsets({}, ENDS, may_be_lost=False) == "earliest"
+    begin = start_of({}, ENDS, may_be_lost=False)
+    assert begin == Start(None)
+    assert begin.for_spark() == "earliest"
 
 
 def test_it_goes_on_where_the_merge_ended_and_begins_elsewhere_with_what_is_left() -> None:
     known = {("outcome", 0): 7, ("outcome", 1): 4, ("no topic of ours", 0): 0}
-    found = json.loads(starting_offsets(known, ENDS, may_be_lost=False))
-    assert found == {"outcome": {"0": 7, "1": 4}, "delivery": {"0": 2}}
+    begin = start_of(known, ENDS, may_be_lost=False)
+    assert begin == Start({("outcome", 0): 7, ("outcome", 1): 4, ("delivery", 0): 2})
+    assert json.loads(begin.for_spark()) == {"outcome": {"0": 7, "1": 4}, "delivery": {"0": 2}}
 
 
 def test_offsets_the_topics_never_had_are_other_topics() -> None:
     with pytest.raises(Stop, match="these are not the topics that were counted"):
-        starting_offsets({("outcome", 1): 5}, ENDS, may_be_lost=True)
+        start_of({("outcome", 1): 5}, ENDS, may_be_lost=True)
 
 
 def test_records_deleted_before_they_were_counted_are_told() -> None:
     known = {("outcome", 0): 4}
     with pytest.raises(Stop, match="outcome-0 is counted up to 4, and what is left of it begins at 5"):
-        starting_offsets(known, ENDS, may_be_lost=False)
-    assert json.loads(starting_offsets(known, ENDS, may_be_lost=True))["outcome"]["0"] == 5
+        start_of(known, ENDS, may_be_lost=False)
+    begin = start_of(known, ENDS, may_be_lost=True)
+    assert begin.offsets is not None
+    assert begin.offsets["outcome", 0] == 5
 
 
 def test_what_waits_is_counted_from_where_it_begins() -> None:
-    assert records_after("earliest", ENDS) == 4 + 4 + 5
-    assert records_after(starting_offsets({("outcome", 0): 7}, ENDS, may_be_lost=False), ENDS) == 2 + 4 + 5
+    assert Start(None).records_up_to(ENDS) == 4 + 4 + 5
+    assert start_of({("outcome", 0): 7}, ENDS, may_be_lost=False).records_up_to(ENDS) == 2 + 4 + 5
 
 
 @pytest.mark.parametrize(("merged_up_to", "offset"), [(4, 10), (3, 7), (2, None)])
