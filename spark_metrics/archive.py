@@ -11,7 +11,10 @@ folders of attempts that never were counted are removed before the next one is w
 """
 
 import logging
+import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -30,6 +33,9 @@ UNDERSTOOD = (
     *("chunk_index", "chunk_count", "counts"),
 )
 _BATCH = "batch="
+# Half the size of snappy's files, in the same time. What is kept in memory of a file until it is written: Parquet's own
+# 128 MB would be a quarter of a small driver.
+_PARQUET = {"compression": "zstd", "parquet.block.size": str(32 << 20)}
 _MARK = "_archive_id"
 
 
@@ -44,25 +50,45 @@ class Folder:
 
 
 class Archive:
-    """folder: a path or URL that Hadoop's file systems take (s3://… in AWS); files: at most so many an hour and batch.
+    """folder: a path or URL that Hadoop's file systems take (s3://… in AWS).
 
     Errors: those of Spark and, where a connection is asked for, of psycopg.
     """
 
-    def __init__(self, spark: SparkSession, folder: str, *, files: int = 1) -> None:
+    def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
         self._folder = folder.rstrip("/")
-        self._files = files
+        # Who commits files tidies up in the whole folder.
+        self._alone = threading.Lock()
+        # Its thread begins with the first batch.
+        self._beside = ThreadPoolExecutor(1, "archive")
 
-    def write(self, facts: DataFrame, attempt: Attempt) -> None:
-        """Write a batch's records; they are not read before the attempt is committed."""
-        (
-            self.rows(facts, attempt)
-            .coalesce(self._files)
-            .write.partitionBy("date", "hour", "batch")
-            .mode("append")
-            .parquet(self._folder)
-        )
+    def write(self, facts: DataFrame, attempt: Attempt, *, files: int = 1) -> None:
+        """Write a batch's records; they are not read before the attempt is committed. files: at most so many an hour,
+        each by a task of its own."""
+        with self._alone:
+            (
+                self.rows(facts, attempt)
+                .coalesce(files)
+                .write.partitionBy("date", "hour", "batch")
+                .mode("append")
+                .options(**_PARQUET)
+                .parquet(self._folder)
+            )
+
+    @contextmanager
+    def written_beside(self, facts: DataFrame, attempt: Attempt, *, files: int = 1) -> Iterator[None]:
+        """`write`, on a thread of its own, while the caller does something else; done at the end, however it ends."""
+        writing = self._beside.submit(self.write, facts, attempt, files=files)
+        try:
+            yield
+        except BaseException:
+            # Another attempt may begin after this, and nothing of this one may be written then.
+            wait([writing])
+            if (error := writing.exception()) is not None:
+                _log.warning("nor could the batch be archived: %s", error)
+            raise
+        writing.result()
 
     def rows(self, facts: DataFrame, attempt: Attempt) -> DataFrame:
         """A batch's records as they are written."""
@@ -73,16 +99,18 @@ class Archive:
             *UNDERSTOOD,
             _own_number(attempt.number).alias("attempt"),
             _own_number(round(attempt.counted_at.timestamp() * 1_000_000)).alias("counted_us"),
-            F.date_format(moment, "yyyy-MM-dd").alias("date"),
-            F.date_format(moment, "HH").alias("hour"),
+            # A date is spelt out once a folder, where a text would be once a record.
+            F.to_date(moment).alias("date"),
+            F.lpad(F.hour(moment).cast("string"), 2, "0").alias("hour"),
             _own_number(attempt.number).alias("batch"),
         )
 
     def remove(self, batches: Iterable[int]) -> None:
         """Remove the files of batches that are not counted."""
-        for batch in batches:
-            for folder in self._found(f"date=*/hour=*/{_BATCH}{batch}"):
-                self._delete(folder.path)
+        with self._alone:
+            for batch in batches:
+                for folder in self._found(f"date=*/hour=*/{_BATCH}{batch}"):
+                    self._delete(folder.path)
 
     def remove_all(self) -> None:
         """Remove the folder with all that is in it."""
@@ -148,7 +176,7 @@ class Archive:
         number = int(row[0]) if row else 0
         target = f"{self._folder}/date={day}/hour={hour}/{_BATCH}{number}"
         # A folder of its own: a committer of the stream must not tidy up after this one.
-        self.read(paths).drop("date", "hour", "batch").coalesce(self._files).write.parquet(target)
+        self.read(paths).drop("date", "hour", "batch").coalesce(1).write.options(**_PARQUET).parquet(target)
         with connection.transaction():
             connection.execute(_COMPACTED, {"number": number})
             connection.execute(
@@ -204,8 +232,9 @@ class Archive:
         self._files_at(path).delete(self._path(path), True)
 
     def _path(self, path: str) -> Any:
-        jvm: Any = self._spark.sparkContext._jvm
-        return jvm.org.apache.hadoop.fs.Path(path)
+        # By its whole name: each part of `jvm.org.apache…` would be looked for as a class in every jar.
+        made: Any = getattr(self._spark.sparkContext._jvm, "org.apache.hadoop.fs.Path")
+        return made(path)
 
     def _files_at(self, path: str) -> Any:
         session: Any = self._spark._jsparkSession

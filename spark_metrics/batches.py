@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
@@ -51,6 +52,7 @@ class Staged:
     spent: "_Spent"
     staging: Staging
     database_url: str
+    archive: Archive | None = None
     replayed: int = 0
     refused: set[tuple[str, int]] = field(default_factory=set)
 
@@ -65,13 +67,19 @@ class Staged:
         if self.refused:
             sink.refuse_schemas(self.attempt, self.refused)
 
-    def leave_out(self, repeated: Repeated) -> None:
-        """What is counted already, from what is staged next."""
+    def send_without(self, repeated: Repeated, sink: PostgresSink) -> None:
+        """Stage it again without what is counted already. Redeliveries stay in the archive, replays stand there under
+        the batch that counted them."""
         if repeated.floor:
             self.rows = above(self.rows, repeated.floor)
             self.replayed = self.facts.count() - self.rows.count()
+            if self.archive is not None:
+                self.archive.remove([self.attempt.number])
+                self.archive.write(above(self.facts, repeated.floor), self.attempt)
         else:
             self.rows = marked(self.rows, repeated.ids, repeated.twice)
+        sink.staged_again(self.attempt)
+        self.send(sink)
 
 
 def stage_batch(
@@ -86,34 +94,38 @@ def stage_batch(
     beside: Collection[int] = (),
     rehearsal: bool = False,
 ) -> Staged:
-    """Stage (and archive) a batch of facts; nothing is counted before merge_batch.
+    """Stage a batch of facts, and archive it meanwhile; nothing is counted before merge_batch.
 
     staging: the same for every batch; beside: the numbers of other attempts that are staged and not merged yet;
     rehearsal: it will be undone (the files of `archive` are the caller's to remove).
 
     Errors: those of sink, of Spark, and of `learn`; the same batch may come again.
     """
-    # What is read once is not kept: where something comes again, to read it again costs less than to keep always.
-    several = archive is not None or sink.recipients
     spent = _Spent()
-    kept = (leaf(facts) if staging.small else facts).persist() if several else facts
+    whole = rows = facts
+    kept: DataFrame | None = None
+    if staging.small and (archive is not None or sink.recipients):
+        whole = rows = kept = leaf(facts).persist()
+    elif sink.recipients:
+        # The archive reads and decodes the records for itself: to keep them for it, bytes and all, costs as much.
+        rows = kept = facts.drop(*ARCHIVED_ONLY).persist()
     try:
-        staged = Staged(facts, kept, batch_id, sink.begin(beside), spent, staging, database_url)
-        staged.send(sink, learn)
-        spent.add("stage_ms")
+        attempt = sink.begin(beside)
+        staged = Staged(whole, rows, batch_id, attempt, spent, staging, database_url, archive)
+        if archive is not None and not rehearsal:
+            _make_room(archive, sink, attempt, beside)
+        files = staging.files(facts.sparkSession.sparkContext.defaultParallelism)
+        with archive.written_beside(whole, attempt, files=files) if archive is not None else nullcontext():
+            staged.send(sink, learn)
+            spent.add("stage_ms")
         if archive is not None:
-            # Replays stand in the archive already.
-            floor = sink.floor(staged.attempt)
-            if floor:
-                staged.leave_out(Repeated(floor, (), ()))
-                sink.staged_again(staged.attempt)
-                staged.send(sink)
-            if not rehearsal:
-                _make_room(archive, sink, staged.attempt, beside)
-            archive.write(staged.rows, staged.attempt)
+            # What it took longer than staging.
             spent.add("archive_ms")
+            # Replays stand in the archive already.
+            if floor := sink.floor(attempt):
+                staged.send_without(Repeated(floor, (), ()), sink)
     finally:
-        if several:
+        if kept is not None:
             kept.unpersist()
     return staged
 
@@ -135,9 +147,7 @@ def merge_batch(staged: Staged, *, sink: PostgresSink, rehearsal: bool = False) 
                 rehearsal=rehearsal,
             )
         except Repeated as repeated:
-            staged.leave_out(repeated)
-            sink.staged_again(staged.attempt)
-            staged.send(sink)
+            staged.send_without(repeated, sink)
             spent.add("stage_ms")
         else:
             spent.add("merge_ms")

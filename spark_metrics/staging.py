@@ -76,6 +76,10 @@ class Staging:
         """How many tasks are to read a batch: one where the last batch was small, since nothing is exchanged then."""
         return 1 if self.small else cores
 
+    def files(self, cores: int) -> int:
+        """How many tasks are to archive a batch while it is staged."""
+        return max(1, self.tasks(cores) // 2)
+
     def groups(self, facts: DataFrame) -> DataFrame:
         """Facts to groups of records; those that were counted before have the problem REFUSED.
 

@@ -4,7 +4,7 @@ import io
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import fastavro
 import psycopg
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from devstack.settings import ROOT
@@ -22,7 +22,7 @@ from masscomm.ids import chunk_id, derived_id
 from masscomm.wire import own_schema
 from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import claim
-from spark_metrics.batches import merge_batch, stage_batch
+from spark_metrics.batches import Staged, merge_batch, stage_batch
 from spark_metrics.decode import Writers
 from spark_metrics.recompute import Recompute
 from spark_metrics.settings import Settings
@@ -99,8 +99,9 @@ class Stream:
         claim(self.sink.connected(), self.archive)
         self.batches = 0
 
-    def count(self, *records: Record) -> None:
-        staged = stage_batch(
+    def stage(self, *records: Record, beside: Collection[int] = ()) -> Staged:
+        self.batches += 1
+        return stage_batch(
             self.facts(*records),
             staging=Staging(),
             batch_id=self.batches,
@@ -108,9 +109,11 @@ class Stream:
             database_url=self.settings.database_url,
             archive=self.archive,
             learn=lambda unknown: set(unknown),
+            beside=beside,
         )
-        merge_batch(staged, sink=self.sink)
-        self.batches += 1
+
+    def count(self, *records: Record) -> None:
+        merge_batch(self.stage(*records), sink=self.sink)
 
     def facts(self, *records: Record) -> Any:
         return self.frame(records).transform(facts, writers=WRITERS, far_future_ms=86_400_000)
@@ -285,6 +288,62 @@ def test_files_of_a_batch_that_was_never_counted_are_not_read_and_go(stream: Str
     assert stream.offsets() == [0, 1, 2]
     rows = stream.sink.connected().execute("select count(*), count(committed_at) from archive_batches")
     assert rows.fetchone() == (2, 2)
+
+
+def test_a_batch_that_was_archived_and_could_not_be_staged_is_archived_anew(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guard: what is written beside the staging is waited for, however that ends."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ConnectionError("nobody takes the rows")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Staging, "send", refuse)
+        with pytest.raises(ConnectionError):
+            stream.count(a_send(0))
+    (left,) = batch_folders(stream)
+    assert stream.offsets() == []
+    stream.count(a_send(0))
+    assert left not in batch_folders(stream)
+    assert stream.offsets() == [0]
+
+
+def test_what_proves_to_be_a_replay_only_when_it_is_merged_is_archived_once(stream: Stream) -> None:
+    """Guard: the files are written anew. The batch before it was not merged yet when this one was archived."""
+    first = stream.stage(a_send(0), a_send(1))
+    second = stream.stage(a_send(0), a_send(1), a_send(2), beside=[first.attempt.number])
+    merge_batch(first, sink=stream.sink)
+    assert merge_batch(second, sink=stream.sink).replayed == 2
+    assert stream.offsets() == [0, 1, 2]
+    assert stream.differing() == 0
+
+
+def test_one_at_a_time_writes_the_archive_or_removes_from_it(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guard: the lock. Spark's committer would remove the other's files before they are there."""
+    facts, rows = stream.facts(a_send(0)), Archive.rows
+    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def held_up(self: Archive, facts: DataFrame, attempt: Attempt) -> DataFrame:
+        begun.release()
+        assert go_on.acquire(timeout=60)
+        return rows(self, facts, attempt)
+
+    monkeypatch.setattr(Archive, "rows", held_up)
+    with stream.archive.written_beside(facts, Attempt(101, NOW)):
+        assert begun.acquire(timeout=60)
+        others = [
+            threading.Thread(target=stream.archive.write, args=(facts, Attempt(102, NOW))),
+            threading.Thread(target=stream.archive.remove, args=([101],)),
+        ]
+        for other in others:
+            other.start()
+        assert not begun.acquire(timeout=0.1)
+        assert all(other.is_alive() for other in others)
+        go_on.release(2)
+    for other in others:
+        other.join(60)
+    assert batch_folders(stream) == ["batch=102"]
 
 
 def test_a_redelivery_is_archived_and_not_counted_again(stream: Stream) -> None:

@@ -38,8 +38,8 @@ from tests.metrics_topics import Topics
 # Where a batch is held up: what the trigger is on. Those of a constraint trigger hold the commit itself.
 POINTS = {
     "while copying": "before insert on staging_tasks",
-    "between copy and merge": "before insert on archive_batches",
-    "before the commit": "before delete on staging_attempts",
+    "between copy and merge": "before delete on staging_attempts",
+    "before the commit": "before update on archive_batches",
     "during the commit": "after insert or update on stream_offsets",
 }
 HOLD = """

@@ -345,6 +345,21 @@ def test_a_batch_is_staged_beside_the_one_that_is_merged(sink: PostgresSink, dat
         each.close()
 
 
+def test_who_stages_is_waited_for(sink: PostgresSink, database: str) -> None:
+    """Guard: how weakly the stream is held. Another driver's files would be taken for leftovers."""
+    other = PostgresSink(database)
+    other.connected().execute("set lock_timeout = '50ms'")
+    attempt = sink.begin()
+    with sink.connected().transaction():
+        sink.archiving(attempt)
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            other.take_over()
+    other.take_over()
+    with pytest.raises(Fenced):
+        sink.archiving(attempt)
+    other.close()
+
+
 def test_a_batch_beside_the_merge_of_the_same_records_counts_them_once(sink: PostgresSink) -> None:
     """Guard: counted_records. When it was staged its records were not counted yet."""
     first = sink.begin()
