@@ -5,6 +5,7 @@ Postgres says is counted, and stops on SIGTERM or Ctrl-C with status 0. Status 1
 wrong; the last line says what.
 """
 
+import gc
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
+from py4j.java_gateway import java_import  # type: ignore[import-untyped]
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -69,6 +71,15 @@ AVRO_OPTIONS = (
     " -Dorg.apache.avro.fastread=true"
 )
 
+# PySpark names these without their package, many times a batch, and py4j looks each time for such a class in all
+# packages that PySpark imports: where there is none, in every jar. A name that is imported itself is found at once.
+_CLASSES = (
+    "org.apache.spark.api.python.PythonRDD",
+    "org.apache.spark.api.python.PythonUtils",
+    "org.apache.spark.api.python.SimplePythonFunction",
+    "org.apache.spark.sql.api.python.PythonSQLUtils",
+)
+
 
 class NewWriters(Exception):
     """The batch holds records of schemas that were learned just now: it must be read again."""
@@ -116,7 +127,10 @@ def spark_session(settings: Settings) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in options.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    for name in _CLASSES:
+        java_import(spark.sparkContext._jvm, name)
+    return spark
 
 
 def _on_one_machine(settings: Settings) -> dict[str, str]:
@@ -206,6 +220,9 @@ class Job:
             with TemporaryDirectory(prefix="masscomm-metrics-", ignore_cleanup_errors=True) as checkpoint:
                 # So many come at once: what is known before the first batch of how large it is.
                 self._staging.last_records = begin.records_up_to(self._ends())
+                # What is here by now stays: what is collected after each batch need not be looked for among it.
+                gc.collect()
+                gc.freeze()
                 pipeline = self._pipeline(writers, archive)
                 query = self._start(spark, pipeline, begin, Path(checkpoint))
                 status.state("running")

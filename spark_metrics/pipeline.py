@@ -4,6 +4,7 @@ Merges keep the order of the batches, one transaction each, on a thread of their
 staged: what is counted stands in Postgres alone (stream_offsets), and a stream begins there.
 """
 
+import gc
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -91,21 +92,26 @@ class Pipeline:
                 self._on_their_way.add(batch.staged.attempt.number)
 
     def _merge_each(self) -> None:
-        while True:
-            with self._turn:
-                self._turn.wait_for(lambda: self._merging)
-                batch = self._merging
-            assert batch is not None  # noqa: S101 - it was waited for
-            failure: BaseException | None = None
-            try:
-                self._patiently(partial(self._merge_now, batch))
-            except BaseException as error:
-                failure = error
-            with self._turn:
-                self._merging, self._failure = None, failure
-                self._turn.notify_all()
-            if failure is not None:
-                return
+        while self._merge_next():
+            # py4j's objects are cycles, and each may hold a plan in the JVM. They are few, so that Python, which counts
+            # them, would let tens of megabytes wait there for a collection.
+            gc.collect()
+
+    def _merge_next(self) -> bool:
+        """Whether it could be merged."""
+        with self._turn:
+            self._turn.wait_for(lambda: self._merging)
+            batch = self._merging
+        assert batch is not None  # noqa: S101 - it was waited for
+        failure: BaseException | None = None
+        try:
+            self._patiently(partial(self._merge_now, batch))
+        except BaseException as error:
+            failure = error
+        with self._turn:
+            self._merging, self._failure = None, failure
+            self._turn.notify_all()
+        return failure is None
 
     def _merge_now(self, batch: _Batch) -> None:
         if batch.staged is None:

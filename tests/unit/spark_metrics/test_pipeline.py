@@ -1,6 +1,8 @@
 """Two batches on their way: merged in their order, one at a time, and none after one that cannot be."""
 
+import gc
 import threading
+import weakref
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -163,3 +165,24 @@ def test_draining_ends_with_its_time() -> None:
     half.may_merge.release()
     pipeline.drain(WAIT_S)
     assert half.merged == [0]
+
+
+def test_a_batch_that_is_merged_is_let_go() -> None:
+    """Guard: the collection after each. py4j's objects are cycles, and hold plans in the JVM."""
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    half = Half()
+    pipeline = pipeline_of(half)
+    let_go = threading.Event()
+    records: Any = Cycle()
+    weakref.finalize(records, let_go.set)
+    gc.disable()
+    try:
+        pipeline.put(records, 0)
+        del records
+        assert let_go.wait(WAIT_S)
+    finally:
+        gc.enable()
