@@ -25,6 +25,12 @@ from masscomm.preferences import Decision
 from masscomm.statuses import Reason, Status
 
 NIGHT = (time(21), time(9))
+# What is held waits for.
+WHY = "quiet_hours"
+# Parts of one record that wait until different times. Beyond so many they wait until full quarters of an hour, of which
+# a day has few: everybody may have an end of their own.
+MAX_ENDS = 100
+_QUARTER_MS = 15 * 60_000
 
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::00)?|24:00(?::00)?", re.ASCII)
 
@@ -63,6 +69,18 @@ def decide_by_hours(
     if expires_at is not None and expires_at <= quiet.until_ms:
         return Decision(Status.EXPIRED, Reason.EXPIRED, "user", quiet.rule, settings.version)
     return Decision(Status.HELD, None, "user", quiet.rule, settings.version, quiet.until_ms)
+
+
+def by_end[K](ends: Mapping[int, tuple[int, K]]) -> dict[tuple[int, K], set[int]]:
+    """(end, whatever) → the positions it is the end of, at most MAX_ENDS ends unless whatever differs; ends in ms."""
+    groups: dict[tuple[int, K], set[int]] = {}
+    for grain in (1, _QUARTER_MS):
+        groups.clear()
+        for position, (until_ms, what) in ends.items():
+            groups.setdefault((-(-until_ms // grain) * grain, what), set()).add(position)
+        if len(groups) <= MAX_ENDS:
+            break
+    return groups
 
 
 # As often as two users of a chunk share them: nearly always.

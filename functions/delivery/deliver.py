@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from functions.delivery.calls import Caller
+from functions.delivery.night import LOOK_AGAIN_AFTER_S, Night
 from functions.delivery.publishing import Publisher
 from functions.delivery.slices import Slices
 from functions.delivery.waiting import Later
@@ -29,6 +30,7 @@ from masscomm.kafka_event import KafkaRecord
 from masscomm.metric_names import DUPLICATES_REFUSED
 from masscomm.outcomes import DEAD_LETTERED, Told
 from masscomm.records import ContentColumn, DeliveryRequested, DeviceStatusChanged
+from masscomm.statuses import Status
 from masscomm.wire import Codec
 
 # A crash's duplicates are at most this many recipients; what they cost is a write of the ledger for so many.
@@ -52,7 +54,11 @@ class _Begun:
 
 @dataclass(frozen=True, kw_only=True)
 class Deliver:
-    """The use case; one for each function environment. slice_size: recipients whose decisions are recorded together."""
+    """The use case; one for each function environment.
+
+    slice_size: recipients whose decisions are recorded together; quiet_after_s: seconds on the way after which quiet
+    hours are looked at once more.
+    """
 
     directory: Directory
     ledger: DeliveryLedger
@@ -61,6 +67,7 @@ class Deliver:
     later: Later
     clock: Clock
     slice_size: int = SLICE_SIZE
+    quiet_after_s: float = LOOK_AGAIN_AFTER_S
 
     def decode(self, record: KafkaRecord, codec: Codec) -> DeliveryRequested:
         """A record of delivery. Errors: DeadLetter, Retry."""
@@ -157,6 +164,9 @@ class Deliver:
                     raise
         metrics.add(DUPLICATES_REFUSED, len(begun.done))
         if begun.lease is not None:
+            night = Night(
+                directory=self.directory, clock=self.clock, back_off=self.later.back_off, after_s=self.quiet_after_s
+            )
             slices = Slices(
                 delivery=delivery,
                 directory=self.directory,
@@ -173,7 +183,8 @@ class Deliver:
                 again_ms=partial(self.later.again_ms, delivery),
             )
             try:
-                slices.finish(settings, devices)
+                asleep = night.asleep(delivery, topics.lane_of(item.record.topic), settings)
+                slices.finish(settings, devices, asleep)
             except Exception:
                 self._release(delivery.record_id)
                 raise
@@ -188,14 +199,16 @@ class Deliver:
     def _tell(
         self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], done: Mapping[int, Decided]
     ) -> None:
-        """One outcome for the whole record, of everything recorded; that somebody waits is told once, not each time."""
+        """One outcome for the whole record, of everything recorded; that somebody waits for the provider is told once,
+        not each time.
+        """
         delivery = item.value
         told = [
             # Of whoever waits for a second device the messages are told when both are: with one of them alone, what
             # its provider says afterwards would be taken for the whole.
             Told(entry.position, entry.user_id, entry.decision, entry.message_ids if entry.again_ms is None else ())
             for _, entry in sorted(done.items())
-            if entry.again_ms is None or not delivery.waits
+            if entry.again_ms is None or not delivery.waits or entry.decision.status is Status.HELD
         ]
         batch.tell(
             item,

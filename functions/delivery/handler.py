@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from functions.delivery.calls import Caller
 from functions.delivery.deliver import SLICE_SIZE, Deliver
+from functions.delivery.night import LOOK_AGAIN_AFTER_S
 from functions.delivery.publishing import PATIENCE_S, Publisher
 from functions.delivery.waiting import Later
 from masscomm import logs, settings
@@ -57,6 +58,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
         later=Later(store=DynamoDbWaitingStore.from_environment(), back_off=BackOff.from_environment(), clock=clock),
         clock=clock,
         slice_size=int(settings.number("DELIVERY_SLICE_SIZE", SLICE_SIZE)),
+        quiet_after_s=settings.number("QUIET_HOURS_AGAIN_AFTER_S", LOOK_AGAIN_AFTER_S),
     )
     return batch_driver("delivery", logger), use_case
 

@@ -87,10 +87,20 @@ class Slices:
     confirm: Callable[[int], None]
     gone: Callable[[Device, TargetGone], None]
     again_ms: Callable[[], int | None]
+    _asleep: Mapping[int, Decision] = field(default_factory=dict)
     _errors: set[str] = field(default_factory=set)
 
-    def finish(self, settings: Mapping[int, Settings], devices: Mapping[int, list[Device]]) -> None:
-        """Decide about everybody who is left, be it that they wait. Errors: Retry: what was decided is recorded."""
+    def finish(
+        self,
+        settings: Mapping[int, Settings],
+        devices: Mapping[int, list[Device]],
+        asleep: Mapping[int, Decision],
+    ) -> None:
+        """Decide about everybody who is left, be it that they wait. Errors: Retry: what was decided is recorded.
+
+        asleep: by user, what becomes of whoever is in their quiet hours and may be notified.
+        """
+        self._asleep = asleep
         now, behind = [], []
         for who in self._undecided(settings):
             if who.decision is None and self.delivery.channel == "push":
@@ -98,9 +108,9 @@ class Slices:
                 if not _ready(owned):
                     behind.append(who)
                     continue
-                now.append(_with_devices(who, owned))
+                now.append(self._unless_asleep(_with_devices(who, owned)))
             else:
-                now.append(who)
+                now.append(self._unless_asleep(who))
         left = self._decide_all(now)
         if behind:
             registered, unregistered = self._registered(behind, devices)
@@ -127,6 +137,10 @@ class Slices:
                 yield _Recipient(
                     row=row, position=position, user_id=user_id, decision=decision, taken=taken.get(position, ())
                 )
+
+    def _unless_asleep(self, who: _Recipient) -> _Recipient:
+        """After everything else, so that nobody waits a night to be told that they have no device."""
+        return who if who.decision is not None else replace(who, decision=self._asleep.get(who.user_id))
 
     def _decide_all(self, recipients: Sequence[_Recipient]) -> list[_Recipient]:
         """Answers whom the provider took nothing for. Errors: Retry."""
@@ -185,8 +199,7 @@ class Slices:
             decision = who.decision or _decision([answer for _, answer in answers], taken=bool(who.taken))
             told = (*who.taken, *(_answer(call, answer) for call, answer in answers))
             if decision is not None:
-                decision = SENT if who.taken else decision
-                decided.append(Decided(position=who.position, user_id=who.user_id, decision=decision, answers=told))
+                decided.append(_decided(who, decision, told))
             elif any(answer.message_id is not None for _, answer in answers):
                 # Recorded with this slice: who has it on one device and not yet on another would else be in danger of
                 # getting it twice for as long as the record lasts.
@@ -247,7 +260,7 @@ class Slices:
             if who.user_id in unknown or any(map(_unregistered, owned)):
                 waiting.append(who)
             else:
-                ready.append(_with_devices(who, owned))
+                ready.append(self._unless_asleep(_with_devices(who, owned)))
         return ready, waiting
 
     def _with_endpoints(
@@ -302,6 +315,19 @@ def _is_refusal(error: ProviderError | None) -> bool:
 def _answer(call: Call, published: Published) -> Answer:
     error = None if published.error is None else type(published.error).__name__
     return Answer(target=call.target, message_id=published.message_id, error=error)
+
+
+def _decided(who: _Recipient, decision: Decision, answers: tuple[Answer, ...]) -> Decided:
+    """Whoever is held waits; of everybody else it is the end, and whoever has it on a device was sent to."""
+    if decision.until_ms is None and who.taken:
+        decision = SENT
+    return Decided(
+        position=who.position,
+        user_id=who.user_id,
+        decision=replace(decision, until_ms=None),
+        answers=answers,
+        again_ms=decision.until_ms,
+    )
 
 
 def _let_wait(who: _Recipient, answers: tuple[Answer, ...], again_ms: int | None) -> Decided:

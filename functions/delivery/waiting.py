@@ -1,5 +1,7 @@
 """Who is left of a delivery record when the invocation's patience is used up goes on in a record of its own, later.
 
+So does whoever is asleep by now, in one for each end of their quiet hours (functions/delivery/night.py).
+
 That they wait is recorded in the delivery ledger first, then the record is left to the scheduler. A redelivery that
 comes in between, or after, finds what was recorded and leaves the same record again: the same id, the same recipients,
 the same time. Released twice, the ledger has it once.
@@ -8,13 +10,14 @@ the same time. Released twice, the ledger has it once.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from masscomm import traces
+from masscomm import quiet_hours, traces
 from masscomm.back_off import BackOff
 from masscomm.batch import Item
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import Decided
 from masscomm.ids import released_id
 from masscomm.records import ContentColumn, DeliveryRequested, Taken
+from masscomm.statuses import Status
 from masscomm.waiting import Waiting, WaitingStore
 from masscomm.wire import Codec
 
@@ -37,26 +40,38 @@ class Later:
         ends_ms = self.back_off.ends_ms(since_ms=delivery.since_ms, expires_at=delivery.expires_at)
         if ends_ms <= now_ms:
             return None
-        return self.back_off.due_ms(now_ms=now_ms, n=delivery.waits + 1, item_id=_next_id(delivery), ends_ms=ends_ms)
+        return self.back_off.due_ms(
+            now_ms=now_ms, n=delivery.waits + 1, item_id=_next_id(delivery, WHY), ends_ms=ends_ms
+        )
 
     def put(self, item: Item[DeliveryRequested], done: Iterable[Decided], codec: Codec) -> None:
         """Leave those who wait to the scheduler, for the topic their record stands on. Errors: Retry, Stop."""
-        delivery, record = item.value, item.record
+        delivery, topic = item.value, item.record.topic
         waiting = {entry.position: entry for entry in done if entry.again_ms is not None}
-        if not waiting:
-            return
-        rest = _rest(delivery, waiting)
-        self.store.put(
-            Waiting(
-                id=rest.record_id,
-                due_ms=min(entry.again_ms for entry in waiting.values() if entry.again_ms is not None),
-                topic=record.topic,
-                value=codec.encode(record.topic, "DeliveryRequested", rest.to_avro()),
-                why=WHY,
-                headers=_carried(item),
-            ),
-            self.clock.now_ms(),
-        )
+        for (due_ms, why), positions in _parts(waiting).items():
+            part_id = _next_id(delivery, why if why == WHY else f"{why}.{due_ms}")
+            part = _part(delivery, part_id, {position: waiting[position] for position in positions})
+            value = codec.encode(topic, "DeliveryRequested", part.to_avro())
+            self.store.put(
+                Waiting(id=part_id, due_ms=due_ms, topic=topic, value=value, why=why, headers=_carried(item)),
+                self.clock.now_ms(),
+            )
+
+
+def _parts(waiting: Mapping[int, Decided]) -> dict[tuple[int, str], set[int]]:
+    """(when they go on, what they wait for) → positions: the provider is tried for all of them at once."""
+    tried: dict[int, int] = {}
+    asleep: dict[int, tuple[int, str]] = {}
+    for position, entry in waiting.items():
+        again_ms = entry.again_ms or 0
+        if entry.decision.status is Status.HELD:
+            asleep[position] = (again_ms, quiet_hours.WHY)
+        else:
+            tried[position] = again_ms
+    parts = quiet_hours.by_end(asleep)
+    if tried:
+        parts[min(tried.values()), WHY] = set(tried)
+    return parts
 
 
 def _carried(item: Item[DeliveryRequested]) -> tuple[tuple[str, bytes], ...]:
@@ -65,16 +80,16 @@ def _carried(item: Item[DeliveryRequested]) -> tuple[tuple[str, bytes], ...]:
     return theirs if item.span is None else traces.replaced(theirs, item.span.trace)
 
 
-def _next_id(delivery: DeliveryRequested) -> str:
-    return released_id(delivery.record_id, WHY, delivery.waits + 1, delivery.range_start, delivery.range_end)
+def _next_id(delivery: DeliveryRequested, why: str) -> str:
+    return released_id(delivery.record_id, why, delivery.waits + 1, delivery.range_start, delivery.range_end)
 
 
-def _rest(delivery: DeliveryRequested, waiting: Mapping[int, Decided]) -> DeliveryRequested:
+def _part(delivery: DeliveryRequested, part_id: str, waiting: Mapping[int, Decided]) -> DeliveryRequested:
     """The record of those positions alone, with the devices of theirs that have the message."""
     rows = [row for row, position in enumerate(delivery.positions) if position in waiting]
     return replace(
         delivery,
-        record_id=_next_id(delivery),
+        record_id=part_id,
         parent_id=delivery.record_id,
         waits=delivery.waits + 1,
         positions=[delivery.positions[row] for row in rows],

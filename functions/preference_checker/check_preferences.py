@@ -24,7 +24,8 @@ from masscomm.measures import FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
 from masscomm.metric_names import REPEATED_RECIPIENTS
 from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told
 from masscomm.preferences import Decision, decide
-from masscomm.quiet_hours import decide_by_hours
+from masscomm.quiet_hours import WHY as _QUIET_HOURS
+from masscomm.quiet_hours import by_end, decide_by_hours
 from masscomm.records import BuildRequested, RecheckRequested, SendRequested
 from masscomm.statuses import Status
 from masscomm.topics import Lane
@@ -42,14 +43,9 @@ _SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
 # Recorded like any decision: whoever gets the record again lets the same recipients wait.
 _WAITS = Decision(Status.ACCEPTED, None, "directory")
 _DIRECTORY = "directory"
-_QUIET_HOURS = "quiet_hours"
 # Somebody may change their quiet hours while they are held, or have nearly the whole day of them, and the scheduler
 # come too late for the rest: after so many times it ends.
 MAX_HELD = 3
-# Parts of one record that wait until different times. Beyond so many they wait until full quarters of an hour, of which
-# a day has few: everybody may have an end of their own.
-MAX_ENDS = 100
-_QUARTER_MS = 15 * 60_000
 
 _Found = tuple[dict[int, User], dict[int, Settings]]
 
@@ -396,7 +392,8 @@ def _parts_that_are_held(
         for position, decision in told.get(channel, {}).items():
             if decision.until_ms is not None:
                 ends.setdefault(position, (decision.until_ms, []))[1].append(channel)
-    for (due_ms, channels), positions in _by_end(ends).items():
+    groups = by_end({position: (until_ms, tuple(channels)) for position, (until_ms, channels) in ends.items()})
+    for (due_ms, channels), positions in groups.items():
         why = f"{_QUIET_HOURS}.{'+'.join(channels)}.{due_ms}"
         item_id = released_id(asked.record_id, why, asked.held + 1, asked.range_start, asked.range_end)
         part = replace(
@@ -409,18 +406,6 @@ def _parts_that_are_held(
         if len(asked.positions) > 1:
             part = replace(part, record_id=item_id, parent_id=asked.record_id)
         yield part, item_id, due_ms
-
-
-def _by_end(ends: Mapping[int, tuple[int, list[str]]]) -> dict[tuple[int, tuple[str, ...]], set[int]]:
-    """(end, channels) → positions."""
-    groups: dict[tuple[int, tuple[str, ...]], set[int]] = {}
-    for grain in (1, _QUARTER_MS):
-        groups.clear()
-        for position, (until_ms, channels) in ends.items():
-            groups.setdefault((-(-until_ms // grain) * grain, tuple(channels)), set()).add(position)
-        if len(groups) <= MAX_ENDS:
-            break
-    return groups
 
 
 def _build_record(asked: RecheckRequested, channel: str, start: int, end: int, rows: Sequence[int]) -> BuildRequested:

@@ -11,7 +11,7 @@ _METRICS = _EVERY | {"psycopg", "psycopg-pool"}
 DIRECT = {
     "builder": _CHAIN | {"jinja2"},
     "cdc_consumer": _CHAIN,
-    "delivery": _CHAIN,
+    "delivery": _CHAIN | {"tzdata"},
     "device_registrar": _CHAIN,
     "metrics_handler": _METRICS | {"tzdata"},
     "metrics_stream": _METRICS | {"tzdata"},

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Logger
 
-from functions.preference_checker.check_preferences import MAX_ENDS, MAX_HELD
+from functions.preference_checker.check_preferences import MAX_HELD
 from functions.scheduler.release_due import WAITED_FOR, ReleaseDue
 from masscomm import topics, waiting_dynamodb
 from masscomm.directory import Position, Settings, User
 from masscomm.errors import Retry
+from masscomm.quiet_hours import MAX_ENDS
 from masscomm.records import RecheckRequested
 from masscomm.topics import Lane
 from masscomm.waiting import InMemoryWaitingStore
