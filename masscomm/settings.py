@@ -19,8 +19,18 @@ def required(name: str) -> str:
 def number(name: str, default: float) -> float:
     """A numeric variable. Errors: Stop where it is not a number."""
     text = os.environ.get(name, "")
+    return _number(name, text) if text else default
+
+
+def numbers(name: str, default: Sequence[float]) -> tuple[float, ...]:
+    """A variable of numbers with commas between them. Errors: Stop where one is not a number."""
+    text = os.environ.get(name, "")
+    return tuple(_number(name, part) for part in text.split(",")) if text else tuple(default)
+
+
+def _number(name: str, text: str) -> float:
     try:
-        value = float(text) if text else default
+        value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):

@@ -53,13 +53,22 @@ type Fact = NotificationOutcome | Heard
 
 
 class FollowReceipts:
-    """The use case; one for each function environment."""
+    """The use case; one for each function environment. waits_s: how long a receipt waits for its message, each time."""
 
-    def __init__(self, *, messages: Messages, waiting: WaitingStore, clock: Clock, logger: Logger) -> None:
+    def __init__(
+        self,
+        *,
+        messages: Messages,
+        waiting: WaitingStore,
+        clock: Clock,
+        logger: Logger,
+        waits_s: Sequence[float] = WAITS_S,
+    ) -> None:
         self._messages = messages
         self._waiting = waiting
         self._clock = clock
         self._logger = logger
+        self._waits_s = waits_s
         self._cleaned_at: float | None = None
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Fact:
@@ -122,7 +131,7 @@ class FollowReceipts:
             if message is not None:
                 device = devices.get(receipt.dead_endpoint or "")
                 batch.attempt(item, partial(self._tell, batch, item, receipt, message, device, refused))
-            elif isinstance(item.value, Heard) and item.value.record.tries < len(WAITS_S):
+            elif isinstance(item.value, Heard) and item.value.record.tries < len(self._waits_s):
                 batch.attempt(item, partial(self._wait, batch, item.value.record))
             else:
                 unknown += 1
@@ -174,7 +183,7 @@ class FollowReceipts:
         now_ms, again = self._clock.now_ms(), replace(record, tries=record.tries + 1)
         value = batch.codec.encode(topics.RECEIPT, "ReceiptReceived", again.to_avro())
         item_id = released_id(record.record_id, UNRESOLVED, again.tries, 0, 1)
-        due_ms = now_ms + WAITS_S[record.tries] * 1000
+        due_ms = now_ms + round(self._waits_s[record.tries] * 1000)
         self._waiting.put(Waiting(id=item_id, due_ms=due_ms, topic=topics.RECEIPT, value=value, why=UNRESOLVED), now_ms)
 
     def _outcome(self, receipt: Receipt, status: Status, message: Message) -> NotificationOutcome:

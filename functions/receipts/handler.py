@@ -3,10 +3,10 @@
 from functools import cache
 from typing import Any
 
-from functions.receipts.follow_receipts import FollowReceipts
+from functions.receipts.follow_receipts import WAITS_S, FollowReceipts
 from functions.receipts.messages import OpenSearchMessages
 from functions.receipts.take_in import TakeIn
-from masscomm import logs
+from masscomm import logs, settings
 from masscomm.batch import BatchDriver
 from masscomm.bootstrap import batch_driver
 from masscomm.clock import SystemClock
@@ -27,6 +27,7 @@ def bootstrap() -> tuple[BatchDriver, TakeIn, FollowReceipts]:
         waiting=DynamoDbWaitingStore.from_environment(),
         clock=clock,
         logger=logger,
+        waits_s=settings.numbers("RECEIPT_WAITS_S", WAITS_S),
     )
     return driver, TakeIn(codec=driver.codec, producer=driver.producer, clock=clock, logger=logger), follow
 

@@ -74,6 +74,7 @@ CELLS = (
         fault=quiet.killed_while_holding,
         load=NOBODY,
     ),
+    Cell(name="quiet hours begin while SNS is away", fault=quiet.begin_while_the_provider_is_away, load=NOBODY),
     Cell(name="delivery asleep for longer than its lease", fault=processes.asleep, load=ONE_SLICE),
     Cell(name="a record again in another lane", fault=processes.again_in_another_lane, load=Load(users=90)),
     Cell(name="each record again once it is counted", fault=processes.told_again),
@@ -150,6 +151,8 @@ CELLS = (
     Cell(name="an address on the suppression list", fault=providers.suppressed_address, load=NOBODY),
     # --- receipts ---
     Cell(name="receipts come while their function and all it needs fail", fault=receipts.heard_while_everything_fails),
+    Cell(name="receipts come long before the outcomes they are about", fault=receipts.too_early, load=Load(users=40)),
+    Cell(name="tokens and addresses turn out dead afterwards", fault=receipts.learnt_afterwards, load=NOBODY, ci=True),
     # --- longer than all attempts ---
     Cell(name="OpenSearch away for longer than all attempts", fault=servers.opensearch_outage),
     Cell(
@@ -159,10 +162,10 @@ CELLS = (
     ),
     Cell(name="SNS away for longer than all attempts", fault=providers.sns_outage),
     # --- the registry ---
-    Cell(name="registry down, warm", fault=servers.registry_down_warm),
+    Cell(name="registry down, warm", fault=servers.registry_down_warm, ci=True),
     Cell(name="registry down, cold", fault=servers.registry_down_cold),
     # --- records ---
-    _put_aside("unknown schema id", "unknown_schema", 1),
+    _put_aside("unknown schema id", "unknown_schema", 1, ci=True),
     _put_aside("poison at the start of a batch", "undecodable", 0),
     _put_aside("poison in the middle of a batch", "undecodable", 2, ci=True),
     _put_aside("poison at the end of a batch", "undecodable", 4),
@@ -173,7 +176,7 @@ CELLS = (
         expectation=Expectation(dead_letters=("too_large",)),
     ),
     Cell(name="no recipients", fault=processes.none, load=NOBODY),
-    Cell(name="one recipient", fault=processes.none, load=Load(users=1)),
+    Cell(name="one recipient", fault=processes.none, load=Load(users=1), ci=True),
     Cell(
         name="recipients named twice",
         fault=processes.none,

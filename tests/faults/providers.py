@@ -90,7 +90,7 @@ def one_of_two_gone(bench: Bench, send: Send) -> None:
             user_id: [pair for pair in pairs if pair[1] != dead[user_id]] for user_id, pairs in sent.calls.items()
         }
         bench.settle()
-        until("the devices are inactive", lambda: _disabled(bench, [user_id * 10 + 1 for user_id in users]))
+        until("the devices are inactive", lambda: disabled(bench, [user_id * 10 + 1 for user_id in users]))
         bench.stack.sns.clear()  # it would be taken again: nobody asks
 
 
@@ -188,10 +188,11 @@ def suppressed_address(bench: Bench, _: Send) -> None:
 def _inactive(bench: Bench, users: Sequence[int]) -> bool:
     """Whether each device of these people is known to take nothing."""
     devices = [user_id * 10 + place for user_id in users for place in range(len(bench.population.endpoints[user_id]))]
-    return _disabled(bench, devices)
+    return disabled(bench, devices)
 
 
-def _disabled(bench: Bench, devices: Sequence[int]) -> bool:
+def disabled(bench: Bench, devices: Sequence[int]) -> bool:
+    """Whether each of these devices is known to take nothing."""
     url = f"{bench.stack.settings.opensearch_url}/device_state/_mget"
     answer = httpx.post(url, json={"ids": [str(device) for device in devices]}, trust_env=False).raise_for_status()
     return all(document["_source"]["enabled"] is False for document in answer.json()["docs"])

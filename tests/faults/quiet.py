@@ -1,10 +1,12 @@
 """What is done while some of a send's recipients are in their quiet hours."""
 
 import time
+from datetime import datetime
 
 from devstack.demo.directory import next_minute
+from devstack.sns_stand_in import Rule
 from masscomm.statuses import Status
-from tests.faults.bench import Bench
+from tests.faults.bench import Bench, Sent
 from tests.faults.cell import Send
 from tests.faults.moments import bigger_mget
 from tests.faults.proxy import Answer, Hold, produce_to
@@ -28,15 +30,34 @@ def killed_while_holding(bench: Bench, _: Send) -> None:
             told.discard()
             refused.await_hits()
             bench.population.sleep(sleepers[::2], None)
-    until("all of them are held", lambda: _held(bench, sent.send_id) == set(sleepers))
+    until("all of them are held", lambda: _told(bench, sent, Status.HELD) == set(sleepers))
+    _until_they_end(ends)
+
+
+def begin_while_the_provider_is_away(bench: Bench, _: Send) -> None:
+    """Those who could be pushed to when it was decided are asleep when SNS is back: it rings when they wake up."""
+    users = bench.population.grow(20)
+    sleepers = [user_id for user_id in users if user_id % 10 >= 6]
+    bench.stack.sns.answer(Rule(code="reset_before"))
+    sent = bench.emit(users)
+    until("they wait for the provider", lambda: _told(bench, sent, Status.SENDING) >= set(sleepers))
+    ends = next_minute(LAST_S)
+    bench.population.sleep(sleepers, ends)
+    bench.stack.sns.clear()
+    until("all of them are held", lambda: _told(bench, sent, Status.HELD) == set(sleepers))
+    _until_they_end(ends)
+
+
+def _until_they_end(ends: datetime) -> None:
     assert time.time() < ends.timestamp(), "it took so long that their quiet hours are over: nothing was tried"
     until("their quiet hours are over", lambda: time.time() >= ends.timestamp(), 90, every_s=0.5)
 
 
-def _held(bench: Bench, send_id: str) -> set[int]:
+def _told(bench: Bench, sent: Sent, status: Status) -> set[int]:
+    """Those of whom that was told."""
     return {
         user_id
-        for record in bench.outcomes.of(send_id)
+        for record in bench.outcomes.of(sent.send_id)
         for user_id, place in zip(record["user_ids"], record["result_index"], strict=True)
-        if record["results"][place]["status"] == Status.HELD
+        if record["results"][place]["status"] == status
     }

@@ -1,4 +1,4 @@
-"""What providers say afterwards, while the function that hears it and what it needs fail in turn."""
+"""What providers say afterwards: while whoever hears it and what it needs fail, too early, and of what is dead."""
 
 import json
 from collections.abc import Sequence
@@ -9,11 +9,17 @@ from typing import Any
 from devstack.sns_stand_in import Received
 from functions.receipts.messages import OpenSearchMessages
 from masscomm import topics
+from masscomm.records import DeviceStatusChanged, ReceiptReceived
 from masscomm.statuses import Reason, Status
-from tests.faults.bench import Bench, Sent
+from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from tests import dynamodb_table
+from tests.faults.bench import Bench, Sent, tail
 from tests.faults.cell import Send
 from tests.faults.moments import dynamodb, path
+from tests.faults.population import address
+from tests.faults.providers import disabled
 from tests.faults.proxy import Answer, Cut, HoldAnswer, Request, produce_to
+from tests.faults.stack import RECEIPT_WAITS_S
 from tests.faults.waiting import until
 from tests.opensearch_client import TestClient
 from tests.unit.receipts import shapes
@@ -31,8 +37,7 @@ def heard_while_everything_fails(bench: Bench, send: Send) -> None:
         with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=_remembers) as forgets:
             send()
             [sent] = bench.sends
-            until("everybody has an end", lambda: bench.ended(sent), every_s=0.1)
-            taken = [each for each in bench.stack.sns.received() if (each.notification_id, each.endpoint) in sent.pairs]
+            taken = _taken(bench, sent)
             events = _events(sent, taken)
             _invoked_twice(bench, events[0])
             forgets.await_hits(2)
@@ -53,6 +58,152 @@ def heard_while_everything_fails(bench: Bench, send: Send) -> None:
     bench.await_receipts()
 
 
+def too_early(bench: Bench, send: Send) -> None:
+    """Whose the messages are is not known until their receipts have waited for the last time that they may."""
+    store = DynamoDbWaitingStore(client=dynamodb_table.dynamodb(bench.stack.settings))
+
+    seen: set[str] = set()
+
+    def all_wait_for_the_last_time() -> bool:
+        for item in store.everything():
+            if item.topic == topics.RECEIPT:
+                record = ReceiptReceived.from_avro(bench.codec.decode("ReceiptReceived", item.value))
+                seen.update({record.record_id} if record.tries == len(RECEIPT_WAITS_S) else ())
+        return len(seen) == len(sent.pairs)
+
+    with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=_remembers):
+        send()
+        [sent] = bench.sends
+        events = _events(sent, _taken(bench, sent))
+        for event in events:
+            _invoked(bench, event)
+        until("each of them waits for the last time", all_wait_for_the_last_time, every_s=0.1)
+    bench.await_receipts()
+
+
+def learnt_afterwards(bench: Bench, _: Send) -> None:
+    """Tokens and addresses are dead as providers say after they took a message: nothing is sent there any more."""
+    users = bench.population.grow(20)
+    pushed, mailed = bench.emit(users), bench.emit(users, channel="email")
+    taken, mails = _taken(bench, pushed), _mails(bench, mailed)
+    statuses = tail(bench, topics.DEVICE_STATUS)
+    try:
+        logs, events, dead = _dead_tokens(pushed, taken)
+        bounces, complaints, suppressed = _dead_addresses(mailed, mails)
+        for event in (
+            shapes.of_logs(*logs),
+            shapes.of_sns(*events, *bounces),
+            *map(shapes.of_event_bridge, complaints),
+        ):
+            _invoked(bench, event)
+        bench.await_receipts()
+        until("the devices are inactive", lambda: disabled(bench, dead))
+        told = [
+            DeviceStatusChanged.from_avro(bench.codec.decode("DeviceStatusChanged", message.value()))
+            for message in statuses.poll()
+        ]
+    finally:
+        statuses.close()
+    assert {(each.device_id, each.status) for each in told} == {(device_id, "inactive") for device_id in dead}, told
+
+    nothing_left = {user_id for user_id, (status, _) in pushed.heard.items() if status == Status.BOUNCED}
+    endpoints = {_endpoint(bench, device_id) for device_id in dead}
+    again = bench.emit(users, gone=nothing_left)
+    again.calls = {
+        user_id: [pair for pair in pairs if pair[1] not in endpoints] for user_id, pairs in again.calls.items()
+    }
+    mailed_again = bench.emit(users, channel="email")
+    for user_id in suppressed:
+        mailed_again.fates[user_id] = frozenset({"address_suppressed"})
+        del mailed_again.calls[user_id]
+
+
+def _taken(bench: Bench, sent: Sent) -> list[Received]:
+    """What SNS took of a send, once everybody has an end."""
+    until("everybody has an end", lambda: bench.ended(sent), every_s=0.1)
+    return [each for each in bench.stack.sns.received() if (each.notification_id, each.endpoint) in sent.pairs]
+
+
+def _mails(bench: Bench, sent: Sent) -> dict[int, str]:
+    """The id of each user's mail, once everybody has an end."""
+    until("everybody has an end", lambda: bench.ended(sent), every_s=0.1)
+    return {
+        user_id: ids[0]
+        for record in bench.outcomes.of(sent.send_id)
+        for user_id, ids in zip(record["user_ids"], record["provider_message_ids"], strict=False)
+        if ids
+    }
+
+
+def _dead_tokens(sent: Sent, taken: Sequence[Received]) -> tuple[list[str], list[str], list[int]]:
+    """(lines of the log, events of the application, the devices they call dead); the oracle is told.
+
+    Of those with one device, one is called dead by each; of one with two, one of them, and the other has it.
+    """
+    messages = {(each.notification_id, each.endpoint): each for each in taken}
+    by_log, by_event = [user_id for user_id, pairs in sorted(sent.calls.items()) if len(pairs) == 1][:2]
+    of_two = next(user_id for user_id, pairs in sorted(sent.calls.items()) if len(pairs) == 2)
+    gone = (Status.BOUNCED.value, Reason.DEVICE_INACTIVE.value)
+    sent.heard = {by_log: gone, by_event: gone, of_two: (Status.DELIVERED.value, "")}
+    gcm, apns = sorted(sent.calls[of_two], key=lambda pair: "/APNS/" in pair[1])
+    unregistered = {"statusCode": 404, "providerResponse": '{"error":{"details":[{"errorCode":"UNREGISTERED"}]}}'}
+    logs = [
+        _line(messages[sent.calls[by_log][0]], arrived=False, **unregistered),
+        _line(messages[gcm], arrived=True),
+    ]
+    events = [_application_event(messages[pair]) for pair in (sent.calls[by_event][0], apns)]
+    return logs, events, [by_log * 10, by_event * 10, of_two * 10 + 1]
+
+
+def _dead_addresses(sent: Sent, mails: dict[int, str]) -> tuple[list[str], list[dict[str, Any]], list[int]]:
+    """(events that SNS brings, others that EventBridge does, whose addresses are dead); the oracle is told."""
+    dead, full, complaining, reading = sorted(sent.calls)[:4]
+    sent.heard = {
+        dead: (Status.BOUNCED.value, Reason.BOUNCED_PERMANENT.value),
+        full: (Status.BOUNCED.value, Reason.BOUNCED_TRANSIENT.value),
+        complaining: (Status.DELIVERED.value, ""),
+        reading: (Status.DELIVERED.value, ""),
+    }
+    at = datetime.now(UTC).isoformat()
+
+    def event(usual: dict[str, Any], part: str, user_id: int, **changes: Any) -> dict[str, Any]:
+        mail = {**shapes.MAIL, "messageId": mails[user_id], "timestamp": at, "destination": [address(user_id)]}
+        return {**usual, "mail": mail, part: {**usual[part], "timestamp": at, **changes}}
+
+    def bounced(user_id: int, kind: str) -> dict[str, Any]:
+        [usual] = shapes.BOUNCED["bounce"]["bouncedRecipients"]  # type: ignore[index]
+        return event(
+            shapes.BOUNCED,
+            "bounce",
+            user_id,
+            bounceType=kind,
+            bouncedRecipients=[{**usual, "emailAddress": address(user_id)}],
+        )
+
+    complained = {"complainedRecipients": [{"emailAddress": address(complaining)}]}
+    return (
+        [
+            json.dumps(bounced(dead, "Permanent")),
+            json.dumps(bounced(full, "Transient")),
+            json.dumps(event(shapes.DELIVERED, "delivery", reading)),
+        ],
+        [event(shapes.COMPLAINED, "complaint", complaining, **complained)],
+        [dead, complaining],
+    )
+
+
+def _endpoint(bench: Bench, device_id: int) -> str:
+    """Of a device as the population has them: the first is Google's, the second Apple's."""
+    user_id, place = divmod(device_id, 10)
+    return next(arn for arn in bench.population.endpoints[user_id] if ("/APNS/" in arn) == bool(place))
+
+
+def _application_event(message: Received) -> str:
+    at = datetime.fromtimestamp(message.time, UTC)
+    changes = {"MessageId": message.message_id, "EndpointArn": message.endpoint, "Time": at.isoformat()}
+    return json.dumps({**shapes.APPLICATION_EVENT, **changes})
+
+
 def _events(sent: Sent, taken: Sequence[Received]) -> list[dict[str, Any]]:
     """What CloudWatch Logs brings; the oracle is told. Of every fifth user nothing arrives, of those with two devices
     it arrives at one."""
@@ -68,12 +219,12 @@ def _events(sent: Sent, taken: Sequence[Received]) -> list[dict[str, Any]]:
     return [shapes.of_logs(*part) for part in parts]
 
 
-def _line(message: Received, *, arrived: bool) -> str:
+def _line(message: Received, *, arrived: bool, **said: Any) -> str:
     usual = shapes.PUSHED if arrived else shapes.PUSH_FAILED
     at = datetime.fromtimestamp(message.time, UTC)
     delivery: dict[str, Any] = {**usual["delivery"], "destination": message.endpoint}  # type: ignore[dict-item]
     if not arrived:
-        delivery |= {"statusCode": 500, "providerResponse": '{"reason":"InternalServerError"}'}
+        delivery |= said or {"statusCode": 500, "providerResponse": '{"reason":"InternalServerError"}'}
     notification = {"timestamp": f"{at:%Y-%m-%d %H:%M:%S.%f}", "messageId": message.message_id}
     return json.dumps({**usual, "notification": notification, "delivery": delivery})
 

@@ -29,6 +29,8 @@ LAST_BACKOFF_S = 1.0
 SCHEDULE_S = 1.0
 FIRST_BACK_OFF_S = 2
 PATIENCE_S = 5
+RECEIPT_WAITS_S = (1, 1, 5)
+QUIET_AFTER_S = 1
 
 type Changes = Mapping[str, Mapping[str, Any]]
 
@@ -96,6 +98,8 @@ class FaultStack:
             "AWS_ENDPOINT_URL_SES": f"http://{LOOPBACK}:{self.mail.port}",
             "BACK_OFF_FIRST_S": str(FIRST_BACK_OFF_S),
             "DELIVERY_PATIENCE_S": str(PATIENCE_S),
+            "QUIET_HOURS_AGAIN_AFTER_S": str(QUIET_AFTER_S),
+            "RECEIPT_WAITS_S": ",".join(map(str, RECEIPT_WAITS_S)),
             "LOG_LEVEL": "WARNING",
         }
 

@@ -214,6 +214,16 @@ def test_a_numeric_variable_is_read_and_its_default_taken_where_it_is_absent(mon
     assert settings.number("SOME_LIMIT", 1) == 1
 
 
+def test_a_variable_of_several_numbers_is_read_and_one_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_WAITS", "1, 2.5,30")
+    assert settings.numbers("SOME_WAITS", (7,)) == (1, 2.5, 30)
+    monkeypatch.setenv("SOME_WAITS", "")
+    assert settings.numbers("SOME_WAITS", (7,)) == (7,)
+    monkeypatch.setenv("SOME_WAITS", "1,,2")
+    with pytest.raises(Stop, match="SOME_WAITS"):
+        settings.numbers("SOME_WAITS", (7,))
+
+
 def test_a_lane_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASSCOMM_LANE", "express")
     with pytest.raises(Stop, match="MASSCOMM_LANE"):

@@ -1,6 +1,7 @@
 """From what AWS invokes us with to outcomes: each receipt counts once, and what is unknown waits and is let go."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -31,11 +32,13 @@ class TestInMemoryMessages(MessagesContract):
 class Receipts(Chain):
     """Both use cases of the function; message m is user 101's, at position 500."""
 
-    def __init__(self) -> None:
+    def __init__(self, waits_s: Sequence[float] = WAITS_S) -> None:
         super().__init__()
         self.messages = InMemoryMessages()
         self.waiting = InMemoryWaitingStore()
-        self.follow = FollowReceipts(messages=self.messages, waiting=self.waiting, clock=self.clock, logger=Logger())
+        self.follow = FollowReceipts(
+            messages=self.messages, waiting=self.waiting, clock=self.clock, logger=Logger(), waits_s=waits_s
+        )
 
     def told(self, *message_ids: list[str], headers: Headers = (), **values: Any) -> None:
         """Delivery tells of users 101, 102, … whose messages these are."""
@@ -256,12 +259,15 @@ def test_the_outcome_may_come_in_the_same_batch_after_it() -> None:
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
 
 
-def test_a_message_that_nobody_knows_is_let_go_after_some_tries() -> None:
-    receipts = Receipts()
+@pytest.mark.parametrize("waits_s", [WAITS_S, (2, 0.5)])
+def test_a_message_that_nobody_knows_is_let_go_after_so_many_waits(waits_s: tuple[float, ...]) -> None:
+    receipts = Receipts(waits_s)
     receipts.hear(shapes.of_sns(json.dumps(shapes.DELIVERED)))
-    for tried in range(1, len(WAITS_S) + 1):
+    for tried, wait_s in enumerate(waits_s, start=1):
         assert len(receipts.waiting.items) == 1
         _, waiting = receipts.waiting.items.popitem()
+        assert waiting.due_ms - receipts.clock.now_ms() == wait_s * 1000
+        receipts.clock.advance(wait_s)
         assert receipts.run(receipts.follow, entry(waiting.value, topic=topics.RECEIPT, offset=tried)) == []
     assert (receipts.waiting.items, receipts.outcomes(), receipts.dead_letters()) == ({}, [], [])
 
