@@ -42,9 +42,10 @@ bench-metrics: setup ## how many records a second become metrics, beside two oth
 	.venv/bin/python -m benchmarks.metrics_throughput --events 20000 --recipients 500 --batch 5000 --skip-three
 	.venv/bin/python -m benchmarks.metrics_freshness
 
-bench-lanes: setup ## a password beside a broadcast, and one tenant's send to fifty beside another's broadcast
+bench-lanes: setup ## a password beside a broadcast, and one tenant's send to fifty and broadcast beside another's broadcast
 	.venv/bin/python -m benchmarks.critical_beside_bulk
 	.venv/bin/python -m benchmarks.tenants
+	.venv/bin/python -m benchmarks.broadcasts
 
 bench: setup ## what a recipient costs, from a thousand to a million
 	.venv/bin/python -m benchmarks.recipients

@@ -45,7 +45,7 @@ from masscomm import topics
 from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver, UseCase
 from masscomm.channels.aws import SesEmail
-from masscomm.chunks import PART_SIZE
+from masscomm.chunks import PART_SIZE, chunk_of
 from masscomm.clock import SystemClock
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
 from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
@@ -54,7 +54,7 @@ from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.outcomes import RANGE_SIZE
 from masscomm.pacing import Pacer
 from masscomm.producer import Headers, KafkaProducer, Report
-from masscomm.records import AvroRecord, DeliveryRequested
+from masscomm.records import AvroRecord, DeliveryRequested, RecheckRequested
 from masscomm.sns_push import SnsPush
 from masscomm.topics import CDC_TABLES
 from masscomm.waiting import InMemoryWaitingStore
@@ -107,7 +107,7 @@ class Chain:
         decisions = DynamoDbDecisionLog(clock=clock)
         self.check = self._step(
             "preference_checker",
-            topics.SEND_API,
+            topics.RECHECK,  # where a broadcast is checked
             CheckPreferences(
                 directory=self.directory,
                 clock=clock,
@@ -240,7 +240,11 @@ def functions(chain: Chain, runs: int) -> dict[str, Any]:
     """The three functions, and delivery by e-mail."""
 
     def sent(count: int) -> dict[str, float]:
-        return timed(chain.check, lambda: send(range(1, count + 1), send_id=str(uuid4()), data={"score": "3:1"}), runs)
+        def chunk() -> RecheckRequested:
+            asked = send(range(1, count + 1), send_id=str(uuid4()), data={"score": "3:1"})
+            return chunk_of(asked, (topics.SEND_API, 0, 0, 0))
+
+        return timed(chain.check, chunk, runs)
 
     def built(count: int) -> dict[str, float]:
         asked = build(range(1, count + 1), data={"score": "3:1"})

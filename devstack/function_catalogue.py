@@ -9,7 +9,7 @@ from devstack.event_source import MappingSpec, PartialFailures
 from devstack.gateway import Route
 from devstack.lambda_host import FunctionSpec
 from functions.catalogue import EventSource, FunctionEntry, read_catalogue
-from masscomm.topics import Lane
+from masscomm.topics import Lane, in_turns
 
 # Lambda grants ten seconds; here every function starts at once, on few cores that a broker and a database need too.
 INIT_TIMEOUT_S = 60.0
@@ -127,6 +127,7 @@ def _mapping(function: FunctionSpec, source: EventSource, group: str, overrides:
         topics=source.topics,
         function_arn=function.arn,
         concurrency=function.concurrency,
+        turns=tuple(in_turns(source.topics)),
         on_failure=source.on_failure,
         **settings,
     )

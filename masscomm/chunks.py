@@ -6,7 +6,7 @@ from dataclasses import replace
 from masscomm.categories import resolve_channels
 from masscomm.ids import chunk_id, derived_id, released_id, send_id_of_record
 from masscomm.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
-from masscomm.topics import Lane, lane_of
+from masscomm.topics import Lane, lane_of, shared_queue
 
 # A longer chunk is split by position first: an invocation's time and memory do not grow with what a producer sends.
 SPLIT_ABOVE = 10_000
@@ -52,10 +52,15 @@ def chunk_of(send: SendRequested, position: tuple[str, int, int, int], *, channe
 
 
 def lane_of_send(send: SendRequested, topic: str) -> Lane:
-    """Where what becomes of a send's chunk belongs, by what the chunk says and the topic it stands on."""
+    """Where what becomes of a send's chunk belongs, by what the chunk says and the topic it stands on.
+
+    Of a broadcast it is the queue that its tenant shares with others; the checker may know of a better one.
+    """
     asked = lane_of(topic)
+    if asked is not Lane.BULK:
+        return asked
     small = send.chunk_count == 1 and len(send.to_users) <= SMALL_SEND
-    return Lane.SMALL if asked is Lane.BULK and small else asked
+    return Lane.SMALL if small else shared_queue(send.club_id)
 
 
 def split_parts(whole: RecheckRequested) -> list[RecheckRequested]:

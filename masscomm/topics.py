@@ -1,5 +1,6 @@
 """The topics of schemas/topics.yaml, by name and lane."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -11,10 +12,18 @@ from schemas import read_text
 class Lane(StrEnum):
     """Records of two lanes never share a topic; critical ones share no function with the others either."""
 
+    # Broadcasts, in queues: which one is a tenant's, the preference_checker says. BULK is also what functions are
+    # deployed in that serve all of these, and SMALL.
     BULK = "bulk"
+    BULK_2 = "bulk2"
+    BULK_3 = "bulk3"
+    BULK_4 = "bulk4"
     # Sends to few, of tenants who do not send many of those: they stand behind nobody's broadcast.
     SMALL = "small"
     CRITICAL = "critical"
+
+
+BROADCASTS = tuple(lane for lane in Lane if lane.startswith(Lane.BULK))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,9 +163,10 @@ def cdc_topics(generation: str) -> list[Topic]:
 def served(name: str, lane: Lane) -> list[str]:
     """The topics of a name that functions deployed in a lane read and write.
 
-    Those of bulk serve the small lane, too: what keeps the two apart is the queue, not who works it off.
+    Those of bulk serve the small lane and every queue of broadcasts: what keeps them apart is the queue, not who works
+    it off.
     """
-    lanes = [Lane.SMALL, Lane.BULK] if lane is Lane.BULK else [lane]
+    lanes = [Lane.SMALL, *BROADCASTS] if lane is Lane.BULK else [lane]
     return list(dict.fromkeys(in_lane(name, each) for each in lanes))
 
 
@@ -165,3 +175,20 @@ def resolve(name: str, *, lane: Lane, generation: str) -> list[str]:
     if name.startswith("cdc."):
         return [cdc_topic(name.removeprefix("cdc."), generation)]
     return served(name, lane)
+
+
+def in_turns(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Topics in Kafka as they are served in turns: a name's queues of broadcasts take one turn together.
+
+    So there is a batch of sends to few between any two of broadcasts, however many tenants have one.
+    """
+    turns: dict[tuple[str, bool], list[str]] = {}
+    for topic in names:
+        turns.setdefault((base_of(topic), lane_of(topic) in BROADCASTS), []).append(topic)
+    return [tuple(turn) for turn in turns.values()]
+
+
+def shared_queue(club_id: int) -> Lane:
+    """A tenant's queue of broadcasts where nothing is known of who has which: tenants whose ids differ by the number of
+    queues share one."""
+    return BROADCASTS[club_id % len(BROADCASTS)]

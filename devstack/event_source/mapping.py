@@ -54,6 +54,7 @@ class _PartitionState:
     waiting_bytes: int = 0
     waiting_since: float = 0.0
     busy: bool = False
+    turn: int = 0  # in which its last records were taken
     paused: bool = False
     leaving: bool = False  # no further invocations
     abandoned: bool = False  # records were left, so that no later one may be committed
@@ -117,6 +118,8 @@ class EventSourceMapping:
         self._interrupt = asyncio.Event()
         self._released = asyncio.Event()
         self._turn = 0
+        self._began: dict[str, int] = {}  # by topic: in which turn a batch began with it
+        self._sharing = {topic: turn for turn in spec.turns for topic in turn}
 
     async def start(self) -> None:
         """Join the group and begin."""
@@ -298,6 +301,7 @@ class EventSourceMapping:
                 record = state.waiting.popleft()
                 state.waiting_bytes -= record.memory
                 taken.append(record)
+                state.turn = self._turn
                 size, first = grown, False
             state.waiting_since = time.monotonic()
             if state.paused and 2 * len(state.waiting) < self.spec.waiting_records and not self._is_full(state):
@@ -310,13 +314,22 @@ class EventSourceMapping:
         return taken
 
     def _in_turn(self, free: list[tuple[Partition, _PartitionState]]) -> list[tuple[Partition, _PartitionState]]:
-        """Topic by topic, then partition by partition: in AWS each topic has a mapping, which waits for no other's."""
+        """Topic by topic, then partition by partition: in AWS each topic has a mapping, which waits for no other's.
+
+        The topic that began a batch longest ago begins this one; those that share a turn do so as if they were one.
+        """
         self._turn += 1
         by_topic: dict[str, list[tuple[Partition, _PartitionState]]] = {}
         for partition, state in free:
             by_topic.setdefault(partition.topic, []).append((partition, state))
-        topics = _rotated(list(by_topic.values()), self._turn)
-        return [each for one in topics for each in _rotated(one, self._turn // len(topics))]
+
+        def last(*topics: str) -> int:
+            return max(self._began.get(topic, 0) for topic in topics)
+
+        topics = sorted(by_topic, key=lambda topic: (last(*self._sharing.get(topic, (topic,))), last(topic)))
+        if topics:
+            self._began[topics[0]] = self._turn
+        return [each for topic in topics for each in sorted(by_topic[topic], key=lambda each: each[1].turn)]
 
     async def _run(self, records: list[SourceRecord], states: Mapping[Partition, _PartitionState]) -> None:
         """Bring one batch to its end: every record succeeded, was handed over, or was abandoned uncommitted.
@@ -579,11 +592,6 @@ class _Outcome:
     succeeded: list[SourceRecord] = field(default_factory=list)
     again: list[_Unit] = field(default_factory=list)
     exhausted: _Unit | None = None
-
-
-def _rotated[T](items: list[T], turn: int) -> list[T]:
-    start = turn % len(items) if items else 0
-    return items[start:] + items[:start]
 
 
 class _HeldSlot:

@@ -33,6 +33,7 @@ class MappingSpec:
         on_failure: topic for what was given up on; None discards it, as Lambda does.
         partial_failures: the reading of a partial batch response.
         concurrency: invocations at a time, over disjoint partitions.
+        turns: topics that take one turn together, and turns within it; a topic of none has turns of its own.
         max_payload_bytes: most bytes an event, base64 included.
         first_backoff_s, last_backoff_s: waits before a failed batch comes again; doubled from one to the other.
         buffer_records: what may wait in memory, for each partition; 0: twice a batch and at least 200.
@@ -55,6 +56,7 @@ class MappingSpec:
     on_failure: str | None = None
     partial_failures: PartialFailures = PartialFailures.ONLY_FAILED
     concurrency: int = 1
+    turns: tuple[tuple[str, ...], ...] = ()
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
     first_backoff_s: float = 0.2
     last_backoff_s: float = 10.0

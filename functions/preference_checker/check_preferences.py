@@ -7,12 +7,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from functions.preference_checker.broadcast_queues import BroadcastQueues, InMemoryUseStore
 from functions.preference_checker.small_sends import SmallSends
 from masscomm import metrics, topics
 from masscomm.back_off import BackOff
 from masscomm.batch import Batch, Item
 from masscomm.categories import NAME_PATTERN
-from masscomm.chunks import SPLIT_ABOVE, after_send_at, chunk_of, lane_of_send, ranges, split_parts
+from masscomm.chunks import SEND_AT, SPLIT_ABOVE, after_send_at, chunk_of, lane_of_send, ranges, split_parts
 from masscomm.clock import Clock
 from masscomm.dead_letters import original_position
 from masscomm.decisions import DecisionLog, Decisions, settled
@@ -28,7 +29,7 @@ from masscomm.quiet_hours import WHY as _QUIET_HOURS
 from masscomm.quiet_hours import by_end, decide_by_hours
 from masscomm.records import BuildRequested, RecheckRequested, SendRequested
 from masscomm.statuses import Status
-from masscomm.topics import Lane
+from masscomm.topics import BROADCASTS, Lane
 from masscomm.waiting import Waiting, WaitingStore
 from masscomm.wire import Codec
 
@@ -54,11 +55,15 @@ _Found = tuple[dict[int, User], dict[int, Settings]]
 class Chunk:
     """Recipients to check, whatever record they came in; `asked` is never counted or produced as such.
 
-    lane: they wait in; bad: why the record cannot be processed, found after its recipients were.
+    lane: they wait in; asked_for: whether it is as it was asked for, behind whatever others asked for before; queued:
+    whether the lane, a queue of broadcasts, is the one to go on in; bad: why the record cannot be processed, found
+    after its recipients were.
     """
 
     asked: RecheckRequested
     lane: Lane = Lane.BULK
+    asked_for: bool = False
+    queued: bool = True
     send_at: int | None = None
     bad: DeadLetter | None = None
 
@@ -78,12 +83,16 @@ class CheckPreferences:
     decisions: DecisionLog
     back_off: BackOff = field(default_factory=BackOff)
     small_sends: SmallSends = field(default_factory=SmallSends)
+    queues: BroadcastQueues = field(default_factory=lambda: BroadcastQueues(InMemoryUseStore()))
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Chunk:
         """A record of send.* or recheck. Errors: DeadLetter, Retry."""
         if topics.base_of(record.topic) == topics.RECHECK:
             asked = _recheck(codec.decode("RecheckRequested", record.value))
-            return Chunk(asked=asked, lane=topics.lane_of(record.topic))
+            # Who waited for a moment may come with many others, and their tenant's queue be another's by now.
+            return Chunk(
+                asked=asked, lane=topics.lane_of(record.topic), queued=asked.why not in (SEND_AT, _QUIET_HOURS)
+            )
         send = SendRequested.from_avro(codec.decode("SendRequested", record.value))
         chunk = _chunk_of(send, record)
         metrics.add(REPEATED_RECIPIENTS, len(send.to_users) - len(chunk.asked.positions))
@@ -118,7 +127,9 @@ class CheckPreferences:
         elif chunk.send_at is not None:
             self._go_on(batch, item, chunk.send_at, waiting)
         elif len(asked.positions) > SPLIT_ABOVE:
-            self._split(batch, item)
+            self._hand_on(batch, item, split_parts(asked))
+        elif chunk.asked_for and chunk.lane in BROADCASTS and len(asked.positions) > RANGE_SIZE:
+            self._hand_on(batch, item, [asked])
         elif asked.expires_at is not None and asked.expires_at <= now_ms:
             self._pass_on(batch, item, {channel: dict.fromkeys(asked.positions, EXPIRED) for channel in asked.channels})
         elif asked.positions:
@@ -144,15 +155,16 @@ class CheckPreferences:
         """Its send_at has come: what goes on is what the scheduler would have released."""
         parts = after_send_at(item.value.asked, send_at)
         if len(parts) == 1:
-            item.value = Chunk(asked=parts[0], lane=item.value.lane)
+            item.value = replace(item.value, asked=parts[0], send_at=None)
             self._admit(batch, item, waiting)
-            return
-        for part in parts:
-            batch.produce(item, topics.in_lane(topics.RECHECK, item.value.lane), part.record_id, part)
+        else:
+            self._hand_on(batch, item, parts)
 
-    def _split(self, batch: Batch[Chunk], item: Item[Chunk]) -> None:
-        for part in split_parts(item.value.asked):
-            batch.produce(item, topics.in_lane(topics.RECHECK, item.value.lane), part.record_id, part)
+    def _hand_on(self, batch: Batch[Chunk], item: Item[Chunk], parts: Sequence[RecheckRequested]) -> None:
+        """To be checked in the tenant's turn: to look everybody up takes far longer than to hand them on."""
+        topic = topics.in_lane(topics.RECHECK, self._queue(item.value))
+        for part in parts:
+            batch.produce(item, topic, part.record_id, part)
 
     def _check(self, batch: Batch[Chunk], group: Sequence[Item[Chunk]]) -> None:
         try:
@@ -237,7 +249,7 @@ class CheckPreferences:
                     batch.produce(item, topic, build.record_id, build)
 
     def _lane_on(self, chunk: Chunk) -> Lane:
-        """Where those go on who may be notified: a tenant with very many small sends has them in bulk.
+        """Where those go on who may be notified: a tenant with very many small sends has them among broadcasts.
 
         A redelivery may choose another lane: the record is the same one there, and whoever has it second knows it.
         """
@@ -245,8 +257,14 @@ class CheckPreferences:
         if chunk.lane is Lane.SMALL and not self.small_sends.may(
             asked.club_id, len(asked.positions), self.clock.monotonic()
         ):
-            return Lane.BULK
-        return chunk.lane
+            return self.queues.of(asked.club_id, self.clock)
+        return self._queue(chunk)
+
+    def _queue(self, chunk: Chunk) -> Lane:
+        """The chunk's lane or, of a broadcast that stands in none yet, its tenant's queue."""
+        if chunk.queued or chunk.lane not in BROADCASTS:
+            return chunk.lane
+        return self.queues.of(chunk.asked.club_id, self.clock)
 
     def _let_wait(self, batch: Batch[Chunk], item: Item[Chunk], part: RecheckRequested) -> None:
         """To the scheduler until the directory is further; the record's other recipients go on. Errors: Retry, Stop.
@@ -313,7 +331,8 @@ class CheckPreferences:
 def _chunk_of(send: SendRequested, record: KafkaRecord) -> Chunk:
     asked = chunk_of(send, original_position(record), channels=_tellable(send, record))
     lane = lane_of_send(send, record.topic)
-    return Chunk(asked=asked, lane=lane, send_at=send.send_at, bad=_fault(send, record))
+    bad = _fault(send, record)
+    return Chunk(asked=asked, lane=lane, asked_for=True, queued=False, send_at=send.send_at, bad=bad)
 
 
 def _recheck(value: Mapping[str, Any]) -> RecheckRequested:

@@ -3,8 +3,10 @@
 from functools import cache
 from typing import Any
 
+from functions.preference_checker.broadcast_queues import BroadcastQueues
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.small_sends import BURST, PER_S, SmallSends
+from functions.preference_checker.use_store_dynamodb import DynamoDbUseStore
 from masscomm import logs, settings
 from masscomm.back_off import BackOff
 from masscomm.batch import BatchDriver
@@ -32,6 +34,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         small_sends=SmallSends(
             per_s=settings.number("SMALL_SENDS_PER_S", PER_S), burst=settings.number("SMALL_SENDS_BURST", BURST)
         ),
+        queues=BroadcastQueues(DynamoDbUseStore.from_environment()),
     )
     return driver, use_case
 

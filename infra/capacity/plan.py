@@ -18,7 +18,7 @@ from infra.capacity.workload import Workload
 from infra.cdk.settings import Environment
 from masscomm import topics
 from masscomm.outcomes import RANGE_SIZE
-from masscomm.topics import Lane
+from masscomm.topics import BROADCASTS, Lane
 
 STEPS = ("preference_checker", "builder", "delivery")
 # What each step of the chain reads: the checker's traffic is taken to come from one producer, the worst case.
@@ -27,9 +27,9 @@ INPUTS = {"preference_checker": topics.SEND_API, "builder": topics.BUILD, "deliv
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """partitions: of each step's topic, bulk; pollers: of each step's mapping at most; memory_mb: of each step's
-    function; copies: of the directory's indices, each of which one data node serves; the rest: what AWS grants, and how
-    much there is of what has instances."""
+    """partitions: of each step's topic, bulk, and of each further queue of it; pollers: of each step's mapping at most;
+    memory_mb: of each step's function; copies: of the directory's indices, each of which one data node serves; the
+    rest: what AWS grants, and how much there is of what has instances."""
 
     environment: Environment
     partitions: Mapping[str, int]
@@ -95,7 +95,8 @@ class Plan:
             self.partitions[step] - topic.partitions * factor
             for topic in known
             for step in STEPS
-            if topic.name == INPUTS[step]
+            # Whoever is alone has the whole of their queue and no other: each needs as many.
+            if topics.base_of(topic.name) == INPUTS[step] and topics.lane_of(topic.name) in BROADCASTS
         )
         return (usual + raised) * self.environment.kafka.replication_factor
 

@@ -59,6 +59,7 @@ _MESSAGES = (
 # Where MSK Connect stores source offsets; masscomm/cdc_progress.py reads them.
 CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
+QUEUES = "broadcast_queues"
 METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
 
 
@@ -92,7 +93,11 @@ class Profile:
 
 PROFILES = {
     "preference_checker": Profile(
-        warmth=Warmth.SNAPSTART, indices=DIRECTORY, requests=_LOOK_UPS, tables=(WAITING, DECISIONS), asks_cdc=True
+        warmth=Warmth.SNAPSTART,
+        indices=DIRECTORY,
+        requests=_LOOK_UPS,
+        tables=(WAITING, DECISIONS, QUEUES),
+        asks_cdc=True,
     ),
     "builder": Profile(
         warmth=Warmth.SNAPSTART, indices=DIRECTORY, requests=_LOOK_UPS, tables=(DECISIONS,), asks_cdc=True

@@ -38,7 +38,7 @@ from masscomm.statuses import TERMINAL, Status
 from masscomm.topic_offsets import topic_offsets
 from masscomm.wire import Codec, HttpSchemaRegistry
 from tests.faults.cell import Cell, Load, Result
-from tests.faults.population import CATEGORIES, CLUB, DEVICES_A_USER, Population, address
+from tests.faults.population import CATEGORIES, CLUB, CLUBS, DEVICES_A_USER, Population, address
 from tests.faults.stack import FaultStack
 from tests.faults.waiting import TooLate, until
 
@@ -155,20 +155,28 @@ class Bench:
         chunk: int = 2_500,
         gone: Set[int] = frozenset(),
         channel: str = "push",
+        club_id: int = CLUB,
         **options: Any,
     ) -> Sent:
         """A send to these people by the monolith; options: of Emitter.send."""
         to_users = list(users) if named is None else [users[place] for place in named]
-        sent = self.foretell(f"{time.time_ns():x}-{len(self.sends)}", to_users, gone=gone, channel=channel)
+        send_id = f"{time.time_ns():x}-{len(self.sends)}"
+        sent = self.foretell(send_id, to_users, gone=gone, channel=channel, club_id=club_id)
         category = CATEGORIES[channel]
-        self.emitter.send(category, CLUB, to_users, chunk_size=chunk, send_id=sent.send_id, **options)
+        self.emitter.send(category, club_id, to_users, chunk_size=chunk, send_id=sent.send_id, **options)
         return sent
 
     def foretell(
-        self, send_id: str, to_users: Sequence[int], *, gone: Set[int] = frozenset(), channel: str = "push"
+        self,
+        send_id: str,
+        to_users: Sequence[int],
+        *,
+        gone: Set[int] = frozenset(),
+        channel: str = "push",
+        club_id: int = CLUB,
     ) -> Sent:
         """What the oracle says of a send; it is judged from now on."""
-        asked = Ask(club_id=CLUB, type=CATEGORIES[channel], to_users=to_users, channels=[channel])
+        asked = Ask(club_id=club_id, type=CATEGORIES[channel], to_users=to_users, channels=[channel])
         expected = expect(self.population.world, asked)
         fates = {user_id: frozenset({fate}) for (user_id, _), fate in expected.fates.items()}
         fates |= {user_id: frozenset({"device_inactive"}) for user_id in gone if fates[user_id] == {"sent"}}
@@ -347,7 +355,7 @@ class Bench:
         """The metrics by minute, all together, of everybody cells send to: by measure."""
         found = Counter[str]()
         for (_, club_id, category, _, measure), count in self.api.counts(self.since_ms).items():
-            if club_id == CLUB and category in CATEGORIES.values():
+            if club_id in CLUBS and category in CATEGORIES.values():
                 found[measure] += count
         return found
 

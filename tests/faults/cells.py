@@ -1,7 +1,7 @@
 """The fault matrix: every cell is a fault, a load and what may be left behind."""
 
 from functions.delivery.deliver import SLICE_SIZE
-from tests.faults import broken, processes, providers, quiet, receipts, second_broker, servers
+from tests.faults import broken, processes, providers, quiet, receipts, second_broker, servers, tenants
 from tests.faults.cell import Cell, Expectation, Load
 from tests.faults.moments import Moment
 
@@ -78,6 +78,13 @@ CELLS = (
     Cell(name="delivery asleep for longer than its lease", fault=processes.asleep, load=ONE_SLICE),
     Cell(name="a record again in another lane", fault=processes.again_in_another_lane, load=Load(users=90)),
     Cell(name="each record again once it is counted", fault=processes.told_again),
+    # --- tenants ---
+    Cell(
+        name="a tenant's broadcast behind another tenant's larger one",
+        fault=tenants.broadcasts_side_by_side,
+        load=NOBODY,
+        ci=True,
+    ),
     # --- Kafka ---
     Cell(name="acknowledgement of build lost", fault=servers.acknowledgement_lost("build"), load=MANY),
     Cell(name="acknowledgement of delivery lost", fault=servers.acknowledgement_lost("delivery"), load=MANY),

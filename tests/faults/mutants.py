@@ -265,6 +265,13 @@ MUTANTS = (
         red="a platform application is disabled until somebody acts",
     ),
     Mutant(
+        guard="tenants who broadcast have a queue each",
+        file="functions/preference_checker/broadcast_queues.py",
+        old="        queue = self._asked(club_id, clock) or known or shared_queue(club_id)\n",
+        new="        queue = known or shared_queue(club_id)\n",
+        red="a tenant's broadcast behind another tenant's larger one",
+    ),
+    Mutant(
         guard="receipts: what is said again has the same id",
         file="functions/receipts/follow_receipts.py",
         old='record_id=derived_id(message.outcome_id, f"receipt.{status}", message.channel, position, position + 1),\n',

@@ -19,7 +19,7 @@ from functions.device_registrar.device_states import DeviceState, OpenSearchDevi
 from tests.faults.waiting import until
 from tests.opensearch_client import TestClient
 
-CLUB = 9
+CLUB, OTHER_CLUB = CLUBS = 9, 13  # the same by what tenants share a queue by
 FIRST_USER = 9_000_000_001
 DEVICES_A_USER = 2  # at most
 
@@ -74,18 +74,18 @@ class Population:
     endpoints: dict[int, list[str]] = field(default_factory=dict)
     _next: int = FIRST_USER
 
-    def grow(self, users: int) -> range:
+    def grow(self, users: int, club_id: int = CLUB) -> range:
         """Add people and wait until the directory has them and SNS their endpoints; their ids."""
-        added = self.insert(users)
+        added = self.insert(users, club_id)
         self._await_directory(added)
         return added
 
-    def insert(self, users: int) -> range:
+    def insert(self, users: int, club_id: int = CLUB) -> range:
         """Add people to the monolith, and do not wait; their ids."""
         added = range(self._next, self._next + users)
         self._next = added.stop
         with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
-            self._insert(connection, _INSERT, added)
+            self._insert(connection, _INSERT, added, club_id)
         self.refresh()
         return added
 
@@ -156,11 +156,13 @@ class Population:
         finally:
             directory.close()
 
-    def _insert(self, connection: psycopg.Connection[Any], statements: LiteralString, users: range) -> None:
+    def _insert(
+        self, connection: psycopg.Connection[Any], statements: LiteralString, users: range, club_id: int = CLUB
+    ) -> None:
         create_tables(connection)
         seed(connection, users=1)  # the templates
-        connection.execute("INSERT INTO clubs (id, name) VALUES (%s, 'Faults') ON CONFLICT DO NOTHING", (CLUB,))
-        values = {"club": CLUB, "first": users.start, "last": users.stop - 1}
+        connection.execute("INSERT INTO clubs (id, name) VALUES (%s, 'Faults') ON CONFLICT DO NOTHING", (club_id,))
+        values = {"club": club_id, "first": users.start, "last": users.stop - 1}
         with connection.transaction(), psycopg.ClientCursor(connection) as cursor:
             cursor.execute(statements, values)
 

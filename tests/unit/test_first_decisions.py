@@ -20,17 +20,19 @@ from functions.builder import build_messages
 from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
 from functions.preference_checker import check_preferences
+from functions.preference_checker.broadcast_queues import BroadcastQueues, InMemoryUseStore
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.small_sends import SmallSends
 from functions.scheduler.release_due import ReleaseDue
 from masscomm import chunks, topics
 from masscomm.batch import UseCase
+from masscomm.clock import Clock
 from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Settings, Template, User
 from masscomm.errors import Retry
 from masscomm.records import NotificationOutcome
 from masscomm.statuses import TERMINAL, Status, merge
-from masscomm.topics import Lane
+from masscomm.topics import BROADCASTS, Lane
 from masscomm.waiting import InMemoryWaitingStore
 from tests.chain import NOW, entry, send
 from tests.unit.delivery.chain import Delivery
@@ -49,6 +51,18 @@ class AnyLane(SmallSends):
         return self.throw.random() < 0.5
 
 
+class AnyQueue(BroadcastQueues):
+    """Tenants come and go: another queue of these each time a record is checked."""
+
+    def __init__(self, throw: random.Random, *queues: Lane) -> None:
+        super().__init__(InMemoryUseStore())
+        self.throw = throw
+        self.queues = queues
+
+    def of(self, club_id: int, clock: Clock) -> Lane:
+        return self.throw.choice(self.queues)
+
+
 class World(Delivery):
     """The chain's use cases, one directory and one producer for all of them."""
 
@@ -64,6 +78,7 @@ class World(Delivery):
             waiting=self.held,
             decisions=self.log,
             small_sends=AnyLane(throw=throw),
+            queues=AnyQueue(throw, *BROADCASTS),
         )
         self.scheduler, self.night = (
             ReleaseDue(store=store, producer=self.producer, clock=self.clock, logger=Logger())
@@ -153,10 +168,12 @@ class World(Delivery):
 
     def send(self, expires_at: int | None) -> None:
         """One send to everybody through the whole chain."""
-        record = send(USERS, channels=list(CHANNELS), expires_at=expires_at)
+        # One of few, or a chunk of a broadcast.
+        chunks = self.throw.choice([1, 2])
+        record = send(USERS, channels=list(CHANNELS), expires_at=expires_at, chunk_count=chunks)
         asked = self.encoded(record, topics.SEND_MONOLITH)
         self.step(self.checker, [asked])
-        # Parts of a long chunk.
+        # A long chunk in parts, or a broadcast's as it is.
         known = self.take(topics.RECHECK)
         self.step(self.checker, known)
         while self.held.items:
@@ -216,7 +233,6 @@ def _published(world: World) -> Counter[tuple[int, str]]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges, parts and records so small that a dozen recipients have several of each."""
     monkeypatch.setattr(check_preferences, "RANGE_SIZE", 3)
-    monkeypatch.setattr(check_preferences, "SPLIT_ABOVE", 8)
     monkeypatch.setattr(chunks, "PART_SIZE", 6)
     monkeypatch.setattr(build_messages, "MAX_CONTENT_BYTES", 190)
     monkeypatch.setattr(build_messages, "_MAX_GROWN_BYTES", 400)
@@ -225,7 +241,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def everybody_ends_once(seed: int, *, growing: bool) -> None:
     throw = random.Random(seed)  # noqa: S311 - nothing secret
     world = World(throw, growing=growing)
-    world.send(NOW + 5_000_000 if throw.random() < 0.3 else None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check_preferences, "SPLIT_ABOVE", throw.choice([8, len(USERS)]))
+        world.send(NOW + 5_000_000 if throw.random() < 0.3 else None)
     outcomes = world.outcomes()
     counted = _counted(outcomes)
     everybody = {(position, channel) for position in range(len(USERS)) for channel in CHANNELS}
@@ -296,10 +314,30 @@ def test_a_record_that_comes_again_in_another_lane_reaches_nobody_twice() -> Non
         checker = replace(world.checker, small_sends=SmallSends(burst=burst))
         assert world.run(checker, asked) == []
     lanes = [topics.lane_of(record["topic"]) for record in world.take(topics.BUILD)]
-    assert sorted(lanes) == sorted([Lane.SMALL, Lane.BULK])
+    assert (lanes[0], lanes[1] in BROADCASTS) == (Lane.SMALL, True)
     assert len({record.record_id for record in world.builds()}) == 1
     assert world.run(world.builder, *world.take(topics.BUILD)) == []
-    assert {record["topic"] for record in world.take(topics.DELIVERY)} == {"delivery", "delivery.small"}
+    assert [topics.lane_of(record["topic"]) for record in world.take(topics.DELIVERY)] == lanes
     assert world.run(world.use_case, *world.take(topics.DELIVERY)) == []
     assert sorted(push.endpoint_arn for push in world.push.published) == ["arn-1", "arn-2", "arn-3"]
     assert len({record.record_id for record in world.outcomes()}) == 1
+
+
+def test_a_chunk_that_comes_again_when_its_tenant_has_another_queue_reaches_nobody_twice() -> None:
+    """The answer of the first check is lost, and the tenant's queue is another's by the second."""
+    world = World(random.Random(0), growing=False)  # noqa: S311
+    users = list(USERS)
+    world.directory.put(*(Settings(user_id=user_id) for user_id in users))
+    asked = world.encoded(send(users, chunk_count=2), topics.SEND_MONOLITH)
+    for queue in (Lane.BULK_2, Lane.BULK_4):
+        checker = replace(world.checker, queues=AnyQueue(world.throw, queue))
+        assert world.run(checker, asked) == []
+    assert [record["topic"] for record in world.take(topics.RECHECK)] == ["recheck.bulk2", "recheck.bulk4"]
+    assert world.run(world.checker, *world.take(topics.RECHECK)) == []
+    assert world.run(world.builder, *world.take(topics.BUILD)) == []
+    deliveries = world.take(topics.DELIVERY)
+    assert {record["topic"] for record in deliveries} == {"delivery.bulk2", "delivery.bulk4"}
+    assert len({record.record_id for record in world.deliveries()}) == len(deliveries) / 2
+    assert world.run(world.use_case, *deliveries) == []
+    assert sorted(push.endpoint_arn for push in world.push.published) == sorted(f"arn-{user_id}" for user_id in users)
+    assert len({record.record_id for record in world.outcomes()}) == len(deliveries) / 2

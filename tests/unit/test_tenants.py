@@ -1,4 +1,5 @@
-"""Nobody's broadcast stands before another tenant's send to few, and everybody has theirs in the end.
+"""Nobody's broadcast stands before another tenant's send to few, nor before another tenant's broadcast, and everybody
+has theirs in the end.
 
 The chain in memory behind event source mappings as they are deployed: the order of the provider's log is what counts.
 """
@@ -24,11 +25,12 @@ from masscomm.batch import BatchDriver, UseCase
 from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Settings, Template, User
 from masscomm.producer import Headers, Report
+from masscomm.topics import Lane
 from tests.chain import Context, send
 from tests.unit.delivery.chain import Delivery
 from tests.unit.event_source.bench import ENVELOPE, Answered, until
 
-LOUD, QUIET = 1, 2  # clubs
+LOUD, QUIET = 1, 5  # clubs; by their ids alone they would share a queue
 ROOT = Path(__file__).parents[2]
 
 
@@ -62,6 +64,8 @@ class City(Delivery):
         }
         self.driver = BatchDriver(function="under_test", codec=self.codec, producer=self)
         self.running: list[EventSourceMapping] = []
+        # (topic, value) in the order in which functions produced them
+        self.log: list[tuple[str, bytes]] = []
 
     # A producer
 
@@ -69,6 +73,7 @@ class City(Delivery):
         """Onto the partition of its key."""
         partitions = sum(each.topic == topic for each in self.broker.logs)
         self.broker.produce(topic, value, partition=crc32(key or b"") % partitions, key=key, headers=headers)
+        self.log.append((topic, value or b""))
         report(None)
 
     def flush(self, timeout_s: float) -> None:
@@ -92,10 +97,14 @@ class City(Delivery):
             timestamp = self.clock.now_ms()
             self.broker.produce(topics.SEND_MONOLITH, value, partition=(number + index) % 4, timestamp_ms=timestamp)
 
-    async def start(self, *names: str) -> None:
-        """Start these functions' mappings, as functions.yaml has them."""
+    async def start(self, *names: str, **changes: Any) -> None:
+        """Start these functions' mappings, as functions.yaml has them, with these changes."""
         for deployment in read_deployments(
-            ROOT / "functions/functions.yaml", task_root=ROOT, generation="g1", environment={}
+            ROOT / "functions/functions.yaml",
+            task_root=ROOT,
+            generation="g1",
+            environment={},
+            mapping_overrides=changes,
         ):
             spec = deployment.mapping
             if spec is None or spec.name not in names:
@@ -126,6 +135,17 @@ class City(Delivery):
             if place.topic == topic
             for record in log
         )
+
+    def of(self, kind: str, name: str, send_id: str) -> int:
+        """Recipients of a send that are on a topic, in whatever lane."""
+        names = {topics.in_lane(name, lane) for lane in Lane}
+        records = [
+            self.codec.decode(kind, record.value)
+            for place, log in self.broker.logs.items()
+            if place.topic in names
+            for record in log
+        ]
+        return sum(len(record["positions"]) for record in records if record["send_id"] == send_id)
 
     def places(self, users: Iterable[int]) -> list[int]:
         """Where these people's pushes stand in the provider's log."""
@@ -177,3 +197,72 @@ async def test_what_one_tenant_asks_for_one_by_one_is_as_a_broadcast_to_the_othe
     assert len(city.places(many)) == len(many)
     for mapping in city.running:
         await mapping.stop()
+
+
+BATCH = 1_000  # recipients: of two records
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "topic"),
+    [
+        (["preference_checker", "builder"], "DeliveryRequested", topics.DELIVERY),
+        (["preference_checker"], "BuildRequested", topics.BUILD),
+    ],
+    ids=["delivery", "builder"],
+)
+async def test_a_broadcast_ends_when_another_tenants_larger_one_before_it_is_as_far_as_it(
+    city: City, before: list[str], kind: str, topic: str
+) -> None:
+    """Both stand in front of a function, the large one first: of it no more is done than of the other one."""
+    large, small = city.people(LOUD, range(1, 9_001)), city.people(QUIET, range(30_001, 32_001))
+    await city.start(*before, batch_size=2)
+    for club_id, users, name in ((LOUD, large, "large"), (QUIET, small, "small")):
+        city.ask(club_id, users, name, chunk=BATCH)
+        await until(lambda users=users, name=name: city.of(kind, topic, name) == len(users))  # type: ignore[misc]
+    await city.start(*{"builder", "delivery"}.difference(before), batch_size=2)
+    await until(lambda: len(city.push.published) == len(large) + len(small))
+    last = max(city.places(small))
+    meanwhile = sum(place < last for place in city.places(large))
+    in_flight = 2 * BATCH  # a batch of each function
+    assert meanwhile <= len(small) + in_flight < len(large) / 2
+
+
+async def test_tenants_who_broadcast_at_once_share_evenly_and_another_s_few_wait_for_none_of_them(city: City) -> None:
+    """More of them than there are queues: each has delivered as much as any other who has no queue with anybody."""
+    clubs = range(1, 6)
+    people = {club_id: city.people(club_id, range(club_id * 10_000, club_id * 10_000 + 2_000)) for club_id in clubs}
+    few = city.people(9, range(90_000, 90_050))
+    await city.start("preference_checker", "builder", batch_size=2)
+    for club_id, users in people.items():
+        city.ask(club_id, users, f"send-{club_id}", chunk=BATCH)
+    await until(lambda: sum(city.of("DeliveryRequested", topics.DELIVERY, f"send-{c}") for c in clubs) == 10_000)
+    city.ask(9, few, "few")
+    await queued(city, "delivery.small", len(few))
+    await city.start("delivery", batch_size=2)
+    await until(lambda: len(city.push.published) == 10_000 + len(few))
+    assert max(city.places(few)) < 2 * BATCH
+    ends = {club_id: max(city.places(users)) for club_id, users in people.items()}
+    # Two share a queue: of those who have one of their own, each ends within a round of the first.
+    alone = sorted(ends.values())[:3]
+    assert alone[2] - alone[0] <= 4 * BATCH
+    assert max(alone) < 9_000 < max(ends.values())
+
+
+async def test_a_broadcast_is_checked_while_another_tenants_larger_one_before_it_still_is(city: City) -> None:
+    """One chunk of 30,000, and behind it on its partition three sends to a thousand: one batch has one record."""
+    large, small = city.people(LOUD, range(1, 30_001)), city.people(QUIET, range(40_001, 43_001))
+    city.ask(LOUD, large, "large", chunk=len(large))
+    for number in range(3):
+        city.ask(QUIET, small[number * BATCH : (number + 1) * BATCH], f"small-{number}", chunk=BATCH)
+    await city.start("preference_checker", batch_size=1)
+    await until(lambda: city.of("BuildRequested", topics.BUILD, "large") == len(large))
+    built = [
+        record["send_id"].partition("-")[0]
+        for topic, value in city.log
+        if topics.base_of(topic) == topics.BUILD
+        for record in [city.codec.decode("BuildRequested", value)]
+        for _ in record["positions"]
+    ]
+    assert built.count("small") == len(small)
+    last = len(built) - built[::-1].index("small")
+    assert built[:last].count("large") <= 20_000

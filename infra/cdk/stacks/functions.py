@@ -20,7 +20,7 @@ from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.given_data import GivenDataStack
 from infra.cdk.stacks.grants import CDC_CONSUMER, grant_profile
 from infra.cdk.stacks.network import NetworkStack
-from masscomm.topics import Lane, chain_topics
+from masscomm.topics import BROADCASTS, Lane, chain_topics, lane_of
 
 
 class FunctionsStack(Stack):
@@ -123,13 +123,18 @@ class FunctionsStack(Stack):
 
     def _shares(self, entry: FunctionEntry) -> dict[str, str]:
         """What one of the function's environments begins with of the account's quotas (docs/decisions/033-pacing.md):
-        its lane's share, divided by the most environments that invoke at a time."""
+        its lane's share, divided by the most environments that invoke at a time for one tenant's broadcast and for
+        sends to few. Where several tenants broadcast each begins with as much: throttles share it out."""
         environment, source = self._environment, entry.event_source
         if source is None:
             raise ValueError(f"{entry.name} publishes, and no topic says how many of it there are")
         providers = environment.providers
         percent = providers.critical_percent if entry.lane is Lane.CRITICAL else 100 - providers.critical_percent
-        topics = [topic for topic in chain_topics() if topic.name in source.topics]
+        topics = [
+            topic
+            for topic in chain_topics()
+            if topic.name in source.topics and lane_of(topic.name) not in BROADCASTS[1:]
+        ]
         invoked = sum(
             min(partitions_of(topic, environment), environment.pollers * INVOCATIONS_A_POLLER) for topic in topics
         )

@@ -169,7 +169,7 @@ def test_the_plan_is_what_is_deployed(plan: Plan) -> None:
 
 def test_a_raised_topic_s_partitions_are_counted_with_the_cluster_s(plan: Plan) -> None:
     more = plan.with_partitions("delivery", plan.partitions["delivery"] + 10)
-    assert more.bulk_partitions - plan.bulk_partitions == 10 * PROD.kafka.replication_factor
+    assert more.bulk_partitions - plan.bulk_partitions == 10 * len(topics.BROADCASTS) * PROD.kafka.replication_factor
 
 
 def test_records_are_weighed_by_the_codec() -> None:
@@ -189,8 +189,10 @@ def test_as_many_interface_endpoints_are_paid_for_as_are_deployed() -> None:
 def test_the_mappings_of_a_lane_share_poller_units_ten_to_one() -> None:
     listed = (SNAPSHOTS / "prod" / "functions.txt").read_text()
     (mappings,) = re.findall(r"^\s*(\d+) AWS::Lambda::EventSourceMapping\b", listed, flags=re.MULTILINE)
-    assert int(mappings) == 24
-    assert poller_units() == 3  # nineteen of bulk, sends to few among them, and five of the critical lane
+    assert int(mappings) == 33
+    assert (
+        poller_units() == 4
+    )  # 28 of bulk, sends to few and each queue of broadcasts among them, five of the critical lane
 
 
 def test_every_figure_names_its_source() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from devstack.event_source import Partition, SourceRecord
 from devstack.event_source.record import EventEnvelope
-from tests.unit.event_source.bench import ENVELOPE, Function, broker, running, spec, until
+from tests.unit.event_source.bench import ENVELOPE, Answered, Function, broker, running, spec, until
 
 
 async def test_a_batch_has_at_most_batch_size_records() -> None:
@@ -89,6 +89,47 @@ async def test_every_partition_gets_its_turn() -> None:
         await until(lambda: bench.mapping.statistics.succeeded == 20)
     first = {batch[0][0] for batch in bench.function.batches[:4]}
     assert first == {"in-0", "in-1", "in-2", "in-3"}
+
+
+async def test_topics_that_share_a_turn_come_up_as_often_as_one_and_evenly_among_them() -> None:
+    made = broker()
+    for topic in ("few", "a", "b", "c"):
+        made.create_topic(topic, 2)
+        for number in range(12):
+            made.produce(topic, b"v", partition=number % 2)
+    turns = (("few",), ("a", "b", "c"))
+    async with running(made=made, batch_size=1, topics=("few", "a", "b", "c"), turns=turns) as bench:
+        await until(lambda: bench.mapping.statistics.succeeded == 48)
+    order = [batch[0][0] for batch in bench.function.batches]
+    topics = [name.rpartition("-")[0] for name in order]
+    # As long as there are few, they have every second batch; the others share what is left, and then all.
+    assert topics[:24:2] == ["few"] * 12
+    assert "few" not in topics[1:24:2]
+    shared = topics[1:24:2] + topics[24:]
+    assert all(set(shared[at : at + 3]) == {"a", "b", "c"} for at in range(0, 36, 3))
+    of_a = [name for name in order if name.startswith("a-")]
+    assert of_a == ["a-0", "a-1"] * 6, "and partitions of one take turns as well"
+
+
+async def test_a_topic_that_is_seldom_used_stands_behind_one_batch_at_most() -> None:
+    made = broker()
+    made.create_topic("a", 1)
+    made.create_topic("b", 1)
+    made.create_topic("few", 1)
+    for _ in range(20):
+        made.produce("a", b"v")
+        made.produce("b", b"v")
+
+    def behave(batch: list[tuple[str, int]]) -> Answered:
+        if batch == [("a-0", 3)]:
+            made.produce("few", b"v")
+        return Answered()
+
+    function = Function(behave)
+    turns = (("few",), ("a", "b"))
+    async with running(function, made, batch_size=1, topics=("few", "a", "b"), turns=turns) as bench:
+        await until(lambda: bench.mapping.statistics.succeeded == 41)
+    assert function.batches.index([("few-0", 0)]) - function.batches.index([("a-0", 3)]) <= 2
 
 
 async def test_a_window_of_0_invokes_with_what_there_is() -> None:

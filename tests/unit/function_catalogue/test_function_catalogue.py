@@ -37,7 +37,9 @@ def test_a_function_with_two_lanes_is_deployed_twice_from_one_package(tmp_path: 
     assert critical.function.environment["A"] == "1"
     assert bulk.mapping is not None
     assert critical.mapping is not None
-    assert (bulk.mapping.group, bulk.mapping.topics) == ("masscomm.f", ("build.small", "build"))
+    queues = ("build", "build.bulk2", "build.bulk3", "build.bulk4")
+    assert (bulk.mapping.group, bulk.mapping.topics) == ("masscomm.f", ("build.small", *queues))
+    assert bulk.mapping.turns == (("build.small",), queues)
     assert (critical.mapping.group, critical.mapping.topics) == ("masscomm.f-critical", ("build.critical",))
     assert critical.mapping.concurrency == 2
 

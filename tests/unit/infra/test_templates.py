@@ -296,6 +296,38 @@ def test_what_receipts_could_not_take_in_is_kept(environment: SynthesisedEnviron
     assert queue in sends
 
 
+# What each stands for in a policy: half of the cluster's ARN, an ARN, an account or a partition.
+_LENGTHS = {"Fn::Select": 55, "Fn::ImportValue": 100, "Fn::GetAtt": 100, "Ref": 20}
+
+
+def _rendered(value: Any) -> Any:
+    """A policy as long as IAM will see it."""
+    match value:
+        case {"Fn::Join": [separator, parts]}:
+            return str(separator).join(map(_rendered, parts))
+        case dict() if len(value) == 1 and (name := next(iter(value))) in _LENGTHS:
+            return "x" * _LENGTHS[name]
+        case {"Fn::Sub": str(text)}:
+            return text
+        case dict():
+            return {name: _rendered(each) for name, each in value.items()}
+        case list():
+            return [_rendered(each) for each in value]
+        case _:
+            return value
+
+
+def test_what_a_role_may_is_no_longer_than_iam_takes(environment: SynthesisedEnvironment) -> None:
+    """10,240 characters for all inline policies of a role: a topic more is a line more in several."""
+    lengths: Counter[str] = Counter()
+    for policy in environment.resources("AWS::IAM::Policy"):
+        text = json.dumps(_rendered(policy.properties["PolicyDocument"]), separators=(",", ":"))
+        for role in policy.properties["Roles"]:
+            lengths[flat(role)] += len(text)
+    assert len(lengths) > 10
+    assert {role: length for role, length in lengths.items() if length > 10_000} == {}
+
+
 def test_no_variable_holds_a_secret(environment: SynthesisedEnvironment) -> None:
     for name, properties in _functions(environment).items():
         variables = properties["Environment"]["Variables"]

@@ -142,7 +142,8 @@ def test_the_critical_lane_is_another_topic_where_there_is_one() -> None:
 
 
 def test_who_serves_bulk_serves_the_small_lane_first() -> None:
-    assert topics.resolve("build", lane=Lane.BULK, generation="g2") == ["build.small", "build"]
+    queues = ["build", "build.bulk2", "build.bulk3", "build.bulk4"]
+    assert topics.resolve("build", lane=Lane.BULK, generation="g2") == ["build.small", *queues]
     assert topics.resolve("send.api", lane=Lane.BULK, generation="g2") == ["send.api"]
 
 

@@ -18,6 +18,7 @@ from masscomm.errors import Retry
 from masscomm.ids import chunk_id, derived_id, send_id_of_record
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.measures import FAR_FUTURE_MS
+from masscomm.outcomes import RANGE_SIZE
 from masscomm.records import AvroRecord, BuildRequested, NotificationOutcome, RecheckRequested, SendRequested
 from masscomm.topics import Lane
 from masscomm.waiting import InMemoryWaitingStore
@@ -25,6 +26,8 @@ from tests.chain import NOW, SEND_ID, Chain, entry, send, told
 from tests.tellable_sends import CASES, PRODUCED_MS
 
 FAILED = ("failed", "dead_letter")
+# Where a chunk is checked at once, whatever its length: of a broadcast a long one is handed on first.
+CRITICAL = topics.in_lane(topics.SEND_MONOLITH, Lane.CRITICAL)
 BEHIND = Position(lsn=1, ts_ms=NOW - 1)
 
 
@@ -110,7 +113,7 @@ def test_ranges_lie_at_fixed_positions_whatever_is_decided_inside() -> None:
         checker.put_users(everybody)
         for user_id in opted_out:
             checker.directory.put(Settings(user_id=user_id, channels={"push": False}))
-        checker.check(send(everybody))
+        checker.check(send(everybody), topic=CRITICAL)
         ranges = [(build.range_start, build.range_end) for build in checker.builds()]
         assert ranges == ([(0, 500), (500, 1000), (1000, 1200)] if not opted_out else [(500, 1000), (1000, 1200)])
         ids.append([build.record_id for build in checker.builds()])
@@ -124,7 +127,7 @@ def test_ranges_lie_at_fixed_positions_also_where_one_begins_or_ends_with_somebo
         everybody[position] = 1
     checker = Checker()
     checker.put_users(range(1, 1501))
-    checker.check(send(everybody))
+    checker.check(send(everybody), topic=CRITICAL)
     edges = [(build.range_start, build.range_end) for build in checker.builds()]
     assert edges == [(0, 500), (500, 1000), (1000, 1500)]
 
@@ -289,7 +292,7 @@ def test_first_decisions_are_written_once_a_record_and_nobody_alone_costs_a_writ
     everybody = range(1, 2_001)
     checker.put_users(everybody)
     chunks = [send(everybody, channels=["push", "email"]), send([1, 2], chunk_index=1), send([3], chunk_index=2)]
-    assert checker.check(*(replace(chunk, chunk_count=3) for chunk in chunks)) == []
+    assert checker.check(*(replace(chunk, chunk_count=3) for chunk in chunks), topic=CRITICAL) == []
     assert checker.log.calls == 2
 
 
@@ -392,9 +395,53 @@ def test_a_long_chunk_is_split_by_position_and_its_parts_cover_the_same_people()
 def test_a_chunk_of_exactly_the_limit_is_not_split() -> None:
     checker = Checker()
     checker.put_users(range(1, SPLIT_ABOVE + 1))
-    assert checker.check(send(range(1, SPLIT_ABOVE + 1))) == []
+    assert checker.check(send(range(1, SPLIT_ABOVE + 1)), topic=CRITICAL) == []
     assert checker.rechecks() == []
     assert len(_passed_on(checker.builds())) == SPLIT_ABOVE
+
+
+@pytest.mark.parametrize("size", [RANGE_SIZE + 1, SPLIT_ABOVE])
+def test_a_broadcast_s_chunk_is_handed_on_as_it_is_and_nobody_looked_up_before_its_turn(size: int) -> None:
+    checker = Checker()
+    checker.put_users(range(1, size + 1))
+    checker.directory.put(Settings(user_id=2, channels={"push": False}))
+    asked = send(range(1, size + 1), expires_at=NOW + 60_000, data={"headline": "Win"})
+    direct, record = Checker(), checker.check(asked)
+    assert record == []
+    (handed_on,) = checker.rechecks(Lane.BULK)
+    assert [topic for topic, *_ in checker.producer.produced] == ["recheck"]
+    assert (checker.log.calls, len(checker.directory.calls)) == (0, 0)
+    checker.forget()
+    assert checker.check(handed_on, topic="recheck") == []
+    assert [topic for topic, *_ in checker.producer.produced if topics.base_of(topic) == topics.RECHECK] == []
+    # What comes of it is what would have come of it in its first place.
+    direct.directory = checker.directory
+    direct.use_case = direct.environment(direct.directory)
+    assert direct.check(asked, topic=CRITICAL) == []
+    assert checker.builds() == direct.builds()
+    assert checker.outcomes() == direct.outcomes()
+    assert len(_passed_on(checker.builds())) == size - 1
+
+
+def test_tenants_who_broadcast_have_a_queue_each_from_the_first_step_on() -> None:
+    checker = Checker()
+    for club_id, users in ((7, range(1, 700)), (8, range(1_001, 1_700))):
+        checker.put_users(users, club_id=club_id)
+    few = [send([1, 2], chunk_count=2, send_id="a"), send([1_001], club_id=8, chunk_count=2, send_id="b")]
+    many = [send(range(1, 700), send_id="c"), send(range(1_001, 1_700), club_id=8, send_id="d")]
+    assert checker.check(*few, *many) == []
+    found = [[record.send_id for record in checker.builds(lane)] for lane in (Lane.BULK, Lane.BULK_2)]
+    assert found == [["a"], ["b"]]
+    found = [[record.send_id for record in checker.rechecks(lane)] for lane in (Lane.BULK, Lane.BULK_2)]
+    assert found == [["c"], ["d"]]
+
+
+@pytest.mark.parametrize("why", ["send_at", "quiet_hours"])
+def test_whoever_waited_for_a_moment_goes_on_in_the_queue_their_tenant_has_then(why: str) -> None:
+    checker = Checker()
+    checker.use_case.queues.of(99, checker.clock)  # somebody broadcasts
+    assert checker.check(_recheck(why=why), topic="recheck.bulk4") == []
+    assert len(checker.builds()) == len(checker.builds(Lane.BULK_2)) == 1
 
 
 def test_splitting_is_the_same_when_it_comes_again() -> None:
@@ -433,7 +480,7 @@ def test_a_recheck_record_that_contradicts_itself_goes_aside(values: dict[str, A
 def test_the_critical_lane_is_never_left() -> None:
     checker = Checker()
     checker.put_users(range(1, SPLIT_ABOVE + 2))
-    checker.check(send([1, 99_999]), send(range(1, SPLIT_ABOVE + 2)), topic="send.monolith.critical")
+    checker.check(send([1, 99_999]), send(range(1, SPLIT_ABOVE + 2)), topic=CRITICAL)
     assert {topic for topic, *_ in checker.producer.produced} == {"build.critical", "recheck.critical", "outcome"}
     part = checker.rechecks(Lane.CRITICAL)[0]
     checker.forget()
@@ -503,7 +550,7 @@ def test_the_directory_is_asked_as_often_for_many_recipients_as_for_one(size: in
     chunks = [
         send(everybody[place * size : (place + 1) * size], chunk_index=place, chunk_count=10) for place in range(10)
     ]
-    assert checker.check(*chunks) == []
+    assert checker.check(*chunks, topic=CRITICAL) == []
     assert checker.directory.calls["users_and_settings"] == (2 if absent else 1)
     assert checker.directory.calls["confirm"] == (1 if absent else 0)
 
@@ -521,7 +568,7 @@ def test_a_batch_is_looked_up_in_bounded_groups(sizes: list[int]) -> None:
     use_case = checker.environment(Counting())
     starts = [sum(sizes[:place]) for place in range(len(sizes))]
     entries = [
-        checker.encoded(send(range(start, start + size)), topics.SEND_MONOLITH, offset=place)
+        checker.encoded(send(range(start, start + size)), CRITICAL, offset=place)
         for place, (start, size) in enumerate(zip(starts, sizes, strict=True))
     ]
     assert checker.run(use_case, *entries) == []

@@ -121,10 +121,11 @@ def test_a_send_comes_back_through_recheck_and_derives_what_its_failed_attempts_
     assert _builds(office, entry(item.value, topic=item.topic, offset=5)) == direct
 
 
-def test_a_send_to_many_comes_back_in_bulk() -> None:
+@pytest.mark.parametrize(("club_id", "topic"), [(8, "recheck"), (7, "recheck.bulk4")])
+def test_a_send_to_many_comes_back_in_the_queue_that_its_tenant_shares(club_id: int, topic: str) -> None:
     office = Office()
-    office.give_up(send(range(1, SMALL_SEND + 2)), "send.api")
-    assert office.only().topic == "recheck"
+    office.give_up(send(range(1, SMALL_SEND + 2), club_id=club_id), "send.api")
+    assert office.only().topic == topic
 
 
 @pytest.mark.parametrize("topic", ["send.api", "send.monolith", "send.api.critical", "send.monolith.critical"])

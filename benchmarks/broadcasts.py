@@ -1,0 +1,77 @@
+"""How long one tenant's broadcast takes behind another tenant's larger one, beside both in one queue.
+
+    python -m benchmarks.broadcasts [--large 100000] [--small 5000]
+
+The small broadcast is measured alone; then behind a large one of another tenant, which has another queue; then behind a
+large one of its own tenant, which stands in the same queue: as if there were one for everybody. It is asked for as soon
+as the large one is on its way. Told of each: the seconds it took, and how much of the large one the provider took
+meanwhile. Status 1 where somebody was missed, or a large one was over before the small one behind it was asked for.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.running_chain import RunningChain, running_chain
+from masscomm.ids import notification_id
+
+LARGE, SMALL = 1, 2
+TIMEOUT_S = 900.0
+
+
+def alone(chain: RunningChain, club_id: int, users: Sequence[int]) -> float:
+    """Seconds from asking for a send to these until the provider took its last push."""
+    began = time.time()
+    return chain.await_taken(chain.send(club_id, users), users, TIMEOUT_S) - began
+
+
+def behind(
+    chain: RunningChain, everybody: Sequence[int], club_id: int, users: Sequence[int]
+) -> tuple[float, float, float]:
+    """(seconds that a send to `users` took behind one to everybody, the share of that one which the provider took until
+    then, the seconds that the large one took); it waits until both are over."""
+    began = time.time()
+    large = chain.send(LARGE, everybody)
+    wanted = {notification_id(large, user_id, "push") for user_id in everybody}
+
+    def taken() -> list[float]:
+        return [at for each, at in chain.taken().items() if each in wanted]
+
+    while len(taken()) < 1_000:
+        time.sleep(0.1)
+    asked = time.time()
+    if len(taken()) == len(wanted):
+        raise SystemExit("the large broadcast was over before the small one was asked for: make it larger")
+    small = chain.send(club_id, users)
+    ended = chain.await_taken(small, users, TIMEOUT_S)
+    all_ended = chain.await_taken(large, everybody, TIMEOUT_S)
+    meanwhile = sum(asked < at <= ended for at in taken())
+    return ended - asked, meanwhile / len(wanted), all_ended - began
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.broadcasts", description="Two tenants' broadcasts.")
+    parser.add_argument("--large", type=int, default=100_000)
+    parser.add_argument("--small", type=int, default=5_000)
+    arguments = parser.parse_args()
+    large = range(1, arguments.large + 1)
+    own, others = (range(start, start + arguments.small) for start in (10**7, 2 * 10**7))
+    table = Table(f"a broadcast to {arguments.small:,}", "seconds", f"meanwhile, of {arguments.large:,}")
+    with running_chain() as chain:
+        for club_id, users in ((LARGE, large), (LARGE, own), (SMALL, others)):
+            chain.people(club_id, users)
+        alone(chain, SMALL, others[:500])  # everything is warm
+        table.add_row("alone", f"{alone(chain, SMALL, others):.1f}", "")
+        for name, club_id, users in (("in a queue of its own", SMALL, others), ("in the same queue", LARGE, own)):
+            took, meanwhile, whole = behind(chain, large, club_id, users)
+            table.add_row(name, f"{took:.1f}", f"{meanwhile:.0%}; the large one took {whole:.1f} s")
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

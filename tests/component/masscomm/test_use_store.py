@@ -1,0 +1,63 @@
+"""Who uses which queue of broadcasts, on LocalStack's DynamoDB, under the contract of those in memory."""
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from devstack.settings import StackSettings
+from functions.preference_checker.broadcast_queues import UseStore
+from functions.preference_checker.use_store_dynamodb import DynamoDbUseStore
+from masscomm.errors import Retry
+from masscomm.topics import Lane
+from tests.dynamodb_table import dynamodb, functions_client, new_table
+from tests.use_store_contract import NOW, UseStoreContract, use
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+__all__ = ["functions_client"]
+
+
+@pytest.fixture
+def table(localstack: StackSettings) -> str:
+    return new_table(dynamodb(localstack), "broadcast_queues")
+
+
+class TestDynamoDbUseStore(UseStoreContract):
+    @pytest.fixture
+    def store(self, table: str, functions_client: Any) -> UseStore:
+        return DynamoDbUseStore(table=table, client=functions_client)
+
+    @pytest.mark.parametrize(
+        "item",
+        [
+            {},
+            {"version": {"S": "x"}, "uses": {"M": {}}},
+            {"version": {"N": "1"}, "uses": {"M": {"bulk": {"S": "7"}}}},
+            {"version": {"N": "1"}, "uses": {"M": {"bulk": {"M": {"club_id": {"N": "7"}}}}}},
+            {"version": {"N": "1"}, "uses": {"M": {"bulk": {"M": {"club_id": {"N": "1.5"}, "used_ms": {"N": "1"}}}}}},
+        ],
+    )
+    def test_what_makes_no_sense_is_no_answer(
+        self, store: UseStore, table: str, localstack: StackSettings, item: dict[str, Any]
+    ) -> None:
+        dynamodb(localstack).put_item(TableName=table, Item={"id": {"S": "broadcasts"}, **item})
+        with pytest.raises(Retry):
+            store.read()
+
+    def test_a_queue_that_there_is_no_more_is_nobodys(
+        self, store: UseStore, table: str, localstack: StackSettings
+    ) -> None:
+        of = {"M": {"club_id": {"N": "7"}, "used_ms": {"N": str(NOW)}}}
+        item: dict[str, Any] = {"version": {"N": "1"}, "uses": {"M": {"bulk99": of, "bulk": of}}}
+        dynamodb(localstack).put_item(TableName=table, Item={"id": {"S": "broadcasts"}, **item})
+        assert dict(store.read().of) == {Lane.BULK: use(7)}
+
+
+def test_a_table_that_is_not_there_is_no_answer(localstack: StackSettings) -> None:
+    client: DynamoDBClient = dynamodb(localstack)
+    store = DynamoDbUseStore(table=f"no-{uuid4()}", client=client)
+    for ask in (store.read, lambda: store.replace(0, {}, NOW)):
+        with pytest.raises(Retry):
+            ask()

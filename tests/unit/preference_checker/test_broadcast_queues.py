@@ -1,0 +1,139 @@
+"""A tenant who broadcasts has a queue, as far as there are queues; and nothing that goes wrong holds anybody up."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from functions.preference_checker import broadcast_queues
+from functions.preference_checker.broadcast_queues import (
+    IN_USE_MS,
+    KNOWN_S,
+    BroadcastQueues,
+    InMemoryUseStore,
+    Use,
+    Uses,
+)
+from masscomm.clock import FixedClock
+from masscomm.errors import MasscommError, Retry, Stop
+from masscomm.topics import BROADCASTS, Lane, shared_queue
+from tests.use_store_contract import UseStoreContract
+
+CLUBS = range(11, 11 + len(BROADCASTS))
+NEXT = CLUBS.stop
+
+
+class Town:
+    """A store, a clock, and environments of the checker."""
+
+    def __init__(self) -> None:
+        self.clock = FixedClock()
+        self.store = InMemoryUseStore()
+        self.own = self.environment()
+
+    def environment(self) -> BroadcastQueues:
+        return BroadcastQueues(self.store)
+
+    def queues(self, *club_ids: int) -> list[Lane]:
+        return [self.own.of(club_id, self.clock) for club_id in club_ids]
+
+
+class TestInMemoryUseStore(UseStoreContract):
+    @pytest.fixture
+    def store(self) -> InMemoryUseStore:
+        return InMemoryUseStore()
+
+
+def test_each_tenant_who_begins_takes_a_queue_that_nobody_uses() -> None:
+    town = Town()
+    assert town.queues(*CLUBS) == list(BROADCASTS)
+
+
+def test_a_tenant_keeps_its_queue_in_every_environment_for_as_long_as_it_broadcasts() -> None:
+    town = Town()
+    town.queues(*CLUBS[:2])
+    for _ in range(30):
+        town.clock.advance(IN_USE_MS / 2000)
+        assert town.queues(CLUBS[1]) == [BROADCASTS[1]]
+        assert town.environment().of(CLUBS[1], town.clock) == BROADCASTS[1]
+
+
+def test_who_begins_takes_the_queue_that_was_last_used_longest_ago() -> None:
+    town = Town()
+    for club_id in CLUBS:
+        town.queues(club_id)
+        town.clock.advance(20)
+    town.clock.advance(IN_USE_MS / 1000)
+    town.queues(CLUBS[0])  # it goes on
+    assert town.queues(NEXT, NEXT + 1) == [BROADCASTS[1], BROADCASTS[2]]
+    assert town.queues(CLUBS[0]) == [BROADCASTS[0]]
+
+
+def test_where_more_tenants_broadcast_than_there_are_queues_the_later_share_and_take_nobodys() -> None:
+    town = Town()
+    town.queues(*CLUBS)
+    later = range(NEXT, NEXT + 8)
+    assert town.queues(*later) == [shared_queue(club_id) for club_id in later]
+    assert {town.queues(club_id)[0] for club_id in later} == set(BROADCASTS)
+    assert {use.club_id for use in town.store.uses.of.values()} == set(CLUBS)
+    # One of them is done: whoever waited longest for a queue of their own has it.
+    for _ in range(8):
+        town.clock.advance(IN_USE_MS / 6000)
+        town.queues(*CLUBS[1:])
+    assert town.queues(NEXT + 1) == [BROADCASTS[0]]
+
+
+def test_the_store_is_asked_once_in_a_while_and_written_less_often() -> None:
+    town = Town()
+    for _ in range(1_000):
+        town.queues(CLUBS[0])
+    assert (town.store.calls, town.store.uses.version) == (2, 1)
+    for _ in range(600):
+        town.clock.advance(0.1)
+        town.queues(CLUBS[0])
+    assert town.store.calls <= 2 + 1.5 * 60 / KNOWN_S
+    assert town.store.uses.version <= 1 + 6
+
+
+@pytest.mark.parametrize("error", [Retry("down"), Stop("no table")])
+def test_while_the_store_cannot_be_asked_tenants_go_on_where_they_were_or_share(error: MasscommError) -> None:
+    town = Town()
+    shifted = CLUBS[0]  # the first queue is theirs, and not the one they would share
+    assert town.queues(shifted) == [Lane.BULK] != [shared_queue(shifted)]
+    town.store.failing = error
+    town.clock.advance(2 * KNOWN_S)
+    before = town.store.calls
+    for _ in range(50):
+        assert town.queues(shifted, NEXT) == [Lane.BULK, shared_queue(NEXT)]
+        town.clock.advance(1)
+    assert town.store.calls - before == 2, "it is left alone for half a minute"
+    town.store.failing = None
+    town.clock.advance(60)
+    assert town.queues(shifted, NEXT) == [Lane.BULK, Lane.BULK_2]
+
+
+def test_who_is_always_second_shares_and_does_not_try_for_ever() -> None:
+    class Contended(InMemoryUseStore):
+        def replace(self, version: int, uses: Mapping[Lane, Use], now_ms: int) -> bool:
+            self.uses = replace(self.uses, version=self.uses.version + 1)
+            return super().replace(version, uses, now_ms)
+
+    store = Contended()
+    assert BroadcastQueues(store).of(NEXT, FixedClock()) == shared_queue(NEXT)
+    assert store.calls == 6
+
+
+def test_a_moment_that_has_not_come_is_not_believed() -> None:
+    town = Town()
+    ahead = town.clock.now_ms() + 10 * IN_USE_MS
+    town.store.uses = Uses(version=1, of={lane: Use(club_id=99, used_ms=ahead) for lane in BROADCASTS})
+    assert town.queues(NEXT) == [Lane.BULK]
+    assert town.queues(99) == [Lane.BULK_2]
+    assert town.store.uses.of[Lane.BULK_2].used_ms == town.clock.now_ms()
+
+
+def test_tenants_without_number_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broadcast_queues, "_MOST_TENANTS", 10)
+    town = Town()
+    town.queues(*range(1_000))
+    assert len(town.own._known) <= 10

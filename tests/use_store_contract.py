@@ -1,0 +1,57 @@
+"""What every store of who uses which queue of broadcasts does, whatever stands behind it."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+from functions.preference_checker.broadcast_queues import BroadcastQueues, Use, Uses, UseStore
+from masscomm.clock import SystemClock
+from masscomm.topics import Lane
+
+NOW = 1_700_000_000_000
+
+
+def use(club_id: int, used_ms: int = NOW) -> Use:
+    return Use(club_id=club_id, used_ms=used_ms)
+
+
+class UseStoreContract:
+    """Subclasses give the fixture `store`, with nothing in it."""
+
+    def test_what_is_kept_is_read_by_everybody_until_it_is_replaced(self, store: UseStore) -> None:
+        assert store.read() == Uses()
+        first = {Lane.BULK: use(7), Lane.BULK_3: use(-8, 0)}
+        assert store.replace(0, first, NOW)
+        assert store.read() == Uses(version=1, of=first)
+        assert store.replace(1, {Lane.BULK_2: use(2**62)}, NOW)
+        assert store.read() == Uses(version=2, of={Lane.BULK_2: use(2**62)})
+
+    def test_what_was_read_before_somebody_else_wrote_replaces_nothing(self, store: UseStore) -> None:
+        assert store.replace(0, {Lane.BULK: use(7)}, NOW)
+        assert not store.replace(0, {Lane.BULK: use(8)}, NOW)
+        assert not store.replace(2, {Lane.BULK: use(8)}, NOW)
+        assert store.read() == Uses(version=1, of={Lane.BULK: use(7)})
+
+    def test_tenants_that_begin_at_the_same_moment_in_two_environments_have_a_queue_each(self, store: UseStore) -> None:
+        both_have_read = Barrier(2, timeout=20)
+
+        class Meeting:
+            """Whoever asks first is answered only when the other one has asked, too."""
+
+            def __init__(self) -> None:
+                self.met = False
+
+            def read(self) -> Uses:
+                found = store.read()
+                if not self.met:
+                    self.met = True
+                    both_have_read.wait()
+                return found
+
+            def replace(self, version: int, uses: Mapping[Lane, Use], now_ms: int) -> bool:
+                return store.replace(version, uses, now_ms)
+
+        with ThreadPoolExecutor(2) as pool:
+            queues = list(pool.map(lambda club_id: BroadcastQueues(Meeting()).of(club_id, SystemClock()), (1, 2)))
+        assert sorted(queues) == [Lane.BULK, Lane.BULK_2]
+        assert {lane: found.club_id for lane, found in store.read().of.items()} == {queues[0]: 1, queues[1]: 2}
