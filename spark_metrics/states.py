@@ -14,6 +14,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from masscomm.statuses import RANK, Status
 
 BLOCK = 512
@@ -61,17 +63,15 @@ def told(code: int) -> tuple[str, str]:
 def blocks_of(entries: Iterable[Told]) -> dict[int, array[int]]:
     """{block: codes} of what is told of a chunk, in any order and number."""
     blocks: dict[int, array[int]] = {}
-    runs: defaultdict[int, array[int]] = defaultdict(lambda: array("q"))
+    runs: defaultdict[int, list[bytes]] = defaultdict(list)
     for status, reason, packed, listed in entries:
         code = code_of(status, reason)
         if packed and code:
-            runs[code].frombytes(packed)
+            runs[code].append(packed)
         for line in listed.split("\n") if listed else ():
             _list(blocks, json.loads(line))
-    for code, numbers in runs.items():
-        if sys.byteorder == "little":
-            numbers.byteswap()
-        for first, end in _joined(numbers):
+    for code, packs in runs.items():
+        for first, end in _joined(b"".join(packs)):
             _fill(blocks, first, end, code)
     return blocks
 
@@ -88,19 +88,13 @@ def _higher(one: array[int], other: array[int]) -> array[int]:
     return array("H", (b ^ ((a ^ b) & chosen)).to_bytes(2 * BLOCK, sys.byteorder))
 
 
-def _joined(runs: Iterable[int]) -> Iterable[tuple[int, int]]:
+def _joined(runs: bytes) -> Iterable[tuple[int, int]]:
     """(first, end) of runs, those that touch made one."""
-    begin = end = -1
-    for run in sorted(runs):
-        first, n = run >> 24, run & 0xFFFFFF
-        if first > end:
-            if begin >= 0:
-                yield begin, end
-            begin, end = first, first + n
-        elif first + n > end:
-            end = first + n
-    if begin >= 0:
-        yield begin, end
+    numbers = np.sort(np.frombuffer(runs, ">i8").astype(np.int64))
+    first = numbers // RUN
+    end = np.maximum.accumulate(first + numbers % RUN)
+    begins = np.flatnonzero(np.r_[True, first[1:] > end[:-1]])
+    return zip(first[begins].tolist(), end[np.r_[begins[1:] - 1, -1]].tolist(), strict=True)
 
 
 def _fill(blocks: dict[int, array[int]], first: int, end: int, code: int) -> None:
