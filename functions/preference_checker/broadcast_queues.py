@@ -27,7 +27,9 @@ _SAID_AGAIN_MS = 10_000
 IN_USE_MS = 60_000
 # A moment further ahead than clocks differ is none.
 _AHEAD_MS = 60_000
-# Without an answer the store is left alone for so long: a send waits for it once in that time.
+# Without an answer, or with one that took so long, the store is left alone for a while: a send waits for it once in
+# that time.
+_SLOW_S = 0.2
 _REST_S = 30.0
 # Others that decide at the same moment come first so often; then it is not worth the waiting.
 _ATTEMPTS = 3
@@ -101,7 +103,8 @@ class BroadcastQueues:
 
     def _asked(self, club_id: int, clock: Clock) -> Lane | None:
         """What the store says; None where it says nothing."""
-        if clock.monotonic() < self._left_alone_until:
+        began = clock.monotonic()
+        if began < self._left_alone_until:
             return None
         try:
             for _ in range(_ATTEMPTS):
@@ -109,9 +112,14 @@ class BroadcastQueues:
                 queue, kept = assigned(found.of, club_id, now_ms)
                 if kept is None or self._store.replace(found.version, kept, now_ms):
                     return queue
+                if clock.monotonic() - began > _SLOW_S:
+                    break
         except (Retry, Stop) as error:
             logger.warning("tenants share queues of broadcasts: %s", error)
             self._left_alone_until = clock.monotonic() + _REST_S
+        finally:
+            if clock.monotonic() - began > _SLOW_S:
+                self._left_alone_until = clock.monotonic() + _REST_S
         return None
 
 

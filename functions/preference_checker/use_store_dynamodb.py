@@ -28,7 +28,7 @@ class DynamoDbUseStore:
     def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
         self._table = table
         # It may delay nobody, and what it says can be done without: one attempt, and no patience.
-        self._client: Any = client or DynamoDb(Limits(connections=1, connect_s=0.5, read_s=0.5))
+        self._client: Any = client or DynamoDb(Limits(connections=1, connect_s=0.25, read_s=0.5))
 
     @classmethod
     def from_environment(cls) -> Self:

@@ -112,6 +112,29 @@ def test_while_the_store_cannot_be_asked_tenants_go_on_where_they_were_or_share(
     assert town.queues(shifted, NEXT) == [Lane.BULK, Lane.BULK_2]
 
 
+def test_a_store_that_takes_its_time_is_left_alone_as_well() -> None:
+    town = Town()
+
+    class Slow(InMemoryUseStore):
+        def read(self) -> Uses:
+            town.clock.sleep(0.4)
+            return super().read()
+
+        def replace(self, version: int, uses: Mapping[Lane, Use], now_ms: int) -> bool:
+            town.clock.sleep(0.4)
+            return super().replace(version - 1 if contended else version, uses, now_ms)
+
+    for contended in (False, True):
+        store = Slow()
+        queues, began = BroadcastQueues(store), town.clock.monotonic()
+        for number in range(29):
+            queue = queues.of(NEXT + number, town.clock)
+            assert queue == (shared_queue(NEXT + number) if number or contended else Lane.BULK)
+            town.clock.advance(1)
+        assert store.calls == 2
+        assert town.clock.monotonic() - began == pytest.approx(29.8)
+
+
 def test_who_is_always_second_shares_and_does_not_try_for_ever() -> None:
     class Contended(InMemoryUseStore):
         def replace(self, version: int, uses: Mapping[Lane, Use], now_ms: int) -> bool:
