@@ -12,7 +12,6 @@ import pytest
 
 from devstack import testing
 from devstack.settings import StackSettings
-from devstack.stack import Stack
 from tests.spark_session import kafka_frame, spark
 
 # Here, once: where two folders took them in, a process that ran tests of both would end its one Spark twice.
@@ -52,9 +51,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What each of two workers takes next: whole files, but all that hold a stack are one worker's, and begin first.
+    """What each worker takes next: whole files, but all that hold a stack are one worker's, and begin first.
 
-    They cannot run beside each other, and whoever waited for its turn would do nothing. The other worker begins with
+    They cannot run beside each other, and whoever waited for its turn would do nothing. The other workers begin with
     what is fast; Spark's come before what is left, or one of them would be the last that runs.
     """
     if not hasattr(config, "workerinput"):
@@ -119,10 +118,3 @@ def one_stack_at_a_time(tmp_path_factory: pytest.TempPathFactory, worker_id: str
     with (base if worker_id == "master" else base.parent).joinpath("stack.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory, one_stack_at_a_time: None) -> Iterator[Stack]:
-    """Everything there is, on free ports and in a folder of its own; one for all tests of a module."""
-    with Stack(StackSettings.on_free_ports(tmp_path_factory.mktemp("stack"))) as started:
-        yield started

@@ -61,10 +61,12 @@ def run_demo(
     users: int = 10_000,
     out: Path = OUT,
     console: Console | None = None,
+    quiet_hours: bool = True,
 ) -> bool:
     """Run the demo on a stack that is up; whether everything was as the oracle says. `out` gets the figures either way.
 
-    It may be run again on the same stack. users: of the broadcast.
+    It may be run again on the same stack. users: of the broadcast; quiet_hours: whether some are held until theirs end,
+    which takes up to a minute.
     """
     console = console or Console()
     if not console.is_terminal:
@@ -72,7 +74,7 @@ def run_demo(
     report, checks = Report(), Checks()
     try:
         with ExitStack() as resources:
-            Demo(stack, users, console, report, checks, resources).run()
+            Demo(stack, users, console, report, checks, resources).run(quiet_hours=quiet_hours)
         report.ok = not checks.mismatches
     except (
         DemoError,
@@ -125,7 +127,7 @@ class Demo:
         self.sends: list[Sent] = []
         self.endpoints: dict[int, str] = {}
 
-    def run(self) -> None:
+    def run(self, *, quiet_hours: bool) -> None:
         """Everything, one after another. Errors: those `run_demo` tells of."""
         if self.users < FIRST_USERS:
             raise DemoError(f"The demo needs {FIRST_USERS} users at least, to choose among.")
@@ -133,7 +135,8 @@ class Demo:
         self.fill(FIRST_USERS)
         chosen = self.choose()
         self.first_pushes(chosen[0], chosen[1])
-        self.quiet_hours(chosen[5 : 5 + SLEEPERS])  # early: they wait for the minute's end beside everything else
+        if quiet_hours:
+            self.quiet_hours(chosen[5 : 5 + SLEEPERS])  # early: they wait for the minute's end beside everything else
         self.fill(self.users)
         self.await_same()
         self.change_a_setting(chosen[2])
