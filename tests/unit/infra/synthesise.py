@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from functions.catalogue import read_catalogue
-from infra.cdk.app import build
 from infra.cdk.settings import ENVIRONMENTS, ApiSettings, ServerSettings, local
 
 SYNTHESISED = ("dev", "prod")
@@ -28,6 +27,8 @@ SERVERS = ServerSettings(
 
 def main(folder: Path) -> None:
     """Every assembly in a folder of its name."""
+    from infra.cdk.app import build  # seconds, and a Node: not for whoever asks for the names above
+
     os.environ["MASSCOMM_PACKAGES"] = str(folder / "no-packages")
     for name in SYNTHESISED:
         build(ENVIRONMENTS[name], outdir=str(folder / name)).synth()
