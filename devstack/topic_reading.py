@@ -51,6 +51,8 @@ def _consumer(bootstrap: str, security: Mapping[str, Any]) -> Consumer:
             "isolation.level": "read_committed",
             # The end cannot be told from the high watermark: transaction markers take offsets and are never seen.
             "enable.partition.eof": True,
+            # It is told with the first answer that holds nothing more: no need for the broker to wait for more.
+            "fetch.wait.max.ms": 10,
             "broker.address.family": "v4",
         }
     )

@@ -151,8 +151,9 @@ def _messages(bootstrap_servers: str) -> list[Message]:
         left = {(place.topic, place.partition): consumer.get_watermark_offsets(place)[1] for place in places}
         consumer.assign(places)
         found: list[Message] = []
-        while len(found) < sum(left.values()):
-            for message in consumer.consume(500, timeout=5):
+        while missing := sum(left.values()) - len(found):
+            # No more than there are: it would wait for the others until its time is over.
+            for message in consumer.consume(min(500, missing), timeout=5):
                 assert message.error() is None, message.error()
                 found.append(message)
         return found
