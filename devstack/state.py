@@ -20,6 +20,9 @@ import psutil
 from devstack import process
 from devstack.settings import StackSettings
 
+# What is left of a killed run may have something to save.
+LEFTOVER_GRACE_S = 10.0
+
 
 class AlreadyRunningError(Exception):
     """Another process runs the stack of this state folder; the message says which and since when."""
@@ -123,7 +126,7 @@ class RunState:
         for each in leftovers:
             with _gone_is_fine():
                 described.append(f"pid {each.pid} ({each.name()})")
-        process.end(leftovers, grace_s=10)
+        process.end(leftovers, grace_s=LEFTOVER_GRACE_S)
         self.path.unlink(missing_ok=True)
         return described
 

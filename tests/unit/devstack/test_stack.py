@@ -14,7 +14,7 @@ from textwrap import dedent
 import psutil
 import pytest
 
-from devstack import process
+from devstack import process, state
 from devstack.service import Service, Task
 from devstack.settings import ROOT, StackSettings
 from devstack.stack import Stack, StackError
@@ -175,7 +175,10 @@ def test_services_end_when_their_stack_is_killed(settings: StackSettings) -> Non
     assert alive == []
 
 
-def test_what_a_killed_run_left_behind_is_found_and_ended(settings: StackSettings) -> None:
+def test_what_a_killed_run_left_behind_is_found_and_ended(
+    settings: StackSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "LEFTOVER_GRACE_S", 0.2)
     with owner(settings, "one, STUBBORN", "lambda each: one(each, STUBBORN)") as other:
         leader, *left = [each for pid in pids_of(other) for each in process.family(pid)]
         assert len(left) == 1
