@@ -27,7 +27,7 @@ check: setup ## lint, format, types, layers
 # One runs whatever holds a whole stack, and waits for servers half of its time; two processors have room for two more.
 TEST_WORKERS ?= 3
 test: check infra/cdk/node_modules/.package-lock.json ## every check and every test, servers included
-	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder
+	.venv/bin/python -m pytest -n $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder
 
 faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000
 	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all $(if $(HEADLINE),--headline) -v --tb=short

@@ -7,17 +7,18 @@ kills no service. A test that must kill one makes a stack for itself.
 
 import fcntl
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from devstack import testing
 from devstack.settings import StackSettings
 from tests.spark_session import kafka_frame, spark
+from tests.whole_files import STACKS, WholeFiles, group
 
 # Here, once: where two folders took them in, a process that ran tests of both would end its one Spark twice.
 __all__ = ["kafka_frame", "spark"]
 
-_STACKS = "stacks"
 _SHARED = pytest.StashKey[testing.SharedStack]()
 
 
@@ -49,27 +50,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shared.close()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
+    return WholeFiles(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What each worker takes next: whole files, but all that hold a stack are one worker's, and begin first.
+    """What workers begin with: one of them with all that hold a stack, the others with what is fast.
 
-    They cannot run beside each other, and whoever waited for its turn would do nothing. The other workers begin with
-    what is fast; Spark's come before what is left, or one of them would be the last that runs.
+    Spark's come before what is left, or one of them would be the last that runs.
     """
-    if not hasattr(config, "workerinput"):
-        return
-    for item in items:
-        holds_stack = "one_stack_at_a_time" in getattr(item, "fixturenames", ())
-        file = item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(_STACKS if holds_stack else file))
-    order = (_STACKS, "tests/unit/", "tests/component/spark_metrics/", "")
-
-    def place(item: pytest.Item) -> int:
-        marker = item.get_closest_marker("xdist_group")
-        assert marker is not None
-        return next(place for place, start in enumerate(order) if marker.args[0].startswith(start))
-
-    items.sort(key=place)
+    if hasattr(config, "workerinput"):
+        order = (STACKS, "tests/unit/", "tests/component/spark_metrics/", "")
+        items.sort(key=lambda item: next(n for n, start in enumerate(order) if group(item.nodeid).startswith(start)))
 
 
 @pytest.fixture(scope="session")
@@ -110,11 +104,14 @@ def connect() -> StackSettings:
 
 @pytest.fixture(scope="module")
 def one_stack_at_a_time(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[None]:
-    """Worker processes take turns: two stacks at once would be twice the memory, and neither would keep its deadlines.
+    """Two stacks at once would be twice the memory, and neither would keep its deadlines.
 
-    For a module, never for a session: a worker that held one stack while it asked for another would wait for itself.
+    For a module, never for a session: a worker that held one while it asked for another would stand in its own way.
     """
     base = tmp_path_factory.getbasetemp()
     with (base if worker_id == "master" else base.parent).joinpath("stack.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pytest.fail("another worker holds a stack: all that do are one worker's (tests/whole_files.py)")
         yield
