@@ -27,6 +27,8 @@ type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
 def facts_of(records: DataFrame, facts: Facts, staging: Staging, *, archived: bool) -> DataFrame:
     """A micro-batch of Kafka's records as facts, for stage_batch."""
     session = records.sparkSession
+    # Whatever runs a job takes this away again, and Spark then looks for its caller at each step of a plan.
+    session.sparkContext.setLocalProperty("callSite.short", "micro-batch")
     tasks = staging.tasks(session.sparkContext.defaultParallelism)
     # Compiled code is found again by its text, and to write that takes longer than to interpret a few records.
     session.conf.set("spark.sql.codegen.wholeStage", tasks > 1)

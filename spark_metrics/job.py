@@ -21,7 +21,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
-from py4j.java_gateway import java_import  # type: ignore[import-untyped]
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -71,13 +70,16 @@ AVRO_OPTIONS = (
     " -Dorg.apache.avro.fastread=true"
 )
 
-# PySpark names these without their package, many times a batch, and py4j looks each time for such a class in all
-# packages that PySpark imports: where there is none, in every jar. A name that is imported itself is found at once.
+# PySpark asks the JVM what these names are whenever it uses one, hundreds of times a batch; those without a package are
+# looked for in every jar besides.
 _CLASSES = (
     "org.apache.spark.api.python.PythonRDD",
     "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.api.python.SimplePythonFunction",
     "org.apache.spark.sql.api.python.PythonSQLUtils",
+    "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.storage.StorageLevel",
 )
 
 
@@ -115,8 +117,15 @@ def spark_session(settings: Settings) -> SparkSession:
         # The plan as a text, written for a UI that is off.
         "spark.sql.maxPlanStringLength": "1000",
         "spark.sql.debug.maxToStringFields": "5",
-        # A stack trace for every expression of every batch, for messages that nobody reads here.
+        # A stack trace for every expression of every batch, for messages that nobody reads here; the second one, of
+        # Python's stack, takes a dozen calls into the JVM each.
         "spark.sql.dataFrameQueryContext.enabled": "false",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # The checkpoint lies on one disk, and no file of it outlives a run. The default manager starts a `readlink` for
+        # each side of each renaming: sixteen processes a batch.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+        ),
     }
     builder = SparkSession.builder.appName("masscomm metrics")
     if settings.master != EMR:
@@ -128,9 +137,16 @@ def spark_session(settings: Settings) -> SparkSession:
     for name, value in options.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    for name in _CLASSES:
-        java_import(spark.sparkContext._jvm, name)
+    _know_classes(spark.sparkContext._jvm)
     return spark
+
+
+def _know_classes(jvm: Any) -> None:
+    """Have PySpark find classes where it looks first, in an attribute of Python's."""
+    for name in _CLASSES:
+        found = getattr(jvm, name)
+        setattr(jvm, name, found)
+        setattr(jvm, name.rpartition(".")[2], found)
 
 
 def _on_one_machine(settings: Settings) -> dict[str, str]:

@@ -420,6 +420,14 @@ MUTANTS = (
         no_cell=BETWEEN_STAGING_AND_MERGE,
     ),
     Mutant(
+        guard="archive: what cannot be archived is not counted",
+        file="spark_metrics/archive.py",
+        old="        writing.result()\n",
+        new="        wait([writing])\n",
+        red="tests/component/spark_metrics/test_archive.py::test_a_batch_that_cannot_be_archived_is_not_counted",
+        no_cell="a cell takes no disk away",
+    ),
+    Mutant(
         guard="archive: replays are left out",
         file="spark_metrics/batches.py",
         old="            if self.archive is not None:\n",

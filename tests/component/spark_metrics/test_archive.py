@@ -309,6 +309,21 @@ def test_a_batch_that_was_archived_and_could_not_be_staged_is_archived_anew(
     assert stream.offsets() == [0]
 
 
+def test_a_batch_that_cannot_be_archived_is_not_counted(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guard: what the writer raises beside the staging."""
+
+    def refuse(*_: Any) -> None:
+        raise OSError("no such bucket")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Archive, "rows", refuse)
+        with pytest.raises(OSError, match="no such bucket"):
+            stream.count(a_send(0))
+    assert stream.sink.next_offsets() == {}
+    stream.count(a_send(0))
+    assert stream.offsets() == [0]
+
+
 def test_what_proves_to_be_a_replay_only_when_it_is_merged_is_archived_once(stream: Stream) -> None:
     """Guard: the files are written anew. The batch before it was not merged yet when this one was archived."""
     first = stream.stage(a_send(0), a_send(1))
