@@ -366,7 +366,8 @@ class Demo:
                 logs=("connect", *LOGS),
                 every_s=0.005,
             )
-            self.by_kafka(what, ask)
+            # What counts is the setting when it is decided, not when it is asked for.
+            self.await_outcomes(self.by_kafka(what, ask), f"{what}: decided")
 
     def newcomer(self) -> None:
         """A user who is created and notified at once gets the message: not to know them yet is no reason to drop it."""
