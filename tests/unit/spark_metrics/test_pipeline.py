@@ -174,7 +174,7 @@ def test_a_batch_that_is_merged_is_let_go() -> None:
         def __init__(self) -> None:
             self.itself = self
 
-    half = Half()
+    half = Half(may_merge=threading.Semaphore(0))
     pipeline = pipeline_of(half)
     let_go = threading.Event()
     records: Any = Cycle()
@@ -183,6 +183,7 @@ def test_a_batch_that_is_merged_is_let_go() -> None:
     try:
         pipeline.put(records, 0)
         del records
+        half.may_merge.release()
         assert let_go.wait(WAIT_S)
     finally:
         gc.enable()
