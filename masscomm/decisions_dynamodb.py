@@ -3,13 +3,12 @@
 import os
 from typing import TYPE_CHECKING, Any, Self
 
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
-
 from masscomm.aws_client import DynamoDb
 from masscomm.aws_request import Limits
 from masscomm.clock import Clock
 from masscomm.decisions import KEPT_S
-from masscomm.errors import DeadLetter, Retry, Stop
+from masscomm.dynamodb import ConditionFailed, answering
+from masscomm.errors import DeadLetter
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 TABLE = "decisions"
 # An item takes 400 kB, names and all.
 _MAX_BYTES = 390_000
-_WRONG = {"ResourceNotFoundException", "AccessDeniedException", "ValidationException", "UnrecognizedClientException"}
 
 
 class DynamoDbDecisionLog:
@@ -39,31 +37,17 @@ class DynamoDbDecisionLog:
         if len(decided) > _MAX_BYTES:
             raise DeadLetter("too_large", f"the decisions of one record take {len(decided)} bytes")
         try:
-            self._client.put_item(
-                TableName=self._table,
-                Item={
-                    "record_id": {"S": record_id},
-                    "decided": {"B": decided},
-                    "expires_at": {"N": str(self._clock.now_ms() // 1000 + KEPT_S)},
-                },
-                ConditionExpression="attribute_not_exists(record_id)",
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        except NoCredentialsError as error:
-            raise Stop(f"DynamoDB cannot be asked: {error}") from error
-        except ClientError as error:
-            return _standing(error)
-        except BotoCoreError as error:
-            raise Retry(f"DynamoDB does not answer: {type(error).__name__}") from error
+            with answering("first decisions"):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item={
+                        "record_id": {"S": record_id},
+                        "decided": {"B": decided},
+                        "expires_at": {"N": str(self._clock.now_ms() // 1000 + KEPT_S)},
+                    },
+                    ConditionExpression="attribute_not_exists(record_id)",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ConditionFailed as failed:
+            return bytes(failed.item["decided"]["B"])
         return decided
-
-
-def _standing(error: ClientError) -> bytes:
-    """What was recorded before, which the refusal brings along. Errors: Retry, Stop for any other refusal."""
-    code = error.response.get("Error", {}).get("Code", "")
-    if code == "ConditionalCheckFailedException":
-        item: Any = error.response.get("Item", {})
-        return bytes(item["decided"]["B"])
-    if code in _WRONG:
-        raise Stop(f"DynamoDB refuses first decisions: {error}") from error
-    raise Retry(f"DynamoDB did not take first decisions: {code}") from error

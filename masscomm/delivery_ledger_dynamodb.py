@@ -4,11 +4,8 @@ Conditional writes of single items, so that two functions with one record agree 
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from masscomm.aws_client import DynamoDb
 from masscomm.aws_request import Limits
@@ -26,18 +23,12 @@ from masscomm.delivery_ledger import (
     from_document,
     to_document,
 )
-from masscomm.errors import Retry, Stop
+from masscomm.dynamodb import ConditionFailed, answering
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _LEASE = {"S": "lease"}
-_CONFIGURED_WRONG = {
-    "ResourceNotFoundException",
-    "AccessDeniedException",
-    "ValidationException",
-    "UnrecognizedClientException",
-}
 
 
 class DynamoDbDeliveryLedger:
@@ -56,7 +47,7 @@ class DynamoDbDeliveryLedger:
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()
         lapsed_ms = now_ms - round(CLOCK_SKEW_S * 1000)
         try:
-            with _answering("a lease"):
+            with answering("a lease"):
                 answer = self._client.update_item(
                     TableName=self._table,
                     Key={"record_id": {"S": record_id}, "part": _LEASE},
@@ -67,7 +58,7 @@ class DynamoDbDeliveryLedger:
                     ReturnValues="ALL_OLD",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
-        except _ConditionFailed as failed:
+        except ConditionFailed as failed:
             until_ms = int(failed.item["until_ms"]["N"])
             return Held(free_in_s=max(0.0, (until_ms - lapsed_ms) / 1000))
         return Lease(valid_until=began + LEASE_S, fresh="Attributes" not in answer)
@@ -75,7 +66,7 @@ class DynamoDbDeliveryLedger:
     def renew(self, record_id: str) -> Lease | None:
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()
         try:
-            with _answering("a lease's renewal"):
+            with answering("a lease's renewal"):
                 self._client.update_item(
                     TableName=self._table,
                     Key={"record_id": {"S": record_id}, "part": _LEASE},
@@ -84,13 +75,13 @@ class DynamoDbDeliveryLedger:
                     ExpressionAttributeNames={"#owner": "owner"},
                     ExpressionAttributeValues=self._lease(now_ms),
                 )
-        except _ConditionFailed:
+        except ConditionFailed:
             return None
         return Lease(valid_until=began + LEASE_S)
 
     def release(self, record_id: str) -> None:
         try:
-            with _answering("a lease's release"):
+            with answering("a lease's release"):
                 self._client.update_item(
                     TableName=self._table,
                     Key={"record_id": {"S": record_id}, "part": _LEASE},
@@ -99,12 +90,12 @@ class DynamoDbDeliveryLedger:
                     ExpressionAttributeNames={"#owner": "owner"},
                     ExpressionAttributeValues={":zero": {"N": "0"}, ":owner": {"S": self._owner}},
                 )
-        except _ConditionFailed:
+        except ConditionFailed:
             return
 
     def decided(self, record_id: str) -> list[Decided]:
         slices = []
-        with _answering("a record's slices"):
+        with answering("a record's slices"):
             pages = self._client.get_paginator("query").paginate(
                 TableName=self._table,
                 KeyConditionExpression="record_id = :record AND begins_with(part, :slice)",
@@ -120,7 +111,7 @@ class DynamoDbDeliveryLedger:
         now_ms = self._clock.now_ms()
         text = json.dumps(to_document(decided), separators=(",", ":"))
         try:
-            with _answering("a slice"):
+            with answering("a slice"):
                 self._client.put_item(
                     TableName=self._table,
                     Item={
@@ -134,7 +125,7 @@ class DynamoDbDeliveryLedger:
                     ConditionExpression="attribute_not_exists(part)",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
-        except _ConditionFailed as failed:
+        except ConditionFailed as failed:
             # Our own, where the answer to the first attempt was lost.
             if failed.item["decided"]["S"] != text:
                 raise Conflict(f"positions from {decided[0].position} were recorded by somebody else") from failed
@@ -145,29 +136,3 @@ class DynamoDbDeliveryLedger:
             ":until": {"N": str(now_ms + round(LEASE_S * 1000))},
             ":expires": {"N": str(now_ms // 1000 + LEASE_KEPT_S)},
         }
-
-
-class _ConditionFailed(Exception):
-    """item: as it stands."""
-
-    def __init__(self, item: dict[str, Any]) -> None:
-        super().__init__("the condition does not hold")
-        self.item = item
-
-
-@contextmanager
-def _answering(what: str) -> Iterator[None]:
-    try:
-        yield
-    except ClientError as error:
-        code = error.response.get("Error", {}).get("Code", "")
-        if code == "ConditionalCheckFailedException":
-            item: Any = error.response.get("Item", {})
-            raise _ConditionFailed(item) from error
-        if code in _CONFIGURED_WRONG:
-            raise Stop(f"the delivery ledger refuses {what}: {error}") from error
-        raise Retry(f"the delivery ledger answered {what} with {code}") from error
-    except NoCredentialsError as error:
-        raise Stop(f"the delivery ledger: {error}") from error
-    except BotoCoreError as error:
-        raise Retry(f"the delivery ledger did not answer {what}: {type(error).__name__}") from error

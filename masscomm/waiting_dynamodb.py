@@ -9,22 +9,21 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
-
 from masscomm.aws_client import DynamoDb
 from masscomm.aws_request import Limits
-from masscomm.errors import Retry, Stop
+from masscomm.dynamodb import ConditionFailed, answering
+from masscomm.errors import Retry
 from masscomm.waiting import CLAIM_S, MINUTE_MS, Waiting
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 TABLE = "waiting"
-_REFUSED = "ConditionalCheckFailedException"
+_WHAT = "what waits"
 _SHARDS = 8
 _MARKS = "minutes"
 # Minutes after which nobody writes to a bucket any more: an invocation's time and clocks that differ, many times over.
@@ -33,7 +32,6 @@ _CLOSED_AFTER = 10
 _PART_BYTES = 350_000
 # A table of last resort: what nobody released in that time after it was due is forgotten by DynamoDB.
 _KEPT_S = 30 * 86_400
-_WRONG = {"ResourceNotFoundException", "AccessDeniedException", "ValidationException", "UnrecognizedClientException"}
 
 
 class DynamoDbWaitingStore:
@@ -55,32 +53,29 @@ class DynamoDbWaitingStore:
         packed = zlib.compress(item.value)
         expires = {"N": str(due_ms // 1000 + _KEPT_S)}
         parts = [packed[start : start + _PART_BYTES] for start in range(0, len(packed), _PART_BYTES)] or [b""]
-        with _answering():
+        with answering(_WHAT):
             self._mark(bucket, now_ms)
             for number, part in enumerate(parts[1:], start=1):
                 self._client.put_item(
                     TableName=self._table,
                     Item={**_part_key(item.id, number), "value": {"B": part}, "expires_at": expires},
                 )
-            try:
-                self._client.put_item(
-                    TableName=self._table,
-                    Item={
-                        **_key(bucket, item.id),
-                        "due_ms": {"N": str(due_ms)},
-                        "topic": {"S": item.topic},
-                        "value": {"B": parts[0]},
-                        "parts": {"N": str(len(parts))},
-                        "headers": {"S": json.dumps([[name, value.hex()] for name, value in item.headers])},
-                        "why": {"S": item.why},
-                        "expires_at": expires,
-                    },
-                    ConditionExpression="attribute_not_exists(id)",
-                )
-            except ClientError as error:
-                if _code(error) != _REFUSED:
-                    raise
-                # It waits already.
+        # Where it waits already, as it does.
+        with suppress(ConditionFailed), answering(_WHAT):
+            self._client.put_item(
+                TableName=self._table,
+                Item={
+                    **_key(bucket, item.id),
+                    "due_ms": {"N": str(due_ms)},
+                    "topic": {"S": item.topic},
+                    "value": {"B": parts[0]},
+                    "parts": {"N": str(len(parts))},
+                    "headers": {"S": json.dumps([[name, value.hex()] for name, value in item.headers])},
+                    "why": {"S": item.why},
+                    "expires_at": expires,
+                },
+                ConditionExpression="attribute_not_exists(id)",
+            )
 
     def due(self, now_ms: int) -> Iterator[Waiting]:
         for bucket in self._buckets(now_ms):
@@ -90,20 +85,20 @@ class DynamoDbWaitingStore:
                 if int(row["due_ms"]["N"]) <= now_ms:
                     yield self._waiting(row)
             if empty and int(bucket.partition("#")[0]) < now_ms // MINUTE_MS - _CLOSED_AFTER:
-                with _answering():
+                with answering(_WHAT):
                     self._client.delete_item(TableName=self._table, Key=_key(_MARKS, bucket))
 
     def everything(self) -> Iterator[Waiting]:
         """All that waits, due or not, for people who look for something: reads the whole table and changes nothing."""
-        with _answering():
+        with answering(_WHAT):
             for page in self._client.get_paginator("scan").paginate(TableName=self._table):
                 for row in page["Items"]:
                     if "topic" in row:  # else a mark, or a part of a large value
                         yield self._waiting(row)
 
     def claim(self, item: Waiting, now_ms: int) -> bool:
-        with _answering():
-            try:
+        try:
+            with answering(_WHAT):
                 self._client.update_item(
                     TableName=self._table,
                     Key=_key(_bucket(item.due_ms, item.id), item.id),
@@ -115,14 +110,12 @@ class DynamoDbWaitingStore:
                         ":now": {"N": str(now_ms)},
                     },
                 )
-            except ClientError as error:
-                if _code(error) != _REFUSED:
-                    raise
-                return False
+        except ConditionFailed:
+            return False
         return True
 
     def done(self, item: Waiting) -> None:
-        with _answering():
+        with answering(_WHAT):
             answer = self._client.delete_item(
                 TableName=self._table, Key=_key(_bucket(item.due_ms, item.id), item.id), ReturnValues="ALL_OLD"
             )
@@ -138,7 +131,7 @@ class DynamoDbWaitingStore:
 
     def _buckets(self, now_ms: int) -> list[str]:
         """Those of every minute up to now that may hold something, oldest first."""
-        with _answering():
+        with answering(_WHAT):
             pages = self._client.get_paginator("query").paginate(
                 TableName=self._table,
                 ConsistentRead=True,
@@ -155,7 +148,7 @@ class DynamoDbWaitingStore:
             "ExpressionAttributeValues": {":bucket": {"S": bucket}},
         }
         while True:
-            with _answering():
+            with answering(_WHAT):
                 page = self._client.query(**request)
             yield from page["Items"]
             if "LastEvaluatedKey" not in page:
@@ -165,7 +158,7 @@ class DynamoDbWaitingStore:
     def _waiting(self, row: dict[str, Any]) -> Waiting:
         item_id = row["id"]["S"]
         packed = row["value"]["B"]
-        with _answering():
+        with answering(_WHAT):
             for number in range(1, int(row["parts"]["N"])):
                 part = self._client.get_item(
                     TableName=self._table, Key=_part_key(item_id, number), ConsistentRead=True
@@ -194,22 +187,3 @@ def _key(bucket: str, item_id: str) -> dict[str, Any]:
 
 def _part_key(item_id: str, number: int) -> dict[str, Any]:
     return _key(f"part#{item_id}", f"{number:04d}")
-
-
-def _code(error: ClientError) -> str:
-    return error.response.get("Error", {}).get("Code", "")
-
-
-@contextmanager
-def _answering() -> Iterator[None]:
-    try:
-        yield
-    except NoCredentialsError as error:
-        raise Stop(f"DynamoDB cannot be asked: {error}") from error
-    except ClientError as error:
-        code = _code(error)
-        if code in _WRONG:
-            raise Stop(f"DynamoDB refuses what waits: {error}") from error
-        raise Retry(f"DynamoDB did not take or give what waits: {code}") from error
-    except BotoCoreError as error:
-        raise Retry(f"DynamoDB does not answer: {type(error).__name__}") from error

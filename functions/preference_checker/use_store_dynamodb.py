@@ -2,15 +2,13 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
-
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from functions.preference_checker.broadcast_queues import Use, Uses
 from masscomm.aws_client import DynamoDb
 from masscomm.aws_request import Limits
-from masscomm.errors import Retry, Stop
+from masscomm.dynamodb import ConditionFailed, answering
+from masscomm.errors import Retry
 from masscomm.topics import BROADCASTS, Lane
 
 if TYPE_CHECKING:
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 TABLE = "broadcast_queues"
 _KEY = {"id": {"S": "broadcasts"}}
 _KEPT_S = 7 * 86_400
-_REFUSED = "ConditionalCheckFailedException"
+_WHAT = "who uses which queue"
 
 
 class DynamoDbUseStore:
@@ -36,11 +34,14 @@ class DynamoDbUseStore:
         return cls(table=os.environ.get("BROADCAST_QUEUES_TABLE", TABLE))
 
     def read(self) -> Uses:
-        with _answering():
-            item = self._client.get_item(TableName=self._table, Key=_KEY, ConsistentRead=True).get("Item")
+        try:
+            with answering(_WHAT):
+                item = self._client.get_item(TableName=self._table, Key=_KEY, ConsistentRead=True).get("Item")
             return (
                 Uses() if item is None else Uses(version=int(item["version"]["N"]), of=dict(_uses(item["uses"]["M"])))
             )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Retry(f"what DynamoDB tells of queues makes no sense: {error!r}") from error
 
     def replace(self, version: int, uses: Mapping[Lane, Use], now_ms: int) -> bool:
         condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(id)"}
@@ -50,7 +51,7 @@ class DynamoDbUseStore:
                 "ExpressionAttributeValues": {":version": {"N": str(version)}},
             }
         try:
-            with _answering():
+            with answering(_WHAT):
                 self._client.put_item(
                     TableName=self._table,
                     Item={
@@ -61,13 +62,9 @@ class DynamoDbUseStore:
                     },
                     **condition,
                 )
-        except _AnothersStandsError:
+        except ConditionFailed:
             return False
         return True
-
-
-class _AnothersStandsError(Exception):
-    """What was to be replaced is not there any more."""
 
 
 def _numbers(use: Use) -> dict[str, Any]:
@@ -80,21 +77,3 @@ def _uses(found: Mapping[str, Any]) -> Iterator[tuple[Lane, Use]]:
         if lane.value in found:
             use = found[lane.value]["M"]
             yield lane, Use(club_id=int(use["club_id"]["N"]), used_ms=int(use["used_ms"]["N"]))
-
-
-@contextmanager
-def _answering() -> Iterator[None]:
-    """Its errors as ours: Retry, Stop."""
-    try:
-        yield
-    except NoCredentialsError as error:
-        raise Stop(f"DynamoDB cannot be asked: {error}") from error
-    except ClientError as error:
-        code = error.response.get("Error", {}).get("Code", "")
-        if code == _REFUSED:
-            raise _AnothersStandsError from error
-        raise Retry(f"DynamoDB does not tell who uses which queue: {code}") from error
-    except BotoCoreError as error:
-        raise Retry(f"DynamoDB does not answer: {type(error).__name__}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Retry(f"what DynamoDB tells of queues makes no sense: {error!r}") from error

@@ -8,7 +8,7 @@ import pytest
 from devstack.settings import StackSettings
 from functions.preference_checker.broadcast_queues import UseStore
 from functions.preference_checker.use_store_dynamodb import DynamoDbUseStore
-from masscomm.errors import Retry
+from masscomm.errors import Retry, Stop
 from masscomm.topics import Lane
 from tests.dynamodb_table import dynamodb, functions_client, new_table
 from tests.use_store_contract import NOW, UseStoreContract, use
@@ -55,9 +55,9 @@ class TestDynamoDbUseStore(UseStoreContract):
         assert dict(store.read().of) == {Lane.BULK: use(7)}
 
 
-def test_a_table_that_is_not_there_is_no_answer(localstack: StackSettings) -> None:
+def test_a_table_that_is_not_there_is_not_asked_again(localstack: StackSettings) -> None:
     client: DynamoDBClient = dynamodb(localstack)
     store = DynamoDbUseStore(table=f"no-{uuid4()}", client=client)
     for ask in (store.read, lambda: store.replace(0, {}, NOW)):
-        with pytest.raises(Retry):
+        with pytest.raises(Stop):
             ask()
