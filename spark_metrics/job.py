@@ -302,10 +302,10 @@ class Job:
                 self._facts = None
 
     def _merge(self, staged: Staged) -> Merged:
-        if time.monotonic() - self._forgot > _FORGET_EVERY_S:
-            self._forgot = time.monotonic()
-            _log.info("forgot %d record ids older than the redelivery window", self._sink.forget())
         with _postgres_errors():
+            if time.monotonic() - self._forgot > _FORGET_EVERY_S:
+                self._forgot = time.monotonic()
+                _log.info("forgot %d record ids older than the redelivery window", self._sink.forget(staged.attempt))
             return merge_batch(staged, sink=self._sink)
 
     def _known_facts(self, writers: KnownWriters) -> Facts:

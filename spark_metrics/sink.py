@@ -3,7 +3,7 @@
 What makes the numbers exact, however often a batch or a record comes:
 
   stream_offsets    positions below the recorded ones are replays (a restart, a lost checkpoint): they are left out
-  counted_records   a record id that was counted inside the redelivery window is a redelivery: it is left out
+  counted_ids       a record id that was counted inside the redelivery window is a redelivery: it is left out
   epoch             a driver that another has replaced can merge nothing
   staging_attempts  staged rows that a crash of the server emptied are staged again, never taken for "nothing to count"
   staging_tasks     of a task that ran twice one run counts
@@ -14,23 +14,21 @@ again.
 """
 
 import logging
-import struct
 import time
 from array import array
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
-import numpy as np
 import psycopg
 from psycopg.types.json import Jsonb
 
 from masscomm.authentication import address_now
 from masscomm.errors import Stop
 from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
-from spark_metrics import recipient_log
+from spark_metrics import counted_ids, recipient_log
 from spark_metrics.staging import TABLES
 from spark_metrics.states import BlockKey, Told, blocks_of, merged, restored, stored
 from spark_metrics.transforms import Problem
@@ -113,6 +111,7 @@ class PostgresSink:
         self._url = database_url
         self._window_s = window_s
         self._connection: psycopg.Connection[Any] | None = None
+        self._ids_loaded = False
         self._epoch: int | None = None
         self._vacuumed = time.monotonic()
 
@@ -125,6 +124,7 @@ class PostgresSink:
     def connected(self) -> psycopg.Connection[Any]:
         """The connection, made anew where it is broken."""
         if self._connection is None or self._connection.broken or self._connection.closed:
+            self._ids_loaded = False
             self._connection = psycopg.connect(
                 address_now(self._url),
                 autocommit=True,
@@ -247,6 +247,7 @@ class PostgresSink:
         return self._merged(attempt, done, rehearsal=rehearsal)
 
     def _merged(self, attempt: Attempt, done: dict[str, int], *, rehearsal: bool) -> Merged:
+        self._load_ids()
         connection = self.connected()
         names: dict[str, Any] = {
             "attempt": attempt.number,
@@ -264,7 +265,7 @@ class PostgresSink:
             if floor := self.floor(attempt):
                 raise Repeated(floor, (), ())
             try:
-                names["new"] = self._copy_ids(attempt)
+                names["new"] = counted_ids.remember(connection, attempt.number, attempt.counted_at)
             except psycopg.errors.UniqueViolation as error:
                 raise _Counted from error
             # Nothing is known of rows that are seconds old; the planner takes them for few, and nested loops for cheap.
@@ -298,30 +299,19 @@ class PostgresSink:
             for table in TABLES:
                 connection.execute(_DELETE[table] + b" and part = %s and try > %s", [attempt.number, part, first])
 
-    def _repeated(self, attempt: Attempt) -> Repeated:
-        names = {"attempt": attempt.number, "at": attempt.counted_at, "window_s": self._window_s}
-        with self.connected().transaction():
-            self.connected().execute(_REPEATED_IDS)
-            self._copy_ids(attempt, "repeated_ids")
-            self.connected().execute(_FORGET_STAGED, names)
-            ids = self.connected().execute(_COUNTED).fetchall()
-            twice = self.connected().execute(_TWICE).fetchall()
-        return Repeated({}, ids, twice)
+    def _load_ids(self) -> None:
+        connection = self.connected()
+        if not self._ids_loaded:
+            with connection.transaction():
+                self._hold_the_stream(_ALONE)
+                counted_ids.load(connection)
+            self._ids_loaded = True
 
-    def _copy_ids(self, attempt: Attempt, table: str | None = None) -> int:
-        """The staged ids as rows of counted_records, or of a table like it; how many. Errors: UniqueViolation."""
-        copied = 0
-        with self.connected().cursor(binary=True) as cursor:
-            for source, packed in cursor.execute(_STAGED_IDS, [attempt.number]).fetchall():
-                ids = b"".join(packed)
-                copied += len(ids) // 16
-                # Into the partition itself: to find it for each row takes a seventh of the time.
-                into = table or _PARTITIONS.get(source, "counted_others")
-                with cursor.copy(
-                    f"copy {into} (record_id, source, counted_at) from stdin (format binary)".encode()
-                ) as copy:
-                    copy.write(_COPY_BEGIN + _rows_of_ids(ids, source, attempt.counted_at) + _COPY_END)
-        return copied
+    def _repeated(self, attempt: Attempt) -> Repeated:
+        self.forget(attempt)
+        with self.connected().transaction():
+            ids, twice = counted_ids.repeated(self.connected(), attempt.number)
+        return Repeated({}, ids, twice)
 
     def _merge_states(self, connection: psycopg.Connection[Any], attempt: Attempt) -> None:
         chunks: defaultdict[tuple[str, int, str], list[Told]] = defaultdict(list)
@@ -346,15 +336,11 @@ class PostgresSink:
                     [list({send_id for send_id, *_ in moves})],
                 )
 
-    def forget(self) -> int:
-        """Delete ids that are older than the window; how many."""
-        return (
-            self.connected()
-            .execute(
-                "delete from counted_records where counted_at < now() - make_interval(secs => %s)", [self._window_s]
-            )
-            .rowcount
-        )
+    def forget(self, attempt: Attempt) -> int:
+        """Delete ids that are older than the window was when the attempt began; how many. Errors: Fenced."""
+        with self.connected().transaction():
+            self._hold_the_stream(_ALONE)
+            return counted_ids.forget(self.connected(), attempt.counted_at - timedelta(seconds=self._window_s))
 
 
 class StatusWriter:
@@ -455,43 +441,6 @@ from (
 ) as staged join stream_offsets using (topic, partition)
 where first_offset < next_offset
 """
-
-_STAGED_IDS = "select source, array_agg(ids) from staging_ids where attempt = %s group by source"
-
-_REPEATED_IDS = """
-create temporary table repeated_ids (record_id uuid, source text, counted_at timestamptz) on commit drop
-"""
-
-_FORGET_STAGED = """
-delete from counted_records using repeated_ids as staged
-where (counted_records.record_id, counted_records.source) = (staged.record_id, staged.source)
-    and counted_records.counted_at < %(at)s - make_interval(secs => %(window_s)s)
-"""
-
-_COUNTED = "select distinct source, record_id::text from repeated_ids join counted_records using (record_id, source)"
-
-_TWICE = "select source, record_id::text from repeated_ids group by source, record_id having count(*) > 1"
-
-_PARTITIONS = {"send": "counted_sends", "delivery": "counted_deliveries", "outcome": "counted_outcomes"}
-
-# The binary format of COPY: a signature, then rows, each a number of fields, each of those its length and its bytes.
-_COPY_BEGIN = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-_COPY_END = b"\xff\xff"
-_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-
-
-def _rows_of_ids(ids: bytes, source: str, counted_at: datetime) -> bytes:
-    """Ids of 16 bytes each as rows (record_id, source, counted_at), in the order of the index: neighbours go to the
-    same pages."""
-    name = source.encode()
-    before = struct.pack("!hi", 3, 16)
-    after = struct.pack(f"!i{len(name)}siq", len(name), name, 8, (counted_at - _EPOCH) // timedelta(microseconds=1))
-    rows = np.empty(len(ids) // 16, [("before", f"V{len(before)}"), ("id", "V16"), ("after", f"V{len(after)}")])
-    rows["before"], rows["after"] = np.void(before), np.void(after)
-    # Of equal first halves any order will do.
-    rows["id"] = np.frombuffer(ids, "V16")[np.argsort(np.frombuffer(ids, ">u8")[::2].astype(np.uint64))]
-    return rows.tobytes()
-
 
 _STAGED_STATES = """
 select send_id, chunk_index, channel, status, reason, runs, listed from staging_states where attempt = %s

@@ -15,7 +15,7 @@ type Fields = dict[str, "Fields | None"]
 class Source:
     """One kind of record.
 
-    kind: its name in `counted_records`; schema: the record in schemas/; topic_names: as in schemas/topics.yaml, every
+    kind: its name in `counted_batches`; schema: the record in schemas/; topic_names: as in schemas/topics.yaml, every
     lane is read; fields: what is decoded, the rest is skipped without being built.
     """
 

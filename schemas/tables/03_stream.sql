@@ -76,38 +76,42 @@ create table if not exists stream_offsets (
     primary key (topic, partition)
 );
 
--- Every record that is counted, by its deterministic id: a redelivering function produces the same id at another offset.
--- counted_at: when its batch began. Rows older than the redelivery window mean nothing and are deleted now and then.
--- source: send, delivery or outcome; ids are unique inside one.
+-- The deterministic ids of the records that each merge counted: a redelivering function produces the same id at another offset.
+-- source: send, delivery or outcome; ids are unique inside one, 16 bytes each; counted_at: when the batch began. Rows older than the
+-- redelivery window mean nothing and are deleted now and then.
+create table if not exists counted_batches (
+    source     text        not null,
+    counted_at timestamptz not null,
+    ids        bytea       not null
+);
+alter table counted_batches alter column ids set storage external; -- what is random cannot be compressed
+create index if not exists counted_batches_at on counted_batches (counted_at);
+-- Until they were packed, each had a row of its own.
 do $$ begin
-    -- Before it was partitioned its index held the source beside the id, and took twice the time.
-    if exists (select from pg_class where oid = to_regclass('counted_records') and relkind = 'r') then
-        alter table counted_records rename to counted_records_before;
-        alter index counted_records_pkey rename to counted_records_before_pkey;
-        alter index counted_records_at rename to counted_records_before_at;
+    if exists (select from pg_class where oid = to_regclass('counted_records') and relkind in ('r', 'p')) then
+        insert into counted_batches (source, counted_at, ids)
+            select source, counted_at, string_agg(uuid_send(record_id), ''::bytea) from counted_records group by source, counted_at;
+        drop table counted_records;
     end if;
 end $$;
-create table if not exists counted_records (
-    record_id  uuid        not null,
-    source     text        not null,
-    counted_at timestamptz not null default now()
-) partition by list (source);
-create table if not exists counted_sends partition of counted_records for values in ('send');
-create table if not exists counted_deliveries partition of counted_records for values in ('delivery');
-create table if not exists counted_outcomes partition of counted_records for values in ('outcome');
-create table if not exists counted_others partition of counted_records default;
+
+-- The same ids, each where an index finds it (spark_metrics.counted_ids). Unlogged: a crash of the server empties them, and what is
+-- counted is loaded again before anything else is. counted_ids_loaded: a row where they are whole.
+-- To vacuum what was only added to would mark pages for readers of whole tables, of which there are none.
+create unlogged table if not exists counted_sends (record_id uuid not null) with (autovacuum_vacuum_insert_threshold = -1);
+create unlogged table if not exists counted_deliveries (record_id uuid not null) with (autovacuum_vacuum_insert_threshold = -1);
+create unlogged table if not exists counted_outcomes (record_id uuid not null) with (autovacuum_vacuum_insert_threshold = -1);
+create unlogged table if not exists counted_others (source text not null, record_id uuid not null) with (autovacuum_vacuum_insert_threshold = -1);
 create unique index if not exists counted_sends_id on counted_sends (record_id);
 create unique index if not exists counted_deliveries_id on counted_deliveries (record_id);
 create unique index if not exists counted_outcomes_id on counted_outcomes (record_id);
 create unique index if not exists counted_others_id on counted_others (record_id, source);
-do $$ begin
-    if to_regclass('counted_records_before') is not null then
-        insert into counted_records (record_id, source, counted_at) select record_id, source, counted_at from counted_records_before;
-        drop table counted_records_before;
-    end if;
-end $$;
--- By when they may be forgotten: rows come in the order of counted_at, so an index of a few pages finds them.
-create index if not exists counted_records_at on counted_records using brin (counted_at) with (autosummarize = on);
+create unlogged table if not exists counted_ids_loaded (loaded boolean primary key);
+create or replace view counted_records as
+    select record_id, 'send'::text as source from counted_sends
+    union all select record_id, 'delivery' from counted_deliveries
+    union all select record_id, 'outcome' from counted_outcomes
+    union all select record_id, source from counted_others;
 
 -- Records that cannot be counted, by position. reason: a word of spark_metrics.transforms.Problem.
 create table if not exists quarantine (

@@ -324,10 +324,18 @@ MUTANTS = (
     ),
     Mutant(
         guard="metrics: an id that was counted is refused",
-        file="spark_metrics/sink.py",
-        old='from repeated_ids join counted_records using (record_id, source)"',
-        new='from repeated_ids join counted_records using (record_id, source) where false"',
+        file="spark_metrics/counted_ids.py",
+        old='from these_ids join counted_records using (record_id, source)"',
+        new='from these_ids join counted_records using (record_id, source) where false"',
         red="each record again once it is counted",
+    ),
+    Mutant(
+        guard="metrics: ids that a crash of the server emptied are loaded again",
+        file="spark_metrics/counted_ids.py",
+        old="            _copy(connection, source, ids)\n            loaded +=",
+        new="            loaded +=",
+        red="tests/component/spark_metrics/test_sink.py",
+        no_cell="of what crashes in a cell nothing comes again that was counted before the crash",
     ),
     Mutant(
         guard="metrics: an offset that was counted is left out",

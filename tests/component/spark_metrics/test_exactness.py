@@ -234,7 +234,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def test_whatever_dies_wherever_the_metrics_are_a_group_by_over_the_topics(
     seed: int, stack: Stack, tmp_path: Path
 ) -> None:
-    """Guards: stream_offsets, counted_records, staging_attempts, archive_batches."""
+    """Guards: stream_offsets, counted_ids, staging_attempts, archive_batches."""
     print(f"seed {seed}")  # noqa: T201
     rng = random.Random(seed)  # noqa: S311
     settings = stack.settings

@@ -5,7 +5,7 @@ import random
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -194,7 +194,7 @@ def test_buckets_are_utc_and_begin_at_their_own_start(sink: PostgresSink) -> Non
 
 
 def test_the_same_record_produced_again_adds_nothing(sink: PostgresSink) -> None:
-    """Guard: counted_records."""
+    """Guard: counted_ids."""
     count(sink, a_chunk(0, number=1), Record(0, number=2))
     before = served(sink)
     merged = count(sink, a_chunk(1, number=1), Record(1, number=2), Record(0, number=2, partition=3))
@@ -213,17 +213,52 @@ def test_an_id_is_forgotten_after_the_window_and_not_before(database: str) -> No
     """Guard: the redelivery window."""
     sink = PostgresSink(database, window_s=3600)
     sink.take_over()
-    count(sink, Record(0, number=1), Record(1, number=2))
-    remembered = "update counted_records set counted_at = now() - %s::interval where record_id = %s"
-    sink.connected().execute(remembered, ["59 minutes", UUID(int=1)])
-    sink.connected().execute(remembered, ["61 minutes", UUID(int=2)])
+    count(sink, Record(0, number=1))
+    count(sink, Record(1, number=2))
+    remembered = "update counted_batches set counted_at = now() - %s::interval where ids = %s"
+    sink.connected().execute(remembered, ["59 minutes", UUID(int=1).bytes])
+    sink.connected().execute(remembered, ["61 minutes", UUID(int=2).bytes])
     assert count(sink, Record(2, number=1), Record(3, number=2), Record(4, number=2)).refused == 2
     assert totals(sink) == {"sent": 9}
     assert count(sink, Record(5, number=2)).refused == 1
-    assert sink.forget() == 0
-    sink.connected().execute("update counted_records set counted_at = now() - interval '2 hours'")
-    assert sink.forget() == 2
     sink.close()
+
+
+def test_what_is_older_than_the_window_is_deleted_of_every_source(database: str) -> None:
+    sink = PostgresSink(database, window_s=3600)
+    sink.take_over()
+    known = [Record(n, number=1, source=source) for n, source in enumerate(("send", "delivery", "outcome", "to_come"))]
+    count(sink, *known)
+    assert sink.forget(sink.begin()) == 0
+    sink.connected().execute("update counted_batches set counted_at = now() - interval '61 minutes'")
+    count(sink, Record(9, number=9))
+    assert sink.forget(sink.begin()) == len(known)
+    assert remembered(sink) == [("outcome", UUID(int=9))]
+    assert count(sink, *(replace(record, offset=record.offset + 20) for record in known)).refused == 0
+    sink.close()
+
+
+def remembered(sink: PostgresSink) -> list[tuple[str, UUID]]:
+    """The ids that refuse a record, and those of which they are loaded: the same."""
+    found = sink.connected().execute("select source, record_id from counted_records order by 1, 2").fetchall()
+    batches = sink.connected().cursor(binary=True).execute("select source, ids from counted_batches").fetchall()
+    ids = [(source, UUID(bytes=ids[at : at + 16])) for source, ids in batches for at in range(0, len(ids), 16)]
+    assert sorted(ids) == found
+    return found
+
+
+def test_ids_are_refused_after_a_crash_of_the_server_has_emptied_what_is_unlogged(sink: PostgresSink) -> None:
+    """Guard: counted_ids_loaded."""
+    known = [Record(n, number=n, source=source) for n, source in enumerate(("send", "delivery", "outcome", "to_come"))]
+    count(sink, *known)
+    count(sink, Record(10, number=10))
+    before = served(sink), remembered(sink)
+    rows = sink.connected().execute("select relname from pg_class where relpersistence = 'u' and relkind = 'r'")
+    sink.connected().execute(b"truncate " + ", ".join(name for (name,) in rows).encode())
+    sink.close()
+    merged = count(sink, *(replace(record, offset=record.offset + 20) for record in known), Record(30, number=10))
+    assert merged.refused == 5
+    assert (served(sink), remembered(sink)) == before
 
 
 def test_a_notification_stands_in_the_totals_once_under_what_was_said_last(sink: PostgresSink) -> None:
@@ -255,7 +290,7 @@ def test_positions_consumed_before_add_nothing_even_when_their_ids_are_forgotten
     batch = [Record(5, number=1), Record(6, number=2), Record(7, number=3, partition=1)]
     count(sink, *batch)
     before = served(sink)
-    sink.connected().execute("delete from counted_records")
+    sink.connected().execute("truncate counted_batches, counted_outcomes")
     merged = count(sink, *batch, Record(7, number=4))
     assert merged == Merged(records=1, refused=0, quarantined=0, replayed=3)
     assert totals(sink) == {"sent": 12}
@@ -361,7 +396,7 @@ def test_who_stages_is_waited_for(sink: PostgresSink, database: str) -> None:
 
 
 def test_a_batch_beside_the_merge_of_the_same_records_counts_them_once(sink: PostgresSink) -> None:
-    """Guard: counted_records. When it was staged its records were not counted yet."""
+    """Guard: counted_ids. When it was staged its records were not counted yet."""
     first = sink.begin()
     stage(sink, first, [Record(0, number=1)])
     second = sink.begin([first.number])
@@ -381,7 +416,7 @@ def test_a_merge_that_fails_half_way_leaves_nothing(sink: PostgresSink) -> None:
         sink.merge(attempt, batch_id=0)
     assert totals(sink) == {}
     assert sink.next_offsets() == {}
-    assert sink.connected().execute("select count(*) from counted_records").fetchone() == (0,)
+    assert remembered(sink) == []
     # The very same attempt can be merged once what was wrong is mended.
     sink.connected().execute("update staging_counts set count_total = 1")
     assert sink.merge(attempt, batch_id=0).records == 2

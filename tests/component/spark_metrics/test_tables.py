@@ -1,18 +1,41 @@
 """The tables of schemas/tables over those of an earlier version: what was counted stays counted."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 
 from devstack.provision import SCHEMAS, apply_sql
+from spark_metrics import counted_ids
 
 FILES = sorted((SCHEMAS / "tables").glob("*.sql"))
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+LATER = NOON + timedelta(hours=1)
 
-# As they stood before counted_records was partitioned, revised minutes had a club, and ids were staged in rows of many.
-EARLIER = b"""
+# As they stood before ids were packed. Before that, counted_records was not partitioned, revised minutes had no club,
+# and ids were staged in rows of their own.
+PARTITIONED = b"""
+drop view counted_records;
+drop table counted_batches, counted_sends, counted_deliveries, counted_outcomes, counted_others, counted_ids_loaded;
+create table counted_records (
+    record_id  uuid        not null,
+    source     text        not null,
+    counted_at timestamptz not null default now()
+) partition by list (source);
+create table counted_sends partition of counted_records for values in ('send');
+create table counted_deliveries partition of counted_records for values in ('delivery');
+create table counted_outcomes partition of counted_records for values in ('outcome');
+create table counted_others partition of counted_records default;
+create unique index counted_sends_id on counted_sends (record_id);
+create unique index counted_deliveries_id on counted_deliveries (record_id);
+create unique index counted_outcomes_id on counted_outcomes (record_id);
+create unique index counted_others_id on counted_others (record_id, source);
+create index counted_records_at on counted_records using brin (counted_at) with (autosummarize = on);
+"""
+WHOLE = b"""
 drop table counted_records, revised_minutes, staging_ids, staging_states;
 create table counted_records (
     record_id  uuid        not null,
@@ -38,9 +61,7 @@ create unlogged table staging_states (
 
 @pytest.fixture
 def connection(database: str) -> Iterator[psycopg.Connection[Any]]:
-    """Of a database with the tables of the earlier version."""
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(EARLIER)
         yield connection
 
 
@@ -48,34 +69,48 @@ def contents(connection: psycopg.Connection[Any], query: str) -> list[tuple[Any,
     return connection.execute(query.encode()).fetchall()
 
 
+@pytest.mark.parametrize("earlier", [[PARTITIONED], [PARTITIONED, WHOLE]], ids=["a row an id", "not partitioned"])
 def test_ids_counted_before_the_tables_changed_are_refused_after(
+    connection: psycopg.Connection[Any], database: str, earlier: list[bytes]
+) -> None:
+    for tables in earlier:
+        connection.execute(tables)
+    ids = sorted(
+        (source, uuid4(), at) for source in ("send", "delivery", "outcome", "a source to come") for at in (NOON, LATER)
+    )
+    for source, record_id, at in ids:
+        connection.execute("insert into counted_records values (%s, %s, %s)", [record_id, source, at])
+    apply_sql(database, FILES)
+    batches = connection.cursor(binary=True).execute("select source, ids, counted_at from counted_batches").fetchall()
+    assert sorted((source, UUID(bytes=packed), at) for source, packed, at in batches) == ids
+    # A record of either kind that is counted again meets its id.
+    with connection.transaction():
+        counted_ids.load(connection)
+    for source, record_id, _ in ids:
+        connection.execute("truncate staging_ids")
+        connection.execute("insert into staging_ids values (1, 0, 0, %s, %s)", [source, record_id.bytes])
+        with pytest.raises(psycopg.errors.UniqueViolation), connection.transaction():
+            counted_ids.remember(connection, 1, LATER)
+
+
+def test_what_was_on_its_way_is_staged_again_in_the_new_shape(
     connection: psycopg.Connection[Any], database: str
 ) -> None:
-    ids = [(uuid4(), source) for source in ("send", "delivery", "outcome", "a source to come")]
-    for record_id, source in ids:
-        connection.execute("insert into counted_records values (%s, %s, '2026-11-20T12:00:00Z')", [record_id, source])
+    connection.execute(PARTITIONED)
+    connection.execute(WHOLE)
     connection.execute("insert into staging_attempts values (1)")
     connection.execute("insert into staging_ids values (1, 0, 0, 'send', %s)", [uuid4()])
     connection.execute("insert into revised_minutes values ('2026-11-20T12:00:00Z', now(), 1, 5)")
     apply_sql(database, FILES)
-    kept = contents(
-        connection, "select record_id, source from counted_records where counted_at = '2026-11-20T12:00:00Z'"
-    )
-    assert sorted(kept, key=str) == sorted(ids, key=str)
-    assert contents(connection, "select to_regclass('counted_records_before')") == [(None,)]
-    # A record of either kind that is counted again meets its id.
-    for record_id, source in ids:
-        with pytest.raises(psycopg.errors.UniqueViolation):
-            connection.execute("insert into counted_records values (%s, %s)", [record_id, source])
     assert contents(connection, "select club_id, late_total from revised_minutes") == [(0, 5)]
-    # What was on its way is staged again, in the new shape.
     assert contents(connection, "select count(*) from staging_attempts") == [(0,)]
     assert contents(connection, "select ids from staging_ids") == []
 
 
 def test_applying_the_tables_again_changes_nothing(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("insert into counted_records values (%s, 'send')", [uuid4()])
+        connection.execute("insert into counted_batches values ('send', now(), %s)", [uuid4().bytes])
+        connection.execute("insert into counted_sends values (%s)", [uuid4()])
         connection.execute("insert into staging_attempts values (1)")
         connection.execute("insert into staging_ids values (1, 0, 0, 'send', %s)", [uuid4().bytes])
         columns = """
@@ -83,8 +118,9 @@ def test_applying_the_tables_again_changes_nothing(database: str) -> None:
             where table_schema = 'public' order by 1, 2
         """
         indices = "select indexdef from pg_indexes where schemaname = 'public' order by 1"
-        rows = "select (select count(*) from counted_records), (select count(*) from staging_ids)"
+        rows = """select (select count(*) from counted_batches), (select count(*) from counted_records),
+            (select count(*) from staging_ids)"""
         before = [contents(connection, query) for query in (columns, indices, rows)]
         apply_sql(database, FILES)
         assert [contents(connection, query) for query in (columns, indices, rows)] == before
-        assert before[-1] == [(1, 1)]
+        assert before[-1] == [(1, 1, 1)]
