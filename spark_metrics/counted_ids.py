@@ -64,9 +64,10 @@ def forget(connection: psycopg.Connection[Any], before: datetime) -> int:
 
 def load(connection: psycopg.Connection[Any]) -> None:
     """Fill the tables of single ids where they are not whole. Needed once a connection: what empties them ends it."""
-    if connection.execute("select from counted_ids_loaded").fetchone():
+    if connection.execute("select from counted_ids_loaded").fetchone() is not None:
         return
     loaded = 0
+    connection.execute(_EMPTY)
     with connection.cursor(name="counted_batches", binary=True) as batches:
         # One value is as much as one merge counted.
         batches.itersize = 1
@@ -135,6 +136,8 @@ delete from counted_batches
 where ctid = (select ctid from counted_batches where counted_at < %s order by counted_at limit 1)
 returning source, ids
 """
+
+_EMPTY = b"truncate " + ", ".join((*_TABLES.values(), _OTHERS)).encode()
 
 _FORGET_THESE = {
     table: f"delete from {table} as t using these_ids as f where t.record_id = f.record_id".encode()  # noqa: S608

@@ -247,6 +247,13 @@ def remembered(sink: PostgresSink) -> list[tuple[str, UUID]]:
     return found
 
 
+def test_ids_are_loaded_once_and_not_by_each_connection(sink: PostgresSink) -> None:
+    count(sink, Record(0, number=1))
+    sink.close()
+    assert count(sink, Record(1, number=1), Record(2, number=2)).refused == 1
+    assert remembered(sink) == [("outcome", UUID(int=1)), ("outcome", UUID(int=2))]
+
+
 def test_ids_are_refused_after_a_crash_of_the_server_has_emptied_what_is_unlogged(sink: PostgresSink) -> None:
     """Guard: counted_ids_loaded."""
     known = [Record(n, number=n, source=source) for n, source in enumerate(("send", "delivery", "outcome", "to_come"))]
