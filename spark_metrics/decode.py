@@ -25,27 +25,31 @@ def wire_header(writers: Writers) -> list[Column]:
     Read of topic, partition, offset, timestamp, value, headers. schema_id is null where the value does not begin with a
     zero byte and four more; source is the kind of the topic.
     """
-    kinds = F.create_map(*[F.lit(text) for s in SOURCES for topic in s.topics() for text in (topic, s.kind)])
     known = {schema_id for schemas in writers.values() for schema_id in schemas}
     return [
         *map(F.col, ("topic", "partition")),
         F.col("offset").alias("kafka_offset"),
         F.unix_millis("timestamp").alias("timestamp_ms"),
         *map(F.col, ("value", "headers")),
-        kinds[F.col("topic")].alias("source"),
+        kind_of(F.col("topic")).alias("source"),
         _schema_id(F.col("value"), known).alias("schema_id"),
     ]
 
 
+def kind_of(topic: Column) -> Column:
+    """The kind of the records in a topic."""
+    kinds = F.create_map(*[F.lit(text) for s in SOURCES for name in s.topics() for text in (name, s.kind)])
+    return kinds[topic]
+
+
 def _schema_id(value: Column, known: Collection[int]) -> Column:
     header = F.substring(value, 1, _HEADER_BYTES)
-    framed = (F.length(value) >= _HEADER_BYTES) & (F.substring(value, 1, 1) == F.lit(bytearray(1)))
     spelt = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("long")
+    found = F.when(F.length(value) < _HEADER_BYTES, F.lit(None).cast("long"))
     # Comparing five bytes costs less than spelling them out.
-    found = F.when(framed, spelt)
     for schema_id in known:
-        found = F.when(header == F.lit(bytearray(HEADER.pack(0, schema_id))), F.lit(schema_id)).otherwise(found)
-    return found
+        found = found.when(header == F.lit(bytearray(HEADER.pack(0, schema_id))), F.lit(schema_id))
+    return found.when(F.substring(value, 1, 1) == F.lit(bytearray(1)), spelt)
 
 
 def origin() -> Column:

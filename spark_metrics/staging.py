@@ -1,17 +1,18 @@
 """A micro-batch on its way to Postgres: summed by the JVM, sent by the executors.
 
-A record is never a row of its own: what is counted is summed first, by the send, minute, result and partition it stands
-in, and its id and positions become bytes beside the sum. A task sends all its lines in one transaction under its
-partition and attempt number, so that of a task that ran twice one run counts, whole.
+A record is never a row of its own: what is counted is summed first, by the send, minute and result it says, and its
+place in the topic, its id and its positions become bytes beside the sum. A task sends all its lines in one transaction
+under its partition and attempt number, so that of a task that ran twice one run counts, whole.
 """
 
 import struct
-from array import array
+from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import psycopg
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F
 
 from masscomm.authentication import address_now
 from spark_metrics import recipient_log
+from spark_metrics.decode import kind_of
 from spark_metrics.transforms import each_count, minute_s, of_count, sums_of
 from spark_metrics.views import View
 
@@ -39,10 +41,7 @@ _STATES_KEY = TABLES["staging_states"][:-2]
 _TEXTS = frozenset({"send_id", "type", "channel", "measure", "status", "reason", "listed", "view", "row"})
 
 # What a task is given: of a group of records all but the last two, else those two alone.
-_SENT = (
-    *("topic", "partition", "source", "first_offset", "last_offset", "seen"),
-    *("schema_id", "problem", "kind", "said", "counts", "states", "table", "line"),
-)
+_SENT = ("topic", "source", "kind", "said", "counts", "states", "table", "line")
 type Sent = Sequence[Any]
 
 
@@ -52,11 +51,17 @@ REFUSED = "refused"
 # Records that one core has counted before two have agreed on who counts which.
 SMALL = 5_000
 
-# What the bytes in `said` are, a record: its offset (it is not counted), its id, the id and a run of positions, or the
-# id and a list with its length before it. In columns of their own they would be collected four times over.
-_OFFSET, _ID, _RUN, _LIST = range(4)
-_ID_BYTES = 16
+# What the bytes in `said` are, a record: its place, and then, where it is counted, its id, the id and a run of
+# positions, or the id and a list with its length before it; where it is not, nothing, or what is wrong with it, as the
+# list is. In columns of their own they would be collected four times over; a partition among the keys would make many
+# groups of what is one.
+_REFUSED, _PROBLEM, _ID, _RUN, _LIST = range(5)
+_WORD = 8
+# Of each record, before a length.
+_WORDS = {_REFUSED: 1, _PROBLEM: 1, _ID: 3, _RUN: 4, _LIST: 3}
 _LENGTH = struct.Struct("!i")
+# A place is one number: the partition (Kafka has no more than 2**15 of a topic by far) times this, and the offset.
+PARTITION = 2**48
 
 
 class Staging:
@@ -83,9 +88,8 @@ class Staging:
     def groups(self, facts: DataFrame) -> DataFrame:
         """Facts to groups of records; those that were counted before have the problem REFUSED.
 
-        Columns: topic, partition, source, problem and schema_id (of records that are not counted), kind, send_id,
-        club_id, type, minute_s, chunk_index, channel, measure, reason; first_offset, last_offset, seen (records), said
-        (of each, as its kind says), count_total, first_ms, chunk_count.
+        Columns: topic, kind, send_id, club_id, type, minute_s, chunk_index (where positions are told), channel,
+        measure, reason; seen (records), said (of each, as its kind says), count_total, first_ms, chunk_count; source.
         """
         return (
             facts.select("*", *self._said)
@@ -93,6 +97,7 @@ class Staging:
             .select(*self._of_each)
             .groupBy(*self._keys)
             .agg(*self._sums)
+            .select("*", kind_of(F.col("topic")).alias("source"))
         )
 
     def rows(self, groups: DataFrame) -> DataFrame:
@@ -112,13 +117,13 @@ class Staging:
 
         Errors: those of Spark, with psycopg's inside.
         """
-        groups = self.groups(facts)
-        good = F.col("problem").isNull()
+        tasks = self.tasks(facts.sparkSession.sparkContext.defaultParallelism)
+        groups, good = self.groups(facts), F.col("problem").isNull()
         more = []
         if views:
             # The records are read once, and the groups, which are few, twice.
-            groups = (leaf(groups) if self.small else groups).persist()
-            counts = groups.where(good).transform(sums_of)
+            groups = leaf(groups, tasks).persist()
+            counts = groups.where(_is_counted()).transform(sums_of)
             more += [("staging_views", view.rows_to_stage(counts)) for view in views]
         if recipients:
             more.append(("staging_recipients", facts.where(good).transform(recipient_log.rows_to_stage)))
@@ -127,7 +132,7 @@ class Staging:
             rows = rows.unionAll(frame.select(*self._of_line(table)))
         if more:
             # A connection a task.
-            rows = rows.coalesce(self.tasks(facts.sparkSession.sparkContext.defaultParallelism))
+            rows = rows.coalesce(tasks)
         try:
             rows.foreachPartition(partial(_copy, database_url, attempt))
         finally:
@@ -136,15 +141,19 @@ class Staging:
 
     @cached_property
     def _said(self) -> list[Column]:
-        record_id, listed = F.col("id"), F.col("listed").cast("binary")
-        kinds = (
-            (F.col("listed").isNotNull(), _LIST, F.concat(record_id, F.length(listed).cast("binary"), listed)),
-            (F.col("run").isNotNull(), _RUN, F.concat(record_id, F.col("run"))),
-            (F.col("problem").isNotNull(), _OFFSET, F.col("kafka_offset").cast("binary")),
+        place = (F.col("partition").cast("long") * PARTITION + F.col("kafka_offset")).cast("binary")
+        record_id, run, listed = F.col("id"), F.col("run"), F.col("listed").cast("binary")
+        problem = _line(TABLES["staging_problems"]).cast("binary")
+        refused, bad = F.col("problem") == REFUSED, F.col("problem").isNotNull()
+        runs, lists = run.isNotNull(), listed.isNotNull()
+        kind = F.when(refused, _REFUSED).when(bad, _PROBLEM).when(runs, _RUN).when(lists, _LIST).otherwise(_ID)
+        said = (
+            F.when(refused, place)
+            .when(bad, F.concat(place, _length(problem), problem))
+            .when(runs, F.concat(place, record_id, run))
+            .when(lists, F.concat(place, record_id, _length(listed), listed))
+            .otherwise(F.concat(place, record_id))
         )
-        kind, said = F.lit(_ID), record_id
-        for condition, number, made in kinds:
-            kind, said = F.when(condition, number).otherwise(kind), F.when(condition, made).otherwise(said)
         return [kind.alias("kind"), said.alias("said")]
 
     @cached_property
@@ -155,8 +164,9 @@ class Staging:
     def _of_each(self) -> list[Column]:
         begins = F.coalesce("ordinal", F.lit(0)) == 0
         return [
-            *of_count("chunk_index"),
+            *of_count(),
             minute_s().alias("minute_s"),
+            F.when(_tells(), F.col("chunk_index")).alias("chunk_index"),
             F.col("kind"),
             # What stands in an aggregate itself is interpreted.
             F.when(begins, F.col("said")).alias("said"),
@@ -165,18 +175,12 @@ class Staging:
 
     @cached_property
     def _keys(self) -> list[Column]:
-        return [
-            *map(F.col, ("topic", "partition", "source", "problem")),
-            F.when(F.col("problem").isNotNull(), F.col("schema_id")).alias("schema_id"),
-            *map(F.col, ("kind", "send_id", "club_id", "type", "minute_s", "chunk_index")),
-            *map(F.col, ("channel", "measure", "reason")),
-        ]
+        names = ("topic", "kind", "send_id", "club_id", "type", "minute_s", "chunk_index")
+        return list(map(F.col, (*names, "channel", "measure", "reason")))
 
     @cached_property
     def _sums(self) -> list[Column]:
         return [
-            F.min("kafka_offset").alias("first_offset"),
-            F.max("kafka_offset").alias("last_offset"),
             F.sum("begins").alias("seen"),
             F.listagg("said").alias("said"),
             F.sum("count_total").alias("count_total"),
@@ -186,10 +190,11 @@ class Staging:
 
     @cached_property
     def _of_group(self) -> list[Column]:
-        told = F.col("kind").isin(_RUN, _LIST)
         made = {
-            "counts": F.when(F.col("problem").isNull(), _line(TABLES["staging_counts"], records=F.col("seen"))),
-            "states": F.when(told, _line(_STATES_KEY, status=F.col("measure"))),
+            "counts": F.when(_is_counted(), _line(TABLES["staging_counts"], records=F.col("seen"))),
+            "states": F.when(_tells(), _line(_STATES_KEY, status=F.col("measure"))),
+            # PySpark's pickles hold bytes as text of which every other letter is two bytes.
+            "said": F.base64("said"),
             "table": F.lit(None).cast("string"),
             "line": F.lit(None).cast("string"),
         }
@@ -202,8 +207,8 @@ class Staging:
         return self._lines[table]
 
 
-def leaf(frame: DataFrame) -> DataFrame:
-    """The same rows, in one task, of a plan that is a leaf.
+def leaf(frame: DataFrame, tasks: int = 1) -> DataFrame:
+    """The same rows, in so many tasks at most, of a plan that is a leaf.
 
     What is built on a frame is analysed with all that lies below it, and compared with all that is kept: of a small
     batch that takes longer than its records do. A row is copied once more for it.
@@ -211,7 +216,20 @@ def leaf(frame: DataFrame) -> DataFrame:
     plain: Any = frame
     session: Any = plain.sparkSession._jsparkSession
     rows = session.internalCreateDataFrame(plain._jdf.queryExecution().toRdd(), plain._jdf.schema(), False)
-    return type(frame)(rows, frame.sparkSession).coalesce(1)
+    return type(frame)(rows, frame.sparkSession).coalesce(tasks)
+
+
+def _is_counted() -> Column:
+    return F.col("kind") >= _ID
+
+
+def _tells() -> Column:
+    """Whether what is said tells of positions."""
+    return F.col("kind") >= _RUN
+
+
+def _length(told: Column) -> Column:
+    return F.length(told).cast("binary")
 
 
 def _line(columns: Sequence[str], **named: Column) -> Column:
@@ -242,67 +260,63 @@ def _copy(database_url: str, attempt: int, rows: Iterator[Sent]) -> None:
 
 def lines_of(rows: Iterable[Sent]) -> dict[str, list[str]]:
     """{table: lines of Postgres' text format} of what `Staging.send` gives a task: `Staging.rows` and further lines."""
-    places: dict[tuple[str, int], tuple[int, int, int]] = {}
+    places: defaultdict[str, list[bytes]] = defaultdict(list)
     ids: defaultdict[str, list[bytes]] = defaultdict(list)
     lines: defaultdict[str, list[str]] = defaultdict(list)
-    for row in rows:
-        *group, table, line = row
+    for topic, source, kind, encoded, counts, states, table, line in rows:
         if table:
             lines[table].append(line)
             continue
-        topic, partition, source, first, last, seen, schema_id, problem, kind, said, counts, states = group
-        place = places.get((topic, partition))
-        if place:
-            first, last, seen = min(first, place[0]), max(last, place[1]), seen + place[2]
-        places[topic, partition] = first, last, seen
         if counts:
             lines["staging_counts"].append(counts)
-        if not said:
+        if not encoded:
             continue
+        said = b64decode(encoded)
+        if kind in (_LIST, _PROBLEM):
+            begun, told = _told(said, _WORD * _WORDS[kind])
+        else:
+            begun, told = said, []
+        words = np.frombuffer(begun, f"V{_WORD}").reshape(-1, _WORDS[kind])
+        places[topic].append(words[:, 0].tobytes())
+        if kind >= _ID:
+            ids[source].append(words[:, 1:3].tobytes())
         if kind == _RUN:
-            joined, runs = _runs(said)
-            ids[source].append(joined)
-            lines["staging_states"].append(f"{states}\t\\\\x{runs.hex()}\t\\N")
+            lines["staging_states"].append(f"{states}\t\\\\x{words[:, 3].tobytes().hex()}\t\\N")
         elif kind == _LIST:
-            some, listed = _lists(said)
-            ids[source] += some
-            lines["staging_states"].append(f"{states}\t\\N\t{escaped(listed)}")
-        elif kind == _ID:
-            ids[source].append(said)
-        elif problem != REFUSED:
-            known = "\\N" if schema_id is None else schema_id
-            lines["staging_problems"] += (
-                f"{topic}\t{partition}\t{offset}\t{source}\t{known}\t{problem}"
-                for (offset,) in struct.iter_unpack("!q", said)
-            )
+            lines["staging_states"].append(f"{states}\t\\N\t{escaped('\n'.join(told))}")
+        elif kind == _PROBLEM:
+            lines["staging_problems"] += told
     if places:
         lines["staging_positions"] = [
-            f"{topic}\t{partition}\t{first}\t{last}\t{seen}"
-            for (topic, partition), (first, last, seen) in places.items()
+            f"{topic}\t{partition}\t{first}\t{last}\t{records}"
+            for topic, some in places.items()
+            for partition, first, last, records in _spans(b"".join(some))
         ]
     if ids:
         lines["staging_ids"] = [f"{source}\t\\\\x{b''.join(some).hex()}" for source, some in ids.items()]
     return dict(lines)
 
 
-def _runs(said: bytes) -> tuple[bytes, bytes]:
-    """The ids, and the runs: of each record three times eight bytes, taken apart without an object a record."""
-    words = array("Q", said)
-    ids = array("Q", bytes(len(said) // 3 * 2))
-    ids[::2], ids[1::2] = words[::3], words[1::3]
-    return ids.tobytes(), words[2::3].tobytes()
+def _spans(places: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """(partition, first offset, last offset, how many) of places, a partition each."""
+    ordered = np.sort(np.frombuffer(places, ">i8").astype(np.int64))
+    partitions = ordered // PARTITION
+    begins = np.flatnonzero(np.r_[True, partitions[1:] > partitions[:-1]])
+    ends = np.r_[begins[1:], len(ordered)]
+    columns = (partitions[begins], ordered[begins] % PARTITION, ordered[ends - 1] % PARTITION, ends - begins)
+    return zip(*(column.tolist() for column in columns), strict=True)
 
 
-def _lists(said: bytes) -> tuple[list[bytes], str]:
-    """The ids, and what is told of positions, a line a record."""
-    ids, listed, at = [], [], 0
+def _told(said: bytes, before: int) -> tuple[bytes, list[str]]:
+    """Of records of any length: so many bytes of each, and the text that follows them with its length before it."""
+    begun, told, at = [], [], 0
     while at < len(said):
-        ids.append(said[at : at + _ID_BYTES])
-        begin = at + _ID_BYTES + _LENGTH.size
-        (length,) = _LENGTH.unpack_from(said, begin - _LENGTH.size)
+        begin = at + before + _LENGTH.size
+        begun.append(said[at : at + before])
+        (length,) = _LENGTH.unpack_from(said, at + before)
         at = begin + length
-        listed.append(said[begin:at].decode())
-    return ids, "\n".join(listed)
+        told.append(said[begin:at].decode())
+    return b"".join(begun), told
 
 
 def escaped(text: str) -> str:
