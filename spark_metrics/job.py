@@ -76,6 +76,7 @@ _CLASSES = (
     "org.apache.spark.api.python.PythonRDD",
     "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.api.python.SimplePythonFunction",
+    "org.apache.spark.sql.Encoders",
     "org.apache.spark.sql.api.python.PythonSQLUtils",
     "org.apache.spark.sql.classic.SparkSession",
     "org.apache.spark.sql.functions",

@@ -6,7 +6,6 @@ under its partition and attempt number, so that of a task that ran twice one run
 """
 
 import struct
-from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -14,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import psycopg
-from pyspark import TaskContext
+from pyspark import RDD, TaskContext
+from pyspark.serializers import NoOpSerializer
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -40,10 +40,10 @@ TABLES = {
 _STATES_KEY = TABLES["staging_states"][:-2]
 _TEXTS = frozenset({"send_id", "type", "channel", "measure", "status", "reason", "listed", "view", "row"})
 
-# What a task is given: of a group of records all but the last two, else those two alone.
-_SENT = ("topic", "source", "kind", "said", "counts", "states", "table", "line")
-type Sent = Sequence[Any]
-
+# What a task is given, a row: five texts with a NUL behind each, which no text holds that is counted, and then what is
+# said. Of a group its kind, topic and source, its line of counts and the beginning of its line of states; else _LINE,
+# the table and the line. PySpark pickles rows of its own, and makes a text of their bytes on the way.
+_NUL, _FIELDS = b"\0", 5
 
 # Beside the words of transforms.Problem: a record that was counted before has been seen, and adds nothing.
 REFUSED = "refused"
@@ -55,20 +55,20 @@ SMALL = 5_000
 # positions, or the id and a list with its length before it; where it is not, nothing, or what is wrong with it, as the
 # list is. In columns of their own they would be collected four times over; a partition among the keys would make many
 # groups of what is one.
-_REFUSED, _PROBLEM, _ID, _RUN, _LIST = range(5)
+_LINE, _REFUSED, _PROBLEM, _ID, _RUN, _LIST = range(6)
 _WORD = 8
 # Of each record, before a length.
 _WORDS = {_REFUSED: 1, _PROBLEM: 1, _ID: 3, _RUN: 4, _LIST: 3}
 _LENGTH = struct.Struct("!i")
-# A place is one number: the partition (Kafka has no more than 2**15 of a topic by far) times this, and the offset.
-PARTITION = 2**48
+# A place is one number: the partition times this, and the offset. docs/decisions/070 says how far that reaches.
+_PARTITION = 2**48
 
 
 class Staging:
     """Made once: hundreds of calls into the JVM build the columns, and every batch uses them."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, list[Column]] = {}
+        self._lines: dict[str, Column] = {}
         # The first batch may have much to catch up with.
         self.last_records = SMALL
 
@@ -101,8 +101,8 @@ class Staging:
         )
 
     def rows(self, groups: DataFrame) -> DataFrame:
-        """Groups as `lines_of` reads them."""
-        return groups.select(*self._of_group)
+        """Groups as `lines_of` reads them: one column of bytes."""
+        return groups.select(self._of_group)
 
     def send(
         self,
@@ -129,19 +129,19 @@ class Staging:
             more.append(("staging_recipients", facts.where(good).transform(recipient_log.rows_to_stage)))
         rows = self.rows(groups)
         for table, frame in more:
-            rows = rows.unionAll(frame.select(*self._of_line(table)))
+            rows = rows.unionAll(frame.select(self._of_line(table)))
         if more:
             # A connection a task.
             rows = rows.coalesce(tasks)
         try:
-            rows.foreachPartition(partial(_copy, database_url, attempt))
+            _bytes_of(rows).foreachPartition(partial(_copy, database_url, attempt))
         finally:
             if views:
                 groups.unpersist()
 
     @cached_property
     def _said(self) -> list[Column]:
-        place = (F.col("partition").cast("long") * PARTITION + F.col("kafka_offset")).cast("binary")
+        place = (F.col("partition").cast("long") * _PARTITION + F.col("kafka_offset")).cast("binary")
         record_id, run, listed = F.col("id"), F.col("run"), F.col("listed").cast("binary")
         problem = _line(TABLES["staging_problems"]).cast("binary")
         refused, bad = F.col("problem") == REFUSED, F.col("problem").isNotNull()
@@ -189,22 +189,30 @@ class Staging:
         ]
 
     @cached_property
-    def _of_group(self) -> list[Column]:
-        made = {
-            "counts": F.when(_is_counted(), _line(TABLES["staging_counts"], records=F.col("seen"))),
-            "states": F.when(_tells(), _line(_STATES_KEY, status=F.col("measure"))),
-            # PySpark's pickles hold bytes as text of which every other letter is two bytes.
-            "said": F.base64("said"),
-            "table": F.lit(None).cast("string"),
-            "line": F.lit(None).cast("string"),
-        }
-        return [made[name].alias(name) if name in made else F.col(name) for name in _SENT]
+    def _of_group(self) -> Column:
+        counts = F.when(_is_counted(), _line(TABLES["staging_counts"], records=F.col("seen")))
+        states = F.when(_tells(), _line(_STATES_KEY, status=F.col("measure")))
+        return _row(F.col("kind"), F.col("topic"), F.col("source"), counts, states, F.col("said"))
 
-    def _of_line(self, table: str) -> list[Column]:
+    def _of_line(self, table: str) -> Column:
         if table not in self._lines:
-            made = {"table": F.lit(table), "line": _line(TABLES[table])}
-            self._lines[table] = [made.get(name, F.lit(None)).alias(name) for name in _SENT]
+            none, line = F.lit(None).cast("string"), _line(TABLES[table])
+            self._lines[table] = _row(F.lit(_LINE), F.lit(table), none, line, none, none.cast("binary"))
         return self._lines[table]
+
+
+def _row(kind: Column, name: Column, source: Column, line: Column, states: Column, said: Column) -> Column:
+    # concat_ws would leave a null out.
+    texts = [F.coalesce(text, F.lit("")) for text in (kind.cast("string"), name, source, line, states)]
+    return F.concat(F.concat_ws("\0", *texts, F.lit("")).cast("binary"), F.coalesce(said, F.lit(bytearray())))
+
+
+def _bytes_of(rows: DataFrame) -> RDD[bytes]:
+    """The only column of a frame."""
+    plain: Any = rows
+    context: Any = rows.sparkSession.sparkContext
+    binary = getattr(context._jvm, "org.apache.spark.sql.Encoders").BINARY()
+    return RDD(getattr(plain._jdf, "as")(binary).toJavaRDD(), context, NoOpSerializer())
 
 
 def leaf(frame: DataFrame, tasks: int = 1) -> DataFrame:
@@ -246,7 +254,7 @@ def _escaped(name: str, text: Column) -> Column:
     return F.when(text.rlike("[\\\\\t\n\r]"), escaped).otherwise(text)
 
 
-def _copy(database_url: str, attempt: int, rows: Iterator[Sent]) -> None:
+def _copy(database_url: str, attempt: int, rows: Iterator[bytes]) -> None:
     """One task's rows, in one transaction."""
     by_table = lines_of(rows)
     if not by_table:
@@ -258,26 +266,25 @@ def _copy(database_url: str, attempt: int, rows: Iterator[Sent]) -> None:
         copy_lines(connection, attempt, task.partitionId(), task.attemptNumber(), by_table)
 
 
-def lines_of(rows: Iterable[Sent]) -> dict[str, list[str]]:
+def lines_of(rows: Iterable[bytes]) -> dict[str, list[str]]:
     """{table: lines of Postgres' text format} of what `Staging.send` gives a task: `Staging.rows` and further lines."""
     places: defaultdict[str, list[bytes]] = defaultdict(list)
     ids: defaultdict[str, list[bytes]] = defaultdict(list)
     lines: defaultdict[str, list[str]] = defaultdict(list)
-    for topic, source, kind, encoded, counts, states, table, line in rows:
-        if table:
-            lines[table].append(line)
+    for row in rows:
+        *fields, said = row.split(_NUL, _FIELDS)
+        number, name, source, line, states = (field.decode() for field in fields)
+        kind = int(number)
+        if line:
+            lines["staging_counts" if kind != _LINE else name].append(line)
+        if not said:
             continue
-        if counts:
-            lines["staging_counts"].append(counts)
-        if not encoded:
-            continue
-        said = b64decode(encoded)
         if kind in (_LIST, _PROBLEM):
             begun, told = _told(said, _WORD * _WORDS[kind])
         else:
             begun, told = said, []
         words = np.frombuffer(begun, f"V{_WORD}").reshape(-1, _WORDS[kind])
-        places[topic].append(words[:, 0].tobytes())
+        places[name].append(words[:, 0].tobytes())
         if kind >= _ID:
             ids[source].append(words[:, 1:3].tobytes())
         if kind == _RUN:
@@ -300,10 +307,10 @@ def lines_of(rows: Iterable[Sent]) -> dict[str, list[str]]:
 def _spans(places: bytes) -> Iterator[tuple[int, int, int, int]]:
     """(partition, first offset, last offset, how many) of places, a partition each."""
     ordered = np.sort(np.frombuffer(places, ">i8").astype(np.int64))
-    partitions = ordered // PARTITION
+    partitions = ordered // _PARTITION
     begins = np.flatnonzero(np.r_[True, partitions[1:] > partitions[:-1]])
     ends = np.r_[begins[1:], len(ordered)]
-    columns = (partitions[begins], ordered[begins] % PARTITION, ordered[ends - 1] % PARTITION, ends - begins)
+    columns = (partitions[begins], ordered[begins] % _PARTITION, ordered[ends - 1] % _PARTITION, ends - begins)
     return zip(*(column.tolist() for column in columns), strict=True)
 
 

@@ -68,6 +68,19 @@ def unescaped(field: str) -> str | None:
     return field.encode("latin-1").decode("unicode_escape")
 
 
+def a_record(offset: int, partition: int, value: bytes) -> dict[str, Any]:
+    return {"topic": "outcome", "partition": partition, "offset": offset, "value": value, "timestamp_ms": AT_MS}
+
+
+def facts_of(records: DataFrame) -> DataFrame:
+    return facts(records, writers={"outcome": {SCHEMA_ID: json.dumps(OUTCOME)}}, far_future_ms=DAY_MS)
+
+
+def staged(frame: DataFrame) -> dict[str, list[str]]:
+    staging = Staging()
+    return lines_of(bytes(row) for (row,) in staging.rows(staging.groups(frame)).collect())
+
+
 def rows_of(table: str, lines: Sequence[str]) -> list[dict[str, str | None]]:
     return [dict(zip(TABLES[table], map(unescaped, line.split("\t")), strict=True)) for line in lines]
 
@@ -79,19 +92,11 @@ def blob(field: str | None) -> bytes:
 def test_what_is_staged_is_what_the_records_say_one_by_one(kafka_frame: Callable[[Any], DataFrame]) -> None:
     rng = random.Random(5)  # noqa: S311
     outcomes = [an_outcome(rng, number) for number in range(120)]
-    records: list[dict[str, Any]] = [
-        {"topic": "outcome", "partition": n % 3, "offset": n, "value": encoded(value), "timestamp_ms": AT_MS}
-        for n, value in enumerate(outcomes)
-    ]
-    bad = [{"topic": "outcome", "partition": 1, "offset": 500 + n, "value": b"", "timestamp_ms": AT_MS} for n in (0, 1)]
+    records = [a_record(n, n % 3, encoded(value)) for n, value in enumerate(outcomes)]
+    bad = [a_record(500 + n, 1, b"") for n in (0, 1)]
     refused = {4, 17, 18}
-    frame = facts(
-        kafka_frame([*records, *bad]),
-        writers={"outcome": {SCHEMA_ID: json.dumps(OUTCOME)}},
-        far_future_ms=DAY_MS,
-    ).withColumn("problem", F.coalesce("problem", F.when(F.col("kafka_offset").isin(refused), F.lit(REFUSED))))
-    staging = Staging()
-    lines = lines_of(tuple(row) for row in staging.rows(staging.groups(frame)).collect())
+    marked = F.when(F.col("kafka_offset").isin(refused), F.lit(REFUSED))
+    lines = staged(facts_of(kafka_frame([*records, *bad])).withColumn("problem", F.coalesce("problem", marked)))
 
     counted = [value for n, value in enumerate(outcomes) if n not in refused]
     (staged_ids,) = rows_of("staging_ids", lines["staging_ids"])
@@ -147,3 +152,19 @@ def test_what_is_staged_is_what_the_records_say_one_by_one(kafka_frame: Callable
     assert known == said
     # Both ways of telling are in play.
     assert {bool(row["listed"]) for row in rows_of("staging_states", lines["staging_states"])} == {True, False}
+
+
+def test_what_says_the_same_is_one_line_wherever_it_stands(kafka_frame: Callable[[Any], DataFrame]) -> None:
+    rng = random.Random(5)  # noqa: S311
+    same = {"send_id": "send", "club_id": 7, "timestamp": AT_MS}
+    told = {"chunk_index": 0, "results": [{"status": "sent", "reason": None, "count": 1}], "result_index": [0]}
+    outcomes = [an_outcome(rng, n) | same | told | {"positions": [n]} for n in range(8)]
+    nobody: dict[str, Any] = {"results": [], "result_index": [], "positions": []}
+    outcomes += [an_outcome(rng, 8 + n) | same | nobody | {"chunk_index": n} for n in range(8)]
+    lines = staged(facts_of(kafka_frame([a_record(n, n % 4, encoded(value)) for n, value in enumerate(outcomes)])))
+    assert {table: len(some) for table, some in lines.items()} == {
+        "staging_counts": 2,
+        "staging_states": 1,
+        "staging_ids": 1,
+        "staging_positions": 4,
+    }
