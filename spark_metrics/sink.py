@@ -103,13 +103,24 @@ class PostgresSink:
     """
 
     def __init__(
-        self, database_url: str, *, window_s: int = 7 * 86_400, views: Sequence[View] = (), recipients: bool = False
+        self,
+        database_url: str,
+        *,
+        window_s: int = 7 * 86_400,
+        views: Sequence[View] = (),
+        recipients: bool = False,
+        tasks_end_s: int = 10,
     ) -> None:
-        """window_s: how long an id is remembered; views, recipients (their log): what is merged beside the counts."""
+        """window_s: how long an id is remembered; views, recipients (their log): what is merged beside the counts.
+
+        tasks_end_s: how long a merge waits for a task that its job has forgotten and that still stages. Of one that
+        never ends nothing is to be hoped for, and the batch is staged anew.
+        """
         self.views = views
         self.recipients = recipients
         self._url = database_url
         self._window_s = window_s
+        self._tasks_end_s = tasks_end_s
         self._connection: psycopg.Connection[Any] | None = None
         self._ids_loaded = False
         self._epoch: int | None = None
@@ -259,8 +270,10 @@ class PostgresSink:
         }
         with connection.transaction() as transaction:
             self._hold_the_stream(_ALONE)
+            connection.execute(_LOCK_TIMEOUT, [f"{self._tasks_end_s}s"])
             if not connection.execute("delete from staging_attempts where attempt = %s", [attempt.number]).rowcount:
                 raise StagingLost(f"the staged rows of attempt {attempt.number} are gone")
+            connection.execute(_LOCK_TIMEOUT, ["0"])
             self._leave_one_run_a_task(connection, attempt)
             if floor := self.floor(attempt):
                 raise Repeated(floor, (), ())
@@ -415,6 +428,8 @@ on conflict (stream) do update
 # Two merges, or a merge and a swap, wait for each other; who only stages waits for a swap or another driver.
 _HELD = b"select epoch from stream_status where stream = %s "
 _ALONE, _WEAKLY = b"for no key update", b"for key share"
+
+_LOCK_TIMEOUT = "select set_config('lock_timeout', %s, true)"
 
 _VACUUM_EVERY_S = 5.0
 _STAGED = ("staging_tasks", *TABLES)

@@ -336,11 +336,20 @@ def escaped(text: str) -> str:
 def copy_lines(
     connection: psycopg.Connection[Any], attempt: int, part: int, number: int, by_table: Mapping[str, Sequence[str]]
 ) -> None:
-    """{table: lines} into the staging tables, as try `number` of part `part`; the caller commits."""
+    """{table: lines} into the staging tables, as try `number` of part `part`; the caller commits.
+
+    Errors: psycopg.OperationalError, where the attempt is merged already, or a crash of the server emptied the tables.
+    """
     with connection.cursor() as cursor:
-        cursor.execute("insert into staging_tasks values (%s, %s, %s)", [attempt, part, number])
+        cursor.execute(_STAGE_TASK, [part, number, attempt])
+        if not cursor.rowcount:
+            raise psycopg.OperationalError(f"attempt {attempt} is not open any more")
         key = f"{attempt}\t{part}\t{number}\t"
         for table, lines in by_table.items():
             columns = ", ".join(("attempt", "part", "try", *TABLES[table]))
             with cursor.copy(f"copy {table} ({columns}) from stdin".encode()) as copy:
                 copy.write(key + f"\n{key}".join(lines) + "\n")
+
+
+# Until the task ends its attempt cannot be merged: what a second run of a task stages later would be counted beside it.
+_STAGE_TASK = "insert into staging_tasks select attempt, %s, %s from staging_attempts where attempt = %s for key share"

@@ -193,6 +193,7 @@ create unlogged table if not exists staging_ids (
     source  text    not null,
     ids     bytea   not null
 );
+alter table staging_ids alter column ids set storage external;
 
 create unlogged table if not exists staging_counts (
     attempt     bigint  not null,

@@ -338,6 +338,14 @@ MUTANTS = (
         no_cell="of what crashes in a cell nothing comes again that was counted before the crash",
     ),
     Mutant(
+        guard="metrics: a task that still stages is waited for",
+        file="spark_metrics/staging.py",
+        old=" from staging_attempts where attempt = %s for key share",
+        new=" from staging_attempts where attempt = %s",
+        red="tests/component/spark_metrics/test_sink.py::test_a_run_of_a_task_that_still_stages_is_waited_for",
+        no_cell="only a cluster loses an executor whose task goes on",
+    ),
+    Mutant(
         guard="metrics: an offset that was counted is left out",
         file="spark_metrics/sink.py",
         old="where first_offset < next_offset\n",

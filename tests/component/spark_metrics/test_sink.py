@@ -5,6 +5,7 @@ import random
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from spark_metrics.sink import Attempt, Fenced, Merged, PostgresSink, Repeated, 
 from spark_metrics.staging import copy_lines
 from spark_metrics.states import RUN
 from spark_metrics.transforms import Problem
+from tests.metrics_job import wait_until
 
 AT_MS = 1_700_000_000_000
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -314,6 +316,46 @@ def test_a_task_that_ran_twice_counts_once(sink: PostgresSink) -> None:
     stage(sink, attempt, [Record(1, number=2)], part=2, number=1)
     assert sink.merge(attempt, batch_id=0).records == 2
     assert totals(sink) == {"sent": 6, "failed": 4}
+
+
+def test_a_run_of_a_task_that_still_stages_is_waited_for(sink: PostgresSink, database: str) -> None:
+    """Guard: who stages locks the attempt. Beside a merge, what it commits would count again."""
+    attempt, record = sink.begin(), Record(0, number=1)
+    stage(sink, attempt, [record])
+    other = PostgresSink(database)
+    with ThreadPoolExecutor() as pool:
+        with other.connected().transaction():
+            stage(other, attempt, [record], number=1)
+            merging = pool.submit(sink.merge, attempt, batch_id=0)
+            waits = "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+            wait_until("the merge to wait", lambda: other.connected().execute(waits).fetchone() is not None or None)
+        assert merging.result() == Merged(records=1, refused=0, quarantined=0, replayed=0)
+    assert totals(sink) == {"sent": 3}
+    other.close()
+
+
+def test_a_run_of_a_task_that_never_ends_holds_nothing_up(database: str) -> None:
+    sink, other = PostgresSink(database, tasks_end_s=1), PostgresSink(database)
+    sink.take_over()
+    attempt, record = sink.begin(), Record(0, number=1)
+    stage(sink, attempt, [record])
+    with other.connected().transaction():
+        stage(other, attempt, [record], number=1)
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            sink.merge(attempt, batch_id=0)
+        assert count(sink, record).records == 1
+    assert count(sink, Record(1, number=2)).records == 1
+    assert totals(sink) == {"sent": 6}
+    sink.close()
+    other.close()
+
+
+def test_a_run_of_a_task_that_begins_after_the_merge_stages_nothing(sink: PostgresSink) -> None:
+    attempt, record = sink.begin(), Record(0, number=1)
+    stage(sink, attempt, [record])
+    sink.merge(attempt, batch_id=0)
+    with pytest.raises(psycopg.OperationalError, match="not open any more"):
+        stage(sink, attempt, [record], number=1)
 
 
 def test_another_attempt_s_leftovers_are_not_counted(sink: PostgresSink) -> None:
