@@ -19,7 +19,7 @@ COUNTS = "array<struct<channel: string, measure: string, reason: string, count_t
 class Problem(StrEnum):
     """Why a record is not counted."""
 
-    UNDECODABLE = "undecodable"  # no value, no header, or its schema does not read it
+    UNDECODABLE = "undecodable"  # no value, no header, or its schema does not read it; a text of it is no UTF-8
     UNKNOWN_SCHEMA = "unknown_schema"  # the registry has no such Avro schema
     BAD_POSITION = "bad_position"  # a replayed send without an id, whose original-position headers are no position
     BAD_ID = "bad_id"  # a derived record whose id is no UUID
@@ -217,6 +217,10 @@ def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
     def each_storable(name: str) -> Column:
         return F.when(several, _all_storable(counts[name])).otherwise(F.coalesce(_storable(first[name]), F.lit(True)))
 
+    def each_utf8(name: str) -> Column:
+        texts = F.when(several, F.array_join(counts[name], "")).otherwise(first[name])
+        return F.coalesce(F.is_valid_utf8(texts), F.lit(True))
+
     storable = (
         _storable(F.col("type"))
         & _storable(F.col("send_id"))
@@ -224,12 +228,17 @@ def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
         & each_storable("measure")
         & each_storable("reason")
     )
+    # Avro's decoder takes whatever bytes there are.
+    utf8 = F.is_valid_utf8(F.col("type")) & F.is_valid_utf8(F.col("send_id"))
+    for name in ("channel", "measure", "reason"):
+        utf8 &= each_utf8(name)
     least = F.when(several, F.array_min(counts["count_total"])).otherwise(first["count_total"])
     problem = (
         F.when(F.col("schema_id").isNull(), Problem.UNDECODABLE)
         .when(~F.col("known"), Problem.NOT_LEARNED)
         .when(F.col("type").isNull(), Problem.UNDECODABLE)
         .when(F.col("send_id").isNull(), Problem.BAD_POSITION)
+        .when(~utf8, Problem.UNDECODABLE)
         .when(F.col("record_id").isNotNull() & F.col("id").isNull(), Problem.BAD_ID)
         .when(~storable, Problem.BAD_TEXT)
         .when(F.col("channels_asked") > MAX_CHANNELS, Problem.TOO_MANY_CHANNELS)

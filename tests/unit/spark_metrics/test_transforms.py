@@ -270,6 +270,12 @@ def _header(schema_id: int) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big")
 
 
+def _no_utf8(value: bytes, text: str) -> bytes:
+    """The same record; a text of it begins in the middle of a character."""
+    assert text.encode() in value
+    return value.replace(text.encode(), b"\xbf" + text.encode()[1:])
+
+
 BAD: list[tuple[str, str, bytes | None, str]] = [
     ("no value", "send.api", None, "undecodable"),
     ("an empty value", "send.api", b"", "undecodable"),
@@ -292,6 +298,15 @@ BAD: list[tuple[str, str, bytes | None, str]] = [
     ("the last time there is", "send.api", a_send(timestamp=2**63 - 1), "far_future"),
     ("a derived record without a UUID", "delivery", a_delivery(record_id="42"), "bad_id"),
     ("less than nobody", "outcome", an_outcome([{"status": "sent", "count": -1}]), "bad_count"),
+    ("a type that is no UTF-8", "send.api", _no_utf8(a_send(type="news"), "news"), "undecodable"),
+    ("a send id that is no UTF-8", "send.api", _no_utf8(a_send(send_id="a send"), "a send"), "undecodable"),
+    ("a channel that is no UTF-8", "send.api", _no_utf8(a_send(channels=["push", "sms"]), "sms"), "undecodable"),
+    (
+        "a reason that is no UTF-8",
+        "outcome",
+        _no_utf8(an_outcome([{"status": "sent", "reason": "why", "count": 1}]), "why"),
+        "undecodable",
+    ),
     ("a NUL in a reason", "outcome", an_outcome([{"status": "sent", "reason": "\0", "count": 1}]), "bad_text"),
 ]
 
