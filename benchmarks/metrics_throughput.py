@@ -72,6 +72,7 @@ from tests.metrics_database import metrics_database
 # compiled well all the same; what plans, thousands of methods called a few hundred times a batch, is not worth it.
 JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData -XX:-DontCompileHugeMethods -XX:CompileThresholdScaling=8"
 SUM = {grain: f"select sum(count_total) from counts_{grain}".encode() for grain in ("minute", "hour", "day")}  # noqa: S608
+_FEWEST_BATCHES = 6
 _OUTCOME = fastavro.parse_schema(dict(own_schema("NotificationOutcome")))
 UPSERT = """
 insert into counts_{grain} (bucket, club_id, type, channel, measure, count_total) values (to_timestamp(%s), %s, %s, %s,
@@ -339,6 +340,8 @@ class Benchmark:
         """Count so many once; print where the processor's time goes from half of them on."""
         seen: list[tuple[int, dict[str, float], float]] = []
         self.ours(events, archived=False, look=lambda n: seen.append((n, spent(), time.perf_counter())))
+        if len(seen) < _FEWEST_BATCHES:
+            raise SystemExit(f"{len(seen)} batches are too few to leave the first half and the last one out")
         # The last batch is merged when nothing is staged any more, and the thread that planned has ended.
         (first, before, began), (last, after, ended) = seen[len(seen) // 2], seen[-2]
         print(f"{(last - first) / (ended - began):,.0f} events/s; microseconds of processor time a record:")
