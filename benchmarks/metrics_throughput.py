@@ -340,8 +340,6 @@ class Benchmark:
         """Count so many once; print where the processor's time goes from half of them on."""
         seen: list[tuple[int, dict[str, float], float]] = []
         self.ours(events, archived=False, look=lambda n: seen.append((n, spent(), time.perf_counter())))
-        if len(seen) < _FEWEST_BATCHES:
-            raise SystemExit(f"{len(seen)} batches are too few to leave the first half and the last one out")
         # The last batch is merged when nothing is staged any more, and the thread that planned has ended.
         (first, before, began), (last, after, ended) = seen[len(seen) // 2], seen[-2]
         print(f"{(last - first) / (ended - began):,.0f} events/s; microseconds of processor time a record:")
@@ -417,6 +415,8 @@ def main() -> None:
     parser.add_argument("--java", default="", help="further options of the JVM")
     parser.add_argument("--verbose", action="store_true", help="what each batch took")
     chosen = parser.parse_args()
+    if chosen.where and chosen.events < _FEWEST_BATCHES * chosen.batch:
+        parser.error(f"--where leaves the first half and the last batch out: at least {_FEWEST_BATCHES} are needed")
     if chosen.verbose:
         logging.getLogger("spark_metrics.batches").setLevel(logging.INFO)
         logging.basicConfig()

@@ -51,14 +51,13 @@ def repeated(connection: psycopg.Connection[Any], attempt: int) -> tuple[Ids, Id
 def forget(connection: psycopg.Connection[Any], before: datetime) -> int:
     """Delete the ids of merges before then; how many."""
     forgotten = 0
-    connection.execute(_TEMPORARY)
     while row := connection.cursor(binary=True).execute(_FORGET_ONE, [before]).fetchone():
         source, ids = row
+        connection.execute(_TEMPORARY)
         _copy_rows(connection, "these_ids (source, record_id)", ids, source)
         connection.execute(_FORGET_THESE[_TABLES.get(source, _OTHERS)])
         connection.execute("truncate these_ids")
         forgotten += len(ids) // _ID_BYTES
-    connection.execute("drop table these_ids")
     return forgotten
 
 
@@ -125,7 +124,7 @@ insert into counted_batches (source, counted_at, ids)
 select source, %(at)s, string_agg(ids, ''::bytea) from staging_ids where attempt = %(attempt)s group by source
 """
 
-_TEMPORARY = "create temporary table these_ids (source text, record_id uuid) on commit drop"
+_TEMPORARY = "create temporary table if not exists these_ids (source text, record_id uuid) on commit drop"
 
 _COUNTED = "select distinct source, record_id::text from these_ids join counted_records using (record_id, source)"
 

@@ -118,7 +118,7 @@ class Staging:
         Errors: those of Spark, with psycopg's inside.
         """
         tasks = self.tasks(facts.sparkSession.sparkContext.defaultParallelism)
-        groups, good = self.groups(facts), F.col("problem").isNull()
+        groups = self.groups(facts)
         more = []
         if views:
             # The records are read once, and the groups, which are few, twice.
@@ -126,7 +126,8 @@ class Staging:
             counts = groups.where(_is_counted()).transform(sums_of)
             more += [("staging_views", view.rows_to_stage(counts)) for view in views]
         if recipients:
-            more.append(("staging_recipients", facts.where(good).transform(recipient_log.rows_to_stage)))
+            good = facts.where(F.col("problem").isNull())
+            more.append(("staging_recipients", good.transform(recipient_log.rows_to_stage)))
         rows = self.rows(groups)
         for table, frame in more:
             rows = rows.unionAll(frame.select(self._of_line(table)))

@@ -1,6 +1,8 @@
 """Decoded records to what is counted of them: facts (a row a record), then rows a record and measure, then sums."""
 
+from collections.abc import Callable
 from enum import StrEnum
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -214,24 +216,22 @@ def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
     counts = F.col("counts")
     first, several = F.try_element_at(counts, F.lit(1)), F.size(counts) > 1
 
-    def each_storable(name: str) -> Column:
-        return F.when(several, _all_storable(counts[name])).otherwise(F.coalesce(_storable(first[name]), F.lit(True)))
+    def each(of_several: Callable[[Column], Column], of_one: Callable[[Column], Column]) -> Column:
+        """Whether it holds of every text of the counts that is there."""
+        names = ("channel", "measure", "reason")
+        found = [
+            F.when(several, of_several(counts[name])).otherwise(F.coalesce(of_one(first[name]), F.lit(True)))
+            for name in names
+        ]
+        return reduce(Column.__and__, found)
 
-    def each_utf8(name: str) -> Column:
-        texts = F.when(several, F.array_join(counts[name], "")).otherwise(first[name])
-        return F.coalesce(F.is_valid_utf8(texts), F.lit(True))
-
-    storable = (
-        _storable(F.col("type"))
-        & _storable(F.col("send_id"))
-        & each_storable("channel")
-        & each_storable("measure")
-        & each_storable("reason")
-    )
+    storable = _storable(F.col("type")) & _storable(F.col("send_id")) & each(_all_storable, _storable)
     # Avro's decoder takes whatever bytes there are.
-    utf8 = F.is_valid_utf8(F.col("type")) & F.is_valid_utf8(F.col("send_id"))
-    for name in ("channel", "measure", "reason"):
-        utf8 &= each_utf8(name)
+    utf8 = (
+        F.is_valid_utf8(F.col("type"))
+        & F.is_valid_utf8(F.col("send_id"))
+        & each(lambda texts: F.is_valid_utf8(_joined(texts)), F.is_valid_utf8)
+    )
     least = F.when(several, F.array_min(counts["count_total"])).otherwise(first["count_total"])
     problem = (
         F.when(F.col("schema_id").isNull(), Problem.UNDECODABLE)
@@ -262,9 +262,14 @@ def _all_storable(texts: Column) -> Column:
 
     They are joined by NUL, and there must be no more of these than were put there.
     """
-    joined = F.array_join(texts, "\0", "null")
+    joined = _joined(texts)
     of_theirs = F.length(joined) - F.length(F.replace(joined, F.lit("\0"), F.lit(""))) - F.size(texts) + 1
     return (of_theirs == 0) & ~joined.rlike(_EMPTY_OR_LONG)
+
+
+def _joined(texts: Column) -> Column:
+    """An array's texts with a NUL between them, so that no character begins in one and ends in the next."""
+    return F.array_join(texts, "\0", "null")
 
 
 def exploded(facts: DataFrame) -> DataFrame:
@@ -292,7 +297,7 @@ def each_count(*more: str) -> list[Column]:
     ]
 
 
-def of_count(*more: str) -> list[Column]:
+def of_count() -> list[Column]:
     """And then, of what each_count gives."""
     return [
         *map(F.col, ("topic", "partition", "kafka_offset")),
@@ -300,7 +305,6 @@ def of_count(*more: str) -> list[Column]:
         *map(F.col, ("source", "schema_id", "problem")),
         *map(F.col, ("record_id", "send_id", "club_id", "type", "at_ms", "chunk_count")),
         *map(F.col, ("count.channel", "count.measure", "count.reason", "count.count_total")),
-        *map(F.col, more),
     ]
 
 

@@ -302,6 +302,12 @@ BAD: list[tuple[str, str, bytes | None, str]] = [
     ("a send id that is no UTF-8", "send.api", _no_utf8(a_send(send_id="a send"), "a send"), "undecodable"),
     ("a channel that is no UTF-8", "send.api", _no_utf8(a_send(channels=["push", "sms"]), "sms"), "undecodable"),
     (
+        "a character that begins in one channel and ends in the next",
+        "send.api",
+        a_send(channels=["pus.", ".ms"]).replace(b"pus.", b"pus\xc3").replace(b".ms", b"\xa9ms"),
+        "undecodable",
+    ),
+    (
         "a reason that is no UTF-8",
         "outcome",
         _no_utf8(an_outcome([{"status": "sent", "reason": "why", "count": 1}]), "why"),
