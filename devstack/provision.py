@@ -8,7 +8,7 @@ serve tests too.
 import json
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -89,8 +89,11 @@ def topic_settings(topic: Topic) -> dict[str, str]:
 
 def create_topics(bootstrap: str, topics: Iterable[Topic]) -> None:
     """Create the topics that do not exist. Raises ProvisioningError with the broker's reason."""
-    wanted = list(topics)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    with AdminClient({"bootstrap.servers": bootstrap}) as admin:
+        _create_missing(admin, list(topics))
+
+
+def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:
     existing = admin.list_topics(timeout=TIMEOUT_S).topics
     missing = [
         NewTopic(
@@ -163,8 +166,8 @@ def forget_endpoints(opensearch_url: str, bootstrap: str) -> None:
         if answer.is_error and answer.status_code != httpx.codes.NOT_FOUND:
             raise ProvisioningError(f"device_state: {answer.status_code} {answer.text}")
     create_indices(opensearch_url, GENERATION)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    delete_group(admin, "masscomm.device_registrar")
+    with AdminClient({"bootstrap.servers": bootstrap}) as admin:
+        delete_group(admin, "masscomm.device_registrar")
 
 
 _GROUP_NOT_YET = {

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from masscomm import settings, topics
 from masscomm.authentication import kafka_settings
 from masscomm.errors import Retry
-from masscomm.topic_offsets import topic_offsets
+from masscomm.kafka_admin import KafkaAdmin
+from masscomm.topic_offsets import by_topic, topic_offsets
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaException, TopicPartition
-    from confluent_kafka.admin import AdminClient
 
 # {topic: {partition: offset}}; an offset is that of the next record, so that 0 means nothing yet.
 Offsets = Mapping[str, Mapping[int, int]]
@@ -78,7 +78,7 @@ class KafkaCdcProgress:
         self._group = group
         self._offsets_topic = offsets_topic
         self._timeout_s = timeout_s
-        self._admin: AdminClient | None = None
+        self._admin = KafkaAdmin(self._settings)
         self._source_offsets: Consumer | None = None
         self._source_position: dict[int, int] = {}
         self._acknowledged: int | None = None
@@ -93,6 +93,13 @@ class KafkaCdcProgress:
             offsets_topic=os.environ.get("CONNECT_OFFSETS_TOPIC") or "connect.offsets",
             **kafka_settings(),
         )
+
+    def close(self) -> None:
+        """Let the broker go; whoever asks again connects again."""
+        self._admin.close()
+        if self._source_offsets is not None:
+            self._source_offsets.close()
+            self._source_offsets = None
 
     def acknowledged_lsn(self) -> int | None:
         from confluent_kafka import KafkaException
@@ -113,11 +120,11 @@ class KafkaCdcProgress:
             raise self._cannot_ask("end offsets", error) from error
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         try:
-            ends = topic_offsets(self._asked(), places, latest, timeout_s=self._timeout_s)
+            ends = topic_offsets(self._admin.client(), places, latest, timeout_s=self._timeout_s)
         except Retry:
-            self._admin = None
+            self._admin.close()
             raise
-        return _by_topic(ends)
+        return by_topic(ends)
 
     def committed_offsets(self) -> Offsets:
         from confluent_kafka import KafkaException
@@ -130,12 +137,12 @@ class KafkaCdcProgress:
             if place.error is not None:
                 raise self._cannot_ask("committed offsets", KafkaException(place.error))
         # Kafka says -1001 where nothing was ever committed, as in a partition that never held a record.
-        return _by_topic({(place.topic, place.partition): max(place.offset, 0) for place in places})
+        return by_topic({(place.topic, place.partition): max(place.offset, 0) for place in places})
 
     def _cannot_ask(self, what: str, error: "KafkaException") -> Retry:
         # A client that has lost its connection to the group's coordinator does not always look for it again: it would
         # answer every question with a time-out from then on.
-        self._admin = None
+        self._admin.close()
         return _cannot_tell(what, error)
 
     def _groups(self) -> "dict[str, list[TopicPartition]]":
@@ -150,21 +157,14 @@ class KafkaCdcProgress:
 
         # A request asks about one group.
         wanted = ConsumerGroupTopicPartitions(group, places)
-        answers = self._asked().list_consumer_group_offsets([wanted], request_timeout=self._timeout_s)
+        answers = self._admin.client().list_consumer_group_offsets([wanted], request_timeout=self._timeout_s)
         found: list[TopicPartition] = answers[group].result().topic_partitions
         return found
-
-    def _asked(self) -> "AdminClient":
-        from confluent_kafka.admin import AdminClient
-
-        if self._admin is None:
-            self._admin = AdminClient(self._settings)
-        return self._admin
 
     def _partitions(self) -> "list[TopicPartition]":
         from confluent_kafka import TopicPartition
 
-        known = self._asked().list_topics(timeout=self._timeout_s).topics
+        known = self._admin.client().list_topics(timeout=self._timeout_s).topics
         found = []
         for topic in self._tables:
             if topic not in known or known[topic].error is not None or not known[topic].partitions:
@@ -243,13 +243,6 @@ def lsn_of_source_offset(offset: Mapping[str, Any] | None) -> int | None:
         return None
     lsn = offset.get("lsn")
     return lsn if isinstance(lsn, int) else None
-
-
-def _by_topic(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
-    for (topic, partition), offset in offsets.items():
-        found.setdefault(topic, {})[partition] = offset
-    return found
 
 
 def _cannot_tell(what: str, error: "KafkaException") -> Retry:

@@ -5,7 +5,7 @@ the request's time is up, without an error, and does so until it hears of anothe
 itself. An end of -1001 is one that everybody has reached.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from masscomm.errors import Retry
@@ -35,3 +35,11 @@ def topic_offsets(
     if unknown:
         raise Retry(f"Kafka does not say where topics begin and end: no answer for {', '.join(unknown)}")
     return found
+
+
+def by_topic(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[int, int]]:
+    """What is known by (topic, partition), by topic and then by partition."""
+    nested: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in offsets.items():
+        nested.setdefault(topic, {})[partition] = offset
+    return nested

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from masscomm.errors import Retry
+from masscomm.kafka_admin import KafkaAdmin
 from masscomm.topic_offsets import topic_offsets
 from spark_metrics.watermark import Ends
 
@@ -22,8 +23,7 @@ class Broker:
     def __init__(self, bootstrap_servers: str, **overrides: Any) -> None:
         # Its own log lines would come with every second the broker is away; the job says once that it waits.
         own: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
-        self._client = own | overrides
-        self._admin = AdminClient(self._client)
+        self._admin = KafkaAdmin(own | overrides)
 
     def missing(self, topics: Sequence[str]) -> list[str]:
         """Those of the topics that do not exist."""
@@ -38,14 +38,14 @@ class Broker:
 
     def _partitions(self) -> dict[str, list[int]]:
         try:
-            listed = self._admin.list_topics(timeout=_TIMEOUT_S).topics
+            listed = self._admin.client().list_topics(timeout=_TIMEOUT_S).topics
         except KafkaException as error:
             raise Retry(f"Kafka does not answer: {error}") from error
         return {name: sorted(topic.partitions) for name, topic in listed.items() if topic.error is None}
 
     def _offsets(self, places: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
         try:
-            return topic_offsets(self._admin, places, spec, timeout_s=_TIMEOUT_S)
+            return topic_offsets(self._admin.client(), places, spec, timeout_s=_TIMEOUT_S)
         except Retry:
-            self._admin = AdminClient(self._client)
+            self._admin.close()
             raise

@@ -30,6 +30,7 @@ from masscomm import metrics
 from masscomm.authentication import kafka_settings, spark_kafka_options
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.metric_names import METRICS_AGE
+from masscomm.topic_offsets import by_topic
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics.archive import Archive
 from spark_metrics.archive_mark import claim
@@ -160,6 +161,8 @@ def _on_one_machine(settings: Settings) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        # What is exchanged are ids above all, which cannot be compressed, and it goes nowhere.
+        "spark.shuffle.compress": "false",
         **({"spark.jars": settings.jars} if settings.jars else {}),
     }
 
@@ -357,8 +360,8 @@ class Job:
         status.consumed(
             watermark.ms,
             lag,
-            _nested(ends.end),
-            lags=_nested({place: records for place, records in lags.items() if records}),
+            by_topic(ends.end),
+            lags=by_topic({place: records for place, records in lags.items() if records}),
             grace_ms=self._settings.grace_s * 1000,
             input_rate=self._rate(sum(consumed.values())),
         )
@@ -467,13 +470,6 @@ def passed(progress: Mapping[str, Any] | None, merged_up_to: int) -> dict[str, d
 
 def _flat(offsets: dict[str, dict[int, int]]) -> dict[tuple[str, int], int]:
     return {(topic, p): offset for topic, partitions in offsets.items() for p, offset in partitions.items()}
-
-
-def _nested(offsets: Any) -> dict[str, dict[int, int]]:
-    nested: dict[str, dict[int, int]] = {}
-    for (topic, partition), offset in offsets.items():
-        nested.setdefault(topic, {})[partition] = offset
-    return nested
 
 
 def parses(jvm: Any, schema: str) -> bool:

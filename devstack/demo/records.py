@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from masscomm import dead_letters, topics
 from masscomm.categories import resolve_channels
 from masscomm.errors import DeadLetter, Retry
 from masscomm.ids import send_id_of_record
+from masscomm.kafka_admin import KafkaAdmin
 from masscomm.topic_offsets import topic_offsets
 from masscomm.wire import Codec, HttpSchemaRegistry
 
@@ -57,8 +58,7 @@ class TopicReader:
             "log_level": 3,
         }
         # Where topics end is asked on a connection of its own: behind the consumer's long polls it would wait for them.
-        self._client = client
-        self._admin = AdminClient(client)
+        self._admin = KafkaAdmin(client)
         self._consumer = Consumer(
             client
             | {
@@ -74,6 +74,7 @@ class TopicReader:
 
     def close(self) -> None:
         """Let the broker go."""
+        self._admin.close()
         self._consumer.close()
 
     def poll(self) -> Iterator[Message]:
@@ -95,7 +96,7 @@ class TopicReader:
 
     def _partitions(self, name: str) -> list[tuple[str, int]]:
         try:
-            found = self._admin.list_topics(name, TIMEOUT_S).topics[name]
+            found = self._admin.client().list_topics(name, TIMEOUT_S).topics[name]
         except KafkaException as error:
             raise RecordsError(f"topic {name}: {error}") from error
         if found.error is not None:
@@ -108,10 +109,10 @@ class TopicReader:
         while True:
             try:
                 return topic_offsets(
-                    self._admin, asked, which, timeout_s=_ASK_S, isolation_level=IsolationLevel.READ_COMMITTED
+                    self._admin.client(), asked, which, timeout_s=_ASK_S, isolation_level=IsolationLevel.READ_COMMITTED
                 )
             except Retry as error:
-                self._admin = AdminClient(self._client)
+                self._admin.close()
                 if time.monotonic() > until:
                     raise RecordsError(str(error)) from error
             time.sleep(_PAUSE_S)

@@ -54,9 +54,9 @@ def service(settings: StackSettings) -> Service:
     def ready() -> bool:
         if not listens(settings.ports.kafka):
             return False
-        admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap, "log_level": 2})
         try:
-            return bool(admin.list_topics(timeout=2).brokers)
+            with AdminClient({"bootstrap.servers": settings.kafka_bootstrap, "log_level": 2}) as admin:
+                return bool(admin.list_topics(timeout=2).brokers)
         except KafkaException:
             return False
 

@@ -22,7 +22,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from devstack.demo import provider
 from devstack.demo.api import Api, ApiError, SendStatus
@@ -34,6 +34,7 @@ from functions.catalogue import read_catalogue
 from functions.delivery.deliver import SLICE_SIZE
 from masscomm.errors import Retry
 from masscomm.ids import notification_id
+from masscomm.kafka_admin import KafkaAdmin
 from masscomm.statuses import TERMINAL, Status
 from masscomm.topic_offsets import topic_offsets
 from masscomm.wire import Codec, HttpSchemaRegistry
@@ -85,7 +86,7 @@ class Bench:
     outcomes: OutcomeTail
     letters: DeadLetterTail
     codec: Codec
-    admin: AdminClient
+    admin: KafkaAdmin
     shared: range
     since_ms: int = field(default_factory=lambda: time.time_ns() // 60_000_000_000 * 60_000)
     killed: int = 0
@@ -112,13 +113,13 @@ class Bench:
                 outcomes=OutcomeTail(bootstrap, registry),
                 letters=DeadLetterTail(bootstrap),
                 codec=Codec(HttpSchemaRegistry(registry)),
-                admin=_admin(stack),
+                admin=KafkaAdmin({"bootstrap.servers": bootstrap, "log_level": 2}),
                 shared=population.grow(shared),
             )
             try:
                 yield bench
             finally:
-                for each in (bench.api, bench.outcomes, bench.letters):
+                for each in (bench.api, bench.outcomes, bench.letters, bench.admin):
                     each.close()
 
     # --- a cell ---
@@ -271,9 +272,11 @@ class Bench:
 
     def ends(self, *names: str) -> dict[tuple[str, int], int]:
         """Where each partition of the topics ends."""
-        metadata = self.admin.list_topics(timeout=10).topics
+        metadata = self.admin.client().list_topics(timeout=10).topics
         asked = [TopicPartition(name, number) for name in names for number in metadata[name].partitions]
-        return topic_offsets(self.admin, asked, _LATEST, timeout_s=3, isolation_level=IsolationLevel.READ_COMMITTED)
+        return topic_offsets(
+            self.admin.client(), asked, _LATEST, timeout_s=3, isolation_level=IsolationLevel.READ_COMMITTED
+        )
 
     def records(self, *names: str) -> int:
         """How many records the topics have been given."""
@@ -336,14 +339,14 @@ class Bench:
             return self._nothing_left(sources or _SOURCES)
         except (KafkaException, Retry) as error:
             # A client that lost the group's coordinator, or a partition's leader, does not find it again.
-            self.admin = _admin(self.stack)
+            self.admin.close()
             self._left = str(error)
             return False
 
     def _nothing_left(self, sources: Mapping[str, Sequence[str]]) -> bool:
         for group, names in sources.items():
             asked = ConsumerGroupTopicPartitions(group)
-            committed = self.admin.list_consumer_group_offsets([asked], request_timeout=10)[group].result()
+            committed = self.admin.client().list_consumer_group_offsets([asked], request_timeout=10)[group].result()
             offsets = {(each.topic, each.partition): each.offset for each in committed.topic_partitions}
             left = {place: end for place, end in self.ends(*names).items() if offsets.get(place, 0) < end}
             if left:
@@ -477,10 +480,6 @@ class Bench:
         told = self._told(sent)
         for user_id, fate in sent.fates.items():
             yield next(iter(fate)) if len(fate) == 1 else _fate(*told.get(user_id, [("", "")])[0])
-
-
-def _admin(stack: FaultStack) -> AdminClient:
-    return AdminClient({"bootstrap.servers": stack.settings.kafka_bootstrap, "log_level": 2})
 
 
 def _sources(*packages: str) -> dict[str, Sequence[str]]:

@@ -84,8 +84,8 @@ def _service(first: Service, settings: StackSettings, port: int, proxied: int, p
         run([*jvm, "kafka.tools.StorageTool", "format", f"--cluster-id={found[1]}", "--config", str(properties)])
 
     def ready() -> bool:
-        admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap, "log_level": 2})
-        return 2 in admin.list_topics(timeout=2).brokers
+        with AdminClient({"bootstrap.servers": settings.kafka_bootstrap, "log_level": 2}) as admin:
+            return 2 in admin.list_topics(timeout=2).brokers
 
     return dataclasses.replace(
         first,

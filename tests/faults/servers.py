@@ -133,7 +133,7 @@ def _limited(bench: Bench, name: str, size: int) -> Iterator[None]:
     def limit(value: int) -> None:
         entry = ConfigEntry("max.message.bytes", str(value), incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
-        [done] = bench.admin.incremental_alter_configs([resource]).values()
+        [done] = bench.admin.client().incremental_alter_configs([resource]).values()
         done.result()
 
     limit(size)

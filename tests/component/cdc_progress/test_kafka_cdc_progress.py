@@ -3,6 +3,8 @@
 import json
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 from uuid import uuid4
 
@@ -28,12 +30,15 @@ class KafkaCapture(Capture):
         self.offsets_topic = f"offsets.{self.generation}"
         self.group = group.replace("{generation}", self.generation)
         create_topics(bootstrap, cdc_topics(self.generation))
-        admin = AdminClient(dict(self.bootstrap))
-        admin.create_topics([NewTopic(self.offsets_topic, 2, 1)])[self.offsets_topic].result()
+        with AdminClient(dict(self.bootstrap)) as admin:
+            admin.create_topics([NewTopic(self.offsets_topic, 2, 1)])[self.offsets_topic].result()
         self.progress: KafkaCdcProgress = KafkaCdcProgress(
             bootstrap, generation=self.generation, group=self.group, offsets_topic=self.offsets_topic
         )
         self._await_leaders()
+
+    def close(self) -> None:
+        self.progress.close()
 
     def _await_leaders(self) -> None:
         """A topic that was made has no leaders yet, nor a new broker its groups: until then the answer is Retry."""
@@ -75,8 +80,9 @@ class TestKafkaCdcProgress(CdcProgressContract):
     """The contract, and what only this one can get wrong."""
 
     @pytest.fixture
-    def capture(self, kafka: StackSettings) -> KafkaCapture:
-        return KafkaCapture(kafka.kafka_bootstrap)
+    def capture(self, kafka: StackSettings) -> Iterator[KafkaCapture]:
+        with closing(KafkaCapture(kafka.kafka_bootstrap)) as made:
+            yield made
 
     def test_a_transaction_s_marker_at_the_end_is_not_waited_for(self, capture: KafkaCapture) -> None:
         capture.store(capture.generation, STREAMING, **{"transactional.id": capture.generation})
@@ -103,5 +109,6 @@ class TestKafkaCdcProgressOfAGroupForEachTopic(CdcProgressContract):
     """As AWS's mappings consume: one topic each, under a group of its own."""
 
     @pytest.fixture
-    def capture(self, kafka: StackSettings) -> KafkaCapture:
-        return KafkaCapture(kafka.kafka_bootstrap, group="group.{generation}.{topic}")
+    def capture(self, kafka: StackSettings) -> Iterator[KafkaCapture]:
+        with closing(KafkaCapture(kafka.kafka_bootstrap, group="group.{generation}.{topic}")) as made:
+            yield made

@@ -72,10 +72,10 @@ class Office:
 def office(kafka: StackSettings) -> Office:
     name = f"test.{uuid4()}"
     made = Office(kafka.kafka_bootstrap, f"{name}.source", f"{name}.dead", f"{name}.status")
-    admin = AdminClient({"bootstrap.servers": kafka.kafka_bootstrap})
     new = [NewTopic(topic, 1, 1) for topic in (made.source, made.dead, made.status)]
-    for future in admin.create_topics(new).values():
-        future.result(20)
+    with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap}) as admin:
+        for future in admin.create_topics(new).values():
+            future.result(20)
     return made
 
 

@@ -88,10 +88,10 @@ def test_topics_have_the_settings_they_are_given_and_are_made_once(kafka: StackS
     wanted = topic(f"provision-{uuid4().hex}")
     create_topics(kafka.kafka_bootstrap, [wanted])
     create_topics(kafka.kafka_bootstrap, [wanted])
-    admin = AdminClient({"bootstrap.servers": kafka.kafka_bootstrap})
-    assert len(admin.list_topics(timeout=10).topics[wanted.name].partitions) == 3
     resource = ConfigResource(ResourceType.TOPIC, wanted.name)
-    config = admin.describe_configs([resource])[resource].result(10)
+    with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap}) as admin:
+        assert len(admin.list_topics(timeout=10).topics[wanted.name].partitions) == 3
+        config = admin.describe_configs([resource])[resource].result(10)
     assert config["retention.ms"].value == str(5 * 3_600_000)
     assert config["max.message.bytes"].value == "700000"
     assert config["cleanup.policy"].value == "delete"
@@ -99,9 +99,9 @@ def test_topics_have_the_settings_they_are_given_and_are_made_once(kafka: StackS
 
 def test_a_topic_that_nobody_made_is_not_made_by_using_it(kafka: StackSettings) -> None:
     name = f"misspelt-{uuid4().hex}"
-    admin = AdminClient({"bootstrap.servers": kafka.kafka_bootstrap, "allow.auto.create.topics": True})
-    admin.list_topics(name, timeout=10)
-    assert name not in admin.list_topics(timeout=10).topics
+    with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap, "allow.auto.create.topics": True}) as admin:
+        admin.list_topics(name, timeout=10)
+        assert name not in admin.list_topics(timeout=10).topics
 
 
 def test_every_schema_is_registered_once_and_backward_compatibility_is_enforced(registry: StackSettings) -> None:

@@ -126,16 +126,11 @@ class RealKafka(Broker):
         self._servers = bootstrap_servers
         name = f"event-source-{uuid.uuid4()}"
         self.topic, self.failures, self.group = name, f"{name}-failures", name
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
         self._producer = Producer({"bootstrap.servers": bootstrap_servers})
-        made = self._admin.create_topics(
-            [
-                NewTopic(self.topic, 2, 1),
-                NewTopic(self.failures, 1, 1, config={"max.message.bytes": str(SMALL)}),
-            ]
-        )
-        for each in made.values():
-            each.result()
+        new = [NewTopic(self.topic, 2, 1), NewTopic(self.failures, 1, 1, config={"max.message.bytes": str(SMALL)})]
+        with AdminClient({"bootstrap.servers": bootstrap_servers}) as admin:
+            for each in admin.create_topics(new).values():
+                each.result()
 
     def source(self) -> RecordSource:
         return KafkaSource(bootstrap_servers=self._servers, group=self.group, topics=[self.topic])
@@ -161,7 +156,8 @@ class RealKafka(Broker):
 
     def _committed(self, partition: Partition) -> int | None:
         asked = ConsumerGroupTopicPartitions(self.group, [TopicPartition(*partition)])
-        answer = self._admin.list_consumer_group_offsets([asked])[self.group].result()
+        with AdminClient({"bootstrap.servers": self._servers}) as admin:
+            answer = admin.list_consumer_group_offsets([asked])[self.group].result()
         (found,) = answer.topic_partitions
         return found.offset if found.offset >= 0 else None
 

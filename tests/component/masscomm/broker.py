@@ -10,8 +10,8 @@ from confluent_kafka.cimpl import NewTopic
 def make_topic(bootstrap: str) -> str:
     """A topic of one partition under a name of its own."""
     name = f"test.{uuid4()}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    with AdminClient({"bootstrap.servers": bootstrap}) as admin:
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
     return name
 
 

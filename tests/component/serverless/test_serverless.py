@@ -102,10 +102,9 @@ DEFAULTS = {"timeout_s": 60, "memory_mb": 128, "concurrency": 1}
 def topic(kafka: StackSettings) -> str:
     """A generation of its own makes topics and groups of its own."""
     generation = f"g{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": kafka.kafka_bootstrap})
-    names = [f"cdc.{generation}.public.users"]
-    for made in admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
-        made.result()
+    name = f"cdc.{generation}.public.users"
+    with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap}) as admin:
+        admin.create_topics([NewTopic(name, 2, 1)])[name].result()
     return generation
 
 

@@ -1,0 +1,20 @@
+"""How a reader of topics asks where they end, with clients that stand in for the broker."""
+
+from unittest.mock import Mock
+
+import pytest
+
+from devstack.demo import records
+from devstack.demo.records import TopicReader
+from tests.admin_client import stand_in
+
+
+def test_a_client_that_does_not_know_an_end_is_given_up_and_another_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = stand_in(monkeypatch, -1001, 7)
+    monkeypatch.setattr(records, "Consumer", consumer := Mock())
+    reader = TopicReader("broker:9092", ["outcome"], from_beginning=False)
+    [place] = consumer.return_value.assign.call_args.args[0]
+    assert (place.topic, place.partition, place.offset) == ("outcome", 0, 7)
+    assert said == ["made", "destroyed", "made"]
+    reader.close()
+    assert said[3:] == ["destroyed"]

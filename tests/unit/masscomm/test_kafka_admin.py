@@ -1,0 +1,48 @@
+"""An AdminClient that is closed is destroyed at once, by whoever closes it, and nobody is waited for."""
+
+import threading
+from typing import Any
+
+import confluent_kafka.admin
+import pytest
+from confluent_kafka import TopicPartition
+
+from masscomm.kafka_admin import KafkaAdmin
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}
+
+
+def test_a_client_is_destroyed_by_the_thread_that_closes_it_before_another_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[tuple[str, threading.Thread]] = []
+
+    class Client:
+        def __init__(self, _settings: dict[str, Any]) -> None:
+            said.append(("made", threading.current_thread()))
+
+        def __exit__(self, *_: object) -> None:
+            said.append(("destroyed", threading.current_thread()))
+
+    monkeypatch.setattr(confluent_kafka.admin, "AdminClient", Client)
+    admin = KafkaAdmin(NOBODY)
+    admin.close()
+    assert said == []
+    first = admin.client()
+    assert admin.client() is first
+    admin.close()
+    admin.close()
+    assert admin.client() is not first
+    assert said == [(each, threading.current_thread()) for each in ("made", "destroyed", "made")]
+
+
+def test_a_client_with_a_question_under_way_is_gone_once_it_is_closed() -> None:
+    """The real one: it is kept here as a failed future's traceback would keep it."""
+    admin = KafkaAdmin(NOBODY)
+    kept = admin.client()
+    latest = confluent_kafka.admin.OffsetSpec.latest()  # type: ignore[attr-defined,no-untyped-call]
+    [asked] = kept.list_offsets({TopicPartition("t", 0): latest}, request_timeout=60).values()
+    admin.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        kept.list_topics(timeout=1)
+    assert not asked.done()
