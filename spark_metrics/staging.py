@@ -8,8 +8,8 @@ under its partition and attempt number, so that of a task that ran twice one run
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
-from typing import Any
+from functools import cached_property, partial, reduce
+from typing import Any, cast
 
 import numpy as np
 import psycopg
@@ -24,7 +24,8 @@ from spark_metrics.decode import kind_of
 from spark_metrics.transforms import each_count, minute_s, of_count, sums_of
 from spark_metrics.views import View
 
-# Columns after attempt, part and try; schemas/tables/03_stream.sql.
+# schemas/tables/03_stream.sql: the first columns of each table, and the others.
+_KEY = {"attempt": "int8", "part": "int4", "try": "int4"}
 TABLES = {
     "staging_positions": ("topic", "partition", "first_offset", "last_offset", "records"),
     "staging_problems": ("topic", "partition", "kafka_offset", "source", "schema_id", "problem"),
@@ -38,12 +39,22 @@ TABLES = {
     "staging_recipients": ("send_id", "club_id", "type", "channel", "status", "reason", "at_ms", "user_ids"),
 }
 _STATES_KEY = TABLES["staging_states"][:-2]
-_TEXTS = frozenset({"send_id", "type", "channel", "measure", "status", "reason", "listed", "view", "row"})
+_TEXTS = frozenset({"send_id", "type", "channel", "measure", "status", "reason", "view", "row"})
 
-# What a task is given, a row: five texts with a NUL behind each, which no text holds that is counted, and then what is
-# said. Of a group its kind, topic and source, its line of counts and the beginning of its line of states; else _LINE,
-# the table and the line. PySpark pickles rows of its own, and makes a text of their bytes on the way.
-_NUL, _FIELDS = b"\0", 5
+# Of tables of bytes, which are copied in Postgres' binary format: as text they are twice as long. The others' rows come
+# from the JVM as lines.
+_TYPES = {
+    "staging_ids": ("text", "bytea"),
+    "staging_states": ("text", "int4", "text", "text", "text", "bytea", "text"),
+}
+
+# A task's rows by table: lines of the text format, or values where the table is among _TYPES.
+type Rows = Mapping[str, Sequence[str] | Sequence[tuple[Any, ...]]]
+
+# What a task is given, a row: texts with a NUL behind each, which no text holds that is counted, and then what is said.
+# Of a group its kind, topic and source, its line of counts and the key of its states; else _LINE, the table and the
+# line. PySpark pickles rows of its own, and makes a text of their bytes on the way.
+_NUL, _FIELDS = b"\0", 4 + len(_STATES_KEY)
 
 # Beside the words of transforms.Problem: a record that was counted before has been seen, and adds nothing.
 REFUSED = "refused"
@@ -101,7 +112,7 @@ class Staging:
         )
 
     def rows(self, groups: DataFrame) -> DataFrame:
-        """Groups as `lines_of` reads them: one column of bytes."""
+        """Groups as `rows_of` reads them: one column of bytes."""
         return groups.select(self._of_group)
 
     def send(
@@ -119,23 +130,19 @@ class Staging:
         """
         tasks = self.tasks(facts.sparkSession.sparkContext.defaultParallelism)
         groups = self.groups(facts)
-        more = []
+        few, wide = [], []
         if views:
             # The records are read once, and the groups, which are few, twice.
             groups = leaf(groups, tasks).persist()
             counts = groups.where(_is_counted()).transform(sums_of)
-            more += [("staging_views", view.rows_to_stage(counts)) for view in views]
+            few = [view.rows_to_stage(counts).select(self._of_line("staging_views")) for view in views]
         if recipients:
-            good = facts.where(F.col("problem").isNull())
-            more.append(("staging_recipients", good.transform(recipient_log.rows_to_stage)))
-        rows = self.rows(groups)
-        for table, frame in more:
-            rows = rows.unionAll(frame.select(self._of_line(table)))
-        if more:
-            # A connection a task.
-            rows = rows.coalesce(tasks)
+            told = facts.where(F.col("problem").isNull()).transform(recipient_log.rows_to_stage)
+            wide = [told.select(self._of_line("staging_recipients"))]
         try:
-            _bytes_of(rows).foreachPartition(partial(_copy, database_url, attempt))
+            _bytes_of(together([self.rows(groups), *wide], few, tasks)).foreachPartition(
+                partial(_copy, database_url, attempt)
+            )
         finally:
             if views:
                 groups.unpersist()
@@ -192,20 +199,34 @@ class Staging:
     @cached_property
     def _of_group(self) -> Column:
         counts = F.when(_is_counted(), _line(TABLES["staging_counts"], records=F.col("seen")))
-        states = F.when(_tells(), _line(_STATES_KEY, status=F.col("measure")))
+        named = {"status": F.col("measure")}
+        states = [F.when(_tells(), named.get(name, F.col(name)).cast("string")) for name in _STATES_KEY]
         return _row(F.col("kind"), F.col("topic"), F.col("source"), counts, states, F.col("said"))
 
     def _of_line(self, table: str) -> Column:
         if table not in self._lines:
             none, line = F.lit(None).cast("string"), _line(TABLES[table])
-            self._lines[table] = _row(F.lit(_LINE), F.lit(table), none, line, none, none.cast("binary"))
+            states = [none for _ in _STATES_KEY]
+            self._lines[table] = _row(F.lit(_LINE), F.lit(table), none, line, states, none.cast("binary"))
         return self._lines[table]
 
 
-def _row(kind: Column, name: Column, source: Column, line: Column, states: Column, said: Column) -> Column:
+def _row(kind: Column, name: Column, source: Column, line: Column, states: Sequence[Column], said: Column) -> Column:
     # concat_ws would leave a null out.
-    texts = [F.coalesce(text, F.lit("")) for text in (kind.cast("string"), name, source, line, states)]
+    texts = [F.coalesce(text, F.lit("")) for text in (kind.cast("string"), name, source, line, *states)]
     return F.concat(F.concat_ws("\0", *texts, F.lit("")).cast("binary"), F.coalesce(said, F.lit(bytearray())))
+
+
+def together(wide: Sequence[DataFrame], few: Sequence[DataFrame], tasks: int) -> DataFrame:
+    """The rows of frames, of which `wide` have so many partitions each, and `few` hold next to nothing.
+
+    One task each of `wide`, since a task is a connection. What is coalesced is taken in order, so that the few must be
+    one partition, and the last: with two of theirs after two of the groups, a task of two had all of the groups.
+    """
+    rows = reduce(DataFrame.unionAll, wide)
+    if few:
+        rows = rows.unionAll(reduce(DataFrame.unionAll, few).coalesce(1))
+    return rows.coalesce(tasks if tasks == 1 else tasks * len(wide))
 
 
 def _bytes_of(rows: DataFrame) -> RDD[bytes]:
@@ -257,24 +278,25 @@ def _escaped(name: str, text: Column) -> Column:
 
 def _copy(database_url: str, attempt: int, rows: Iterator[bytes]) -> None:
     """One task's rows, in one transaction."""
-    by_table = lines_of(rows)
+    by_table = rows_of(rows)
     if not by_table:
         return
     task: Any = TaskContext.get()
     with psycopg.connect(
         address_now(database_url), connect_timeout=5, application_name="spark_metrics staging"
     ) as connection:
-        copy_lines(connection, attempt, task.partitionId(), task.attemptNumber(), by_table)
+        copy_rows(connection, attempt, task.partitionId(), task.attemptNumber(), by_table)
 
 
-def lines_of(rows: Iterable[bytes]) -> dict[str, list[str]]:
-    """{table: lines of Postgres' text format} of what `Staging.send` gives a task: `Staging.rows` and further lines."""
+def rows_of(rows: Iterable[bytes]) -> Rows:
+    """Of what `Staging.send` gives a task: `Staging.rows` and further lines."""
     places: defaultdict[str, list[bytes]] = defaultdict(list)
     ids: defaultdict[str, list[bytes]] = defaultdict(list)
     lines: defaultdict[str, list[str]] = defaultdict(list)
+    states: list[tuple[Any, ...]] = []
     for row in rows:
         *fields, said = row.split(_NUL, _FIELDS)
-        number, name, source, line, states = (field.decode() for field in fields)
+        number, name, source, line, *key = (field.decode() for field in fields)
         kind = int(number)
         if line:
             lines["staging_counts" if kind != _LINE else name].append(line)
@@ -289,9 +311,9 @@ def lines_of(rows: Iterable[bytes]) -> dict[str, list[str]]:
         if kind >= _ID:
             ids[source].append(words[:, 1:3].tobytes())
         if kind == _RUN:
-            lines["staging_states"].append(f"{states}\t\\\\x{words[:, 3].tobytes().hex()}\t\\N")
+            states.append((*_state(*key), words[:, 3].tobytes(), None))
         elif kind == _LIST:
-            lines["staging_states"].append(f"{states}\t\\N\t{escaped('\n'.join(told))}")
+            states.append((*_state(*key), None, "\n".join(told)))
         elif kind == _PROBLEM:
             lines["staging_problems"] += told
     if places:
@@ -300,9 +322,16 @@ def lines_of(rows: Iterable[bytes]) -> dict[str, list[str]]:
             for topic, some in places.items()
             for partition, first, last, records in _spans(b"".join(some))
         ]
-    if ids:
-        lines["staging_ids"] = [f"{source}\t\\\\x{b''.join(some).hex()}" for source, some in ids.items()]
-    return dict(lines)
+    values = {
+        "staging_ids": [(source, b"".join(some)) for source, some in ids.items()],
+        "staging_states": states,
+    }
+    return lines | {table: some for table, some in values.items() if some}
+
+
+def _state(send_id: str, chunk_index: str, channel: str, status: str, reason: str) -> tuple[Any, ...]:
+    # No text that is counted is empty.
+    return send_id, int(chunk_index), channel, status, reason or None
 
 
 def _spans(places: bytes) -> Iterator[tuple[int, int, int, int]]:
@@ -327,17 +356,8 @@ def _told(said: bytes, before: int) -> tuple[bytes, list[str]]:
     return b"".join(begun), told
 
 
-def escaped(text: str) -> str:
-    """A text as a field of Postgres' text format of COPY."""
-    for plain, letter in (("\\", "\\"), ("\t", "t"), ("\n", "n"), ("\r", "r")):
-        text = text.replace(plain, "\\" + letter)
-    return text
-
-
-def copy_lines(
-    connection: psycopg.Connection[Any], attempt: int, part: int, number: int, by_table: Mapping[str, Sequence[str]]
-) -> None:
-    """{table: lines} into the staging tables, as try `number` of part `part`; the caller commits.
+def copy_rows(connection: psycopg.Connection[Any], attempt: int, part: int, number: int, by_table: Rows) -> None:
+    """A task's rows into the staging tables, as try `number` of part `part`; the caller commits.
 
     Errors: psycopg.OperationalError, where the attempt is merged already, or a crash of the server emptied the tables.
     """
@@ -345,11 +365,17 @@ def copy_lines(
         cursor.execute(_STAGE_TASK, [part, number, attempt])
         if not cursor.rowcount:
             raise psycopg.OperationalError(f"attempt {attempt} is not open any more")
-        key = f"{attempt}\t{part}\t{number}\t"
-        for table, lines in by_table.items():
-            columns = ", ".join(("attempt", "part", "try", *TABLES[table]))
-            with cursor.copy(f"copy {table} ({columns}) from stdin".encode()) as copy:
-                copy.write(key + f"\n{key}".join(lines) + "\n")
+        for table, rows in by_table.items():
+            columns, types = ", ".join((*_KEY, *TABLES[table])), _TYPES.get(table)
+            form = "binary" if types else "text"
+            with cursor.copy(f"copy {table} ({columns}) from stdin (format {form})".encode()) as copy:
+                if types:
+                    copy.set_types((*_KEY.values(), *types))
+                    for row in rows:
+                        copy.write_row((attempt, part, number, *row))
+                else:
+                    key = f"{attempt}\t{part}\t{number}\t"
+                    copy.write(key + f"\n{key}".join(cast("Sequence[str]", rows)) + "\n")
 
 
 # Until the task ends its attempt cannot be merged: what a second run of a task stages later would be counted beside it.

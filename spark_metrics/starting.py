@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from masscomm.errors import Stop
+from masscomm.topic_offsets import by_topic
 from spark_metrics.watermark import Ends
 
 _log = logging.getLogger(__name__)
@@ -26,10 +27,7 @@ class Start:
         """What Spark takes as startingOffsets."""
         if self.offsets is None:
             return "earliest"
-        starting: dict[str, dict[str, int]] = {}
-        for (topic, partition), offset in self.offsets.items():
-            starting.setdefault(topic, {})[str(partition)] = offset
-        return json.dumps(starting)
+        return json.dumps(by_topic(self.offsets))
 
 
 def start_of(known: Mapping[tuple[str, int], int], ends: Ends, *, may_be_lost: bool) -> Start:

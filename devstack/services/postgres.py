@@ -21,7 +21,7 @@ max_replication_slots = 20
 max_wal_senders = 20
 max_connections = 100
 # Pages are taken as they are used. The index of counted ids is random: it wants to be in memory, and few checkpoints.
-shared_buffers = 256MB
+shared_buffers = 512MB
 max_wal_size = 2GB
 password_encryption = scram-sha-256
 # A connector that is gone must not fill the disk for ever.

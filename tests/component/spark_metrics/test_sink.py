@@ -15,7 +15,7 @@ import pytest
 
 from devstack.provision import SCHEMAS, apply_sql
 from spark_metrics.sink import Attempt, Fenced, Merged, PostgresSink, Repeated, StagingLost, StatusWriter
-from spark_metrics.staging import copy_lines
+from spark_metrics.staging import copy_rows
 from spark_metrics.states import RUN
 from spark_metrics.transforms import Problem
 from tests.metrics_job import wait_until
@@ -73,20 +73,16 @@ def line(*values: Any) -> str:
     return "\t".join("\\N" if value is None else str(value) for value in values)
 
 
-def packed(*values: bytes) -> str:
-    """A bytea in Postgres' text format of COPY."""
-    return "\\\\x" + b"".join(values).hex()
-
-
 def stage(sink: PostgresSink, attempt: Attempt, records: Iterable[Record], *, part: int = 0, number: int = 0) -> None:
     """What spark_metrics.staging sends of these records, as one task."""
     lines: dict[str, list[str]] = defaultdict(list)
+    binary: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
     for r in records:
         lines["staging_positions"].append(line(r.topic, r.partition, r.offset, r.offset, 1))
         if r.problem:
             lines["staging_problems"].append(line(*r.place, r.source, r.schema_id, r.problem))
             continue
-        lines["staging_ids"].append(line(r.source, packed(UUID(r.record_id).bytes)))
+        binary["staging_ids"].append((r.source, UUID(r.record_id).bytes))
         for ordinal, (channel, measure, reason, n) in enumerate(r.counts or [(None, None, None, None)]):
             known = (r.source, r.send_id, r.club_id, r.type, r.at_ms // 60_000 * 60, channel, measure, reason, n)
             lines["staging_counts"].append(line(*known, int(ordinal == 0), r.at_ms, r.chunk_count))
@@ -100,13 +96,13 @@ def stage(sink: PostgresSink, attempt: Attempt, records: Iterable[Record], *, pa
             }
             place = (r.send_id, r.chunk_index, r.counts[0][0])
             if len({*zip(statuses, reasons, strict=True)}) == 1 and random.Random(r.number).random() < 0.5:  # noqa: S311
-                run = packed(struct.pack("!q", positions[0] * RUN + len(positions)))
-                lines["staging_states"].append(line(*place, statuses[0], reasons[0] or None, run, None))
+                run = struct.pack("!q", positions[0] * RUN + len(positions))
+                binary["staging_states"].append((*place, statuses[0], reasons[0] or None, run, None))
             else:
                 listed = json.dumps({name: list(values) for name, values in told.items()})
-                lines["staging_states"].append(line(*place, statuses[0], reasons[0] or None, None, listed))
+                binary["staging_states"].append((*place, statuses[0], reasons[0] or None, None, listed))
     with sink.connected().transaction():
-        copy_lines(sink.connected(), attempt.number, part, number, lines)
+        copy_rows(sink.connected(), attempt.number, part, number, {**lines, **binary})
 
 
 def count(sink: PostgresSink, *records: Record, batch_id: int = 0) -> Merged:
@@ -119,7 +115,7 @@ def count(sink: PostgresSink, *records: Record, batch_id: int = 0) -> Merged:
         if dropped:
             lines = [line(r.topic, r.partition, r.offset, r.offset, 1) for r in dropped]
             with sink.connected().transaction():
-                copy_lines(sink.connected(), attempt.number, 1, 0, {"staging_positions": lines})
+                copy_rows(sink.connected(), attempt.number, 1, 0, {"staging_positions": lines})
         try:
             return sink.merge(attempt, batch_id=batch_id, replayed=len(records) - len(rows) - len(dropped))
         except Repeated as repeated:

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from masscomm.errors import Stop
 from spark_metrics.sink import PostgresSink
-from spark_metrics.staging import copy_lines
+from spark_metrics.staging import copy_rows
 from spark_metrics.views import View, complete, kept_since
 
 type Connection = psycopg.Connection[tuple[object, ...]]
@@ -39,7 +39,7 @@ def count(sink: PostgresSink, offset: int, *rows: str) -> None:
     attempt = sink.begin()
     lines = {"staging_positions": [f"outcome\t0\t{offset}\t{offset}\t1"], "staging_views": list(rows)}
     with sink.connected().transaction():
-        copy_lines(sink.connected(), attempt.number, 0, 0, lines)
+        copy_rows(sink.connected(), attempt.number, 0, 0, lines)
     sink.merge(attempt, batch_id=offset)
 
 

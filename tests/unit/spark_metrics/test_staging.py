@@ -9,13 +9,13 @@ from typing import Any
 from uuid import UUID
 
 import fastavro
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm import ids
 from masscomm.statuses import RANK, Status
 from masscomm.wire import own_schema
-from spark_metrics.staging import REFUSED, TABLES, Staging, lines_of
+from spark_metrics.staging import REFUSED, TABLES, Rows, Staging, rows_of, together
 from spark_metrics.states import BLOCK, blocks_of, told
 from spark_metrics.transforms import facts
 
@@ -76,17 +76,15 @@ def facts_of(records: DataFrame) -> DataFrame:
     return facts(records, writers={"outcome": {SCHEMA_ID: json.dumps(OUTCOME)}}, far_future_ms=DAY_MS)
 
 
-def staged(frame: DataFrame) -> dict[str, list[str]]:
+def staged(frame: DataFrame) -> Rows:
     staging = Staging()
-    return lines_of(bytes(row) for (row,) in staging.rows(staging.groups(frame)).collect())
+    return rows_of(bytes(row) for (row,) in staging.rows(staging.groups(frame)).collect())
 
 
-def rows_of(table: str, lines: Sequence[str]) -> list[dict[str, str | None]]:
-    return [dict(zip(TABLES[table], map(unescaped, line.split("\t")), strict=True)) for line in lines]
-
-
-def blob(field: str | None) -> bytes:
-    return bytes.fromhex((field or "\\x").removeprefix("\\x"))
+def named(table: str, rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """A table's rows, whether they are lines or values, by the names of its columns."""
+    values = [map(unescaped, row.split("\t")) if isinstance(row, str) else row for row in rows]
+    return [dict(zip(TABLES[table], row, strict=True)) for row in values]
 
 
 def test_what_is_staged_is_what_the_records_say_one_by_one(kafka_frame: Callable[[Any], DataFrame]) -> None:
@@ -96,18 +94,18 @@ def test_what_is_staged_is_what_the_records_say_one_by_one(kafka_frame: Callable
     bad = [a_record(500 + n, 1, b"") for n in (0, 1)]
     refused = {4, 17, 18}
     marked = F.when(F.col("kafka_offset").isin(refused), F.lit(REFUSED))
-    lines = staged(facts_of(kafka_frame([*records, *bad])).withColumn("problem", F.coalesce("problem", marked)))
+    rows = staged(facts_of(kafka_frame([*records, *bad])).withColumn("problem", F.coalesce("problem", marked)))
 
     counted = [value for n, value in enumerate(outcomes) if n not in refused]
-    (staged_ids,) = rows_of("staging_ids", lines["staging_ids"])
-    packed = blob(staged_ids["ids"])
+    (staged_ids,) = named("staging_ids", rows["staging_ids"])
+    packed = staged_ids["ids"]
     assert Counter(str(UUID(bytes=packed[i : i + 16])) for i in range(0, len(packed), 16)) == Counter(
         value["record_id"] for value in counted
     )
 
     totals: Counter[tuple[Any, ...]] = Counter()
     begun: Counter[str] = Counter()
-    for row in rows_of("staging_counts", lines["staging_counts"]):
+    for row in named("staging_counts", rows["staging_counts"]):
         assert row["type"] == "news\t"
         totals[row["send_id"], int(row["minute_s"] or 0), row["measure"], row["reason"]] += int(row["count_total"] or 0)
         begun[row["send_id"] or ""] += int(row["records"] or 0)
@@ -119,21 +117,21 @@ def test_what_is_staged_is_what_the_records_say_one_by_one(kafka_frame: Callable
     assert +totals == +expected
     assert begun == Counter(value["send_id"] for value in counted)
 
-    positions = rows_of("staging_positions", lines["staging_positions"])
+    positions = named("staging_positions", rows["staging_positions"])
     assert {row["partition"]: (row["first_offset"], row["last_offset"], row["records"]) for row in positions} == {
         "0": ("0", "117", "40"),
         "1": ("1", "501", "42"),
         "2": ("2", "119", "40"),
     }
-    problems = rows_of("staging_problems", lines["staging_problems"])
+    problems = named("staging_problems", rows["staging_problems"])
     assert {(row["kafka_offset"], row["problem"]) for row in problems} == {
         ("500", "undecodable"),
         ("501", "undecodable"),
     }
 
     chunks = defaultdict(list)
-    for row in rows_of("staging_states", lines["staging_states"]):
-        told_of = (row["status"] or "", row["reason"], blob(row["runs"]), row["listed"])
+    for row in named("staging_states", rows["staging_states"]):
+        told_of = (row["status"], row["reason"], row["runs"], row["listed"])
         chunks[row["send_id"], row["chunk_index"]].append(told_of)
     known = {
         (*chunk, block * BLOCK + place): told(code)[0]
@@ -145,13 +143,13 @@ def test_what_is_staged_is_what_the_records_say_one_by_one(kafka_frame: Callable
     said: dict[tuple[Any, ...], str] = {}
     for value in counted:
         for position, result in zip(value["positions"], value["result_index"], strict=True):
-            place = (value["send_id"], str(value["chunk_index"]), position)
+            place = (value["send_id"], value["chunk_index"], position)
             status = value["results"][result]["status"]
             if place not in said or RANK[Status(status)] > RANK[Status(said[place])]:
                 said[place] = status
     assert known == said
     # Both ways of telling are in play.
-    assert {bool(row["listed"]) for row in rows_of("staging_states", lines["staging_states"])} == {True, False}
+    assert {bool(row["listed"]) for row in named("staging_states", rows["staging_states"])} == {True, False}
 
 
 def test_what_says_the_same_is_one_line_wherever_it_stands(kafka_frame: Callable[[Any], DataFrame]) -> None:
@@ -161,10 +159,24 @@ def test_what_says_the_same_is_one_line_wherever_it_stands(kafka_frame: Callable
     outcomes = [an_outcome(rng, n) | same | told | {"positions": [n]} for n in range(8)]
     nobody: dict[str, Any] = {"results": [], "result_index": [], "positions": []}
     outcomes += [an_outcome(rng, 8 + n) | same | nobody | {"chunk_index": n} for n in range(8)]
-    lines = staged(facts_of(kafka_frame([a_record(n, n % 4, encoded(value)) for n, value in enumerate(outcomes)])))
-    assert {table: len(some) for table, some in lines.items()} == {
+    rows = staged(facts_of(kafka_frame([a_record(n, n % 4, encoded(value)) for n, value in enumerate(outcomes)])))
+    assert {table: len(some) for table, some in rows.items()} == {
         "staging_counts": 2,
         "staging_states": 1,
         "staging_ids": 1,
         "staging_positions": 4,
     }
+
+
+def test_the_groups_are_shared_out_among_the_tasks_whatever_few_rows_go_with_them(spark: SparkSession) -> None:
+    def frame(rows: int, partitions: int) -> DataFrame:
+        return spark.range(0, rows, 1, partitions)
+
+    def sizes(rows: DataFrame) -> list[int]:
+        return sorted(len(part) for part in rows.rdd.glom().collect())
+
+    few = [frame(1, 1), frame(2, 2)]
+    assert sizes(together([frame(10, 2)], few, tasks=2)) == [5, 8]
+    assert sizes(together([frame(10, 2), frame(100, 2)], few, tasks=2)) == [5, 5, 50, 53]
+    assert sizes(together([frame(10, 2), frame(100, 2)], few, tasks=1)) == [113]
+    assert sizes(together([frame(10, 2)], [], tasks=2)) == [5, 5]
