@@ -17,12 +17,13 @@ shared machine tells what it tells.
 
   --memory       counts so many events once and prints what the driver holds after a collection, in even steps
   --recipients   of each event; the last line says how many of them were counted a second
-  --where        counts so many events once and prints the processor time a record, over the second half of the batches
+  --where        prints the processor time a record of ours and of three, by what it is spent on, once they are compiled
   --java         further options of the JVM, such as -XX:StartFlightRecording=filename=/tmp/metrics.jfr
   --batch        records a micro-batch, as SPARK_MAX_OFFSETS_PER_TRIGGER
 """
 
 import argparse
+import gc
 import io
 import json
 import logging
@@ -72,7 +73,6 @@ from tests.metrics_database import metrics_database
 # compiled well all the same; what plans, thousands of methods called a few hundred times a batch, is not worth it.
 JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData -XX:-DontCompileHugeMethods -XX:CompileThresholdScaling=8"
 SUM = {grain: f"select sum(count_total) from counts_{grain}".encode() for grain in ("minute", "hour", "day")}  # noqa: S608
-_FEWEST_BATCHES = 6
 _OUTCOME = fastavro.parse_schema(dict(own_schema("NotificationOutcome")))
 UPSERT = """
 insert into counts_{grain} (bucket, club_id, type, channel, measure, count_total) values (to_timestamp(%s), %s, %s, %s,
@@ -128,10 +128,15 @@ def with_new_ids(schema_id: int, events: int, recipients: int) -> Iterator[bytes
         yield first + str(UUID(int=random.getrandbits(128), version=4)).encode() + rest[number % len(rest)]
 
 
-def produce(settings: StackSettings, values: Iterable[bytes]) -> None:
-    """Fill the topic `outcome`."""
+def produce(settings: StackSettings, values: Iterable[bytes], compression: str = "lz4") -> None:
+    """Fill the topic `outcome`. compression: the chain's own is lz4 (masscomm.producer)."""
     producer = Producer(
-        {"bootstrap.servers": settings.kafka_bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 10**6}
+        {
+            "bootstrap.servers": settings.kafka_bootstrap,
+            "compression.type": compression,
+            "linger.ms": 50,
+            "queue.buffering.max.messages": 10**6,
+        }
     )
     for number, value in enumerate(values):
         producer.produce("outcome", value, key=number.to_bytes(8, "big"))
@@ -336,17 +341,20 @@ class Benchmark:
         for name, size in grown.most_common(8):
             print(f"{size / 2**20:>8,.1f}  {name}")
 
-    def where(self, events: int) -> None:
-        """Count so many once; print where the processor's time goes from half of them on."""
-        seen: list[tuple[int, dict[str, float], float]] = []
-        self.ours(events, archived=False, look=lambda n: seen.append((n, spent(), time.perf_counter())))
-        # The last batch is merged when nothing is staged any more, and the thread that planned has ended.
-        (first, before, began), (last, after, ended) = seen[len(seen) // 2], seen[-2]
-        print(f"{(last - first) / (ended - began):,.0f} events/s; microseconds of processor time a record:")
-        each = {kind: (seconds - before.get(kind, 0.0)) / (last - first) * 1e6 for kind, seconds in after.items()}
-        for kind, spent_on in sorted(each.items(), key=lambda item: -item[1]):
-            print(f"{spent_on:8.2f}  {kind}")
-        print(f"{sum(each.values()):8.2f}  together")
+    def where(self, events: int, *, three: bool) -> None:
+        """Count so many, each way once to be compiled; then again, and print where the processor's time goes."""
+        ways: dict[str, Callable[[], float]] = {"ours": lambda: self.ours(events, archived=False)}
+        if three:
+            ways["three"] = lambda: self.three(events)
+        for name, way in ways.items():
+            print(f"warm-up, {name}: {way():,.0f} events/s", flush=True)
+        for name, way in ways.items():
+            before, rate, after = spent(), way(), spent()
+            print(f"{name}: {rate:,.0f} events/s; microseconds of processor time a record:")
+            each = {kind: (seconds - before.get(kind, 0.0)) / events * 1e6 for kind, seconds in after.items()}
+            for kind, spent_on in sorted(each.items(), key=lambda item: -item[1]):
+                print(f"{spent_on:8.2f}  {kind}")
+            print(f"{sum(each.values()):8.2f}  together", flush=True)
 
 
 def rounds(
@@ -408,15 +416,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--recipients", type=int, default=3, help="of each event")
     parser.add_argument("--batch", type=int, default=200_000, help="records a micro-batch")
+    parser.add_argument("--compression", default="lz4", help="of the topic's records; the chain's is lz4")
     parser.add_argument("--skip-three", action="store_true")
     parser.add_argument("--skip-archive", action="store_true")
     parser.add_argument("--memory", action="store_true", help="what the driver holds, over so many events")
-    parser.add_argument("--where", action="store_true", help="where the processor's time goes, over so many events")
+    parser.add_argument("--where", action="store_true", help="where the processor's time goes")
     parser.add_argument("--java", default="", help="further options of the JVM")
     parser.add_argument("--verbose", action="store_true", help="what each batch took")
     chosen = parser.parse_args()
-    if chosen.where and chosen.events < _FEWEST_BATCHES * chosen.batch:
-        parser.error(f"--where leaves the first half and the last batch out: at least {_FEWEST_BATCHES} are needed")
     if chosen.verbose:
         logging.getLogger("spark_metrics.batches").setLevel(logging.INFO)
         logging.basicConfig()
@@ -425,16 +432,19 @@ def main() -> None:
         with Stack(stack, ["kafka", "registry", "postgres"]):
             create_topics(stack.kafka_bootstrap, chain_topics())
             schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]
-            produce(stack, with_new_ids(schema_id, chosen.events, chosen.recipients))
+            produce(stack, with_new_ids(schema_id, chosen.events, chosen.recipients), chosen.compression)
             settings = settings_of(stack, chosen.batch)
             settings = replace(settings, java_options=f"{settings.java_options} {chosen.java}")
             spark = spark_session(settings)
+            # As the job does: what is here by now need not be looked at after each merge.
+            gc.collect()
+            gc.freeze()
             bench = Benchmark(stack, spark, settings, chosen.recipients)
             print(f"{chosen.events:,} events of {chosen.recipients} recipients, {chosen.batch:,} a batch", flush=True)
             if chosen.memory:
                 bench.memory(chosen.events, steps=20)
             elif chosen.where:
-                bench.where(chosen.events)
+                bench.where(chosen.events, three=not chosen.skip_three)
             else:
                 others = min(chosen.others, chosen.events)
                 three, archive = not chosen.skip_three, not chosen.skip_archive

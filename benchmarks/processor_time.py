@@ -8,7 +8,6 @@ import psutil
 
 _THREADS = {
     "Executor task": "JVM: tasks",
-    "stream executio": "JVM: planning",
     "C1 Compiler": "JVM: compiling",
     "C2 Compiler": "JVM: compiling",
     "GC Thread": "JVM: collecting garbage",
@@ -49,9 +48,9 @@ def _of_threads(pid: int, whole: float) -> dict[str, float]:
             continue
         assert named is not None, stat
         name, fields = named.groups()
-        kind = next((kind for begin, kind in _THREADS.items() if name.startswith(begin)), "JVM: the rest")
+        kind = next((kind for begin, kind in _THREADS.items() if name.startswith(begin)), "JVM: planning and the rest")
         ticks = fields.split()[11:13]
         found[kind] += sum(map(int, ticks)) / 100
-    # Of threads that have ended.
-    found["JVM: the rest"] += max(0.0, whole - sum(found.values()))
+    # Of threads that have ended; a query's own is one when the query has.
+    found["JVM: planning and the rest"] += max(0.0, whole - sum(found.values()))
     return found
