@@ -14,7 +14,7 @@ import pytest
 from devstack import testing
 from devstack.settings import StackSettings
 from tests.spark_session import kafka_frame, spark
-from tests.whole_files import STACKS, WholeFiles, group
+from tests.whole_files import SPARK, STACKS, WholeFiles, group
 
 # Here, once: where two folders took them in, a process that ran tests of both would end its one Spark twice.
 __all__ = ["kafka_frame", "spark"]
@@ -57,12 +57,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeFiles:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What workers begin with: one of them with all that hold a stack, the others with what is fast.
+    """What workers begin with: what takes longest, each a worker, and then what is fast.
 
-    Spark's come before what is left, or one of them would be the last that runs.
+    Whatever takes minutes and begins last is what all the others have ended long before.
     """
     if hasattr(config, "workerinput"):
-        order = (STACKS, "tests/unit/", "tests/component/spark_metrics/", "")
+        order = (
+            STACKS,
+            SPARK,
+            "tests/component/spark_metrics/test_exactness",
+            "tests/unit/",
+            "tests/component/spark_metrics/",
+            "",
+        )
         items.sort(key=lambda item: next(n for n, start in enumerate(order) if group(item.nodeid).startswith(start)))
 
 

@@ -1,11 +1,20 @@
-"""Which tests one of xdist's workers runs together: those of a file, and all that hold a stack.
+"""Which tests one of xdist's workers runs together: those of a file, all that hold a stack, and all of one Spark.
 
 Of a file's fixtures there would else be one a worker; and stacks cannot run beside each other: whoever waited for its
-turn would do nothing. xdist's own `--dist loadgroup` would be for this, but with pytest 9.2 it takes every test for a
-group: it writes the group where pytest does not look for a test's name any more.
+turn would do nothing. A Spark takes half a minute of a processor until it has started and compiled what it is asked;
+one a worker would do so three times.
+
+xdist's own `--dist loadgroup` would be for this, but with pytest 9.2 it takes every test for a group: it writes the
+group where pytest does not look for a test's name any more.
+
+And what becomes of the tests of a worker that crashed. xdist 3.8 gives all its files out again, those that are done and
+the test that crashed too: a file of which nothing is left is no work, and whoever is given it is not asked again.
 """
 
+from collections.abc import Sequence
+
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 STACKS = "stacks"
 # Each test in these asks for one_stack_at_a_time.
@@ -15,6 +24,10 @@ HOLD_A_STACK = {
     "tests/localstack/test_deployment.py",
 }
 
+SPARK = "spark"
+# Where the fixture `spark` is asked for, by itself or through another.
+ASK_FOR_SPARK = ("tests/unit/spark_metrics/", "tests/component/spark_metrics/test_archive.py")
+
 
 class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     """Used by pytest_xdist_make_scheduler, whatever --dist says."""
@@ -22,8 +35,36 @@ class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     def _split_scope(self, nodeid: str) -> str:
         return group(nodeid)
 
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Give what a worker leaves to the others, and tell which test it crashed in; None where it had none left."""
+        workload = self.assigned_work.pop(node)
+        left = [(scope, test) for scope, tests in workload.items() for test, done in tests.items() if not done]
+        if not left:
+            return None
+        (_, crashed), *others = left
+        for scope, test in others:
+            self.workqueue.setdefault(scope, {})[test] = False
+        for other in self.nodes:
+            self._reschedule(other)
+        return str(crashed)
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        super().add_node_collection(node, collection)
+        if node not in self.registered_collections:  # it could be given nothing, and everybody would wait for it
+            raise RuntimeError(f"{node} collected other tests than the worker in whose place it came")
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """Give a worker two tests where there are as many: it does not begin its last before it knows the next."""
+        if node not in self.registered_collections:
+            return  # it came for one that crashed and still collects
+        super()._reschedule(node)
+        while self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            self._assign_work_unit(node)
+
 
 def group(nodeid: str) -> str:
     """What a test is run together with."""
     file = nodeid.partition("::")[0]
+    if file.startswith(ASK_FOR_SPARK):
+        return SPARK
     return STACKS if file in HOLD_A_STACK else file

@@ -1,8 +1,50 @@
-"""What one of the workers runs together."""
+"""What one of the workers runs together, and who runs what a worker leaves that crashes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+from unittest.mock import Mock
+
+import pytest
 
 from devstack.settings import ROOT
 from tests import whole_files
-from tests.whole_files import STACKS, group
+from tests.whole_files import SPARK, STACKS, WholeFiles, group
+
+# Of the two workers one gets `a`, the other `p`, `q`, `r` and `s`, and crashes in `q` once there is nothing left to be
+# given out: the first is already told to end after its last.
+CONFTEST = """
+    import os, signal, time
+    from pathlib import Path
+    import pytest
+    from tests.whole_files import WholeFiles
+
+    here = Path(__file__).parent
+
+    def pytest_xdist_make_scheduler(config, log):
+        return WholeFiles(config, log)
+
+    def begun(name):
+        with here.joinpath("begun").open("a") as file:
+            file.write(name + "\\n")
+
+    def wait_for(name):
+        while name not in here.joinpath("begun").read_text().split():
+            time.sleep(0.01)
+
+    @pytest.fixture(autouse=True)
+    def run(request):
+        begun(name := request.node.name)
+        match name:
+            case "test_a1":
+                wait_for("test_q")
+            case "test_q":
+                wait_for("test_a2")
+                os.kill(os.getpid(), signal.SIGKILL)
+"""
+FILES = {"a": ("a1", "a2", "a3"), "p": ("p1", "p2"), "q": ("q",), "r": ("r",), "s": ("s",)}
 
 
 def test_a_file_is_one_worker_s_and_so_are_all_that_hold_a_stack() -> None:
@@ -12,11 +54,69 @@ def test_a_file_is_one_worker_s_and_so_are_all_that_hold_a_stack() -> None:
         assert (ROOT / file).exists()
 
 
-def test_all_that_ask_for_a_stack_are_named() -> None:
-    words = ("one_stack_at_a_time: None", "fault_stack: FaultStack")
-    asking = {
+def files_with(*words: str) -> set[str]:
+    """The files of tests, but for this one, in which one of the words stands."""
+    return {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "tests").rglob("test_*.py")
         if path.name != "test_whole_files.py" and any(word in path.read_text() for word in words)
     }
-    assert asking == whole_files.HOLD_A_STACK
+
+
+def test_all_that_ask_for_a_stack_are_named() -> None:
+    assert files_with("one_stack_at_a_time: None", "fault_stack: FaultStack") == whole_files.HOLD_A_STACK
+
+
+def test_all_that_ask_for_a_spark_are_one_worker_s() -> None:
+    asking = files_with("spark: SparkSession", "kafka_frame: ")
+    assert len(asking) > 1
+    assert {group(f"{file}::test_a") for file in asking} == {SPARK}
+
+
+def test_a_worker_that_comes_for_another_and_collects_other_tests_ends_the_run() -> None:
+    scheduler = WholeFiles(Mock(getvalue=Mock(return_value=["popen"])), Mock())
+    gone, replacement = (Mock(shutting_down=False, gateway=Mock(id=name)) for name in ("gw0", "gw1"))
+    scheduler.add_node(gone)
+    scheduler.add_node_collection(gone, ["a::1", "a::2", "b::1"])
+    scheduler.schedule()
+    assert scheduler.remove_node(gone) == "a::1"
+    scheduler.add_node(replacement)
+    with pytest.raises(RuntimeError, match="collected other tests"):
+        scheduler.add_node_collection(replacement, ["a::1", "a::2"])
+
+
+def test_a_worker_that_still_collects_is_given_nothing_when_another_crashes() -> None:
+    scheduler = WholeFiles(Mock(getvalue=Mock(return_value=["popen"])), Mock())
+    gone, replacement = (Mock(shutting_down=False) for _ in range(2))
+    tests = ["a::1", "a::2", "b::1", "c::1"]
+    scheduler.add_node(gone)
+    scheduler.add_node_collection(gone, tests)
+    scheduler.schedule()
+    scheduler.add_node(replacement)
+    assert scheduler.remove_node(gone) == "a::1"
+    assert not replacement.method_calls
+    scheduler.add_node_collection(replacement, tests)
+    scheduler.schedule()
+    assert [call.args for call in replacement.send_runtest_some.call_args_list] == [([3],), ([1],)]
+
+
+def test_where_a_worker_crashes_every_test_is_run_once_and_the_one_it_crashed_in_is_named(tmp_path: Path) -> None:
+    tmp_path.joinpath("pytest.ini").write_text("[pytest]")
+    tmp_path.joinpath("conftest.py").write_text(dedent(CONFTEST))
+    for file, names in FILES.items():
+        tmp_path.joinpath(f"test_{file}.py").write_text("\n".join(f"def test_{name}(): pass" for name in names))
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "xdist", "-n", "2", "-p", "no:cacheprovider", tmp_path],
+        cwd=tmp_path,
+        env=alone | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,  # it must not wait for ever
+    )
+
+    run = [name for name in tmp_path.joinpath("begun").read_text().split() if name.startswith("test_")]
+    assert sorted(run) == sorted(f"test_{name}" for names in FILES.values() for name in names), ended.stdout
+    assert "crashed while running 'test_q.py::test_q'" in ended.stdout
+    assert "1 failed, 7 passed" in ended.stdout
