@@ -9,15 +9,13 @@ The environment `local` has its servers given, by MASSCOMM_SERVERS: a JSON objec
 """
 
 import argparse
-import dataclasses
-import json
 import os
 import sys
 
 import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
-from infra.cdk.settings import ENVIRONMENTS, Environment, ServerSettings, local
+from infra.cdk.settings import Environment, environment_of
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.data import DataStack
@@ -27,8 +25,6 @@ from infra.cdk.stacks.metrics import MetricsStack
 from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.observability import ObservabilityStack, ServerStacks
 from infra.cdk.stacks.registry import RegistryStack
-
-LOCAL, SERVERS = "local", "MASSCOMM_SERVERS"
 
 # What new CDK apps switch on; without them a template depends on who synthesises it.
 _FLAGS = {
@@ -91,19 +87,6 @@ def _services(
     )
 
 
-def _environment(name: str) -> Environment:
-    """Errors: ValueError where there is no such environment, or its servers are not given."""
-    if name in ENVIRONMENTS:
-        return ENVIRONMENTS[name]
-    if name != LOCAL:
-        raise ValueError(f"there is no environment {name!r}: {', '.join((*ENVIRONMENTS, LOCAL))}")
-    try:
-        return local(ServerSettings(**json.loads(os.environ[SERVERS])))
-    except (KeyError, ValueError, TypeError) as error:
-        fields = ", ".join(field.name for field in dataclasses.fields(ServerSettings))
-        raise ValueError(f"{SERVERS} must be a JSON object of {fields}: {error!r}") from error
-
-
 def main() -> int:
     """Synthesise the environment that the CLI's context or MASSCOMM_ENVIRONMENT names, or those named, into --out."""
     parser = argparse.ArgumentParser(description="synthesise environments")
@@ -113,7 +96,7 @@ def main() -> int:
     asked = cdk.App().node.try_get_context("environment") or os.environ.get("MASSCOMM_ENVIRONMENT") or "dev"
     for name in arguments.environments or [asked]:
         try:
-            environment = _environment(name)
+            environment = environment_of(name)
         except ValueError as error:
             parser.error(str(error))
         build(environment, outdir=os.path.join(arguments.out, name) if arguments.out else None).synth()

@@ -1,5 +1,8 @@
 """What differs between environments. Everything that a person may want to change before deploying stands here."""
 
+import dataclasses
+import json
+import os
 from dataclasses import dataclass
 
 # Days that CloudWatch Logs can keep lines for, as far as we use them.
@@ -232,10 +235,13 @@ PROD = Environment(
 )
 
 
+LOCAL, SERVERS = "local", "MASSCOMM_SERVERS"
+
+
 def local(servers: ServerSettings) -> Environment:
     """What stands on one machine: LocalStack, and beside it the servers that it has none of."""
     return Environment(
-        name="local",
+        name=LOCAL,
         region="us-east-1",
         protected=False,
         log_days=14,
@@ -247,3 +253,19 @@ def local(servers: ServerSettings) -> Environment:
 
 
 ENVIRONMENTS = {each.name: each for each in (DEV, STAGING, PROD)}
+
+
+def environment_of(name: str) -> Environment:
+    """The environment of that name; the servers of `local` are those of MASSCOMM_SERVERS.
+
+    Errors: ValueError where there is no such environment, or its servers are not given.
+    """
+    if name in ENVIRONMENTS:
+        return ENVIRONMENTS[name]
+    if name != LOCAL:
+        raise ValueError(f"there is no environment {name!r}: {', '.join((*ENVIRONMENTS, LOCAL))}")
+    try:
+        return local(ServerSettings(**json.loads(os.environ[SERVERS])))
+    except (KeyError, ValueError, TypeError) as error:
+        fields = ", ".join(field.name for field in dataclasses.fields(ServerSettings))
+        raise ValueError(f"{SERVERS} must be a JSON object of {fields}: {error!r}") from error

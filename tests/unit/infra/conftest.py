@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from devstack.settings import ROOT
-from tests.unit.infra.synthesise import LOCAL, SYNTHESISED
+from infra.cdk.settings import LOCAL
+from tests.unit.infra.synthesise import SYNTHESISED
 from tests.unit.infra.templates import SynthesisedEnvironment
 
 

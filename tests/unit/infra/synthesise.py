@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from functions.catalogue import read_catalogue
-from infra.cdk.settings import ENVIRONMENTS, ApiSettings, ServerSettings, local
+from infra.cdk.settings import ENVIRONMENTS, LOCAL, ApiSettings, ServerSettings, local
 
 SYNTHESISED = ("dev", "prod")
-LOCAL = "local"
 DOMAIN = "api.masscomm.example"
 CERTIFICATE = "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"
 SERVERS = ServerSettings(

@@ -2,16 +2,12 @@
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from devstack.settings import ROOT
 from functions.catalogue import read_catalogue
-from infra.cdk.settings import ENVIRONMENTS, PROD, Environment
+from infra.cdk.settings import ENVIRONMENTS, PROD, Environment, environment_of
 from masscomm.topics import BROADCASTS, Lane, chain_topics, lane_of
 from tests.unit.infra.synthesise import CERTIFICATE, DOMAIN, SERVERS
 from tests.unit.infra.templates import Resource, SynthesisedEnvironment
@@ -62,19 +58,19 @@ def test_mappings_read_the_brokers_that_are_given(local: SynthesisedEnvironment)
 @pytest.mark.parametrize(
     ("servers", "told"), [(None, "KeyError"), ("[]", "TypeError"), ('{"kafka": "k"}', "TypeError"), ("{", "JSONDecode")]
 )
-def test_it_is_refused_where_the_servers_are_not_said(servers: str | None, told: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "MASSCOMM_SERVERS"}
-    done = subprocess.run(
-        [sys.executable, "-c", "import infra.cdk.app as app; app._environment('local')"],
-        cwd=ROOT,
-        env=environment | ({} if servers is None else {"MASSCOMM_SERVERS": servers}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "MASSCOMM_SERVERS must be a JSON object of kafka, registry_url" in done.stderr
-    assert told in done.stderr
+def test_it_is_refused_where_the_servers_are_not_said(
+    servers: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MASSCOMM_SERVERS", raising=False)
+    if servers is not None:
+        monkeypatch.setenv("MASSCOMM_SERVERS", servers)
+    with pytest.raises(ValueError, match=f"MASSCOMM_SERVERS must be a JSON object of kafka, registry_url.*{told}"):
+        environment_of("local")
+
+
+def test_an_environment_that_there_is_not_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ValueError, match="no environment 'production': dev, staging, prod, local"):
+        environment_of("production")
 
 
 # --- packages ---
