@@ -92,7 +92,7 @@ type Route = Callable[..., Response]
 
 
 class Api:
-    """Routes, in no order: a path without parameters goes before one with some.
+    """Routes, whatever the order they are given in: a path without parameters goes before one with some.
 
     retry_after_s: when to come again while a dependency is down.
     """
@@ -139,8 +139,7 @@ class Api:
 
     def _answer(self, event: Mapping[str, Any], context: LambdaContext) -> Response:
         request = Request(event, lambda: context.get_remaining_time_in_millis() / 1000)
-        # A path without parameters goes before one with some.
-        for (method, path), route in sorted(self._routes.items(), key=lambda each: "{" in each[0][1]):
+        for (method, path), route in self._routes.items():
             if method == event["httpMethod"] and (names := _parameters(path, event["path"])) is not None:
                 return route(request, **names)
         raise Problem(404, "there is no such resource")
@@ -148,6 +147,7 @@ class Api:
     def _route[R: Route](self, method: str, path: str) -> Callable[[R], R]:
         def routed(route: R) -> R:
             self._routes[method, path] = route
+            self._routes = dict(sorted(self._routes.items(), key=lambda each: "{" in each[0][1]))
             return route
 
         return routed

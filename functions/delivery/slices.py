@@ -87,7 +87,6 @@ class Slices:
     confirm: Callable[[int], None]
     gone: Callable[[Device, TargetGone], None]
     again_ms: Callable[[], int | None]
-    _asleep: Mapping[int, Decision] = field(default_factory=dict)
     _errors: set[str] = field(default_factory=set)
 
     def finish(
@@ -100,7 +99,6 @@ class Slices:
 
         asleep: by user, what becomes of whoever is in their quiet hours and may be notified.
         """
-        self._asleep = asleep
         now, behind = [], []
         for who in self._undecided(settings):
             if who.decision is None and self.delivery.channel == "push":
@@ -108,12 +106,12 @@ class Slices:
                 if not _ready(owned):
                     behind.append(who)
                     continue
-                now.append(self._unless_asleep(_with_devices(who, owned)))
+                now.append(_unless_asleep(_with_devices(who, owned), asleep))
             else:
-                now.append(self._unless_asleep(who))
+                now.append(_unless_asleep(who, asleep))
         left = self._decide_all(now)
         if behind:
-            registered, unregistered = self._registered(behind, devices)
+            registered, unregistered = self._registered(behind, devices, asleep)
             left += self._decide_all(registered) + unregistered
         if left:
             self._let_wait(left)
@@ -137,10 +135,6 @@ class Slices:
                 yield _Recipient(
                     row=row, position=position, user_id=user_id, decision=decision, taken=taken.get(position, ())
                 )
-
-    def _unless_asleep(self, who: _Recipient) -> _Recipient:
-        """After everything else, so that nobody waits a night to be told that they have no device."""
-        return who if who.decision is not None else replace(who, decision=self._asleep.get(who.user_id))
 
     def _decide_all(self, recipients: Sequence[_Recipient]) -> list[_Recipient]:
         """Answers whom the provider took nothing for. Errors: Retry."""
@@ -236,7 +230,10 @@ class Slices:
         return min(self.invocation_s() - _RESERVE_S, self.lease.remaining_s(self.publisher.call_s + 2))
 
     def _registered(
-        self, behind: Sequence[_Recipient], devices: Mapping[int, list[Device]]
+        self,
+        behind: Sequence[_Recipient],
+        devices: Mapping[int, list[Device]],
+        asleep: Mapping[int, Decision],
     ) -> tuple[list[_Recipient], list[_Recipient]]:
         """(who can be decided about, who must wait) once there has been time for the directory and the registrar.
 
@@ -260,7 +257,7 @@ class Slices:
             if who.user_id in unknown or any(map(_unregistered, owned)):
                 waiting.append(who)
             else:
-                ready.append(self._unless_asleep(_with_devices(who, owned)))
+                ready.append(_unless_asleep(_with_devices(who, owned), asleep))
         return ready, waiting
 
     def _with_endpoints(
@@ -296,6 +293,11 @@ def _with_devices(who: _Recipient, devices: Sequence[Device]) -> _Recipient:
     if not any(device.enabled for device in devices):
         return replace(who, decision=_DEVICE_INACTIVE)
     return replace(who, devices=devices)
+
+
+def _unless_asleep(who: _Recipient, asleep: Mapping[int, Decision]) -> _Recipient:
+    """After everything else, so that nobody waits a night to be told that they have no device."""
+    return who if who.decision is not None else replace(who, decision=asleep.get(who.user_id))
 
 
 def _ready(devices: Sequence[Device]) -> bool:
