@@ -1,8 +1,10 @@
 """Provisioning on the real servers: what it makes, that doing it again changes nothing, what Debezium then sends."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
@@ -114,6 +116,21 @@ def test_every_schema_is_registered_once_and_backward_compatibility_is_enforced(
         f"{registry.registry_url}/subjects/{next(iter(first))}/versions", json={"schema": json.dumps(breaking)}
     )
     assert answer.status_code == 409
+
+
+def test_several_who_register_the_same_schemas_at_once_are_told_the_same_ids(registry: StackSettings) -> None:
+    many = 6
+    for _ in range(5):
+        wanted = [topic(f"{uuid4().hex}.{each.name}", schema=each.schema) for each in chain_topics()]
+        together = threading.Barrier(many)
+
+        def asked(wanted: list[Topic] = wanted, together: threading.Barrier = together) -> dict[str, int]:
+            together.wait(30)
+            return register_schemas(registry.registry_url, wanted)
+
+        with ThreadPoolExecutor(many) as pool:
+            first, *others = [each.result() for each in [pool.submit(asked) for _ in range(many)]]
+        assert all(other == first for other in others)
 
 
 def test_a_registry_that_refuses_is_an_error(registry: StackSettings) -> None:
