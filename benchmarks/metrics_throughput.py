@@ -57,7 +57,7 @@ from masscomm.measures import FAR_FUTURE_MS
 from masscomm.topics import chain_topics
 from masscomm.wire import HttpSchemaRegistry, own_schema
 from spark_metrics.archive import Archive
-from spark_metrics.batches import Staged, facts_of, merge_batch, stage_batch
+from spark_metrics.batches import Staged, merge_batch, stage_batch
 from spark_metrics.broker import Broker
 from spark_metrics.job import kafka_records, spark_session, topic_names
 from spark_metrics.pipeline import Pipeline
@@ -166,7 +166,8 @@ def count_all(
 
     def stage(frame: DataFrame, number: int, beside: Collection[int]) -> Staged:
         return stage_batch(
-            facts_of(frame, facts, staging, archived=archive is not None),
+            frame,
+            facts,
             batch_id=number,
             staging=staging,
             sink=staging_sink,

@@ -12,56 +12,44 @@ from pyspark.sql import functions as F
 
 from spark_metrics.archive import Archive
 from spark_metrics.sink import Attempt, Floor, Merged, PostgresSink, Repeated
-from spark_metrics.staging import REFUSED, Staging, leaf
+from spark_metrics.staging import ARCHIVED_ONLY, REFUSED, Staging
 from spark_metrics.transforms import Facts
 
 _log = logging.getLogger(__name__)
 
-# What of the facts only the archive reads.
-ARCHIVED_ONLY = ("value", "headers")
-
 # Looks unknown (kind, schema id) pairs up; gives those that the registry does not have. What it raises ends the batch.
 type Learn = Callable[[list[tuple[str, int]]], set[tuple[str, int]]]
-
-
-def facts_of(records: DataFrame, facts: Facts, staging: Staging, *, archived: bool) -> DataFrame:
-    """A micro-batch of Kafka's records as facts, for stage_batch."""
-    session = records.sparkSession
-    # Whatever runs a job takes this away again, and Spark then looks for its caller at each step of a plan.
-    session.sparkContext.setLocalProperty("callSite.short", "micro-batch")
-    tasks = staging.tasks(session.sparkContext.defaultParallelism)
-    # Compiled code is found again by its text, and to write that takes longer than to interpret a few records.
-    session.conf.set("spark.sql.codegen.wholeStage", tasks > 1)
-    session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if tasks > 1 else "NO_CODEGEN")
-    # A topic's partition is a task; where there are more than cores, tasks cost more than what they do. Before anything
-    # else, so that reading, decoding and the first sums are compiled as one.
-    found = facts(records.coalesce(tasks))
-    return found if archived else found.drop(*ARCHIVED_ONLY)
 
 
 @dataclass
 class Staged:
     """A batch that is staged (and archived) under an attempt, and waits for its merge.
 
-    facts: all of them; rows: those that are staged; replayed: how many were left out as consumed before; refused: what
-    the registry does not have.
+    records: as Kafka gives them; rows: the facts of them that are staged, None where it is all; replayed: how many were
+    left out as consumed before; refused: what the registry does not have.
     """
 
-    facts: DataFrame
-    rows: DataFrame
+    records: DataFrame
+    facts: Facts
     batch_id: int
     attempt: Attempt
     spent: "_Spent"
     staging: Staging
     database_url: str
     archive: Archive | None = None
+    rows: DataFrame | None = None
     replayed: int = 0
     refused: set[tuple[str, int]] = field(default_factory=set)
 
     def send(self, sink: PostgresSink, learn: Learn | None = None) -> None:
         """Have the executors stage the rows. learn: for the first time."""
         self.staging.send(
-            self.rows, self.database_url, self.attempt.number, views=sink.views, recipients=sink.recipients
+            self.records if self.rows is None else self.rows,
+            self.database_url,
+            self.attempt.number,
+            facts=self.facts if self.rows is None else None,
+            views=sink.views,
+            recipients=sink.recipients,
         )
         unknown = sink.not_learned(self.attempt)
         if unknown and learn is not None:
@@ -72,20 +60,23 @@ class Staged:
     def send_without(self, repeated: Repeated, sink: PostgresSink) -> None:
         """Stage it again without what is counted already. Redeliveries stay in the archive, replays stand there under
         the batch that counted them."""
+        whole = self.staging.facts(self.records, self.facts)
+        rows = whole.drop(*ARCHIVED_ONLY) if self.rows is None else self.rows
         if repeated.floor:
-            self.rows = above(self.rows, repeated.floor)
-            self.replayed = self.facts.count() - self.rows.count()
+            self.rows = above(rows, repeated.floor)
+            self.replayed = whole.count() - self.rows.count()
             if self.archive is not None:
                 self.archive.remove([self.attempt.number])
-                self.archive.write(above(self.facts, repeated.floor), self.attempt)
+                self.archive.write(above(whole, repeated.floor), self.attempt)
         else:
-            self.rows = marked(self.rows, repeated.ids, repeated.twice)
+            self.rows = marked(rows, repeated.ids, repeated.twice)
         sink.staged_again(self.attempt)
         self.send(sink)
 
 
 def stage_batch(
-    facts: DataFrame,
+    records: DataFrame,
+    facts: Facts,
     *,
     batch_id: int,
     staging: Staging,
@@ -96,28 +87,33 @@ def stage_batch(
     beside: Collection[int] = (),
     rehearsal: bool = False,
 ) -> Staged:
-    """Stage a batch of facts, and archive it meanwhile; nothing is counted before merge_batch.
+    """Stage a batch of Kafka's records, and archive it meanwhile; nothing is counted before merge_batch.
 
-    staging: the same for every batch; beside: the numbers of other attempts that are staged and not merged yet;
+    facts, staging: the same for every batch; beside: the numbers of other attempts that are staged and not merged yet;
     rehearsal: it will be undone (the files of `archive` are the caller's to remove).
 
     Errors: those of sink, of Spark, and of `learn`; the same batch may come again.
     """
     spent = _Spent()
-    whole = rows = facts
-    kept: DataFrame | None = None
-    if staging.small and (archive is not None or sink.recipients):
-        whole = rows = kept = leaf(facts).persist()
+    whole = kept = None
+    if archive is not None:
+        whole = staging.facts(records, facts)
+    if staging.small and whole is not None:
+        whole = kept = whole.persist()
     elif sink.recipients:
         # The archive reads and decodes the records for itself: to keep them for it, bytes and all, costs as much.
-        rows = kept = facts.drop(*ARCHIVED_ONLY).persist()
+        kept = staging.facts(records, facts, archived=False).persist()
     try:
         attempt = sink.begin(beside)
-        staged = Staged(whole, rows, batch_id, attempt, spent, staging, database_url, archive)
+        staged = Staged(records, facts, batch_id, attempt, spent, staging, database_url, archive, kept)
         if archive is not None and not rehearsal:
             _make_room(archive, sink, attempt, beside)
-        files = staging.files(facts.sparkSession.sparkContext.defaultParallelism)
-        with archive.written_beside(whole, attempt, files=files) if archive is not None else nullcontext():
+        files = staging.files(records.sparkSession.sparkContext.defaultParallelism)
+        with (
+            archive.written_beside(whole, attempt, files=files)
+            if archive is not None and whole is not None
+            else nullcontext()
+        ):
             staged.send(sink, learn)
             spent.add("stage_ms")
         if archive is not None:

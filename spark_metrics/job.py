@@ -34,7 +34,7 @@ from masscomm.topic_offsets import by_topic
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics.archive import Archive
 from spark_metrics.archive_mark import claim
-from spark_metrics.batches import Staged, facts_of, merge_batch, stage_batch
+from spark_metrics.batches import Staged, merge_batch, stage_batch
 from spark_metrics.broker import Broker
 from spark_metrics.pipeline import Pipeline
 from spark_metrics.rehearsal import rehearse
@@ -80,6 +80,7 @@ _CLASSES = (
     "org.apache.spark.sql.Encoders",
     "org.apache.spark.sql.api.python.PythonSQLUtils",
     "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.execution.SQLExecutionRDD",
     "org.apache.spark.sql.functions",
     "org.apache.spark.storage.StorageLevel",
 )
@@ -292,7 +293,8 @@ class Job:
             try:
                 with _postgres_errors():
                     return stage_batch(
-                        facts_of(records, self._known_facts(writers), self._staging, archived=archive is not None),
+                        records,
+                        self._known_facts(writers),
                         batch_id=number,
                         staging=self._staging,
                         sink=self._staging_sink,

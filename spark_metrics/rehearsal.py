@@ -19,7 +19,7 @@ import fastavro
 from pyspark.sql import SparkSession
 
 from spark_metrics.archive import Archive
-from spark_metrics.batches import facts_of, merge_batch, stage_batch
+from spark_metrics.batches import merge_batch, stage_batch
 from spark_metrics.decode import HEADER, Writers
 from spark_metrics.sink import PostgresSink
 from spark_metrics.sources import SOURCES
@@ -63,7 +63,8 @@ def rehearse(
         if not rows:
             return
         staged = stage_batch(
-            facts_of(spark.createDataFrame(rows, _KAFKA), facts, staging, archived=archive is not None),
+            spark.createDataFrame(rows, _KAFKA),
+            facts,
             batch_id=number,
             staging=staging,
             sink=sink,

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, reduce
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import psycopg
@@ -21,7 +22,8 @@ from pyspark.sql import functions as F
 from masscomm.authentication import address_now
 from spark_metrics import recipient_log
 from spark_metrics.decode import kind_of
-from spark_metrics.transforms import each_count, minute_s, of_count, sums_of
+from spark_metrics.prepared import PreparedPlans
+from spark_metrics.transforms import Facts, each_count, minute_s, of_count, sums_of
 from spark_metrics.views import View
 
 # schemas/tables/03_stream.sql: the first columns of each table, and the others.
@@ -58,6 +60,8 @@ _NUL, _FIELDS = b"\0", 4 + len(_STATES_KEY)
 
 # Beside the words of transforms.Problem: a record that was counted before has been seen, and adds nothing.
 REFUSED = "refused"
+# What of the facts only the archive reads.
+ARCHIVED_ONLY = ("value", "headers")
 
 # Records that one core has counted before two have agreed on who counts which.
 SMALL = 5_000
@@ -76,10 +80,14 @@ _PARTITION = 2**48
 
 
 class Staging:
-    """Made once: hundreds of calls into the JVM build the columns, and every batch uses them."""
+    """Made once: every batch uses its plans, and what is planned anew its columns, which take hundreds of calls into
+    the JVM."""
 
     def __init__(self) -> None:
         self._lines: dict[str, Column] = {}
+        # Of facts, and of records by what makes facts of them; they go when that does.
+        self._plans = PreparedPlans()
+        self._plans_by_facts: WeakKeyDictionary[Facts, PreparedPlans] = WeakKeyDictionary()
         # The first batch may have much to catch up with.
         self.last_records = SMALL
 
@@ -95,6 +103,16 @@ class Staging:
     def files(self, cores: int) -> int:
         """How many tasks are to archive a batch while it is staged."""
         return max(1, self.tasks(cores) // 2)
+
+    def facts(self, records: DataFrame, facts: Facts, *, archived: bool = True) -> DataFrame:
+        """Kafka's records as facts; a leaf. archived: with what only the archive reads."""
+        tasks = self._plan_for(records)
+
+        def transform(frame: DataFrame) -> DataFrame:
+            found = facts(frame.coalesce(tasks))
+            return found if archived else found.drop(*ARCHIVED_ONLY)
+
+        return self._plans_of(facts).frame(("facts", tasks, archived), [records], transform)
 
     def groups(self, facts: DataFrame) -> DataFrame:
         """Facts to groups of records; those that were counted before have the problem REFUSED.
@@ -117,35 +135,67 @@ class Staging:
 
     def send(
         self,
-        facts: DataFrame,
+        rows: DataFrame,
         database_url: str,
         attempt: int,
         *,
+        facts: Facts | None = None,
         views: Sequence[View] = (),
         recipients: bool = False,
     ) -> None:
         """Have the executors copy what `groups` gives, and the rows of the views and of the log of recipients.
 
+        rows: facts; or Kafka's records, with what makes facts of them, and then without the log.
+
         Errors: those of Spark, with psycopg's inside.
         """
-        tasks = self.tasks(facts.sparkSession.sparkContext.defaultParallelism)
-        groups = self.groups(facts)
-        few, wide = [], []
-        if views:
-            # The records are read once, and the groups, which are few, twice.
-            groups = leaf(groups, tasks).persist()
+        tasks = self._plan_for(rows)
+        plans = self._plans if facts is None else self._plans_of(facts)
+        of_all = (tasks, tuple(views), recipients)
+
+        def grouped(frame: DataFrame) -> DataFrame:
+            # A topic's partition is a task; where there are more than cores, tasks cost more than what they do. Before
+            # anything else, so that reading, decoding and the first sums are compiled as one.
+            return self.groups(frame if facts is None else facts(frame.coalesce(tasks)))
+
+        def lines(groups: DataFrame, *told: DataFrame) -> DataFrame:
             counts = groups.where(_is_counted()).transform(sums_of)
             few = [view.rows_to_stage(counts).select(self._of_line("staging_views")) for view in views]
-        if recipients:
-            told = facts.where(F.col("problem").isNull()).transform(recipient_log.rows_to_stage)
-            wide = [told.select(self._of_line("staging_recipients"))]
+            wide = [
+                each.where(F.col("problem").isNull())
+                .transform(recipient_log.rows_to_stage)
+                .select(self._of_line("staging_recipients"))
+                for each in told
+            ]
+            return together([self.rows(groups), *wide], few, tasks)
+
+        told = [rows] if recipients else []
+        groups: DataFrame | None = None
         try:
-            _bytes_of(together([self.rows(groups), *wide], few, tasks)).foreachPartition(
-                partial(_copy, database_url, attempt)
-            )
-        finally:
             if views:
+                # The records are read once, and the groups, which are few, twice.
+                groups = plans.frame(("groups", tasks), [rows], lambda f: grouped(f).coalesce(tasks)).persist()
+                made = self._plans.frame(("lines", *of_all), [groups, *told], lines)
+            else:
+                made = plans.frame(("all", *of_all), [rows, *told], lambda f, *told: lines(grouped(f), *told))
+            _bytes_of(made).foreachPartition(partial(_copy, database_url, attempt))
+        finally:
+            if groups is not None:
                 groups.unpersist()
+
+    def _plans_of(self, facts: Facts) -> PreparedPlans:
+        return self._plans_by_facts.setdefault(facts, PreparedPlans())
+
+    def _plan_for(self, rows: DataFrame) -> int:
+        """Have Spark plan as it is to for a batch of this size; answers in how many tasks."""
+        session = rows.sparkSession
+        # Whatever runs a job takes this away again, and Spark then looks for its caller at each step of a plan.
+        session.sparkContext.setLocalProperty("callSite.short", "micro-batch")
+        tasks = self.tasks(session.sparkContext.defaultParallelism)
+        # Compiled code is found again by its text, and to write that takes longer than to interpret a few records.
+        session.conf.set("spark.sql.codegen.wholeStage", tasks > 1)
+        session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if tasks > 1 else "NO_CODEGEN")
+        return tasks
 
     @cached_property
     def _said(self) -> list[Column]:
@@ -235,18 +285,6 @@ def _bytes_of(rows: DataFrame) -> RDD[bytes]:
     context: Any = rows.sparkSession.sparkContext
     binary = getattr(context._jvm, "org.apache.spark.sql.Encoders").BINARY()
     return RDD(getattr(plain._jdf, "as")(binary).toJavaRDD(), context, NoOpSerializer())
-
-
-def leaf(frame: DataFrame, tasks: int = 1) -> DataFrame:
-    """The same rows, in so many tasks at most, of a plan that is a leaf.
-
-    What is built on a frame is analysed with all that lies below it, and compared with all that is kept: of a small
-    batch that takes longer than its records do. A row is copied once more for it.
-    """
-    plain: Any = frame
-    session: Any = plain.sparkSession._jsparkSession
-    rows = session.internalCreateDataFrame(plain._jdf.queryExecution().toRdd(), plain._jdf.schema(), False)
-    return type(frame)(rows, frame.sparkSession).coalesce(tasks)
 
 
 def _is_counted() -> Column:

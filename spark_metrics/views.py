@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.errors import Stop
+from spark_metrics.prepared import is_repeatable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,8 @@ class View:
     table      its name, the view's too
     keys       the columns of its primary key; `bucket` (timestamptz) is among them
     sums       its other columns, bigint: what batches add up to
-    transform  what spark_metrics.transforms.sums gives of a batch → a row a key (or several), of keys and sums
+    transform  what spark_metrics.transforms.sums gives of a batch → a row a key (or several), of keys and sums; a
+               function of these rows alone, since it is planned once (spark_metrics.prepared) and counted again
     step_s     every bucket begins at a whole multiple of so many seconds
     keep       how long spark_metrics.retention leaves a bucket; None: for ever
     """
@@ -45,11 +47,17 @@ class View:
         )
 
     def check_transform(self, spark: SparkSession) -> None:
-        """Errors: Stop, where it does not take what it is given, or gives something else than keys and sums."""
+        """Errors: Stop, where it does not take what it is given, gives something else than keys and sums, or asks for
+        the time or for chance."""
         try:
-            self.rows_to_stage(spark.createDataFrame([], _SUMS))
+            rows = self.rows_to_stage(spark.createDataFrame([], _SUMS))
         except PySparkException as error:
             raise Stop(f"the transform of the view {self.table} cannot be planned: {error}") from error
+        if not is_repeatable(rows):
+            raise Stop(
+                f"the transform of the view {self.table} depends on when it runs, or on chance: counted again, the view"
+                " would be another one"
+            )
 
     def merge(self, connection: psycopg.Connection[Any], attempt: int) -> None:
         """Add what an attempt has staged."""

@@ -29,7 +29,7 @@ from spark_metrics.settings import Settings
 from spark_metrics.sink import Attempt, PostgresSink
 from spark_metrics.span import Span
 from spark_metrics.staging import Staging
-from spark_metrics.transforms import facts
+from spark_metrics.transforms import Facts, facts
 from spark_metrics.views import load_views
 from tests.spark_session import PRODUCED_MS, PY4J_SOCKETS, Record, ToFrame
 
@@ -102,7 +102,8 @@ class Stream:
     def stage(self, *records: Record, beside: Collection[int] = ()) -> Staged:
         self.batches += 1
         return stage_batch(
-            self.facts(*records),
+            self.frame(records),
+            Facts(writers=WRITERS, far_future_ms=86_400_000),
             staging=Staging(),
             batch_id=self.batches,
             sink=self.sink,

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from masscomm.errors import Stop
 from spark_metrics.trending import TRENDING, windows
@@ -46,3 +47,12 @@ def test_a_transform_that_gives_something_else_is_refused(spark: SparkSession) -
     TRENDING.check_transform(spark)
     with pytest.raises(Stop, match="transform of the view trending cannot be planned"):
         replace(TRENDING, transform=lambda sums: sums).check_transform(spark)
+
+
+@pytest.mark.parametrize("asked", ["rand() * 2", "unix_timestamp(current_timestamp())", "length(current_user())"])
+def test_a_transform_that_would_count_otherwise_the_next_time_is_refused(spark: SparkSession, asked: str) -> None:
+    def transform(sums: DataFrame) -> DataFrame:
+        return windows(sums).withColumn("count_total", F.expr(f"cast(count_total + {asked} as long)"))
+
+    with pytest.raises(Stop, match="trending depends on when it runs, or on chance"):
+        replace(TRENDING, transform=transform).check_transform(spark)

@@ -1,0 +1,158 @@
+"""Prepared plans: planned once, and each time of the rows that are there now."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_metrics.prepared import PreparedPlans, leaf
+
+WORDS = ("a", "b")
+
+
+class Transform:
+    """Some frames to one; how often it was asked."""
+
+    def __init__(self, made: Any) -> None:
+        self._made = made
+        self.asked = 0
+
+    def __call__(self, *frames: DataFrame) -> DataFrame:
+        self.asked += 1
+        made: DataFrame = self._made(*frames)
+        return made
+
+
+def sums(frame: DataFrame) -> DataFrame:
+    return frame.where(F.col("n") > 0).groupBy("word").agg(F.sum("n").alias("n"))
+
+
+def numbers(spark: SparkSession, *rows: int) -> DataFrame:
+    return spark.createDataFrame([(WORDS[n % 2], n) for n in rows], "word string, n long")
+
+
+def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in frame.collect())
+
+
+@contextmanager
+def persisted(frame: DataFrame) -> Iterator[DataFrame]:
+    frame.persist()
+    try:
+        yield frame
+    finally:
+        frame.unpersist()
+
+
+def expected(rows: Iterable[int]) -> list[tuple[str, int]]:
+    found: dict[str, int] = {}
+    for n in rows:
+        if n > 0:
+            found[WORDS[n % 2]] = found.get(WORDS[n % 2], 0) + n
+    return sorted(found.items())
+
+
+BATCHES: list[tuple[int, ...]] = [(1, 2, 3, -1), (4, 6), (), (-1,), (5, 5, 7)]
+
+
+def test_each_batch_has_its_own_rows_and_is_not_planned_again(spark: SparkSession) -> None:
+    plans, transform = PreparedPlans(), Transform(sums)
+    for rows in BATCHES:
+        assert rows_of(plans.frame("sums", [numbers(spark, *rows)], transform)) == expected(rows)
+    assert transform.asked == 1
+
+
+def test_what_is_kept_is_read_as_it_is_kept(spark: SparkSession) -> None:
+    plans, transform = PreparedPlans(), Transform(sums)
+    read = spark.sparkContext.accumulator(0)
+    for rows in BATCHES:
+
+        def noted(n: int) -> int:
+            read.add(1)
+            return n
+
+        slow = numbers(spark, *rows).select("word", F.udf(noted, "long")("n").alias("n"))
+        with persisted(slow):
+            slow.count()
+            before = read.value
+            assert rows_of(plans.frame("sums", [slow], transform)) == expected(rows)
+            assert read.value == before
+    assert transform.asked == 1
+
+
+def test_frames_are_told_apart(spark: SparkSession) -> None:
+    plans = PreparedPlans()
+    transform = Transform(lambda one, other: one.join(other, "word").select("word", one.n, other.n.alias("other")))
+    for n in (1, 3, 5):
+        with persisted(numbers(spark, 10 * n + 1)) as other:
+            made = plans.frame("join", [numbers(spark, n, n + 1), other], transform)
+            assert rows_of(made) == [("b", n, 10 * n + 1)]
+    assert transform.asked == 1
+
+
+def test_one_frame_may_be_read_twice(spark: SparkSession) -> None:
+    plans, transform = PreparedPlans(), Transform(lambda one, again: one.unionAll(again))
+    for n in (1, 2):
+        frame = numbers(spark, n)
+        assert [n for _, n in rows_of(plans.frame("twice", [frame, frame], transform))] == [n, n]
+    assert transform.asked == 1
+
+
+def test_a_frame_with_a_past_becomes_a_leaf_first(spark: SparkSession) -> None:
+    plans, transform = PreparedPlans(), Transform(sums)
+    for rows in BATCHES:
+        doubled = numbers(spark, *rows).withColumn("n", F.col("n") * 2).withColumn("n", (F.col("n") / 2).cast("long"))
+        assert rows_of(plans.frame("sums", [doubled], transform)) == expected(rows)
+    assert transform.asked == 1
+
+
+def test_other_columns_are_planned_for(spark: SparkSession) -> None:
+    plans, transform = PreparedPlans(), Transform(lambda frame: frame.select(frame.columns[-1]))
+    assert rows_of(plans.frame("last", [numbers(spark, 1)], transform)) == [(1,)]
+    assert rows_of(plans.frame("last", [spark.createDataFrame([("x", 7)], "n string, word int")], transform)) == [(7,)]
+    assert rows_of(plans.frame("last", [numbers(spark, 2)], transform)) == [(2,)]
+
+
+def test_a_transform_that_reads_something_else_is_planned_every_time(spark: SparkSession) -> None:
+    plans = PreparedPlans()
+    beside: list[DataFrame] = []
+    transform = Transform(lambda frame: frame.join(beside[-1], "word"))
+    for n in (1, 2, 3):
+        beside.append(spark.range(n).select(F.lit("b").alias("word"), F.col("id")))
+        assert len(rows_of(plans.frame("join", [numbers(spark, 1)], transform))) == n
+    assert transform.asked > len(beside)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        # A query of its own within an expression.
+        lambda frame: frame.where(F.col("n") == frame.agg(F.max("n")).scalar()),
+        # What Spark exchanges once and reads twice.
+        lambda frame: sums(frame).withColumn("n", F.lit(0)).join(sums(frame), "word").select("word", F.lit(1)),
+    ],
+    ids=["subquery", "reused exchange"],
+)
+def test_what_cannot_be_used_again_is_made_again(spark: SparkSession, made: Any) -> None:
+    plans = PreparedPlans()
+    for rows in BATCHES:
+        frame = numbers(spark, *rows)
+        assert rows_of(plans.frame("made", [frame], made)) == rows_of(made(frame))
+
+
+def test_tasks_are_told_the_configuration(spark: SparkSession) -> None:
+    """Of a header that stands in a record twice the last counts; by itself Spark would refuse the record."""
+    plans, pair = PreparedPlans(), F.struct("word", "n")
+    of_pairs = F.map_from_entries(F.array(pair, pair.withField("n", F.col("n") + 1)))
+    for n in (2, 4):
+        made = plans.frame("map", [numbers(spark, n)], lambda frame: frame.select(of_pairs["a"]))
+        assert rows_of(made) == [(n + 1,)]
+
+
+def test_a_leaf_has_the_rows_and_no_past(spark: SparkSession) -> None:
+    made: Any = leaf(sums(numbers(spark, 1, 2, 3)))
+    assert rows_of(made) == expected((1, 2, 3))
+    assert made._jdf.queryExecution().analyzed().children().isEmpty()
