@@ -49,6 +49,7 @@ class Mutant:
 
 # What no cell can see: there a batch is merged milliseconds after it is staged. test_exactness.py holds it up.
 BETWEEN_STAGING_AND_MERGE = "nothing dies between the staging of a batch and its merge in a cell"
+PLANS = "no cell changes what a batch is planned by"
 NEVER_COUNTED = (
     "tests/component/spark_metrics/test_archive.py::test_files_of_a_batch_that_was_never_counted_are_not_read_and_go"
 )
@@ -459,6 +460,39 @@ MUTANTS = (
         new="        self._alone = threading.BoundedSemaphore(9)\n",
         red="tests/component/spark_metrics/test_archive.py::test_one_at_a_time_writes_the_archive_or_removes_from_it",
         no_cell=BETWEEN_STAGING_AND_MERGE,
+    ),
+    Mutant(
+        guard="prepared plans: each batch's own rows",
+        file="spark_metrics/prepared.py",
+        old="            return _scan(self.node, leaves[self.source])\n",
+        new="            return self.node\n",
+        red="tests/unit/spark_metrics/test_prepared.py::test_each_batch_has_its_own_rows_and_is_not_planned_again",
+        no_cell=PLANS,
+    ),
+    Mutant(
+        guard="prepared plans: of other columns another",
+        file="spark_metrics/prepared.py",
+        old=" or (known is not None and not known.reads(leaves)):\n",
+        new=":\n",
+        red="tests/unit/spark_metrics/test_prepared.py::test_other_columns_are_planned_for",
+        no_cell=PLANS,
+    ),
+    Mutant(
+        guard="prepared plans: a query within an expression is asked each time",
+        file="spark_metrics/prepared.py",
+        old="    if not node.subqueries().isEmpty():\n",
+        new="    if False:\n",
+        red="tests/unit/spark_metrics/test_prepared.py::test_what_cannot_be_used_again_is_made_again",
+        no_cell=PLANS,
+    ),
+    Mutant(
+        guard="views: the time and chance are no part of one",
+        file="spark_metrics/views.py",
+        old="        if not is_repeatable(rows):\n",
+        new="        if False:\n",
+        red="tests/unit/spark_metrics/test_views.py::"
+        "test_a_transform_that_would_count_otherwise_the_next_time_is_refused",
+        no_cell=PLANS,
     ),
 )
 
