@@ -6,6 +6,7 @@ under its partition and attempt number, so that of a task that ran twice one run
 """
 
 import struct
+import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial, reduce
@@ -88,6 +89,9 @@ class Staging:
         # Of facts, and of records by what makes facts of them; they go when that does.
         self._plans = PreparedPlans()
         self._plans_by_facts: WeakKeyDictionary[Facts, PreparedPlans] = WeakKeyDictionary()
+        # What is merged may have to be staged again while the next batch is: a plan is made by Spark's configuration,
+        # which is everybody's.
+        self._planning = threading.Lock()
         # The first batch may have much to catch up with.
         self.last_records = SMALL
 
@@ -106,13 +110,14 @@ class Staging:
 
     def facts(self, records: DataFrame, facts: Facts, *, archived: bool = True) -> DataFrame:
         """Kafka's records as facts; a leaf. archived: with what only the archive reads."""
-        tasks = self._plan_for(records)
 
         def transform(frame: DataFrame) -> DataFrame:
             found = facts(frame.coalesce(tasks))
             return found if archived else found.drop(*ARCHIVED_ONLY)
 
-        return self._plans_of(facts).frame(("facts", tasks, archived), [records], transform)
+        with self._planning:
+            tasks = self._plan_for(records)
+            return self._plans_of(facts).frame(("facts", tasks, archived), [records], transform)
 
     def groups(self, facts: DataFrame) -> DataFrame:
         """Facts to groups of records; those that were counted before have the problem REFUSED.
@@ -149,6 +154,18 @@ class Staging:
 
         Errors: those of Spark, with psycopg's inside.
         """
+        with self._planning:
+            made, groups = self._planned(rows, facts, views, recipients=recipients)
+        try:
+            _bytes_of(made).foreachPartition(partial(_copy, database_url, attempt))
+        finally:
+            if groups is not None:
+                groups.unpersist()
+
+    def _planned(
+        self, rows: DataFrame, facts: Facts | None, views: Sequence[View], *, recipients: bool
+    ) -> tuple[DataFrame, DataFrame | None]:
+        """What is to be sent, and the groups that are kept meanwhile."""
         tasks = self._plan_for(rows)
         plans = self._plans if facts is None else self._plans_of(facts)
         of_all = (tasks, tuple(views), recipients)
@@ -170,18 +187,11 @@ class Staging:
             return together([self.rows(groups), *wide], few, tasks)
 
         told = [rows] if recipients else []
-        groups: DataFrame | None = None
-        try:
-            if views:
-                # The records are read once, and the groups, which are few, twice.
-                groups = plans.frame(("groups", tasks), [rows], lambda f: grouped(f).coalesce(tasks)).persist()
-                made = self._plans.frame(("lines", *of_all), [groups, *told], lines)
-            else:
-                made = plans.frame(("all", *of_all), [rows, *told], lambda f, *told: lines(grouped(f), *told))
-            _bytes_of(made).foreachPartition(partial(_copy, database_url, attempt))
-        finally:
-            if groups is not None:
-                groups.unpersist()
+        if not views:
+            return plans.frame(("all", *of_all), [rows, *told], lambda f, *told: lines(grouped(f), *told)), None
+        # The records are read once, and the groups, which are few, twice.
+        groups = plans.frame(("groups", tasks), [rows], lambda f: grouped(f).coalesce(tasks)).persist()
+        return self._plans.frame(("lines", *of_all), [groups, *told], lines), groups
 
     def _plans_of(self, facts: Facts) -> PreparedPlans:
         return self._plans_by_facts.setdefault(facts, PreparedPlans())
