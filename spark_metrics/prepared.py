@@ -5,11 +5,15 @@ each time, half a second whatever the batch holds. Here the physical plan is kep
 the place of the first one's. docs/decisions/073 says when it cannot be.
 """
 
+import logging
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
+
+_log = logging.getLogger(__name__)
 
 # Makes one frame of some.
 type Transform = Callable[..., DataFrame]
@@ -132,10 +136,19 @@ class _Plan:
 def _plan(made: DataFrame, leaves: Sequence[_Leaf]) -> _Plan | None:
     """The plan of what was made of these; None: it cannot be used again."""
     plain: Any = made
-    top = _node(plain._jdf.queryExecution().executedPlan(), leaves)
-    if top is None:
+    session: Any = made.sparkSession
+    try:
+        top = _node(plain._jdf.queryExecution().executedPlan(), leaves)
+        if top is None:
+            return None
+        plan = _Plan(top, plain._jdf.schema(), [(leaf.kept, leaf.schema) for leaf in leaves])
+        # Once for nothing, to see that it can be done.
+        plan.frame(leaves)
+    except Py4JError as error:
+        # Nothing of this is promised, and there are others' Sparks.
+        _log.warning("Spark %s takes no plan twice, each batch is planned anew: %s", session.version, error)
         return None
-    return _Plan(top, plain._jdf.schema(), [(leaf.kept, leaf.schema) for leaf in leaves])
+    return plan
 
 
 def _node(node: Any, leaves: Sequence[_Leaf]) -> _Node | None:

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_metrics import prepared
 from spark_metrics.prepared import PreparedPlans, leaf
 
 WORDS = ("a", "b")
@@ -141,6 +142,17 @@ def test_what_cannot_be_used_again_is_made_again(spark: SparkSession, made: Any)
     for rows in BATCHES:
         frame = numbers(spark, *rows)
         assert rows_of(plans.frame("made", [frame], made)) == rows_of(made(frame))
+
+
+def test_a_spark_whose_plans_cannot_be_copied_plans_every_time_and_says_so(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # As a node that takes other arguments would answer.
+    monkeypatch.setattr(prepared, "_scan", lambda node, leaf: node.copy(node.output(), leaf.rows))
+    plans = PreparedPlans()
+    for rows in BATCHES:
+        assert rows_of(plans.frame("sums", [numbers(spark, *rows)], sums)) == expected(rows)
+    assert [record.message for record in caplog.records if "each batch is planned anew" in record.message] != []
 
 
 def test_tasks_are_told_the_configuration(spark: SparkSession) -> None:
