@@ -128,7 +128,7 @@ class _Plan:
         # A node of a plan belongs to the session that is its thread's.
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
         plan = self.top.copied(leaves, jvm.PythonUtils.toSeq)
-        # As QueryExecution.toRdd: tasks are told the session's configuration.
+        # As QueryExecution.toRdd does.
         rows = jvm.SQLExecutionRDD(plan.execute(), session._jsparkSession.sessionState().conf())
         return _frame(session, rows, self.schema)
 

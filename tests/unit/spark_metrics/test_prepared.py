@@ -155,15 +155,6 @@ def test_a_spark_whose_plans_cannot_be_copied_plans_every_time_and_says_so(
     assert [record.message for record in caplog.records if "each batch is planned anew" in record.message] != []
 
 
-def test_tasks_are_told_the_configuration(spark: SparkSession) -> None:
-    """Of a header that stands in a record twice the last counts; by itself Spark would refuse the record."""
-    plans, pair = PreparedPlans(), F.struct("word", "n")
-    of_pairs = F.map_from_entries(F.array(pair, pair.withField("n", F.col("n") + 1)))
-    for n in (2, 4):
-        made = plans.frame("map", [numbers(spark, n)], lambda frame: frame.select(of_pairs["a"]))
-        assert rows_of(made) == [(n + 1,)]
-
-
 def test_a_leaf_has_the_rows_and_no_past(spark: SparkSession) -> None:
     made: Any = leaf(sums(numbers(spark, 1, 2, 3)))
     assert rows_of(made) == expected((1, 2, 3))
