@@ -55,6 +55,7 @@ from devstack.setup import JARS
 from devstack.stack import Stack
 from masscomm import ids
 from masscomm.measures import FAR_FUTURE_MS
+from masscomm.topic_offsets import by_topic
 from masscomm.topics import chain_topics
 from masscomm.wire import HttpSchemaRegistry, own_schema
 from spark_metrics.archive import Archive
@@ -225,11 +226,8 @@ class Benchmark:
     def last(self, events: int) -> tuple[str, int]:
         """Where the last so many events begin, as Spark's startingOffsets, and how many they are."""
         share = max(0.0, 1 - events / sum(self.ends.end.values()))
-        starting: dict[str, dict[str, int]] = {}
-        for (topic, partition), end in self.ends.end.items():
-            starting.setdefault(topic, {})[str(partition)] = round(end * share)
-        left = sum(self.ends.end.values()) - sum(n for partitions in starting.values() for n in partitions.values())
-        return json.dumps(starting), left
+        begin = {place: round(end * share) for place, end in self.ends.end.items()}
+        return json.dumps(by_topic(begin)), sum(self.ends.end.values()) - sum(begin.values())
 
     def stream(self, starting: str) -> DataFrame:
         return kafka_records(self.spark, self.settings, starting)

@@ -95,11 +95,10 @@ def stage_batch(
     Errors: those of sink, of Spark, and of `learn`; the same batch may come again.
     """
     spent = _Spent()
-    whole = kept = None
-    if archive is not None:
-        whole = staging.facts(records, facts)
+    whole = None if archive is None else staging.facts(records, facts)
+    kept = None
     if staging.small and whole is not None:
-        whole = kept = whole.persist()
+        kept = whole.persist()
     elif sink.recipients:
         # The archive reads and decodes the records for itself: to keep them for it, bytes and all, costs as much.
         kept = staging.facts(records, facts, archived=False).persist()
@@ -109,11 +108,7 @@ def stage_batch(
         if archive is not None and not rehearsal:
             _make_room(archive, sink, attempt, beside)
         files = staging.files(records.sparkSession.sparkContext.defaultParallelism)
-        with (
-            archive.written_beside(whole, attempt, files=files)
-            if archive is not None and whole is not None
-            else nullcontext()
-        ):
+        with archive.written_beside(whole, attempt, files=files) if archive and whole else nullcontext():
             staged.send(sink, learn)
             spent.add("stage_ms")
         if archive is not None:

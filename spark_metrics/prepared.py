@@ -51,11 +51,19 @@ class PreparedPlans:
         """
         leaves = [_leaf(source) for source in sources]
         known = self._plans.get(name)
-        if name not in self._plans or (known is not None and not known.reads(leaves)):
-            known = self._plans[name] = _plan(transform(*(each.frame for each in leaves)), leaves)
-        if known is None:
-            return leaf(transform(*(each.frame for each in leaves)))
-        return known.frame(leaves)
+        if known is not None and known.reads(leaves):
+            return known.frame(leaves)
+        made = transform(*(each.frame for each in leaves))
+        if known is None and name in self._plans:
+            return leaf(made)
+        try:
+            plan = self._plans[name] = _plan(made, leaves)
+            return leaf(made) if plan is None else plan.frame(leaves)
+        except Py4JError as error:
+            # Nothing of this is promised, and there are others' Sparks.
+            self._plans[name] = None
+            _log.warning("Spark lets no plan be copied, each batch is planned anew: %s", error)
+            return leaf(made)
 
 
 @dataclass(frozen=True)
@@ -126,29 +134,21 @@ class _Plan:
         session: Any = leaves[0].frame.sparkSession
         jvm: Any = session._jvm
         # A node of a plan belongs to the session that is its thread's.
-        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
-        plan = self.top.copied(leaves, jvm.PythonUtils.toSeq)
+        getattr(jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session._jsparkSession)
+        plan = self.top.copied(leaves, getattr(jvm, "org.apache.spark.api.python.PythonUtils").toSeq)
         # As QueryExecution.toRdd does.
-        rows = jvm.SQLExecutionRDD(plan.execute(), session._jsparkSession.sessionState().conf())
+        wrapped = getattr(jvm, "org.apache.spark.sql.execution.SQLExecutionRDD")
+        rows = wrapped(plan.execute(), session._jsparkSession.sessionState().conf())
         return _frame(session, rows, self.schema)
 
 
 def _plan(made: DataFrame, leaves: Sequence[_Leaf]) -> _Plan | None:
     """The plan of what was made of these; None: it cannot be used again."""
     plain: Any = made
-    session: Any = made.sparkSession
-    try:
-        top = _node(plain._jdf.queryExecution().executedPlan(), leaves)
-        if top is None:
-            return None
-        plan = _Plan(top, plain._jdf.schema(), [(leaf.kept, leaf.schema) for leaf in leaves])
-        # Once for nothing, to see that it can be done.
-        plan.frame(leaves)
-    except Py4JError as error:
-        # Nothing of this is promised, and there are others' Sparks.
-        _log.warning("Spark %s takes no plan twice, each batch is planned anew: %s", session.version, error)
+    top = _node(plain._jdf.queryExecution().executedPlan(), leaves)
+    if top is None:
         return None
-    return plan
+    return _Plan(top, plain._jdf.schema(), [(leaf.kept, leaf.schema) for leaf in leaves])
 
 
 def _node(node: Any, leaves: Sequence[_Leaf]) -> _Node | None:

@@ -112,7 +112,7 @@ class Staging:
         """Kafka's records as facts; a leaf. archived: with what only the archive reads."""
 
         def transform(frame: DataFrame) -> DataFrame:
-            found = facts(frame.coalesce(tasks))
+            found = _decoded(frame, facts, tasks)
             return found if archived else found.drop(*ARCHIVED_ONLY)
 
         with self._planning:
@@ -171,9 +171,7 @@ class Staging:
         of_all = (tasks, tuple(views), recipients)
 
         def grouped(frame: DataFrame) -> DataFrame:
-            # A topic's partition is a task; where there are more than cores, tasks cost more than what they do. Before
-            # anything else, so that reading, decoding and the first sums are compiled as one.
-            return self.groups(frame if facts is None else facts(frame.coalesce(tasks)))
+            return self.groups(frame if facts is None else _decoded(frame, facts, tasks))
 
         def lines(groups: DataFrame, *told: DataFrame) -> DataFrame:
             counts = groups.where(_is_counted()).transform(sums_of)
@@ -269,6 +267,12 @@ class Staging:
             states = [none for _ in _STATES_KEY]
             self._lines[table] = _row(F.lit(_LINE), F.lit(table), none, line, states, none.cast("binary"))
         return self._lines[table]
+
+
+def _decoded(records: DataFrame, facts: Facts, tasks: int) -> DataFrame:
+    # A topic's partition is a task; where there are more than cores, tasks cost more than what they do. Before anything
+    # else, so that reading, decoding and the first sums are compiled as one.
+    return facts(records.coalesce(tasks))
 
 
 def _row(kind: Column, name: Column, source: Column, line: Column, states: Sequence[Column], said: Column) -> Column:

@@ -472,8 +472,8 @@ MUTANTS = (
     Mutant(
         guard="prepared plans: of other columns another",
         file="spark_metrics/prepared.py",
-        old=" or (known is not None and not known.reads(leaves)):\n",
-        new=":\n",
+        old="        if known is not None and known.reads(leaves):\n",
+        new="        if known is not None:\n",
         red="tests/unit/spark_metrics/test_prepared.py::test_other_columns_are_planned_for",
         no_cell=PLANS,
     ),
