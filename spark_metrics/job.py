@@ -71,6 +71,9 @@ AVRO_OPTIONS = (
     " -Dorg.apache.avro.fastread=true"
 )
 
+# What a producer's transaction took back was said by nobody: the chain does not see it either. Spark's default is to.
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+
 # PySpark asks the JVM what these names are whenever it uses one, hundreds of times a batch; those without a package are
 # looked for in every jar besides.
 _CLASSES = (
@@ -178,6 +181,7 @@ def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> Dat
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         .option("failOnDataLoss", settings.fail_on_data_loss)
         .option("includeHeaders", True)
+        .options(**COMMITTED)
         # A consumer asks where its partition ends after each fetch, and the broker answers a connection in order: the
         # default of 500 ms at the end of a partition would be spent once a partition and batch.
         .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)

@@ -34,7 +34,7 @@ from spark_metrics import recipient_log
 from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import check
 from spark_metrics.decode import Writers
-from spark_metrics.job import parses, spark_session, topic_names
+from spark_metrics.job import COMMITTED, parses, spark_session, topic_names
 from spark_metrics.served import TABLES, Served, log_of, tables_of
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.span import Span, instant
@@ -246,6 +246,7 @@ class Recompute:
             self._spark.read.format("kafka")
             .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
             .option("subscribe", ",".join(topic_names()))
+            .options(**COMMITTED)
             .options(**spark_kafka_options())
             .load()
         )

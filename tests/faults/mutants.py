@@ -347,6 +347,14 @@ MUTANTS = (
         no_cell="only a cluster loses an executor whose task goes on",
     ),
     Mutant(
+        guard="metrics: what a producer took back is not counted",
+        file="spark_metrics/job.py",
+        old='"read_committed"',
+        new='"read_uncommitted"',
+        red="tests/component/spark_metrics/test_job.py::test_what_a_producer_takes_back_is_counted_nowhere",
+        no_cell="no cell has a producer with transactions",
+    ),
+    Mutant(
         guard="metrics: an offset that was counted is left out",
         file="spark_metrics/sink.py",
         old="where first_offset < next_offset\n",

@@ -17,6 +17,7 @@ from uuid import uuid4
 import httpx
 import psycopg
 import pytest
+from confluent_kafka import Producer
 
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import ROOT, StackSettings
@@ -323,3 +324,39 @@ def test_what_stays_away_ends_the_job(start_job: StartJob, world: World) -> None
     job = start_job(SPARK_WAIT_S="1", KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
     assert job.process.wait(WAIT_S) == 1
     assert "Kafka and its topics stayed away for 1 s" in job.log.read_text()
+
+
+def test_what_a_producer_takes_back_is_counted_nowhere(
+    start_job: StartJob, world: World, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chain reads what is committed; what was not is asked of nobody, and nobody can be told of it."""
+    producer = Producer(
+        {"bootstrap.servers": stack.settings.kafka_bootstrap, "transactional.id": "a monolith", "log_level": 0}
+    )
+    producer.init_transactions(WAIT_S)
+    taken_back = World(stack.settings, world.schema_ids)
+    for each in (world, taken_back):
+        monkeypatch.setattr(each, "producer", producer)
+    job = start_job()
+    producer.begin_transaction()
+    world.a_send(times=2)
+    producer.commit_transaction()
+    producer.begin_transaction()
+    taken_back.a_send()
+    taken_back.put_poison()
+    producer.flush(WAIT_S)
+    producer.abort_transaction()
+    counted_up_to(job, time.time())
+    assert_is_a_plain_count(job.database, world)
+
+    # Of what is not decided yet nothing is counted, and nobody is told that all of it were.
+    producer.begin_transaction()
+    world.a_send()
+    written = world.flush()
+    wait_until("the lag", lambda: one(job.database, "select lag > 0 from stream_status"), job)
+    assert one(job.database, "select extract(epoch from watermark) from stream_watermark") < written
+    producer.commit_transaction()
+    counted_up_to(job, time.time())
+    assert_is_a_plain_count(job.database, world)
+    told = recompute(job, "--check-topics")
+    assert told.stdout == "0 differing rows\n0 positions differ between archive and topics\n", told.stderr
