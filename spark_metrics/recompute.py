@@ -178,12 +178,11 @@ class Recompute:
         sends = (
             summed.groupBy("send_id")
             .agg(
-                F.max(F.when(sent, F.col("club_id"))).alias("club_id"),
-                F.max(F.when(sent, F.col("type"))).alias("type"),
-                F.min(F.when(sent, F.col("first_ms"))).alias("first_ms"),
+                F.min(F.when(sent, F.struct("first_ms", "club_id", "type"))).alias("first"),
                 F.max("chunk_count").alias("chunk_count"),
                 F.sum(F.when(sent, F.col("records")).otherwise(0)).alias("chunks"),
             )
+            .select("send_id", "chunks", "chunk_count", "first.*")
             .where(F.col("first_ms").isNotNull() & _within(F.col("first_ms"), self._span))
             .persist()
         )

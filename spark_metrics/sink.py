@@ -531,15 +531,24 @@ into_revised as (
 into_sends as (
     insert into sends as s (send_id, club_id, type, requested_at, chunk_count, chunks)
     select send_id,
-        (array_agg(club_id order by source = 'send' desc, first_ms, club_id))[1],
-        (array_agg(type order by source = 'send' desc, first_ms, type))[1],
+        (array_agg(club_id order by source = 'send' desc, first_ms, club_id, type collate "C"))[1],
+        (array_agg(type order by source = 'send' desc, first_ms, club_id, type collate "C"))[1],
         to_timestamp(min(first_ms) filter (where source = 'send') / 1000.0),
         max(chunk_count),
         coalesce(sum(records) filter (where source = 'send'), 0)
     from counted
     group by send_id
     on conflict (send_id) do update
-        set requested_at = least(s.requested_at, excluded.requested_at),
+        -- Chunks that disagree: in whichever order they are counted, what was requested first, and of that the least.
+        set (club_id, type) = (
+                select one.club_id, one.type
+                from (
+                    values (s.requested_at, s.club_id, s.type), (excluded.requested_at, excluded.club_id, excluded.type)
+                ) as one (requested_at, club_id, type)
+                order by one.requested_at nulls last, one.club_id, one.type collate "C"
+                limit 1
+            ),
+            requested_at = least(s.requested_at, excluded.requested_at),
             chunk_count = greatest(s.chunk_count, excluded.chunk_count),
             chunks = s.chunks + excluded.chunks
 ),

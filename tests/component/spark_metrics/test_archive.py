@@ -244,6 +244,23 @@ def test_what_is_told_of_a_send_before_it_is_counted_is_compared(stream: Stream)
     assert stream.differing(Span(end=NOW + timedelta(days=1))) == 0
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
+def test_a_send_whose_chunks_disagree_is_what_the_first_requested_says(stream: Stream, order: tuple[int, ...]) -> None:
+    """In whichever order they come; of those requested at the same time the least."""
+    chunks = [
+        a_send(0, chunk_index=0, club_id=9, timestamp=PRODUCED_MS + 1),
+        a_send(1, chunk_index=1, club_id=8, type="a", send_id="send 0"),
+        a_send(2, chunk_index=2, club_id=8, type="Z", send_id="send 0"),
+        a_send(3, chunk_index=3, club_id=7, send_id="send 0", timestamp=PRODUCED_MS + 2),
+    ]
+    first, *others = order
+    stream.count(chunks[first] | {"offset": 0})
+    stream.count(*(chunks[number] | {"offset": place} for place, number in enumerate(others, 1)))
+    (served,) = stream.sink.connected().execute("select club_id, type, requested_at, chunks from sends").fetchall()
+    assert served == (8, "Z", NOW, 4)
+    assert stream.differing() == 0
+
+
 _WAITS = """
 select 1 from pg_locks join pg_database on pg_database.oid = database
 where datname = current_database() and locktype = 'advisory' and not granted
