@@ -78,15 +78,6 @@ def provisioning(settings: StackSettings) -> list[Task]:
 # --- Kafka ------------------------------------------------------------------------------------------------------------
 
 
-def topic_settings(topic: Topic) -> dict[str, str]:
-    """A topic's configuration as Kafka understands it."""
-    return {
-        "cleanup.policy": topic.cleanup,
-        "retention.ms": str(topic.retention_hours * 3_600_000),
-        "max.message.bytes": str(topic.max_message_bytes),
-    }
-
-
 def create_topics(bootstrap: str, topics: Iterable[Topic]) -> None:
     """Create the topics that do not exist. Raises ProvisioningError with the broker's reason."""
     with AdminClient({"bootstrap.servers": bootstrap}) as admin:
@@ -100,7 +91,7 @@ def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:
             topic.name,
             num_partitions=topic.partitions,
             replication_factor=topic.replication_factor,
-            config=topic_settings(topic),
+            config=topic.settings,
         )
         for topic in wanted
         if topic.name not in existing

@@ -41,6 +41,7 @@ class Topic:
     retention_hours: int
     cleanup: str
     max_message_bytes: int
+    timestamp_ahead_ms: int
     replication_factor: int
     producers: tuple[str, ...]
     consumers: tuple[str, ...]
@@ -49,6 +50,16 @@ class Topic:
     def subject(self) -> str:
         """The registry's subject for the value."""
         return f"{self.name}-value"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Its configuration as Kafka understands it."""
+        return {
+            "cleanup.policy": self.cleanup,
+            "retention.ms": str(self.retention_hours * 3_600_000),
+            "max.message.bytes": str(self.max_message_bytes),
+            "message.timestamp.after.max.ms": str(self.timestamp_ahead_ms),
+        }
 
 
 SEND_MONOLITH = "send.monolith"
@@ -117,6 +128,7 @@ def chain_topics() -> list[Topic]:
                 retention_hours=values["retention_hours"],
                 cleanup=values["cleanup"],
                 max_message_bytes=values["max_message_bytes"],
+                timestamp_ahead_ms=values["timestamp_ahead_ms"],
                 replication_factor=values["replication_factor"],
                 producers=tuple(values["producers"]),
                 consumers=tuple(values["consumers"]),
@@ -152,6 +164,7 @@ def cdc_topics(generation: str) -> list[Topic]:
             retention_hours=cdc["retention_hours"],
             cleanup=defaults["cleanup"],
             max_message_bytes=defaults["max_message_bytes"],
+            timestamp_ahead_ms=defaults["timestamp_ahead_ms"],
             replication_factor=defaults["replication_factor"],
             producers=tuple(cdc["producers"]),
             consumers=tuple(entry["consumers"]),

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from masscomm.categories import categories
-from masscomm.measures import DUPLICATE, LONGEST_TEXT, MAX_CHANNELS, QUEUED, REQUESTED
+from masscomm.measures import DUPLICATE, END_OF_TIME_MS, LONGEST_TEXT, MAX_CHANNELS, QUEUED, REQUESTED
 from spark_metrics import identifiers
 from spark_metrics.decode import Writers, decoded, origin, wire_header
 from spark_metrics.states import RUN
@@ -29,7 +29,7 @@ class Problem(StrEnum):
     TOO_MANY_CHANNELS = "too_many_channels"  # a send that asks for more than 16
     BAD_COUNT = "bad_count"  # a count below 0
     BAD_TIMESTAMP = "bad_timestamp"  # before 1970
-    FAR_FUTURE = "far_future"  # its timestamp is long after it was produced
+    FAR_FUTURE = "far_future"  # its timestamp is long after it was produced, or where dates end
     NOT_LEARNED = "not_learned"  # never stays: the registry is asked, and it is counted or becomes unknown_schema
 
 
@@ -244,7 +244,9 @@ def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
         .when(F.col("channels_asked") > MAX_CHANNELS, Problem.TOO_MANY_CHANNELS)
         .when(least < 0, Problem.BAD_COUNT)
         .when(F.col("at_ms") < 0, Problem.BAD_TIMESTAMP)
-        .when(F.col("at_ms") - F.col("timestamp_ms") > far_future_ms, Problem.FAR_FUTURE)
+        # Nothing is taken from at_ms, which may be the least or the last number there is.
+        .when(F.col("at_ms") > F.col("timestamp_ms") + far_future_ms, Problem.FAR_FUTURE)
+        .when(F.col("at_ms") >= END_OF_TIME_MS, Problem.FAR_FUTURE)
     )
     beside = _OF_RECIPIENTS if recipients else ()
     return [*map(F.col, (*_BESIDE_VALUE, *_FOUND, *beside)), problem.alias("problem")]

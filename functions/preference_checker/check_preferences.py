@@ -21,7 +21,7 @@ from masscomm.directory import Directory, Settings, User
 from masscomm.errors import DeadLetter, Retry
 from masscomm.ids import derived_id, released_id
 from masscomm.kafka_event import KafkaRecord
-from masscomm.measures import FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
+from masscomm.measures import END_OF_TIME_MS, FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
 from masscomm.metric_names import REPEATED_RECIPIENTS
 from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told
 from masscomm.preferences import Decision, decide
@@ -347,7 +347,7 @@ def _recheck(value: Mapping[str, Any]) -> RecheckRequested:
 
 def _tellable(send: SendRequested, record: KafkaRecord) -> bool:
     """Whether its recipients' outcomes can be counted; a send for which this does not hold is not counted at all."""
-    if not 0 <= send.timestamp <= record.timestamp_ms + FAR_FUTURE_MS:
+    if not 0 <= send.timestamp <= min(record.timestamp_ms + FAR_FUTURE_MS, END_OF_TIME_MS - 1):
         return False
     texts = [send.type, *send.channels, *([send.send_id] if send.send_id else [])]
     return len(send.channels) <= MAX_CHANNELS and all(

@@ -112,7 +112,7 @@ class KafkaCluster(Construct):
             topic_name=topic.name,
             partition_count=partitions_of(topic, environment),
             replication_factor=settings.replication_factor,
-            configs=base64.b64encode(json.dumps(topic_settings(topic), sort_keys=True).encode()).decode(),
+            configs=base64.b64encode(json.dumps(topic.settings, sort_keys=True).encode()).decode(),
             # A topic that is taken out of the file must be deleted by hand: records are not a deployment's to delete.
         ).apply_removal_policy(RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY)
 
@@ -209,12 +209,3 @@ def partitions_of(topic: Topic, environment: Environment) -> int:
     """How many partitions a topic of schemas/topics.yaml has in the environment."""
     # What has one partition here has it for its order, or because it is little.
     return topic.partitions * (environment.kafka.partitions_factor if topic.partitions > 1 else 1)
-
-
-def topic_settings(topic: Topic) -> dict[str, str]:
-    """A topic's configuration as Kafka understands it."""
-    return {
-        "cleanup.policy": topic.cleanup,
-        "retention.ms": str(topic.retention_hours * 3_600_000),
-        "max.message.bytes": str(topic.max_message_bytes),
-    }

@@ -79,6 +79,7 @@ def topic(name: str, **changes: Any) -> Topic:
         "retention_hours": 5,
         "cleanup": "delete",
         "max_message_bytes": 700_000,
+        "timestamp_ahead_ms": 60_000,
         "replication_factor": 1,
         "producers": (),
         "consumers": (),
@@ -97,6 +98,7 @@ def test_topics_have_the_settings_they_are_given_and_are_made_once(kafka: StackS
     assert config["retention.ms"].value == str(5 * 3_600_000)
     assert config["max.message.bytes"].value == "700000"
     assert config["cleanup.policy"].value == "delete"
+    assert config["message.timestamp.after.max.ms"].value == "60000"
 
 
 def test_a_topic_that_nobody_made_is_not_made_by_using_it(kafka: StackSettings) -> None:

@@ -52,6 +52,7 @@ def _topic(name: str) -> Topic:
         retention_hours=1,
         cleanup="delete",
         max_message_bytes=1_048_576,
+        timestamp_ahead_ms=3_600_000,
         replication_factor=1,
         producers=(),
         consumers=(),

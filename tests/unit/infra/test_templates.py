@@ -75,6 +75,7 @@ def test_every_topic_is_made_with_its_retention(environment: SynthesisedEnvironm
         assert int(settings["retention.ms"]) == topic.retention_hours * 3_600_000 > 0
         assert settings["cleanup.policy"] == topic.cleanup
         assert int(settings["max.message.bytes"]) == topic.max_message_bytes
+        assert int(settings["message.timestamp.after.max.ms"]) == topic.timestamp_ahead_ms > 0
         assert properties["ReplicationFactor"] == 3
         assert properties["PartitionCount"] % topic.partitions == 0
 

@@ -17,7 +17,7 @@ from masscomm.directory import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.ids import chunk_id, derived_id, send_id_of_record
 from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.measures import FAR_FUTURE_MS
+from masscomm.measures import END_OF_TIME_MS, FAR_FUTURE_MS
 from masscomm.outcomes import RANGE_SIZE
 from masscomm.records import AvroRecord, BuildRequested, NotificationOutcome, RecheckRequested, SendRequested
 from masscomm.topics import Lane
@@ -651,3 +651,10 @@ def test_what_the_metrics_count_is_told_of_and_nothing_else(changes: dict[str, A
     assert checker.check(asked, timestamp=PRODUCED_MS) == []
     anybody = bool(checker.builds() or checker.outcomes())
     assert anybody == (tellable and bool(asked.to_users))
+
+
+@pytest.mark.parametrize(("at_ms", "tellable"), [(END_OF_TIME_MS - 1, True), (END_OF_TIME_MS, False)])
+def test_where_dates_end_nobody_is_told_whatever_the_producer_s_clock_says(at_ms: int, tellable: bool) -> None:
+    checker = Checker()
+    assert checker.check(send([1], timestamp=at_ms), timestamp=at_ms) == []
+    assert bool(checker.builds() or checker.outcomes()) == tellable

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from masscomm import ids
 from masscomm.categories import resolve_channels
 from masscomm.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
+from masscomm.measures import END_OF_TIME_MS
 from masscomm.wire import own_schema
 from spark_metrics.transforms import exploded, facts, requested, resolved_channels
 from tests.tellable_sends import CASES, PRODUCED_MS
@@ -315,6 +316,21 @@ BAD: list[tuple[str, str, bytes | None, str]] = [
     ),
     ("a NUL in a reason", "outcome", an_outcome([{"status": "sent", "reason": "\0", "count": 1}]), "bad_text"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("produced_ms", "at_ms", "problem"),
+    [
+        (END_OF_TIME_MS - 1, END_OF_TIME_MS - 1, None),
+        (END_OF_TIME_MS - 1, END_OF_TIME_MS, "far_future"),
+        (-1, 2**63 - 1, "far_future"),  # Kafka's word for a record without a timestamp
+    ],
+)
+def test_where_dates_end_nothing_is_counted_whatever_the_producer_s_clock_says(
+    staged: ToRows, produced_ms: int, at_ms: int, problem: str | None
+) -> None:
+    record = {"topic": "send.api", "timestamp_ms": produced_ms, "value": a_send(timestamp=at_ms)}
+    assert {row["problem"] for row in staged([record], WRITERS)} == {problem}
 
 
 @pytest.fixture(scope="module")
