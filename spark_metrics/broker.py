@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from masscomm.errors import Retry
@@ -35,6 +35,15 @@ class Broker:
         known = self._partitions()
         places = [TopicPartition(topic, partition) for topic in topics for partition in known.get(topic, [])]
         return Ends(at_ms, self._offsets(places, _FIRST), self._offsets(places, _END))
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """The ids that Kafka gave the topics when they were made."""
+        try:
+            asked = self._admin.client().describe_topics(TopicCollection(list(topics)), request_timeout=_TIMEOUT_S)
+            return {name: str(answer.result().topic_id) for name, answer in asked.items()}
+        except KafkaException as error:
+            self._admin.close()
+            raise Retry(f"Kafka does not describe its topics: {error}") from error
 
     def _partitions(self) -> dict[str, list[int]]:
         try:

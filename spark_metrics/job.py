@@ -42,7 +42,7 @@ from spark_metrics.settings import EMR, Settings, settings_from
 from spark_metrics.sink import Merged, PostgresSink, StagingLost, StatusWriter
 from spark_metrics.sources import SOURCES
 from spark_metrics.staging import Staging
-from spark_metrics.starting import Start, start_of
+from spark_metrics.starting import Start, check_topics, start_of
 from spark_metrics.transforms import Facts
 from spark_metrics.views import load_views
 from spark_metrics.watermark import Ends, Watermark
@@ -52,7 +52,7 @@ _log = logging.getLogger("spark_metrics")
 
 _TABLES = (
     *("counts_minute", "counts_hour", "counts_day", "sends", "send_totals", "send_states", "stream_status"),
-    *("archive_batches", "stream_views", "recipient_log", "staging_attempts"),
+    *("archive_batches", "stream_views", "recipient_log", "staging_attempts", "stream_topics"),
 )
 _LOOK_EVERY_S = 0.5
 _PAUSE_S = 0.5
@@ -430,8 +430,13 @@ class Job:
             )
 
     def _where_it_begins(self) -> Start:
-        known = self._await("Postgres", self._staging_sink.next_offsets)
-        return start_of(_flat(known), self._ends(), may_be_lost=not self._settings.fail_on_data_loss)
+        known = _flat(self._await("Postgres", self._staging_sink.next_offsets))
+        counted = self._await("Postgres", self._staging_sink.topic_ids)
+        found = self._await("Kafka and its topics", lambda: self._broker.topic_ids(topic_names()))
+        check_topics(counted, found, known)
+        begin = start_of(known, self._ends(), may_be_lost=not self._settings.fail_on_data_loss)
+        self._await("Postgres", lambda: self._staging_sink.know_topics(found))
+        return begin
 
     def _ends(self) -> Ends:
         return self._await("Kafka and its topics", lambda: self._broker.ends(topic_names()))

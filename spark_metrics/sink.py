@@ -17,7 +17,7 @@ import logging
 import time
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -171,6 +171,20 @@ class PostgresSink:
         ):
             offsets.setdefault(topic, {})[partition] = offset
         return offsets
+
+    def topic_ids(self) -> dict[str, str]:
+        """The ids of the topics that this database counts."""
+        return dict(self.connected().execute("select topic, topic_id from stream_topics").fetchall())
+
+    def know_topics(self, topic_ids: Mapping[str, str]) -> None:
+        """These are the topics that are counted from now on. Errors: Fenced."""
+        with self.connected().transaction():
+            self._hold_the_stream(_WEAKLY)
+            self.connected().cursor().executemany(
+                "insert into stream_topics (topic, topic_id) values (%s, %s)"
+                " on conflict (topic) do update set topic_id = excluded.topic_id",
+                list(topic_ids.items()),
+            )
 
     def begin(self, beside: Collection[int] = ()) -> Attempt:
         """A new attempt, under which rows are then staged; what earlier ones staged is dropped, but for those `beside`.

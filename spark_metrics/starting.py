@@ -30,6 +30,23 @@ class Start:
         return json.dumps(by_topic(self.offsets))
 
 
+def check_topics(counted: Mapping[str, str], found: Mapping[str, str], known: Mapping[tuple[str, int], int]) -> None:
+    """Whether topics are those that were counted, whatever their offsets say.
+
+    counted, found: their ids when they were first read and now; known: as start_of.
+
+    Errors: Stop, where one was deleted and made again.
+    """
+    for topic in sorted({topic for topic, _ in known}):
+        before, now = counted.get(topic), found.get(topic)
+        # Below the offsets of the one before, records of this one would be left out without a word.
+        if before is not None and now is not None and before != now:
+            raise Stop(
+                f"{topic} was deleted and made again since it was counted (its id was {before} and is {now}):"
+                " these are not the topics that were counted. Empty the metrics database, or name their brokers."
+            )
+
+
 def start_of(known: Mapping[tuple[str, int], int], ends: Ends, *, may_be_lost: bool) -> Start:
     """Where a stream begins.
 

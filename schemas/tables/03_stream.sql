@@ -68,6 +68,12 @@ do $$ begin
     end if;
 end $$;
 
+-- The topics whose positions are counted, by the id that Kafka gave them: one that is deleted and made again is another.
+create table if not exists stream_topics (
+    topic    text primary key,
+    topic_id text not null
+);
+
 -- The first offset of each partition that is not merged yet: positions below it are replays.
 create table if not exists stream_offsets (
     topic       text   not null,

@@ -310,11 +310,18 @@ def test_it_waits_for_its_tables_and_says_so(start_job: StartJob, database: str,
     assert_is_a_plain_count(database, world)
 
 
+@pytest.mark.parametrize(
+    ("offset", "topic_id"),
+    [(1_000_000, None), (0, "AAAAAAAAAAAAAAAAAAAAAQ")],
+    ids=["they are shorter", "they were made later"],
+)
 def test_topics_that_are_not_those_that_were_counted_are_refused(
-    start_job: StartJob, database: str, world: World
+    start_job: StartJob, database: str, world: World, offset: int, topic_id: str | None
 ) -> None:
     with psycopg.connect(database) as connection:
-        connection.execute("insert into stream_offsets values ('outcome', 0, 1000000)")
+        connection.execute("insert into stream_offsets values ('outcome', 0, %s)", [offset])
+        if topic_id:
+            connection.execute("insert into stream_topics values ('outcome', %s)", [topic_id])
     job = start_job()
     assert job.process.wait(WAIT_S) == 1
     assert "these are not the topics that were counted" in job.log.read_text()

@@ -6,7 +6,7 @@ import pytest
 
 from masscomm.errors import Stop
 from spark_metrics.job import passed
-from spark_metrics.starting import Start, start_of
+from spark_metrics.starting import Start, check_topics, start_of
 from spark_metrics.watermark import Ends
 
 ENDS = Ends(
@@ -32,6 +32,17 @@ def test_it_goes_on_where_the_merge_ended_and_begins_elsewhere_with_what_is_left
 def test_offsets_the_topics_never_had_are_other_topics() -> None:
     with pytest.raises(Stop, match="these are not the topics that were counted"):
         start_of({("outcome", 1): 5}, ENDS, may_be_lost=True)
+
+
+def test_topics_that_were_made_again_are_other_topics() -> None:
+    """Whatever they hold: they may be longer than those before were when they were last counted."""
+    counted = {"outcome": "an id", "delivery": "its id"}
+    found = {"outcome": "another", "delivery": "its id", "new": "x"}
+    with pytest.raises(Stop, match="outcome was deleted and made again"):
+        check_topics(counted, found, {("outcome", 0): 5})
+    # Nothing of it is counted, or it is not known which one was.
+    check_topics(counted, found, {("delivery", 0): 5})
+    check_topics({}, found, {("outcome", 0): 5})
 
 
 def test_records_deleted_before_they_were_counted_are_told() -> None:
