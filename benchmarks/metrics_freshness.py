@@ -33,12 +33,11 @@ from benchmarks.metrics_throughput import encoded, outcome
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from devstack.stack import Stack
-from masscomm import ids
 from masscomm.topics import chain_topics
 from tests.metrics_database import metrics_database
 from tests.metrics_job import launch
 
-RECIPIENTS = 3
+RECIPIENTS, SENDS = 3, 20
 LOOK_EVERY_S = 0.02
 END_WAIT_S = 60.0
 
@@ -76,12 +75,11 @@ class Load:
     def run(self, rate: int, seconds: float) -> None:
         """Produce; a tick is 10 ms."""
         rng = random.Random(20261121)
-        sends = [str(ids.chunk_id("freshness", n)) for n in range(20)]
         began = time.monotonic()
         while (passed := time.monotonic() - began) < seconds:
             while self.produced < passed * rate:
                 now = time.time()
-                value = encoded(self._schema_id, outcome(rng, sends, self.produced, RECIPIENTS, int(now * 1000)))
+                value = encoded(self._schema_id, outcome(rng, SENDS, self.produced, RECIPIENTS, int(now * 1000)))
                 self._producer.produce("outcome", value, on_delivery=self._delivered(now))
                 self.produced += 1
             self._producer.poll(0)

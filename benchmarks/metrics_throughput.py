@@ -18,6 +18,7 @@ shared machine tells what it tells.
 
   --memory       counts so many events once and prints what the driver holds after a collection, in even steps
   --recipients   of each event; the last line says how many of them were counted a second
+  --sends        that the events are of: with as many as events each is a send of its own, as one-time passwords are
   --where        prints the processor time a record of ours and of three, by what it is spent on, once they are compiled
   --java         further options of the JVM, such as -XX:StartFlightRecording=filename=/tmp/metrics.jfr
   --batch        records a micro-batch, as SPARK_MAX_OFFSETS_PER_TRIGGER
@@ -37,6 +38,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -75,6 +78,7 @@ from tests.metrics_database import metrics_database
 # compiled well all the same; what plans, thousands of methods called a few hundred times a batch, is not worth it.
 JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData -XX:-DontCompileHugeMethods -XX:CompileThresholdScaling=8"
 SUM = {grain: f"select sum(count_total) from counts_{grain}".encode() for grain in ("minute", "hour", "day")}  # noqa: S608
+_MADE_AT_ONCE = 20_000
 _OUTCOME = fastavro.parse_schema(dict(own_schema("NotificationOutcome")))
 UPSERT = """
 insert into counts_{grain} (bucket, club_id, type, channel, measure, count_total) values (to_timestamp(%s), %s, %s, %s,
@@ -92,10 +96,10 @@ in_minute as ({_ADD.format(grain="minute")}), in_hour as ({_ADD.format(grain="ho
 """  # noqa: S608
 
 
-def outcome(rng: random.Random, sends: list[str], number: int, recipients: int, at_ms: int) -> dict[str, Any]:
-    """An outcome record of so many recipients."""
-    place = number // len(sends) * recipients
-    send_id = sends[number % len(sends)]
+def outcome(rng: random.Random, sends: int, number: int, recipients: int, at_ms: int) -> dict[str, Any]:
+    """An outcome record of so many recipients, of one of so many sends."""
+    place, send = number // sends * recipients, number % sends
+    send_id = ids.chunk_id("benchmark", send)
     return {
         "record_id": ids.derived_id(send_id, "outcome.delivery", "push", place, place + recipients),
         "parent_id": send_id,
@@ -104,8 +108,8 @@ def outcome(rng: random.Random, sends: list[str], number: int, recipients: int, 
         "chunk_index": place // 10_000,
         "range_start": place % 10_000,
         "range_end": place % 10_000 + recipients,
-        "club_id": number % len(sends) % 20,
-        "type": ("news", "newsletter", "security_alert")[number % len(sends) % 3],
+        "club_id": send % 20,
+        "type": ("news", "newsletter", "security_alert")[send % 3],
         "channel": "push",
         "timestamp": at_ms - rng.randrange(600_000),
         "requested_at": at_ms,
@@ -123,21 +127,19 @@ def encoded(schema_id: int, value: dict[str, Any]) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + buffer.getvalue()
 
 
-def outcomes(schema_id: int, events: int, recipients: int) -> Iterator[bytes]:
-    """Outcome records of 300 sends, each new."""
-    rng, at_ms = random.Random(20261121), int(time.time() * 1000)
-    sends = [str(ids.chunk_id("benchmark", n)) for n in range(300)]
-    for number in range(events):
-        yield encoded(schema_id, outcome(rng, sends, number, recipients, at_ms))
+def outcomes(schema_id: int, events: int, recipients: int, sends: int) -> Iterator[bytes]:
+    """So many outcome records of so many sends in turns, each of other positions than all before it."""
+    begins = range(0, events, _MADE_AT_ONCE)
+    made = partial(_outcomes_from, schema_id, events, recipients, sends, int(time.time() * 1000))
+    with get_context("spawn").Pool() as pool:
+        for some in pool.imap(made, begins):
+            yield from some
 
 
-def with_new_ids(schema_id: int, events: int, recipients: int) -> Iterator[bytes]:
-    """As many as are wanted, quickly: some records again and again, under ids of their own."""
-    made = list(outcomes(schema_id, min(150_000, events), recipients))
-    # A header, a length of one byte, 36 characters.
-    first, rest = made[0][:6], [value[42:] for value in made]
-    for number in range(events):
-        yield first + str(UUID(int=random.getrandbits(128), version=4)).encode() + rest[number % len(rest)]
+def _outcomes_from(schema_id: int, events: int, recipients: int, sends: int, at_ms: int, begin: int) -> list[bytes]:
+    rng = random.Random(begin)
+    numbers = range(begin, min(begin + _MADE_AT_ONCE, events))
+    return [encoded(schema_id, outcome(rng, sends, number, recipients, at_ms)) for number in numbers]
 
 
 def produce(settings: StackSettings, values: Iterable[bytes], compression: str = "lz4") -> None:
@@ -441,6 +443,7 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=600_000, help="events that the other ways count, the last ones")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--recipients", type=int, default=3, help="of each event")
+    parser.add_argument("--sends", type=int, default=300, help="that the events are of, in turns")
     parser.add_argument("--batch", type=int, default=200_000, help="records a micro-batch")
     parser.add_argument("--compression", default="lz4", help="of the topic's records; the chain's is lz4")
     parser.add_argument("--skip-three", action="store_true")
@@ -458,7 +461,8 @@ def main() -> None:
         with Stack(stack, ["kafka", "registry", "postgres"]):
             create_topics(stack.kafka_bootstrap, chain_topics())
             schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]
-            produce(stack, with_new_ids(schema_id, chosen.events, chosen.recipients), chosen.compression)
+            values = outcomes(schema_id, chosen.events, chosen.recipients, chosen.sends)
+            produce(stack, values, chosen.compression)
             settings = settings_of(stack, chosen.batch)
             settings = replace(settings, java_options=f"{settings.java_options} {chosen.java}")
             spark = spark_session(settings)
@@ -466,7 +470,11 @@ def main() -> None:
             gc.collect()
             gc.freeze()
             bench = Benchmark(stack, spark, settings, chosen.recipients)
-            print(f"{chosen.events:,} events of {chosen.recipients} recipients, {chosen.batch:,} a batch", flush=True)
+            print(
+                f"{chosen.events:,} events of {chosen.recipients} recipients, of {chosen.sends:,} sends,"
+                f" {chosen.batch:,} a batch",
+                flush=True,
+            )
             if chosen.memory:
                 bench.memory(chosen.events, steps=20)
             elif chosen.where:

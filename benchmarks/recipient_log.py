@@ -30,7 +30,7 @@ from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
 from tests.metrics_database import metrics_database
 
-RECIPIENTS = 500
+RECIPIENTS, SENDS = 500, 300
 
 
 def count(stack: StackSettings, spark: SparkSession, settings: Settings, events: int, *, logged: bool) -> float:
@@ -67,7 +67,7 @@ def main() -> None:
         with Stack(stack, ["kafka", "registry", "postgres"]):
             create_topics(stack.kafka_bootstrap, chain_topics())
             schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]
-            produce(stack, outcomes(schema_id, chosen.events, RECIPIENTS))
+            produce(stack, outcomes(schema_id, chosen.events, RECIPIENTS, SENDS))
             settings = settings_of(stack, chosen.batch)
             spark = spark_session(settings)
             print(f"warm-up: {count(stack, spark, settings, chosen.events, logged=True):,.0f} recipients/s")
