@@ -12,10 +12,17 @@ TABLES = tuple(sorted((SCHEMAS / "tables").glob("*.sql")))
 # Whoever is in it signs in with a token instead of a password; RDS makes it.
 TOKENS = "rds_iam"
 
+# Until the connection ends. Of two who create what does not exist Postgres refuses one, and that while it creates it.
+_ALONE = "select pg_advisory_lock(4602678820)"
+
 
 def apply_sql(database_url: str, files: Iterable[Path]) -> None:
-    """Run SQL files, each in a transaction. They are written so that running them again changes nothing."""
+    """Run SQL files, each in a transaction. They are written so that running them again changes nothing.
+
+    Others who provision the database wait.
+    """
     with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(_ALONE)
         for path in files:
             # Without parameters psycopg sends the text as it stands: several statements are one transaction.
             connection.execute(path.read_bytes())
@@ -27,6 +34,7 @@ def create_users(database_url: str, *, reader: str, writer: str) -> None:
     The writer makes staging tables, too. Errors: psycopg.Error, with nothing done.
     """
     with psycopg.connect(database_url) as connection:
+        connection.execute(_ALONE)
         known = {name for (name,) in connection.execute("SELECT rolname FROM pg_roles")}
         for name in (reader, writer):
             if name not in known:

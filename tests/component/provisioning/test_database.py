@@ -1,6 +1,8 @@
 """The metrics database's users, on a real server."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import psycopg
@@ -12,18 +14,24 @@ from provisioning.database import TABLES, TOKENS, apply_sql, create_users
 
 
 @pytest.fixture
-def database(postgres: StackSettings) -> Iterator[str]:
-    """A database of the test's own, with the tables; RDS' role for tokens stands, as it does there."""
+def nothing_yet(postgres: StackSettings) -> Iterator[str]:
+    """An empty database of the test's own; RDS' role for tokens stands, as it does there."""
     name = f"provisioned_{uuid4().hex[:12]}"
     with psycopg.connect(postgres.database_url("metrics"), autocommit=True) as server:
         if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (TOKENS,)).fetchone():
             server.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(TOKENS)))
         server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         try:
-            apply_sql(postgres.database_url(name), TABLES)
             yield postgres.database_url(name)
         finally:
             server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def database(nothing_yet: str) -> str:
+    """With the tables."""
+    apply_sql(nothing_yet, TABLES)
+    return nothing_yet
 
 
 @pytest.fixture
@@ -32,10 +40,15 @@ def users(database: str) -> Iterator[tuple[str, str]]:
     names = (f"reader_{uuid4().hex[:8]}", f"writer_{uuid4().hex[:8]}")
     create_users(database, reader=names[0], writer=names[1])
     yield names
+    drop(database, names)
+
+
+def drop(database: str, users: Iterable[str]) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
-        for name in names:
-            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
-            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+        for name in users:
+            if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [name]).rowcount:
+                connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+                connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
 
 
 def as_user(database: str, user: str, statement: str) -> None:
@@ -74,3 +87,21 @@ def test_both_sign_in_with_tokens_and_doing_it_again_changes_nothing(database: s
             (TOKENS,),
         ).fetchall()
     assert set(users) <= {name for (name,) in members}
+
+
+def test_several_who_provision_at_once_wait_for_each_other(nothing_yet: str) -> None:
+    """To Postgres `if not exists` is no lock: of two who create at once one may be told that it exists."""
+    names = [f"{role}_{uuid4().hex[:8]}" for role in ("reader", "writer")]
+    together = threading.Barrier(6)
+
+    def provision(_: int) -> None:
+        together.wait(30)
+        apply_sql(nothing_yet, TABLES)
+        create_users(nothing_yet, reader=names[0], writer=names[1])
+
+    try:
+        with ThreadPoolExecutor(6) as several:
+            assert list(several.map(provision, range(6))) == [None] * 6
+        as_user(nothing_yet, names[0], "SELECT * FROM counts_minute")
+    finally:
+        drop(nothing_yet, names)
