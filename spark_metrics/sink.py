@@ -358,10 +358,8 @@ class PostgresSink:
                 cursor.execute(_STORE_STATES, [*changed, [stored(block) for block in blocks.values()]])
             if moves:
                 cursor.execute(_MOVE_TOTALS, [*(list(c) for c in zip(*moves, strict=True)), list(moves.values())])
-                cursor.execute(
-                    "delete from send_totals where count_total = 0 and send_id = any(%s)",
-                    [list({send_id for send_id, *_ in moves})],
-                )
+                if left := {send_id for (send_id, *_), n in moves.items() if n < 0}:
+                    cursor.execute("delete from send_totals where count_total = 0 and send_id = any(%s)", [list(left)])
 
     def forget(self, attempt: Attempt) -> int:
         """Delete ids that are older than the window was when the attempt began; how many. Errors: Fenced."""

@@ -21,6 +21,7 @@ from masscomm.statuses import RANK, Status
 BLOCK = 512
 # A run of positions is one number, eight bytes big-endian: the first times RUN, and how many there are.
 RUN = 2**24
+_RUN_BYTES = 8
 OTHER = "other"
 
 # The numbers stand in stored blocks: add at the end only. A reason that is not here is told as `other`.
@@ -90,6 +91,10 @@ def _higher(one: array[int], other: array[int]) -> array[int]:
 
 def _joined(runs: bytes) -> Iterable[tuple[int, int]]:
     """(first, end) of runs, those that touch made one."""
+    if len(runs) == _RUN_BYTES:
+        # Of a small send there is one, and arrays would take as long as all else.
+        begin, n = divmod(int.from_bytes(runs), RUN)
+        return [(begin, begin + n)]
     numbers = np.sort(np.frombuffer(runs, ">i8").astype(np.int64))
     first = numbers // RUN
     end = np.maximum.accumulate(first + numbers % RUN)
@@ -127,6 +132,11 @@ def _block(blocks: dict[int, array[int]], number: int) -> array[int]:
     return block
 
 
+def _how_many(block: array[int]) -> Counter[int]:
+    """Positions by code; most of a small send's block is unknown, at its end."""
+    return Counter(block[: len(stored(block)) // 2])
+
+
 def stored(block: array[int]) -> bytes:
     """A block as it is stored: little-endian, without what is unknown at its end."""
     raw = block.tobytes().rstrip(b"\0")
@@ -151,9 +161,9 @@ def merged(
         if block == old:
             continue
         blocks[key] = block
-        changes = Counter(block)
+        changes = _how_many(block)
         if old is not None:
-            changes.subtract(Counter(old))
+            changes.subtract(_how_many(old))
         for code, n in changes.items():
             if code and n:
                 moves[send_id, channel, *told(code)] += n
