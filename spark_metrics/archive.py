@@ -135,6 +135,14 @@ class Archive:
             if folder.batch in committed and folder.batch not in replaced.get((folder.date, folder.hour), ())
         ]
 
+    def remembers_since(self, connection: psycopg.Connection[Any], window_s: int) -> DataFrame:
+        """Since when ids were remembered as a batch was counted, of the batches where it is not a window before that.
+
+        Columns: attempt, since_us.
+        """
+        rows = connection.execute(_REMEMBERS_SINCE, [window_s]).fetchall()
+        return self._spark.createDataFrame(rows, "attempt long, since_us long")
+
     def read(self, paths: list[str]) -> DataFrame:
         """The records of these paths: RAW, UNDERSTOOD, attempt, counted_us, date, hour, batch."""
         return (
@@ -265,6 +273,11 @@ SCHEMA = (
 )
 
 _COMMITTED = "select batch from archive_batches where committed_at is not null"
+
+_REMEMBERS_SINCE = """
+select batch, (extract(epoch from remembers_since) * 1000000)::bigint from archive_batches
+where remembers_since <> counted_at - make_interval(secs => %s)
+"""
 
 _COMPACTED = """
 insert into archive_batches (batch, counted_at, committed_at) values (%(number)s, now(), now())

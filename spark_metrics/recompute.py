@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 
 from masscomm.authentication import address_now, spark_kafka_options
 from masscomm.errors import MasscommError, Stop
-from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
+from masscomm.measures import DUPLICATE, END_OF_TIME_MS, QUEUED, REQUESTED
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics import recipient_log
 from spark_metrics.archive import LOCK, Archive
@@ -48,18 +48,22 @@ _log = logging.getLogger("spark_metrics.recompute")
 _PLACE = ("topic", "partition", "kafka_offset")
 
 
-def positions_refused(archived: DataFrame, window_s: int) -> DataFrame:
+def positions_refused(archived: DataFrame, window_s: int, remembered: DataFrame) -> DataFrame:
     """The positions (topic, partition, kafka_offset) of records that were counted before, by the stream's own rule.
 
     An id is counted where it was not counted inside the window before: batches in their order, positions in theirs, and
-    what is refused does not begin a new window.
+    what is refused does not begin a new window. remembered: Archive.remembers_since, of batches that were counted with
+    another window, or when ids inside of it had been forgotten.
     """
-    place = F.struct("attempt", *_PLACE, "counted_us")
+    archived = archived.join(F.broadcast(remembered), "attempt", "left").withColumn(
+        "since_us", F.coalesce("since_us", F.col("counted_us") - window_s * 1_000_000)
+    )
+    place = F.struct("attempt", *_PLACE, "counted_us", "since_us")
     empty = F.array().cast("array<struct<topic: string, partition: int, kafka_offset: long>>")
     state = F.struct(F.lit(None).cast("long").alias("counted_us"), empty.alias("refused"))
 
     def follow(so_far: Column, here: Column) -> Column:
-        again = F.coalesce(so_far["counted_us"] >= here["counted_us"] - window_s * 1_000_000, F.lit(False))
+        again = F.coalesce(so_far["counted_us"] >= here["since_us"], F.lit(False))
         refused = F.array(F.struct(*[here[name].alias(name) for name in _PLACE]))
         return F.struct(
             F.when(again, so_far["counted_us"]).otherwise(here["counted_us"]).alias("counted_us"),
@@ -107,8 +111,9 @@ class Recompute:
                 served.remember()
                 everything = self._archive.folders(connection)
                 offsets = connection.execute("select topic, partition, next_offset from stream_offsets").fetchall()
+                remembered = self._archive.remembers_since(connection, self._settings.redelivery_window_s)
             archived = self._archive.read(everything)
-            counted = self._counted(archived, recipients=logged).persist()
+            counted = self._counted(archived, remembered, recipients=logged).persist()
             try:
                 self._rebuild(served, counted)
                 if logged:
@@ -130,9 +135,9 @@ class Recompute:
                 differing += wrong
             return differing
 
-    def _counted(self, archived: DataFrame, *, recipients: bool) -> DataFrame:
+    def _counted(self, archived: DataFrame, remembered: DataFrame, *, recipients: bool) -> DataFrame:
         """The facts of every record that the stream counts, made anew from its bytes."""
-        refused = positions_refused(archived, self._settings.redelivery_window_s)
+        refused = positions_refused(archived, self._settings.redelivery_window_s, remembered)
         good = archived.where(F.col("problem").isNull()).join(refused, list(_PLACE), "left_anti")
         ids = [(row["source"], row["schema_id"]) for row in good.select("source", "schema_id").distinct().collect()]
         raw = good.select(
@@ -147,7 +152,8 @@ class Recompute:
             raw.transform(
                 facts,
                 writers=self._writers(ids),
-                far_future_ms=self._settings.far_future_s * 1000,
+                # What was too far ahead then is archived with that problem; what was not is counted.
+                far_future_ms=END_OF_TIME_MS,
                 recipients=recipients,
             )
             .where(F.col("problem").isNull())

@@ -303,7 +303,7 @@ class PostgresSink:
                 view.merge(connection, attempt.number)
             if self.recipients:
                 recipient_log.merge(connection, attempt.number, attempt.counted_at)
-            connection.execute("update archive_batches set committed_at = now() where batch = %(attempt)s", names)
+            connection.execute(_ARCHIVED, names | {"window_s": self._window_s})
             merged = Merged(records, records - quarantined - new, quarantined, done["replayed"], late)
             connection.execute(_BATCH_DONE, {"stream": STREAM} | done | vars(merged))
             if rehearsal:
@@ -365,7 +365,9 @@ class PostgresSink:
         """Delete ids that are older than the window was when the attempt began; how many. Errors: Fenced."""
         with self.connected().transaction():
             self._hold_the_stream(_ALONE)
-            return counted_ids.forget(self.connected(), attempt.counted_at - timedelta(seconds=self._window_s))
+            before = attempt.counted_at - timedelta(seconds=self._window_s)
+            self.connected().execute(_FORGOTTEN, [before, STREAM])
+            return counted_ids.forget(self.connected(), before)
 
 
 class StatusWriter:
@@ -458,6 +460,18 @@ _DELETE = {
 
 _BEGIN = """
 insert into staging_attempts (attempt) values (nextval('staging_attempt_numbers')) returning attempt, counted_at
+"""
+
+_FORGOTTEN = "update stream_status set forgotten_before = greatest(forgotten_before, %s) where stream = %s"
+
+_ARCHIVED = """
+update archive_batches
+set committed_at = now(),
+    remembers_since = greatest(
+        %(at)s - make_interval(secs => %(window_s)s),
+        (select forgotten_before from stream_status where stream = %(stream)s)
+    )
+where batch = %(attempt)s
 """
 
 _REPLAYS = """

@@ -39,6 +39,8 @@ alter table stream_status add column if not exists lags jsonb;
 alter table stream_status add column if not exists input_rate double precision;
 -- archive_id: the mark of the archive that holds what this database counts (spark_metrics.archive_mark); null: there is none
 alter table stream_status add column if not exists archive_id uuid;
+-- forgotten_before: ids that were counted before then are forgotten, whatever the redelivery window is by now
+alter table stream_status add column if not exists forgotten_before timestamptz;
 
 -- A bucket is complete when the watermark has passed its end and the grace after it: what stood at the ends of the topics then is
 -- counted, and an idle partition holds nothing back.
@@ -140,6 +142,8 @@ create table if not exists archive_batches (
     counted_at   timestamptz not null,
     committed_at timestamptz
 );
+-- remembers_since: an id that was counted before then was counted again by this batch; null in older ones: their window before
+alter table archive_batches add column if not exists remembers_since timestamptz;
 
 -- An hour's folders written as one. holds: the batches whose files of this hour are not read any more; removed: nor there.
 create table if not exists archive_compactions (

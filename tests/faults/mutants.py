@@ -355,6 +355,23 @@ MUTANTS = (
         no_cell="no cell has a producer with transactions",
     ),
     Mutant(
+        guard="metrics: a topic that was made again is another",
+        file="spark_metrics/starting.py",
+        old="now is not None and before != now",
+        new="False",
+        red="tests/unit/spark_metrics/test_starting.py::test_topics_that_were_made_again_are_other_topics",
+        no_cell="no cell deletes a topic",
+    ),
+    Mutant(
+        guard="metrics: what was refused or counted stays so under another window",
+        file="spark_metrics/recompute.py",
+        old='F.coalesce("since_us", ',
+        new='F.coalesce(F.lit(None).cast("long"), ',
+        red="tests/component/spark_metrics/test_archive.py::"
+        "test_what_was_refused_or_counted_stays_so_under_another_window",
+        no_cell="a cell has one configuration",
+    ),
+    Mutant(
         guard="metrics: an offset that was counted is left out",
         file="spark_metrics/sink.py",
         old="where first_offset < next_offset\n",

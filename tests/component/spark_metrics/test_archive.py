@@ -31,6 +31,7 @@ from spark_metrics.span import Span
 from spark_metrics.staging import Staging
 from spark_metrics.transforms import Facts, facts
 from spark_metrics.views import load_views
+from tests.metrics_job import wait_until
 from tests.spark_session import PRODUCED_MS, PY4J_SOCKETS, Record, ToFrame
 
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
@@ -123,6 +124,19 @@ class Stream:
         """Of the archived records that are counted, each as often as it stands there."""
         frame = self.archive.read(self.archive.folders(self.sink.connected()))
         return sorted(row["kafka_offset"] for row in frame.select("kafka_offset").collect())
+
+    def start_again(self, *, window_s: int) -> None:
+        """Another driver, with another redelivery window."""
+        self.sink.close()
+        self.settings = replace(self.settings, redelivery_window_s=window_s)
+        self.sink = PostgresSink(self.settings.database_url, window_s=window_s, views=load_views(self.settings.views))
+        self.sink.take_over()
+
+    def pass_window(self) -> None:
+        """Wait until what is counted by now lies before a window of a second."""
+        row = self.sink.connected().execute("select clock_timestamp()").fetchone()
+        asked = "select clock_timestamp() > %s + interval '1 s'"
+        wait_until("a second", lambda: self.sink.connected().execute(asked, row).fetchone() == (True,))
 
     def differing(self, span: Span = EVERYTHING) -> int:
         """What recompute says, of everything or of a span."""
@@ -242,6 +256,36 @@ def test_what_is_told_of_a_send_before_it_is_counted_is_compared(stream: Stream)
     assert told.rowcount == 1
     assert stream.differing() == 1
     assert stream.differing(Span(end=NOW + timedelta(days=1))) == 0
+
+
+def test_what_was_refused_or_counted_stays_so_under_another_window(stream: Stream) -> None:
+    """Guard: archive_batches.remembers_since. What counts is the rule by which a batch was counted."""
+    stream.count(a_send(0))
+    stream.pass_window()
+    stream.count(a_send(1, send_id="send 0"))
+    assert stream.differing() == 0
+    # Of a shorter window the second one would have been counted, too: from now on it is.
+    stream.start_again(window_s=1)
+    assert stream.differing() == 0
+    stream.count(a_send(2, send_id="send 0"))
+    assert stream.differing() == 0
+    stream.pass_window()
+    # What is forgotten is not remembered by a longer one.
+    stream.sink.forget(stream.sink.begin())
+    stream.start_again(window_s=86_400)
+    stream.count(a_send(3, send_id="send 0"))
+    stream.count(a_send(4, send_id="send 0"))
+    (chunks,) = stream.sink.connected().execute("select chunks from sends").fetchone() or (0,)
+    assert chunks == 3
+    assert stream.differing() == 0
+    stream.archive.compact(stream.sink.connected(), before=NOW + timedelta(hours=1))
+    assert stream.differing() == 0
+
+
+def test_what_was_not_far_ahead_when_it_was_counted_stays_counted(stream: Stream) -> None:
+    stream.count(a_send(0, timestamp=PRODUCED_MS + 7_200_000))
+    stream.settings = replace(stream.settings, far_future_s=3_600)
+    assert stream.differing() == 0
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])

@@ -28,5 +28,6 @@ def test_an_id_counts_again_only_after_the_window(spark: SparkSession, hours: li
         "source string, record_id string, problem string, attempt long, topic string, partition int,"
         " kafka_offset long, counted_us long"
     )
-    found = positions_refused(spark.createDataFrame(rows, schema), 2 * 3600).collect()
+    none = spark.createDataFrame([], "attempt long, since_us long")
+    found = positions_refused(spark.createDataFrame(rows, schema), 2 * 3600, none).collect()
     assert sorted(row["kafka_offset"] for row in found) == refused
