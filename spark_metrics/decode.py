@@ -1,7 +1,7 @@
 """Kafka records to decoded structs: the Confluent wire format, each record by its own writer's schema."""
 
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column
@@ -19,8 +19,10 @@ _HEADER_BYTES = HEADER.size
 type Writers = Mapping[str, Mapping[int, str]]
 
 
-def wire_header(writers: Writers) -> list[Column]:
+def wire_header(writers: Writers, beside: Sequence[str] = ()) -> list[Column]:
     """Of Kafka's columns the position, the value and the headers, with `source`, `timestamp_ms` and `schema_id`.
+
+    beside: other columns that go on.
 
     Read of topic, partition, offset, timestamp, value, headers. schema_id is null where the value does not begin with a
     zero byte and four more; source is the kind of the topic.
@@ -33,6 +35,7 @@ def wire_header(writers: Writers) -> list[Column]:
         *map(F.col, ("value", "headers")),
         kind_of(F.col("topic")).alias("source"),
         _schema_id(F.col("value"), known).alias("schema_id"),
+        *map(F.col, beside),
     ]
 
 
@@ -73,15 +76,16 @@ def origin() -> Column:
     return F.when(header(SOURCE_TOPIC).isNotNull(), replayed).otherwise(here)
 
 
-def decoded(writers: Writers, *, recipients: bool = False) -> list[Column]:
+def decoded(writers: Writers, *, recipients: bool = False, beside: Sequence[str] = ()) -> list[Column]:
     """What wire_header gives, with a struct column a source (`send`, `delivery`, `outcome`) beside the value.
 
     Only the column of the record's own source is filled, with the fields the source reads; every field is null where
     the schema does not read the value. `known` says whether the writer's schema is among those given. recipients: with
-    the users of outcomes.
+    the users of outcomes; beside: other columns that go on.
     """
     return [
         *map(F.col, ("topic", "partition", "kafka_offset", "timestamp_ms", "value", "headers", "source", "schema_id")),
+        *map(F.col, beside),
         _known(writers).alias("known"),
         *[
             _decoded(source, writers.get(source.kind, {})).alias(source.kind)

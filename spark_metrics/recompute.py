@@ -147,6 +147,8 @@ class Recompute:
             F.timestamp_millis("timestamp_ms").alias("timestamp"),
             "value",
             "headers",
+            # What a category's channels are may have changed since; the functions resolved them then.
+            F.when(F.col("source") == "send", F.array_distinct("counts.channel")).alias("channels_then"),
         )
         return (
             raw.transform(
@@ -155,6 +157,7 @@ class Recompute:
                 # What was too far ahead then is archived with that problem; what was not is counted.
                 far_future_ms=END_OF_TIME_MS,
                 recipients=recipients,
+                channels="channels_then",
             )
             .where(F.col("problem").isNull())
             .drop("value", "headers")

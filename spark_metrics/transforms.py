@@ -36,12 +36,15 @@ class Problem(StrEnum):
 class Facts:
     """`facts`, made once for many batches: to build its columns takes a thousand calls into the JVM."""
 
-    def __init__(self, *, writers: Writers, far_future_ms: int, recipients: bool = False) -> None:
+    def __init__(
+        self, *, writers: Writers, far_future_ms: int, recipients: bool = False, channels: str | None = None
+    ) -> None:
+        beside = [] if channels is None else [channels]
         self._steps = (
-            wire_header(writers),
-            decoded(writers, recipients=recipients),
+            wire_header(writers, beside),
+            decoded(writers, recipients=recipients, beside=beside),
             _with_send_id(),
-            _with_channels(),
+            _with_channels(channels),
             _facts(recipients=recipients),
             [F.col("*"), identifiers.uuid_bytes(F.col("record_id")).alias("id")],
             _with_problem(far_future_ms, recipients=recipients),
@@ -53,7 +56,14 @@ class Facts:
         return records
 
 
-def facts(records: DataFrame, *, writers: Writers, far_future_ms: int, recipients: bool = False) -> DataFrame:
+def facts(
+    records: DataFrame,
+    *,
+    writers: Writers,
+    far_future_ms: int,
+    recipients: bool = False,
+    channels: str | None = None,
+) -> DataFrame:
     """Kafka's records to what is known of each: a row a record, every position seen.
 
     Columns: topic, partition, kafka_offset, timestamp_ms, value, headers, source, schema_id, send_id, record_id, id
@@ -61,10 +71,12 @@ def facts(records: DataFrame, *, writers: Writers, far_future_ms: int, recipient
     listed (both as spark_metrics.states reads them), problem; with recipients also user_ids and result_index. Nothing
     but position and problem may be believed where there is one.
 
+    channels: a column of the records, with those that a send was resolved to before; null where it never was.
+
     Nothing here is a lambda (transform, filter, exists): Spark interprets those, for every record, and cannot compile
     what stands beside them.
     """
-    return Facts(writers=writers, far_future_ms=far_future_ms, recipients=recipients)(records)
+    return Facts(writers=writers, far_future_ms=far_future_ms, recipients=recipients, channels=channels)(records)
 
 
 def _with_send_id() -> list[Column]:
@@ -79,10 +91,12 @@ def _with_send_id() -> list[Column]:
     ]
 
 
-def _with_channels() -> list[Column]:
+def _with_channels(before: str | None) -> list[Column]:
     send = F.col("send")
-    channels = F.when(F.col("source") == "send", resolved_channels(send["type"], send["channels"]))
-    return [F.col("*"), channels.alias("channels")]
+    resolved = resolved_channels(send["type"], send["channels"])
+    if before is not None:
+        resolved = F.coalesce(before, resolved)
+    return [F.col("*"), F.when(F.col("source") == "send", resolved).alias("channels")]
 
 
 _BESIDE_VALUE = ("topic", "partition", "kafka_offset", "timestamp_ms", "value", "headers", "source", "schema_id")

@@ -17,9 +17,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from devstack.settings import ROOT
+from masscomm.categories import categories
 from masscomm.errors import Stop
 from masscomm.ids import chunk_id, derived_id
 from masscomm.wire import own_schema
+from spark_metrics import transforms
 from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import claim
 from spark_metrics.batches import Staged, merge_batch, stage_batch
@@ -285,6 +287,21 @@ def test_what_was_refused_or_counted_stays_so_under_another_window(stream: Strea
 def test_what_was_not_far_ahead_when_it_was_counted_stays_counted(stream: Stream) -> None:
     stream.count(a_send(0, timestamp=PRODUCED_MS + 7_200_000))
     stream.settings = replace(stream.settings, far_future_s=3_600)
+    assert stream.differing() == 0
+
+
+def test_a_category_s_channels_are_those_of_when_a_send_was_counted(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The functions resolved them then. A send that names its channels has those."""
+    stream.count(a_send(0), a_send(1, channels=["sms"]), a_send(2, to_users=[]))
+    known = categories()
+    later = {name: replace(entry, channels=("webhook", "sms")) for name, entry in known.items()}
+    monkeypatch.setattr(transforms, "categories", lambda: later)
+    assert stream.differing() == 0
+    stream.count(a_send(3))
+    channels = stream.sink.connected().execute("select channel from send_channels where send_id = 'send 3'").fetchall()
+    assert sorted(channels) == [("sms",), ("webhook",)]
     assert stream.differing() == 0
 
 
