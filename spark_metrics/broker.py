@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from masscomm.errors import Retry
@@ -13,6 +13,7 @@ from masscomm.topic_offsets import topic_offsets
 from spark_metrics.watermark import Ends
 
 _TIMEOUT_S = 5.0
+_NO_ID = str(Uuid(0, 0))
 _FIRST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _END = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -37,10 +38,11 @@ class Broker:
         return Ends(at_ms, self._offsets(places, _FIRST), self._offsets(places, _END))
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """The ids that Kafka gave the topics when they were made."""
+        """The ids that Kafka gave the topics when they were made; without those that were made before it gave any."""
         try:
             asked = self._admin.client().describe_topics(TopicCollection(list(topics)), request_timeout=_TIMEOUT_S)
-            return {name: str(answer.result().topic_id) for name, answer in asked.items()}
+            found = {name: str(answer.result().topic_id) for name, answer in asked.items()}
+            return {name: topic_id for name, topic_id in found.items() if topic_id != _NO_ID}
         except KafkaException as error:
             self._admin.close()
             raise Retry(f"Kafka does not describe its topics: {error}") from error
