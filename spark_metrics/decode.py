@@ -22,10 +22,8 @@ type Writers = Mapping[str, Mapping[int, str]]
 def wire_header(writers: Writers, beside: Sequence[str] = ()) -> list[Column]:
     """Of Kafka's columns the position, the value and the headers, with `source`, `timestamp_ms` and `schema_id`.
 
-    beside: other columns that go on.
-
     Read of topic, partition, offset, timestamp, value, headers. schema_id is null where the value does not begin with a
-    zero byte and four more; source is the kind of the topic.
+    zero byte and four more; source is the kind of the topic. beside: other columns that go on.
     """
     known = {schema_id for schemas in writers.values() for schema_id in schemas}
     return [

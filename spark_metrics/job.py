@@ -71,9 +71,6 @@ AVRO_OPTIONS = (
     " -Dorg.apache.avro.fastread=true"
 )
 
-# What a producer's transaction took back was said by nobody: the chain does not see it either. Spark's default is to.
-COMMITTED = {"kafka.isolation.level": "read_committed"}
-
 # PySpark asks the JVM what these names are whenever it uses one, hundreds of times a batch; those without a package are
 # looked for in every jar besides.
 _CLASSES = (
@@ -171,23 +168,31 @@ def _on_one_machine(settings: Settings) -> dict[str, str]:
     }
 
 
+def kafka_options(settings: Settings) -> dict[str, str]:
+    """Of Spark's Kafka source: every topic the job reads, and what is committed of them."""
+    return {
+        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        "subscribe": ",".join(topic_names()),
+        # What a producer's transaction took back was said by nobody: the chain does not see it. Spark would, by itself.
+        "kafka.isolation.level": "read_committed",
+        **spark_kafka_options(),
+    }
+
+
 def kafka_records(spark: SparkSession, settings: Settings, starting: str) -> DataFrame:
     """The stream of all topics' records; starting: where it begins without a checkpoint, as Spark's startingOffsets."""
     return (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", settings.bootstrap_servers)
-        .option("subscribe", ",".join(topic_names()))
+        .options(**kafka_options(settings))
         .option("startingOffsets", starting)
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
         .option("failOnDataLoss", settings.fail_on_data_loss)
         .option("includeHeaders", True)
-        .options(**COMMITTED)
         # A consumer asks where its partition ends after each fetch, and the broker answers a connection in order: the
         # default of 500 ms at the end of a partition would be spent once a partition and batch.
         .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
         # Spark's reader polls whenever it has gone through what the last poll gave: as much as one fetch may bring.
         .option("kafka.max.poll.records", _POLL_RECORDS)
-        .options(**spark_kafka_options())
         .load()
         # All that is read of a record; each column that a batch is handed over with is copied.
         .select("topic", "partition", "offset", "timestamp", "value", "headers")

@@ -26,7 +26,7 @@ import psycopg
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from masscomm.authentication import address_now, spark_kafka_options
+from masscomm.authentication import address_now
 from masscomm.errors import MasscommError, Stop
 from masscomm.measures import DUPLICATE, END_OF_TIME_MS, QUEUED, REQUESTED
 from masscomm.wire import HttpSchemaRegistry
@@ -34,7 +34,7 @@ from spark_metrics import recipient_log
 from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import check
 from spark_metrics.decode import Writers
-from spark_metrics.job import COMMITTED, parses, spark_session, topic_names
+from spark_metrics.job import kafka_options, parses, spark_session
 from spark_metrics.served import TABLES, Served, log_of, tables_of
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.span import Span, instant
@@ -250,14 +250,7 @@ class Recompute:
         """Positions that stand in the topics below the stream's offsets and not, or not so, in the archive."""
         if not offsets:
             return 0
-        held = (
-            self._spark.read.format("kafka")
-            .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
-            .option("subscribe", ",".join(topic_names()))
-            .options(**COMMITTED)
-            .options(**spark_kafka_options())
-            .load()
-        )
+        held = self._spark.read.format("kafka").options(**kafka_options(self._settings)).load()
         ends = self._spark.createDataFrame(offsets, "topic string, partition int, next_offset long")
         held = (
             held.join(F.broadcast(ends), ["topic", "partition"])
