@@ -97,7 +97,7 @@ def _event(function: str) -> dict[str, object]:
         "multiValueHeaders": {},
         "queryStringParameters": {"granularity": "fortnight"},
         "multiValueQueryStringParameters": {"granularity": ["fortnight"]},
-        "requestContext": {"requestId": "r", "path": path, "stage": "v1"},
+        "requestContext": {"authorizer": {"all_clubs": "true"}, "requestId": "r", "path": path, "stage": "v1"},
         "body": "{}",
         "isBase64Encoded": False,
     }

@@ -29,14 +29,21 @@ class Decision:
     until_ms: int | None = None
 
 
+# Of another club's user, too: a tenant learns nothing of users that are not its own.
+UNKNOWN = Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
+
+
+def is_member(user: User | None, club_id: int) -> bool:
+    """Whether a directory row is of a user of the club; other clubs' users are treated as absent."""
+    return user is not None and user.club_id == club_id
+
+
 def decide(user: User | None, settings: Settings | None, *, club_id: int, type: str, channel: str) -> Decision:
-    """Whether a user is to be notified; user None: believed unknown; settings None: believed to have none."""
+    """Whether a club's user is to be notified; user None: believed unknown; settings None: believed to have none."""
     if channel not in CHANNELS:
         return Decision(Status.FAILED, Reason.UNKNOWN_CHANNEL, "default", f"channel:{channel}")
-    if user is None:
-        return Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
-    if user.club_id != club_id:
-        return Decision(Status.SUPPRESSED, Reason.OTHER_TENANT, "directory")
+    if not is_member(user, club_id):
+        return UNKNOWN
     return decide_by_settings(settings, type=type, channel=channel)
 
 

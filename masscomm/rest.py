@@ -8,7 +8,8 @@
     api.answer(event, context)
 
 Errors are problem details (masscomm.problem): Problem as it says; Retry 503 with Retry-After; Stop and everything
-unforeseen 500, of which the log tells more than the caller learns; no such route 404.
+unforeseen 500, of which the log tells more than the caller learns; no such route 404. A caller without a club
+(masscomm.tenant) gets 403, before any route is looked for.
 
 Source: AWS documentation, "Lambda proxy integrations in API Gateway".
 """
@@ -24,6 +25,7 @@ from aws_lambda_powertools import Logger
 from masscomm.errors import Retry, Stop
 from masscomm.lambda_context import LambdaContext
 from masscomm.problem import CONTENT_TYPE, Problem
+from masscomm.tenant import Clubs, clubs_of
 
 JSON = "application/json"
 
@@ -63,9 +65,9 @@ class Request:
         return {name: [value] for name, value in once.items()} | several
 
     @property
-    def authorizer(self) -> Mapping[str, Any] | None:
-        """What an authorizer found; None where none stands before the API."""
-        return (self.event.get("requestContext") or {}).get("authorizer")
+    def clubs(self) -> Clubs:
+        """The clubs that the caller may see."""
+        return clubs_of((self.event.get("requestContext") or {}).get("authorizer"))
 
     def header(self, name: str) -> str | None:
         """All that a header says, by its name in small letters."""
@@ -139,6 +141,8 @@ class Api:
 
     def _answer(self, event: Mapping[str, Any], context: LambdaContext) -> Response:
         request = Request(event, lambda: context.get_remaining_time_in_millis() / 1000)
+        if not request.clubs:
+            raise Problem(403, "These credentials may see no club.")
         for (method, path), route in self._routes.items():
             if method == event["httpMethod"] and (names := _parameters(path, event["path"])) is not None:
                 return route(request, **names)

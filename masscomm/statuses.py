@@ -25,8 +25,9 @@ class Reason(StrEnum):
 
     # suppressed
     OPTED_OUT = "opted_out"  # the user wants none of this category or channel
-    UNKNOWN_USER = "unknown_user"  # not in the directory, and the directory is past the send's timestamp
-    OTHER_TENANT = "other_tenant"  # the user belongs to another club
+    # Not in the directory, and the directory is past the send's timestamp; or the user of another club, which a tenant
+    # must not be able to tell apart.
+    UNKNOWN_USER = "unknown_user"
     NO_DEVICE = "no_device"  # nothing to push to
     NO_ADDRESS = "no_address"  # no e-mail address
     DEVICE_INACTIVE = "device_inactive"  # every device's endpoint is disabled or gone (bounced: found out afterwards)
@@ -45,6 +46,20 @@ class Reason(StrEnum):
     COMPLAINED = "complained"  # its owner calls what we send spam
     # expired
     EXPIRED = "expired"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Reason | None":
+        """Reads what earlier versions recorded."""
+        return cls(_RENAMED[value]) if isinstance(value, str) and value in _RENAMED else None
+
+
+# Reasons that are stored, in decisions and counts, and are not given any more → what they read as.
+_RENAMED = {"other_tenant": "unknown_user"}
+
+
+def read_reason(stored: str) -> str:
+    """A stored reason as callers see it; one that is not of the vocabulary is unchanged."""
+    return _RENAMED.get(stored, stored)
 
 
 # Merging never regresses: of two statuses of one notification the higher rank stays. Proof of publishing beats every

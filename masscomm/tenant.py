@@ -1,41 +1,62 @@
-"""Which clubs a request over REST may speak of: what a Lambda authorizer put into its context as club_ids.
+"""The clubs (tenants) that a REST caller may see, read from the context of API Gateway's Lambda authorizer.
 
-club_ids is text, as an authorizer's context can hold no list: "1,2" or "[1, 2]"; "*" is every club. Whatever else it
-says, or does not say, is none: an authorizer that ran and named no clubs has allowed none. Only where no authorizer
-stands before the API (locally) every club is allowed.
+    {"club_ids": "1,2"}        these clubs; "[1, 2]" is read too. A context holds text, numbers and booleans, no lists
+    {"all_clubs": "true"}      every club: operators, and the local stack
+
+Anything else is no club: an absent or empty context, another type, a malformed or negative id, or both keys together.
+
+Source: AWS documentation, "Output from an API Gateway Lambda authorizer".
 """
 
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-type Clubs = frozenset[int] | None
-"""None: every club."""
+CLUB_IDS, EVERY_CLUB = "club_ids", "all_clubs"
 
 
-def clubs_of(authorizer: Mapping[str, Any] | None) -> Clubs:
-    """The clubs an authorizer's context (requestContext.authorizer) allows."""
-    if not authorizer:
-        return None
-    given = authorizer.get("club_ids")
-    if given == "*":
-        return None
+@dataclass(frozen=True)
+class Clubs:
+    """A set of clubs. every: all there are; `ids` is empty then."""
+
+    ids: frozenset[int] = frozenset()
+    every: bool = False
+
+    def __contains__(self, club_id: object) -> bool:
+        return self.every or club_id in self.ids
+
+    def __bool__(self) -> bool:
+        return self.every or bool(self.ids)
+
+
+NO_CLUBS = Clubs()
+ALL_CLUBS = Clubs(every=True)
+
+
+def clubs_of(authorizer: object) -> Clubs:
+    """The clubs that requestContext.authorizer allows; NO_CLUBS where it is not one of the two forms above."""
+    if not isinstance(authorizer, Mapping):
+        return NO_CLUBS
+    ids, every = authorizer.get(CLUB_IDS), authorizer.get(EVERY_CLUB)
+    if every is not None:
+        return ALL_CLUBS if every == "true" and ids is None else NO_CLUBS
     try:
-        if isinstance(given, str) and given.startswith("["):
-            given = json.loads(given)
-        if isinstance(given, str):
-            given = given.split(",")
-        if isinstance(given, int | float):
-            given = [given]
-        return frozenset(parse_club_id(str(each).strip()) for each in given or ())
-    except (ValueError, TypeError, RecursionError):
-        return frozenset()
+        return Clubs(frozenset(_ids_in(ids)))
+    except (ValueError, RecursionError):
+        return NO_CLUBS
 
 
-def allowed(club: int, clubs: Clubs) -> bool:
-    """Whether what belongs to a club may be seen, or sent."""
-    return clubs is None or club in clubs
+def _ids_in(text: object) -> list[int]:
+    """Errors: ValueError, RecursionError."""
+    if not isinstance(text, str):
+        raise ValueError("not text")  # noqa: TRY004 - one error for all that cannot be read
+    several: Any = json.loads(text) if text.lstrip().startswith("[") else text.split(",")
+    ids = [parse_club_id(str(each).strip()) for each in several]
+    if any(club_id < 1 for club_id in ids):
+        raise ValueError("ids begin at 1")
+    return ids
 
 
 def parse_club_id(text: str) -> int:

@@ -3,9 +3,12 @@
 from types import SimpleNamespace
 from typing import Any
 
+# What an authorizer's context says of an operator.
+EVERY_CLUB = {"principalId": "operator", "all_clubs": "true"}
+
 
 def get(path: str, **parameters: list[str]) -> dict[str, Any]:
-    """A proxy event of a GET."""
+    """A proxy event of a GET by a caller who may see every club."""
     return {
         "resource": path,
         "path": path,
@@ -16,7 +19,13 @@ def get(path: str, **parameters: list[str]) -> dict[str, Any]:
         "multiValueQueryStringParameters": parameters or None,
         "pathParameters": None,
         "stageVariables": None,
-        "requestContext": {"stage": "local", "requestId": "r", "httpMethod": "GET", "path": path},
+        "requestContext": {
+            "authorizer": EVERY_CLUB,
+            "stage": "local",
+            "requestId": "r",
+            "httpMethod": "GET",
+            "path": path,
+        },
         "body": None,
         "isBase64Encoded": False,
     }

@@ -144,10 +144,8 @@ def expect(world: World, ask: Ask, at: datetime | None = None) -> Expected:
 
 
 def _fate(person: Person | None, ask: Ask, channel: str, *, mandatory: bool) -> str:
-    if person is None:
+    if person is None or person.club_id != ask.club_id:
         return "unknown_user"
-    if person.club_id != ask.club_id:
-        return "other_tenant"
     if not mandatory and not wants(person, ask.type, channel):
         return "opted_out"
     if channel == "push":

@@ -26,7 +26,7 @@ from masscomm.errors import DeadLetter
 from masscomm.ids import derived_id
 from masscomm.kafka_event import KafkaRecord
 from masscomm.outcomes import DEAD_LETTERED, Told
-from masscomm.preferences import Decision
+from masscomm.preferences import UNKNOWN, Decision, is_member
 from masscomm.records import BuildRequested, ContentColumn, DeliveryRequested, Withdrawn
 from masscomm.statuses import Reason, Status
 from masscomm.wire import Codec
@@ -41,8 +41,6 @@ _MAX_GROWN_BYTES = 950_000
 # Writes of the decision log at once: a batch's records are recorded in the time of one or two.
 _RECORDING_AT_ONCE = 10
 
-_UNKNOWN = Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
-_OTHER_TENANT = Decision(Status.SUPPRESSED, Reason.OTHER_TENANT, "directory")
 _NO_ADDRESS = Decision(Status.SUPPRESSED, Reason.NO_ADDRESS, "directory")
 _NO_TEMPLATE = Decision(Status.FAILED, Reason.NO_TEMPLATE, "template")
 _TOO_LARGE = Decision(Status.FAILED, Reason.TOO_LARGE, "template")
@@ -119,7 +117,7 @@ class BuildMessages:
     ) -> None:
         """Add what the record comes to now. Errors: Retry."""
         build, found = item.value, templates[_key(item.value)]
-        if any(user_id not in users for user_id in build.user_ids):
+        if not all(is_member(users.get(user_id), build.club_id) for user_id in build.user_ids):
             users = users | self._again(batch, build, lambda: self.directory.users(build.user_ids))
         if not found and literal_fields(build.channel, build.data) is None:
             found = self._again(batch, build, lambda: self._templates_now(build))
@@ -297,10 +295,8 @@ def _rendered(field: Field, context: Mapping[str, Any]) -> str | RenderError:
 
 
 def _reach(build: BuildRequested, user: User | None) -> User | Decision:
-    if user is None:
-        return _UNKNOWN
-    if user.club_id != build.club_id:
-        return _OTHER_TENANT
+    if user is None or not is_member(user, build.club_id):
+        return UNKNOWN
     return _NO_ADDRESS if build.channel == "email" and not user.email else user
 
 

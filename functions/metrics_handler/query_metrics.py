@@ -99,7 +99,7 @@ class QueryMetrics:
     clock: Clock
     grace: timedelta
 
-    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs = None) -> dict[str, Any]:
+    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
         """The answer's body, of what these clubs may see.
 
         Errors: Problem (400 naming each wrong parameter or the bound, 403), Retry.
@@ -148,7 +148,7 @@ def too_much(error: TooMuch) -> Problem:
     return Problem(400, f"{error}. Ask for a shorter range, a coarser granularity or with more filters.")
 
 
-def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs = None) -> Asked:
+def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
     """What parameters ({name: values}) ask for.
 
     Errors: Problem, 400 with every wrong parameter named, or the bound; 403 for clubs that may not be seen.

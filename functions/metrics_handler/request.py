@@ -16,7 +16,7 @@ from functions.metrics_handler.csv_rows import csv_rows
 from masscomm import rest
 from masscomm.problem import Problem
 from masscomm.rest import JSON, Response
-from masscomm.tenant import Clubs, clubs_of
+from masscomm.tenant import Clubs
 
 CSV = "text/csv"
 
@@ -32,7 +32,7 @@ _MOVING = ("watermark", "generated_at")
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked, of what may be seen. clubs: None sees every one; media_type: what the answer will be."""
+    """What was asked, of what may be seen. media_type: what the answer will be."""
 
     parameters: Mapping[str, list[str]]
     clubs: Clubs
@@ -46,7 +46,7 @@ class Request:
         if media_type is None:
             raise Problem(406, f"This resource can be had as {' or '.join(offered)}.")
         none_match = request.header("if-none-match") or ""
-        return cls(request.parameters, clubs_of(request.authorizer), media_type, none_match)
+        return cls(request.parameters, request.clubs, media_type, none_match)
 
     def answer(self, body: Mapping[str, Any], columns: Sequence[str] = ()) -> Response:
         """200, or 304 where the caller has it. columns: of the body's rows, where CSV was offered."""

@@ -17,8 +17,8 @@ from functions.metrics_handler.metrics_store import ChannelTotals, MetricsStore,
 from functions.metrics_handler.parameters import Reader, rfc3339
 from masscomm.clock import Clock
 from masscomm.problem import Problem
-from masscomm.statuses import TERMINAL, Status
-from masscomm.tenant import Clubs, allowed
+from masscomm.statuses import TERMINAL, Status, read_reason
+from masscomm.tenant import Clubs
 
 _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
 _BY_NUMBER = (
@@ -40,14 +40,14 @@ class TellSend:
     store: MetricsStore
     clock: Clock
 
-    def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs = None) -> dict[str, Any]:
+    def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
         """The answer's body. Errors: Problem(400 for any parameter, 404), Retry."""
         read = Reader(parameters, ())
         if read.errors:
             raise read.problem()
         send = self.store.send(send_id)
         # Another club's send and none at all are one answer: whoever guesses ids learns nothing.
-        if send is None or not allowed(send.club_id, clubs):
+        if send is None or send.club_id not in clubs:
             raise Problem(404, "No record of a send with this id has been counted; a new send is counted in seconds.")
         return self._body(send)
 
@@ -81,10 +81,10 @@ class TellSend:
 
 def _told(totals: ChannelTotals) -> dict[str, Any]:
     by_number = {status.value: sum(totals.by_status.get(status, {}).values()) for status in _BY_NUMBER}
-    by_reason = {
-        status.value: {reason or _NO_REASON: n for reason, n in totals.by_status.get(status, {}).items()}
-        for status in _BY_REASON
-    }
+    by_reason: dict[str, dict[str, int]] = {status.value: Counter() for status in _BY_REASON}
+    for status, counts in by_reason.items():
+        for reason, n in totals.by_status.get(status, {}).items():
+            counts[read_reason(reason) or _NO_REASON] += n
     return {
         "requested": totals.requested,
         "duplicates": totals.duplicates,

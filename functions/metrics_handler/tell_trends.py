@@ -39,7 +39,7 @@ class TellTrends:
     clock: Clock
     grace: timedelta
 
-    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs = None) -> dict[str, Any]:
+    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
         """The answer's body, of what these clubs may see.
 
         Errors: Problem (400 naming each wrong parameter or the bound, 403), Retry.

@@ -27,6 +27,7 @@ from functions.metrics_handler.query_metrics import is_complete
 from functions.metrics_handler.tenant import seen
 from masscomm.clock import Clock
 from masscomm.problem import FieldError, Problem
+from masscomm.statuses import read_reason
 from masscomm.tenant import Clubs, parse_club_id
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000
@@ -43,7 +44,7 @@ class TellUser:
     clock: Clock
     grace: timedelta
 
-    def answer(self, user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs = None) -> dict[str, Any]:
+    def answer(self, user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
         """The answer's body, of what these clubs may see.
 
         Errors: Problem (400 naming each wrong parameter, 403, 404 where the log is off), Retry.
@@ -62,7 +63,7 @@ class TellUser:
                     "club_id": row.club_id,
                     "type": row.type,
                     "status": row.status,
-                    "reason": row.reason or None,
+                    "reason": read_reason(row.reason) or None,
                 }
                 for row in found.rows
             ],

@@ -9,7 +9,7 @@ def seen(asked: tuple[int, ...], clubs: Clubs) -> tuple[int, ...]:
 
     Errors: Problem(403) for a club that may not be seen, and where none may.
     """
-    if clubs is None:
+    if clubs.every:
         return asked
     if not clubs:
         raise Problem(403, "These credentials may see no club.")
@@ -18,4 +18,4 @@ def seen(asked: tuple[int, ...], clubs: Clubs) -> tuple[int, ...]:
         raise Problem(
             403, "These credentials may not see every club asked for.", errors=[FieldError("club_id", message)]
         )
-    return asked or tuple(sorted(clubs))
+    return asked or tuple(sorted(clubs.ids))

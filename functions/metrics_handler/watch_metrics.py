@@ -46,9 +46,7 @@ class WatchMetrics:
     clock: Clock
     query_metrics: QueryMetrics
 
-    def answer(
-        self, parameters: Mapping[str, list[str]], clubs: Clubs = None, *, remaining_s: float = 29.0
-    ) -> dict[str, Any]:
+    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs, *, remaining_s: float = 29.0) -> dict[str, Any]:
         """The answer's body. remaining_s: how long the invocation may still take.
 
         Errors: Problem (400 before anything is waited for, 403), Retry.

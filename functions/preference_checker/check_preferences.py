@@ -24,7 +24,7 @@ from masscomm.kafka_event import KafkaRecord
 from masscomm.measures import END_OF_TIME_MS, FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
 from masscomm.metric_names import REPEATED_RECIPIENTS
 from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told
-from masscomm.preferences import Decision, decide
+from masscomm.preferences import Decision, decide, is_member
 from masscomm.quiet_hours import WHY as _QUIET_HOURS
 from masscomm.quiet_hours import by_end, decide_by_hours
 from masscomm.records import BuildRequested, RecheckRequested, SendRequested
@@ -467,8 +467,13 @@ def _groups(items: Iterable[Item[Chunk]]) -> Iterator[list[Item[Chunk]]]:
 
 
 def _absent(item: Item[Chunk], users: Mapping[int, User], settings: Mapping[int, Settings]) -> list[int]:
-    """The item's users of whom the directory lacks a row."""
-    return [user_id for user_id in item.value.asked.user_ids if user_id not in users or user_id not in settings]
+    """The item's users who are none of its club's in the directory, or have no settings there."""
+    asked = item.value.asked
+    return [
+        user_id
+        for user_id in asked.user_ids
+        if not is_member(users.get(user_id), asked.club_id) or user_id not in settings
+    ]
 
 
 def _user_ids(items: Iterable[Item[Chunk]]) -> list[int]:

@@ -11,7 +11,6 @@ from masscomm.invocation import ON_KAFKA, observed
 from masscomm.lambda_context import LambdaContext
 from masscomm.producer import KafkaProducer
 from masscomm.rest import JSON, Response
-from masscomm.tenant import clubs_of
 from masscomm.wire import Codec, HttpSchemaRegistry
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def post_send(asked: rest.Request) -> Response:
     from functions.send_handler.request_send import check_tenant, parse_request
 
     send = parse_request(asked.text())
-    check_tenant(send, clubs_of(asked.authorizer))
+    check_tenant(send, asked.clubs)
     logs.note(club_id=send.club_id)
     # The caller's trace, where the request came with a valid one.
     trace = traces.parse(asked.header(traces.PARENT), asked.header(traces.STATE))

@@ -56,6 +56,30 @@ NEVER_COUNTED = (
 
 MUTANTS = (
     Mutant(
+        guard="tenancy: a caller without a tenant is refused on every route",
+        file="masscomm/rest.py",
+        old="        if not request.clubs:\n",
+        new="        if False:\n",
+        red="tests/unit/test_tenancy.py::test_a_caller_without_a_tenant_is_refused",
+        no_cell="the local gateway always passes an identity",
+    ),
+    Mutant(
+        guard="tenancy: an absent context allows no club",
+        file="masscomm/tenant.py",
+        old="    if not isinstance(authorizer, Mapping):\n        return NO_CLUBS\n",
+        new="    if not isinstance(authorizer, Mapping):\n        return ALL_CLUBS\n",
+        red="tests/unit/test_tenancy.py::test_a_caller_without_a_tenant_is_refused",
+        no_cell="the local gateway always passes an identity",
+    ),
+    Mutant(
+        guard="tenancy: another club's user waits for the directory as an unknown one does",
+        file="functions/preference_checker/check_preferences.py",
+        old="        if not is_member(users.get(user_id), asked.club_id) or user_id not in settings\n",
+        new="        if user_id not in users or user_id not in settings\n",
+        red="tests/unit/preference_checker/test_check_preferences.py::test_another_clubs_user_is_answered_as_an_unknown_one",
+        no_cell="no cell has change data capture behind and another club's users",
+    ),
+    Mutant(
         guard="ledger: what is recorded is not published again",
         file="functions/delivery/deliver.py",
         old="        if isinstance(lease, Lease) and lease.fresh:\n",

@@ -12,6 +12,7 @@ from devstack.settings import StackSettings
 from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
 from functions.metrics_handler.query_metrics import QueryMetrics
 from masscomm.clock import FixedClock
+from masscomm.tenant import ALL_CLUBS
 from tests.metrics_database import metrics_database
 from tests.metrics_queries import Event, events, expected, queries, stored, told
 
@@ -46,12 +47,12 @@ def test_answers_and_pages_are_a_group_by(
     connection, query = database
     fill(connection, happened)
     everything = expected(happened, asked)
-    assert told(query.answer(asked | {"limit": ["10000"]})) == everything[:10_000]
+    assert told(query.answer(asked | {"limit": ["10000"]}, ALL_CLUBS)) == everything[:10_000]
     if len(everything) > 12 * limit:
         return
-    body = query.answer(asked | {"limit": [str(limit)]})
+    body = query.answer(asked | {"limit": [str(limit)]}, ALL_CLUBS)
     paged = told(body)
     while cursor := body["next_cursor"]:
-        body = query.answer(asked | {"limit": [str(limit)], "cursor": [cursor]})
+        body = query.answer(asked | {"limit": [str(limit)], "cursor": [cursor]}, ALL_CLUBS)
         paged += told(body)
     assert paged == everything

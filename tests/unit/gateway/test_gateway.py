@@ -14,6 +14,7 @@ import pytest
 from devstack.gateway import Gateway, Route
 from devstack.lambda_host import RequestTooLargeError
 from masscomm.problem import Problem
+from masscomm.tenant import ALL_CLUBS, clubs_of
 
 ROUTES = ["POST /v1/sends", "GET /v1/sends/{send_id}", "GET /v1/sends/latest", "GET /files/{path+}", "ANY /any"]
 MISSING_TOKEN = Problem(403, "Missing Authentication Token").body()
@@ -95,6 +96,7 @@ async def test_the_event_is_a_rest_proxy_event() -> None:
     assert context["httpMethod"] == "POST"
     assert context["identity"]["sourceIp"] == "127.0.0.1"
     assert context["identity"]["apiKey"] == "k"
+    assert clubs_of(context["authorizer"]) == ALL_CLUBS
     assert isinstance(context["requestTimeEpoch"], int)
 
 

@@ -54,7 +54,7 @@ def test_a_key_sees_its_clubs(secret: dict[str, str], header: str) -> None:
     assert effect(answer) == "Allow"
     assert answer["context"] == {"club_ids": "1,2"}
     assert answer["usageIdentifierKey"] == "one"
-    assert asked("all")["context"] == {"club_ids": "*"}
+    assert asked("all")["context"] == {"all_clubs": "true"}
     assert secret["read"] == "."
 
 

@@ -1,6 +1,7 @@
 """First decisions: whole when they are read again, small enough to be kept, one write whatever the number."""
 
 import random
+import zlib
 from collections.abc import Mapping
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from masscomm.chunks import SPLIT_ABOVE
-from masscomm.decisions import DecisionLog, Decisions, InMemoryDecisionLog, settled
+from masscomm.decisions import DecisionLog, Decisions, InMemoryDecisionLog, _pack, settled, unpacked
 from masscomm.errors import DeadLetter
 from masscomm.preferences import Decision
 from masscomm.statuses import Reason, Status
@@ -60,6 +61,14 @@ def test_what_is_read_again_is_what_was_decided_first(
     cut = Decisions(positions=positions, user_ids=positions, told=told, parts=parts)
     assert settled(log, "cut", cut) == cut
     assert settled(log, "cut", Decisions(positions=positions, user_ids=positions, told={})) == cut
+
+
+def test_an_earlier_versions_reason_is_read_as_its_new_name() -> None:
+    """Decisions are stored for days: those of before a deployment are still read after it."""
+    user = Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
+    now = _decisions([0, 1], {"push": {0: user}})
+    stored = zlib.compress(zlib.decompress(_pack(now)).replace(b"unknown_user", b"other_tenant"))
+    assert unpacked(stored, positions=now.positions, user_ids=now.user_ids) == now
 
 
 def test_of_one_recipient_nothing_is_kept() -> None:

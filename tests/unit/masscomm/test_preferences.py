@@ -83,7 +83,7 @@ def test_a_mandatory_category_passes_over_an_opt_out() -> None:
 
 def test_a_mandatory_category_does_not_reach_another_tenants_user() -> None:
     decision = decide(ADA, None, club_id=8, type="one_time_password", channel="push")
-    assert (decision.status, decision.reason) == (Status.SUPPRESSED, Reason.OTHER_TENANT)
+    assert (decision.status, decision.reason) == (Status.SUPPRESSED, Reason.UNKNOWN_USER)
 
 
 def test_nobody_is_notified_who_is_unknown() -> None:

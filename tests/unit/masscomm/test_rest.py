@@ -12,6 +12,7 @@ from masscomm import logs
 from masscomm.errors import Retry, Stop
 from masscomm.problem import FieldError, Problem
 from masscomm.rest import JSON, Api, Request, Response
+from masscomm.tenant import NO_CLUBS
 from tests.api_gateway import get, lambda_context
 
 api = Api(logs.logger("test"), retry_after_s=7)
@@ -93,8 +94,8 @@ def test_parameters_have_all_their_values() -> None:
 
 
 @pytest.mark.parametrize("event", [{}, {"requestContext": None}, {"requestContext": {"authorizer": None}}])
-def test_without_an_authorizer_there_is_none(event: dict[str, Any]) -> None:
-    assert Request(event, lambda: 0).authorizer is None
+def test_without_an_authorizer_no_club_is_seen(event: dict[str, Any]) -> None:
+    assert Request(event, lambda: 0).clubs == NO_CLUBS
 
 
 def posted(body: str | None, *, is_base64: bool = False) -> dict[str, Any]:

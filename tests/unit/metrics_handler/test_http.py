@@ -37,12 +37,13 @@ class Api:
         parameters: dict[str, list[str]] | None = None,
         *,
         headers: dict[str, str] | None = None,
-        club_ids: str | None = None,
+        club_ids: str | None = None,  # None: an operator's, who sees every club
     ) -> tuple[int, dict[str, str], str]:
         event = get(path, **(parameters or {}))
         event["headers"] = headers
         event["multiValueHeaders"] = {name: [value] for name, value in (headers or {}).items()} or None
-        event["requestContext"]["authorizer"] = None if club_ids is None else {"club_ids": club_ids}
+        if club_ids is not None:
+            event["requestContext"]["authorizer"] = {"club_ids": club_ids}
         found = module.handler(event, lambda_context())
         return found["statusCode"], {n: v[0] for n, v in found["multiValueHeaders"].items()}, found.get("body") or ""
 

@@ -13,6 +13,7 @@ from functions.metrics_handler.metrics_store import Bounds, Dimension, Granulari
 from functions.metrics_handler.query_metrics import QueryMetrics, parse_query
 from masscomm.clock import FixedClock
 from masscomm.problem import Problem
+from masscomm.tenant import ALL_CLUBS, Clubs
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKED = {"granularity": ["minute"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T12:02:00Z"]}
@@ -48,7 +49,7 @@ def rows(answer: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def test_without_filters_everything_in_the_range_is_told_apart_by_everything(query: QueryMetrics) -> None:
-    answer = query.answer(ASKED)
+    answer = query.answer(ASKED, ALL_CLUBS)
     assert answer["dimensions"] == ["club_id", "type", "channel", "measure"]
     assert rows(answer) == [
         ("2026-11-21T12:00:00Z", 1, "news", "push", "sent", 3),
@@ -60,20 +61,20 @@ def test_without_filters_everything_in_the_range_is_told_apart_by_everything(que
 
 
 def test_what_is_no_dimension_is_summed_over(query: QueryMetrics) -> None:
-    answer = query.answer(ASKED | {"dimensions": ["channel"], "measure": ["sent"]})
+    answer = query.answer(ASKED | {"dimensions": ["channel"], "measure": ["sent"]}, ALL_CLUBS)
     assert answer["dimensions"] == ["channel", "measure"]
     assert rows(answer) == [("2026-11-21T12:00:00Z", "email", "sent", 5), ("2026-11-21T12:00:00Z", "push", "sent", 7)]
 
 
 def test_filters_repeat_and_meet(query: QueryMetrics) -> None:
-    answer = query.answer(ASKED | {"club_id": ["1", "2"], "channel": ["push"], "dimensions": ["measure"]})
+    answer = query.answer(ASKED | {"club_id": ["1", "2"], "channel": ["push"], "dimensions": ["measure"]}, ALL_CLUBS)
     assert rows(answer) == [("2026-11-21T12:00:00Z", "sent", 7), ("2026-11-21T12:01:00Z", "requested", 9)]
 
 
 def test_a_limit_says_that_there_is_more(query: QueryMetrics) -> None:
-    answer = query.answer(ASKED | {"limit": ["3"]})
+    answer = query.answer(ASKED | {"limit": ["3"]}, ALL_CLUBS)
     assert (len(answer["rows"]), answer["truncated"]) == (3, True)
-    assert not query.answer(ASKED | {"limit": ["4"]})["truncated"]
+    assert not query.answer(ASKED | {"limit": ["4"]}, ALL_CLUBS)["truncated"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_a_limit_says_that_there_is_more(query: QueryMetrics) -> None:
 def test_complete_is_when_the_watermark_has_passed_the_last_bucket(
     query: QueryMetrics, end: str, complete: bool
 ) -> None:
-    assert query.answer(ASKED | {"end": [end]})["complete"] is complete
+    assert query.answer(ASKED | {"end": [end]}, ALL_CLUBS)["complete"] is complete
 
 
 def test_revised_buckets_and_the_grace_are_told(query: QueryMetrics) -> None:
@@ -97,7 +98,7 @@ def test_revised_buckets_and_the_grace_are_told(query: QueryMetrics) -> None:
         (NOON + timedelta(minutes=1), 2, NOON + timedelta(hours=2)),
     ]
     query.store.grace = timedelta(milliseconds=5_001)
-    answer = query.answer(ASKED)
+    answer = query.answer(ASKED, ALL_CLUBS)
     # A millisecond more than the watermark is past the end.
     assert (answer["grace_ms"], answer["complete"]) == (5_001, False)
     assert answer["revised_at"] == "2026-11-21T14:00:00Z"
@@ -106,18 +107,18 @@ def test_revised_buckets_and_the_grace_are_told(query: QueryMetrics) -> None:
         {"bucket": "2026-11-21T12:01:00Z", "revised_at": "2026-11-21T14:00:00Z"},
     ]
     # That another club's records came late is nobody's business.
-    assert query.answer(ASKED, clubs=frozenset({1}))["revised_at"] == "2026-11-21T13:00:00Z"
-    assert query.answer(ASKED | {"club_id": ["3"]})["revised_at"] is None
+    assert query.answer(ASKED, clubs=Clubs(frozenset({1})))["revised_at"] == "2026-11-21T13:00:00Z"
+    assert query.answer(ASKED | {"club_id": ["3"]}, ALL_CLUBS)["revised_at"] is None
 
 
 def test_nothing_ever_counted_is_not_complete() -> None:
-    answer = QueryMetrics(InMemoryMetricsStore(), FixedClock(), timedelta()).answer(ASKED)
+    answer = QueryMetrics(InMemoryMetricsStore(), FixedClock(), timedelta()).answer(ASKED, ALL_CLUBS)
     assert (answer["rows"], answer["watermark"], answer["complete"]) == ([], None, False)
     assert answer["generated_at"] == "2023-11-14T22:13:20Z"
 
 
 def test_times_may_come_in_any_zone() -> None:
-    parsed = parse_query(ASKED | {"start": ["2026-11-21t13:00:00.250+01:00"]})
+    parsed = parse_query(ASKED | {"start": ["2026-11-21t13:00:00.250+01:00"]}, ALL_CLUBS)
     assert parsed.whole.start == NOON + timedelta(milliseconds=250)
     assert parsed.whole.dimensions == tuple(Dimension)
 
@@ -151,7 +152,7 @@ def test_times_may_come_in_any_zone() -> None:
 )
 def test_every_wrong_parameter_is_named(wrong: dict[str, list[str]], fields: list[str]) -> None:
     with pytest.raises(Problem) as raised:
-        parse_query(ASKED | wrong)
+        parse_query(ASKED | wrong, ALL_CLUBS)
     assert raised.value.status == 400
     assert [error.field for error in raised.value.errors] == fields
     for field in fields:
@@ -185,20 +186,20 @@ def forged(cursor: str, place: int, value: object) -> str:
 )
 def test_a_cursor_that_somebody_made_up_is_refused(query: QueryMetrics, place: int, value: object) -> None:
     """Guards: what Postgres cannot take is a fault, and half a bucket read from its middle a wrong figure."""
-    cursor = query.answer(ASKED | {"limit": ["1"]})["next_cursor"]
+    cursor = query.answer(ASKED | {"limit": ["1"]}, ALL_CLUBS)["next_cursor"]
     same = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))[place]
-    assert len(query.answer(ASKED | {"cursor": [forged(cursor, place, same)]})["rows"]) == 3
+    assert len(query.answer(ASKED | {"cursor": [forged(cursor, place, same)]}, ALL_CLUBS)["rows"]) == 3
     with pytest.raises(Problem) as raised:
-        query.answer(ASKED | {"cursor": [forged(cursor, place, value)]})
+        query.answer(ASKED | {"cursor": [forged(cursor, place, value)]}, ALL_CLUBS)
     assert [error.field for error in raised.value.errors] == ["cursor"]
 
 
 def test_a_cursor_goes_with_its_query_whatever_the_limit(query: QueryMetrics) -> None:
-    cursor = query.answer(ASKED | {"limit": ["1"]})["next_cursor"]
-    assert len(query.answer(ASKED | {"limit": ["2"], "cursor": [cursor]})["rows"]) == 2
+    cursor = query.answer(ASKED | {"limit": ["1"]}, ALL_CLUBS)["next_cursor"]
+    assert len(query.answer(ASKED | {"limit": ["2"], "cursor": [cursor]}, ALL_CLUBS)["rows"]) == 2
     for other in ({"order": ["-bucket"]}, {"channel": ["push"]}, {"end": ["2026-11-21T12:03:00Z"]}, {"fill": ["zero"]}):
         with pytest.raises(Problem):
-            query.answer(ASKED | other | {"cursor": [cursor]})
+            query.answer(ASKED | other | {"cursor": [cursor]}, ALL_CLUBS)
 
 
 @pytest.mark.parametrize(
@@ -217,31 +218,31 @@ def test_a_cursor_goes_with_its_query_whatever_the_limit(query: QueryMetrics) ->
 )
 def test_what_contradicts_itself_is_named(contradictory: dict[str, list[str]], field: str) -> None:
     with pytest.raises(Problem) as raised:
-        parse_query(ASKED | contradictory)
+        parse_query(ASKED | contradictory, ALL_CLUBS)
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, [field])
 
 
 def test_a_query_over_a_bound_names_it(query: QueryMetrics) -> None:
     store = InMemoryMetricsStore([a_count(0, club, "sent", 1) for club in range(4)], bounds=Bounds(read=3))
     with pytest.raises(Problem, match="more than 3 rows") as raised:
-        QueryMetrics(store, FixedClock(), timedelta()).answer(ASKED)
+        QueryMetrics(store, FixedClock(), timedelta()).answer(ASKED, ALL_CLUBS)
     assert raised.value.status == 400
     with pytest.raises(Problem, match="more than 100000 rows"):
-        parse_query(ASKED | {"end": ["2027-11-21T12:00:00Z"], "fill": ["zero"]})  # before any bucket is made
+        parse_query(ASKED | {"end": ["2027-11-21T12:00:00Z"], "fill": ["zero"]}, ALL_CLUBS)  # before any bucket is made
 
 
 def test_days_of_a_zone_are_told_in_its_time() -> None:
     stored = [replace(a_count(0, 1, "sent", 5), granularity=Granularity.HOUR)]
     asked = {"granularity": ["day"], "start": ["2026-11-21T00:00:00+01:00"], "end": ["2026-11-22T00:00:00+01:00"]}
     store = InMemoryMetricsStore(stored, watermark=NOON + timedelta(hours=11))
-    answer = QueryMetrics(store, FixedClock(), timedelta()).answer(asked | {"time_zone": ["Europe/Madrid"]})
+    answer = QueryMetrics(store, FixedClock(), timedelta()).answer(asked | {"time_zone": ["Europe/Madrid"]}, ALL_CLUBS)
     assert [(row["bucket"], row["count_total"]) for row in answer["rows"]] == [("2026-11-21T00:00:00+01:00", 5)]
     assert (answer["time_zone"], answer["complete"]) == ("Europe/Madrid", True)
 
 
 def test_an_error_says_what_is_allowed() -> None:
     with pytest.raises(Problem) as raised:
-        parse_query(ASKED | {"measure": ["opened"], "granularity": ["week"], "colour": ["red"]})
+        parse_query(ASKED | {"measure": ["opened"], "granularity": ["week"], "colour": ["red"]}, ALL_CLUBS)
     messages = {error.field: error.message for error in raised.value.errors}
     assert "requested, duplicate" in messages["measure"]
     assert "minute, hour, day" in messages["granularity"]

@@ -10,6 +10,7 @@ from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
 from functions.metrics_handler.query_metrics import PARAMETERS, QueryMetrics
 from masscomm.clock import FixedClock
 from masscomm.problem import Problem
+from masscomm.tenant import ALL_CLUBS
 from tests.metrics_queries import Event, events, expected, queries, stored, told
 
 
@@ -18,10 +19,10 @@ def over(happened: list[Event]) -> QueryMetrics:
 
 
 def pages(query: QueryMetrics, asked: dict[str, list[str]], limit: int) -> list[dict[str, Any]]:
-    found = [query.answer(asked | {"limit": [str(limit)]})]
+    found = [query.answer(asked | {"limit": [str(limit)]}, ALL_CLUBS)]
     while cursor := found[-1]["next_cursor"]:
         assert len(found[-1]["rows"]) == limit
-        found.append(query.answer(asked | {"limit": [str(limit)], "cursor": [cursor]}))
+        found.append(query.answer(asked | {"limit": [str(limit)], "cursor": [cursor]}, ALL_CLUBS))
     return found
 
 
@@ -29,13 +30,13 @@ def pages(query: QueryMetrics, asked: dict[str, list[str]], limit: int) -> list[
 @given(events, queries())
 def test_the_answer_is_a_group_by_over_what_happened(happened: list[Event], asked: dict[str, list[str]]) -> None:
     everything = expected(happened, asked)
-    assert told(over(happened).answer(asked | {"limit": ["10000"]})) == everything[:10_000]
+    assert told(over(happened).answer(asked | {"limit": ["10000"]}, ALL_CLUBS)) == everything[:10_000]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events, queries(), st.integers(1, 40))
 def test_pages_one_after_another_are_the_answer(happened: list[Event], asked: dict[str, list[str]], limit: int) -> None:
-    whole = over(happened).answer(asked | {"limit": ["2000"]})["rows"]
+    whole = over(happened).answer(asked | {"limit": ["2000"]}, ALL_CLUBS)["rows"]
     if len(whole) < min(2_000, 40 * limit):  # filled minutes make thousands of pages of one row
         found = [row for page in pages(over(happened), asked, limit) for row in page["rows"]]
         assert found == whole
@@ -48,11 +49,11 @@ def test_what_is_counted_between_pages_repeats_and_loses_nothing(
 ) -> None:
     """Guards: the cursor is a key; with an offset, rows that come before it would shift the pages."""
     asked.pop("fill", None)
-    first = over(before).answer(asked | {"limit": ["3"]})
+    first = over(before).answer(asked | {"limit": ["3"]}, ALL_CLUBS)
     if (cursor := first["next_cursor"]) is None:
         return
-    rest = over(before + more).answer(asked | {"limit": ["10000"], "cursor": [cursor]})
-    after = told(over(before + more).answer(asked | {"limit": ["10000"]}))
+    rest = over(before + more).answer(asked | {"limit": ["10000"], "cursor": [cursor]}, ALL_CLUBS)
+    after = told(over(before + more).answer(asked | {"limit": ["10000"]}, ALL_CLUBS))
     place = [row[:-1] for row in after].index(told(first)[-1][:-1])
     assert told(rest) == after[place + 1 :]
 
@@ -76,7 +77,7 @@ _valid = {"granularity": ["hour"], "start": ["2026-11-21T00:00:00Z"], "end": ["2
 def test_no_parameters_make_a_fault(strange: dict[str, list[str]], mostly_valid: bool) -> None:
     refused: Problem | None = None
     try:
-        over([]).answer(_valid | strange if mostly_valid else strange)
+        over([]).answer(_valid | strange if mostly_valid else strange, ALL_CLUBS)
     except Problem as problem:
         refused = problem
     if refused is not None:

@@ -10,6 +10,7 @@ from functions.metrics_handler.metrics_store import ChannelTotals, SendTotals
 from functions.metrics_handler.tell_send import TellSend
 from masscomm.clock import FixedClock
 from masscomm.problem import Problem
+from masscomm.tenant import ALL_CLUBS
 
 WATERMARK = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
 
@@ -25,7 +26,9 @@ def told(chunks: int = 2, chunk_count: int | None = 2, **channels: ChannelTotals
         channels=channels,
         watermark=None,
     )
-    return TellSend(InMemoryMetricsStore(sends={"s": send}, watermark=WATERMARK), FixedClock()).answer("s", {})
+    return TellSend(InMemoryMetricsStore(sends={"s": send}, watermark=WATERMARK), FixedClock()).answer(
+        "s", {}, ALL_CLUBS
+    )
 
 
 def test_everybody_is_somewhere() -> None:
@@ -73,11 +76,11 @@ def test_more_ends_than_beginnings_is_not_ok_even_where_another_channel_makes_up
 
 def test_a_send_nobody_counted_is_not_found() -> None:
     with pytest.raises(Problem) as raised:
-        TellSend(InMemoryMetricsStore(), FixedClock()).answer("s", {})
+        TellSend(InMemoryMetricsStore(), FixedClock()).answer("s", {}, ALL_CLUBS)
     assert raised.value.status == 404
 
 
 def test_parameters_are_refused_by_name() -> None:
     with pytest.raises(Problem) as raised:
-        TellSend(InMemoryMetricsStore(), FixedClock()).answer("s", {"verbose": ["1"]})
+        TellSend(InMemoryMetricsStore(), FixedClock()).answer("s", {"verbose": ["1"]}, ALL_CLUBS)
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, ["verbose"])

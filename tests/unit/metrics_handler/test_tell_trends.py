@@ -10,6 +10,7 @@ from functions.metrics_handler.metrics_store import Bounds, Granularity
 from functions.metrics_handler.tell_trends import TellTrends
 from masscomm.clock import FixedClock
 from masscomm.problem import Problem
+from masscomm.tenant import ALL_CLUBS
 
 NOW = datetime(2026, 11, 21, 12, 30, 20, tzinfo=UTC)
 MINUTE = NOW.replace(second=0)
@@ -45,7 +46,7 @@ STORED = [
 def trends(bounds: Bounds | None = None, **parameters: str) -> dict[str, Any]:
     store = InMemoryMetricsStore(STORED, watermark=NOW, bounds=bounds or Bounds())
     use_case = TellTrends(store, FixedClock(int(NOW.timestamp() * 1000)), timedelta(seconds=5))
-    return use_case.answer({"window": ["5"]} | {name: [value] for name, value in parameters.items()})
+    return use_case.answer({"window": ["5"]} | {name: [value] for name, value in parameters.items()}, ALL_CLUBS)
 
 
 def test_the_window_ends_with_the_minute_that_is_now() -> None:

@@ -12,6 +12,7 @@ from functions.metrics_handler.metrics_store import LogKey, LogRow
 from functions.metrics_handler.tell_user import TellUser
 from masscomm.clock import FixedClock
 from masscomm.problem import Problem
+from masscomm.tenant import ALL_CLUBS, Clubs
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -40,19 +41,19 @@ def found(body: dict[str, Any]) -> list[tuple[str, str]]:
 
 def made_up(at: int, send_id: str = "a") -> str:
     """A cursor with the right query in it, and a row that no answer had."""
-    cursor = use_case().answer("7", {"limit": ["1"]})["next_cursor"]
+    cursor = use_case().answer("7", {"limit": ["1"]}, ALL_CLUBS)["next_cursor"]
     query = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))[0]
     return base64.urlsafe_b64encode(json.dumps([query, at, send_id, "push"]).encode()).decode()
 
 
 def test_a_log_that_is_off_says_so() -> None:
     with pytest.raises(Problem, match="off") as raised:
-        use_case(log=False).answer("7", {})
+        use_case(log=False).answer("7", {}, ALL_CLUBS)
     assert raised.value.status == 404
 
 
 def test_a_user_has_the_latest_first_and_its_own_alone() -> None:
-    body = use_case().answer("7", {})
+    body = use_case().answer("7", {}, ALL_CLUBS)
     assert found(body) == [("c", "push"), ("b", "push"), ("b", "email"), ("a", "push")]
     assert body["rows"][-1] == {
         "at": "2026-11-21T12:00:00Z",
@@ -64,34 +65,34 @@ def test_a_user_has_the_latest_first_and_its_own_alone() -> None:
         "reason": None,
     }
     assert (body["watermark"], body["complete"]) == ("2026-11-21T12:05:00Z", False)
-    assert found(use_case().answer("9", {})) == []
+    assert found(use_case().answer("9", {}, ALL_CLUBS)) == []
 
 
 def test_filters_and_range() -> None:
-    assert found(use_case().answer("7", {"channel": ["push"], "club_id": ["2"]})) == [("b", "push")]
-    body = use_case().answer("7", {"start": ["2026-11-21T12:01:00Z"], "end": ["2026-11-21T12:02:00Z"]})
+    assert found(use_case().answer("7", {"channel": ["push"], "club_id": ["2"]}, ALL_CLUBS)) == [("b", "push")]
+    body = use_case().answer("7", {"start": ["2026-11-21T12:01:00Z"], "end": ["2026-11-21T12:02:00Z"]}, ALL_CLUBS)
     assert (found(body), body["complete"]) == ([("b", "push"), ("b", "email")], True)
 
 
 def test_a_tenant_sees_what_is_its_own() -> None:
-    assert found(use_case().answer("7", {}, frozenset({1}))) == [("c", "push"), ("a", "push")]
+    assert found(use_case().answer("7", {}, Clubs(frozenset({1})))) == [("c", "push"), ("a", "push")]
     with pytest.raises(Problem) as raised:
-        use_case().answer("7", {"club_id": ["2"]}, frozenset({1}))
+        use_case().answer("7", {"club_id": ["2"]}, Clubs(frozenset({1})))
     assert raised.value.status == 403
 
 
 def test_pages_are_the_answer_and_a_cursor_is_its_querys() -> None:
     paged, parameters = [], {"limit": ["1"]}
     while True:
-        body = use_case().answer("7", parameters)
+        body = use_case().answer("7", parameters, ALL_CLUBS)
         paged += found(body)
         if body["next_cursor"] is None:
             break
         parameters = {"limit": ["1"], "cursor": [body["next_cursor"]]}
-    assert paged == found(use_case().answer("7", {}))
+    assert paged == found(use_case().answer("7", {}, ALL_CLUBS))
     for user_id, others in (("8", {}), ("7", {"channel": ["push"]})):
         with pytest.raises(Problem) as raised:
-            use_case().answer(user_id, parameters | others)
+            use_case().answer(user_id, parameters | others, ALL_CLUBS)
         assert [error.field for error in raised.value.errors] == ["cursor"]
 
 
@@ -110,5 +111,5 @@ def test_pages_are_the_answer_and_a_cursor_is_its_querys() -> None:
 )
 def test_what_cannot_be_used_is_named(user_id: str, parameters: dict[str, list[str]], field: str) -> None:
     with pytest.raises(Problem) as raised:
-        use_case().answer(user_id, parameters)
+        use_case().answer(user_id, parameters, ALL_CLUBS)
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, [field])

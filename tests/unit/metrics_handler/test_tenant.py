@@ -4,17 +4,18 @@ import pytest
 
 from functions.metrics_handler.tenant import seen
 from masscomm.problem import Problem
+from masscomm.tenant import ALL_CLUBS, NO_CLUBS, Clubs
 
 
 def test_an_empty_filter_is_never_every_club() -> None:
-    assert seen((), None) == ()
-    assert seen((), frozenset({2, 1})) == (1, 2)
-    assert seen((2,), frozenset({2, 1})) == (2,)
+    assert seen((), ALL_CLUBS) == ()
+    assert seen((), Clubs(frozenset({2, 1}))) == (1, 2)
+    assert seen((2,), Clubs(frozenset({2, 1}))) == (2,)
     for asked, clubs in (
-        ((3,), frozenset({2})),
-        ((2, 3), frozenset({2})),
-        ((), frozenset[int]()),
-        ((1,), frozenset[int]()),
+        ((3,), Clubs(frozenset({2}))),
+        ((2, 3), Clubs(frozenset({2}))),
+        ((), NO_CLUBS),
+        ((1,), NO_CLUBS),
     ):
         with pytest.raises(Problem) as raised:
             seen(asked, clubs)

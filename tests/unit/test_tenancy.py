@@ -1,0 +1,146 @@
+"""Every route of every function refuses a caller for whom no tenant is known, and answers nothing of ours."""
+
+import hashlib
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from functions.metrics_handler import handler as metrics_handler
+from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
+from functions.metrics_handler.metrics_store import ChannelTotals, Granularity, LogKey, LogRow, SendTotals
+from functions.send_handler import handler as send_handler
+from functions.send_handler.request_send import RequestSend
+from infra.cdk.handlers import authorizer
+from masscomm.clock import FixedClock
+from masscomm.tenant import ALL_CLUBS, Clubs, clubs_of
+from tests.api_gateway import EVERY_CLUB, get, lambda_context
+from tests.chain import Chain
+from tests.tenancy import UNUSABLE
+
+FUNCTIONS = Path(__file__).parents[2] / "functions" / "functions.yaml"
+HANDLERS: tuple[ModuleType, ...] = (metrics_handler, send_handler)
+ROUTES = [(module, method, path) for module in HANDLERS for method, path in module.api.routes]
+CLUB, OTHER = 8_471, 8_472
+SENT_AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+COUNTED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}
+SECRETS = (str(CLUB), "canary")
+
+
+@pytest.fixture(autouse=True)
+def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
+    """Both functions over stores that hold a club's send, user and counts."""
+    chain = Chain()
+    clock = FixedClock()
+    count = StoredCount(
+        granularity=Granularity.HOUR,
+        bucket=SENT_AT,
+        club_id=CLUB,
+        type="canary",
+        channel="push",
+        measure="sent",
+        count_total=3,
+    )
+    send = SendTotals(
+        send_id="s",
+        club_id=CLUB,
+        type="canary",
+        requested_at=SENT_AT,
+        chunk_count=1,
+        chunks=1,
+        channels={"push": ChannelTotals(3, 0, 3, {"suppressed": {"unknown_user": 1, "other_tenant": 2}})},
+        watermark=None,
+    )
+    rows = [(7, LogRow(LogKey(SENT_AT, "s", "push"), CLUB, "canary", "suppressed", "other_tenant"))]
+    store = InMemoryMetricsStore([count], sends={"s": send}, watermark=SENT_AT, recipients=rows)
+    cases = metrics_handler.use_cases(store, clock, timedelta())
+    monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
+    request_send = RequestSend(codec=chain.codec, producer=chain.producer, clock=chain.clock)
+    monkeypatch.setattr(send_handler, "bootstrap", lambda: request_send)
+    return chain
+
+
+def asked(module: ModuleType, method: str, path: str, authorizer: object) -> tuple[int, dict[str, Any], str]:
+    """(status, headers, body) of a request that would be answered where the caller may see the club."""
+    names = {"{send_id}": "s", "{user_id}": "7"}
+    for name, value in names.items():
+        path = path.replace(name, value)
+    event = get(path, **(COUNTED if path == "/v1/metrics" else {}))
+    event["httpMethod"] = event["requestContext"]["httpMethod"] = method
+    event["body"] = json.dumps({"type": "news", "club_id": CLUB, "to_users": [7]}) if method == "POST" else None
+    event["requestContext"]["authorizer"] = authorizer
+    if authorizer is ABSENT:
+        del event["requestContext"]["authorizer"]
+    answer = module.handler(event, lambda_context())
+    return answer["statusCode"], answer["multiValueHeaders"], answer["body"]
+
+
+ABSENT = object()
+
+
+def names(route: tuple[ModuleType, str, str]) -> str:
+    return f"{route[0].__name__.split('.')[1]} {route[1]} {route[2]}"
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=names)
+def test_a_caller_without_a_tenant_is_refused(route: tuple[ModuleType, str, str], chain: Chain) -> None:
+    """The same answer on every route, whatever the context holds that is no tenant."""
+    refusals = {
+        (status, json.dumps(headers), body)
+        for context in (ABSENT, *UNUSABLE)
+        for status, headers, body in [asked(*route, context)]
+    }
+    ((status, headers, body),) = refusals
+    assert status == 403
+    assert not any(secret in headers + body for secret in SECRETS)
+    assert chain.producer.produced == []
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=names)
+def test_the_same_request_is_answered_to_an_operator(route: tuple[ModuleType, str, str]) -> None:
+    """The refusals above are about the context, not about the request."""
+    assert asked(*route, EVERY_CLUB)[0] in (200, 202)
+
+
+@pytest.mark.parametrize("module", HANDLERS, ids=lambda module: module.__name__)
+def test_an_unknown_path_is_refused_alike(module: ModuleType) -> None:
+    assert asked(module, "GET", "/v1/none", ABSENT)[0] == 403
+    assert asked(module, "GET", "/v1/none", EVERY_CLUB)[0] == 404
+
+
+def test_every_route_of_the_catalogue_is_tested() -> None:
+    catalogue = yaml.safe_load(FUNCTIONS.read_text())
+    published = {route for each in catalogue["functions"].values() for route in each.get("routes", [])}
+    assert published == {f"{method} {path}" for _, method, path in ROUTES}
+
+
+def test_another_tenants_send_and_user_are_as_unknown_ones() -> None:
+    """Same status, headers and body: an id cannot be probed."""
+    other = {"club_ids": str(OTHER)}
+    theirs = asked(metrics_handler, "GET", "/v1/sends/s", other)
+    assert theirs == asked(metrics_handler, "GET", "/v1/sends/none", other)
+    assert theirs[0] == 404
+    status, headers, body = asked(metrics_handler, "GET", "/v1/users/7/notifications", other)
+    unknown = asked(metrics_handler, "GET", "/v1/users/9/notifications", other)
+    assert (status, json.loads(body) | {"user_id": 9}) == (200, json.loads(unknown[2]))
+    assert headers.keys() == unknown[1].keys()
+
+
+def test_stored_reasons_of_other_tenants_read_as_unknown() -> None:
+    """Counts and logs that an earlier version wrote tell the two apart; their reader does not."""
+    own = {"club_ids": str(CLUB)}
+    send = json.loads(asked(metrics_handler, "GET", "/v1/sends/s", own)[2])
+    assert send["totals"]["suppressed"] == send["channels"]["push"]["suppressed"] == {"unknown_user": 3}
+    (row,) = json.loads(asked(metrics_handler, "GET", "/v1/users/7/notifications", own)[2])["rows"]
+    assert row["reason"] == "unknown_user"
+
+
+@pytest.mark.parametrize(("stored", "clubs"), [("1,2", Clubs(frozenset({1, 2}))), ("*", ALL_CLUBS)])
+def test_what_the_authorizer_writes_is_what_is_read(monkeypatch: pytest.MonkeyPatch, stored: str, clubs: Clubs) -> None:
+    monkeypatch.setattr(authorizer, "_clubs_by_digest", lambda: {hashlib.sha256(b"k").hexdigest(): stored})
+    event = {"methodArn": "arn:aws:execute-api:r:a:api/live/GET/v1/metrics", "headers": {"x-api-key": "k"}}
+    assert clubs_of(authorizer.handler(event, None)["context"]) == clubs
