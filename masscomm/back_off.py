@@ -34,9 +34,14 @@ class BackOff:
         """When the last try is made: at expires_at, or a lifetime after it began to be tried."""
         return since_ms + self.lifetime_ms if expires_at is None else expires_at
 
-    def due_ms(self, *, now_ms: int, n: int, item_id: str, ends_ms: int) -> int:
-        """When the nth wait (1, 2, …) is over: in the second half of its length, which follows from the id."""
-        wait = min(self.first_ms * 2 ** min(n - 1, _MOST_DOUBLINGS), self.last_ms)
+    def due_ms(self, *, now_ms: int, n: int, item_id: str, ends_ms: int, bounded: bool = True) -> int:
+        """When the nth wait (1, 2, …) is over: in the second half of its length, which follows from the id.
+
+        bounded: whether no wait is longer than last_ms.
+        """
+        wait = self.first_ms * 2 ** min(n - 1, _MOST_DOUBLINGS)
+        if bounded:
+            wait = min(wait, self.last_ms)
         return min(jittered(now_ms + wait // 2, item_id, wait - wait // 2), ends_ms)
 
 

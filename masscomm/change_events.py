@@ -24,7 +24,7 @@ SNAPSHOT_VERSION = 1
 HEARTBEAT_PREFIX = "masscomm.heartbeat"
 
 # What we write beside the columns.
-_OURS = ("deleted", "deleted_at_ms")
+_OURS = ("deleted", "deleted_at_ms", "changed_at_ms")
 
 # What stands for a large value that an update left alone and PostgreSQL therefore did not log.
 _UNAVAILABLE = "__debezium_unavailable_value"

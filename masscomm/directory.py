@@ -47,7 +47,8 @@ class Device:
     """One device with what we learnt of it ourselves (device_state) merged in.
 
     platform: gcm or apns; endpoint_arn: None until the device registrar has made one for this very token;
-    enabled: False once the provider said that the endpoint is disabled or gone.
+    enabled: False once the provider said that the endpoint is disabled or gone, or the registrar refused the row;
+    changed_at_ms: when the monolith's database committed the row (ms since the epoch), None where that is unknown.
     """
 
     device_id: int
@@ -56,6 +57,7 @@ class Device:
     token: str
     endpoint_arn: str | None = None
     enabled: bool = True
+    changed_at_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ DIRECTORY_STATE = "directory_state"
 _POLL_S = 0.05
 _KEYS_A_SEARCH = 100
 
-_DEVICE_COLUMNS = ("user_id", "platform", "token")
+_DEVICE_COLUMNS = ("user_id", "platform", "token", "changed_at_ms")
 _TEMPLATE_COLUMNS = ("club_id", "type", "channel", "locale", "title", "body", "html", "version")
 
 type Source = Mapping[str, Any]
@@ -305,6 +305,7 @@ def _device(device_id: int, source: Source, state: Source) -> Device:
         token=source["token"],
         endpoint_arn=state.get("endpoint_arn") if known else None,
         enabled=bool(state.get("enabled", True)) if known else True,
+        changed_at_ms=source.get("changed_at_ms"),
     )
 
 

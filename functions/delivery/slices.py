@@ -1,8 +1,9 @@
 """The recipients of one record, a slice at a time: publish, record what came of it, then the next.
 
-First whoever can be reached now: one device that is not known of yet must not hold up everybody else, nor must one
-that the provider takes nothing for. Who is left when our patience is used up is recorded as waiting, like any other
-decision: they go on in a record of their own (functions/delivery/waiting.py), and this one is done.
+First the devices that are ready: a device without an endpoint holds up neither the user's other devices nor other
+users, nor must one that the provider takes nothing for. Who is left when our patience is used up is recorded as
+waiting, like any other decision: they go on in a record of their own (functions/delivery/waiting.py), and this one is
+done.
 """
 
 import math
@@ -31,7 +32,7 @@ _SUPPRESSED = Decision(Status.SUPPRESSED, Reason.ADDRESS_SUPPRESSED, "suppressio
 _DEVICE_INACTIVE = Decision(Status.SUPPRESSED, Reason.DEVICE_INACTIVE, "provider")
 _WAITS = Decision(Status.SENDING, None, "provider")
 
-# How long a record waits inside the invocation for the device registrar.
+# The age of a device's row up to which the invocation waits for its endpoint: the device registrar takes seconds.
 _REGISTRAR_WAIT_S = 10.0
 _REGISTRAR_POLL_S = 0.25
 # How long a slice waits for its last recipient while other slices have not had their turn.
@@ -46,15 +47,17 @@ _RESERVE_S = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class _Recipient:
-    """devices: for push, those that there are; decision: where there is nothing to publish.
+    """devices: for push, those that are ready; decision: where there is nothing to publish.
 
-    taken: of devices that have the message already, from before the record waited.
+    unregistered: whether another active device has no endpoint yet; taken: of devices that have the message already,
+    from before the record waited.
     """
 
     row: int
     position: int
     user_id: int
     devices: Sequence[Device] = ()
+    unregistered: bool = False
     decision: Decision | None = None
     taken: tuple[Answer, ...] = ()
 
@@ -70,8 +73,8 @@ class Slices:
 
     done: by position, what is recorded; invocation_s: seconds left of the invocation; confirm: makes sure that the
     directory has everything up to a time (masscomm.batch.Batch.confirm); gone: told of each device whose endpoint takes
-    nothing any more, with the provider's word; again_ms: when those go on who are left now, None where nothing is tried
-    any more.
+    nothing any more, with the provider's word; again_ms: when those go on who are left now, by whether they wait for an
+    endpoint alone; None where nothing is tried any more.
     """
 
     delivery: DeliveryRequested
@@ -86,7 +89,7 @@ class Slices:
     invocation_s: Callable[[], float]
     confirm: Callable[[int], None]
     gone: Callable[[Device, TargetGone], None]
-    again_ms: Callable[[], int | None]
+    again_ms: Callable[[bool], int | None]
     _errors: set[str] = field(default_factory=set)
 
     def finish(
@@ -103,7 +106,7 @@ class Slices:
         for who in self._undecided(settings):
             if who.decision is None and self.delivery.channel == "push":
                 owned = devices.get(who.user_id, ())
-                if not _ready(owned):
+                if not owned or self._endpoints_due_s(owned) > 0:
                     behind.append(who)
                     continue
                 now.append(_unless_asleep(_with_devices(who, owned), asleep))
@@ -159,7 +162,7 @@ class Slices:
         """
         if not self._errors:
             raise Retry("the invocation's time is used up")
-        again_ms = self.again_ms()
+        again_ms = self.again_ms(False)
         left = sorted(left, key=lambda who: who.position)
         self._record([_let_wait(who, who.taken, again_ms) for who in left])
         logger.info(
@@ -190,14 +193,15 @@ class Slices:
         decided, left = [], []
         for who in part:
             answers = said.get(who.position, [])
-            decision = who.decision or _decision([answer for _, answer in answers], taken=bool(who.taken))
+            decision = who.decision or _decision(who, [answer for _, answer in answers])
             told = (*who.taken, *(_answer(call, answer) for call, answer in answers))
+            refused = any(isinstance(answer.error, Transient) for _, answer in answers)
             if decision is not None:
                 decided.append(_decided(who, decision, told))
-            elif any(answer.message_id is not None for _, answer in answers):
+            elif not refused or any(answer.message_id is not None for _, answer in answers):
                 # Recorded with this slice: who has it on one device and not yet on another would else be in danger of
                 # getting it twice for as long as the record lasts.
-                decided.append(_let_wait(who, told, self.again_ms()))
+                decided.append(_let_wait(who, told, self.again_ms(not refused)))
             else:
                 left.append(who)
                 self._errors.update(str(answer.error) for _, answer in answers if _is_refusal(answer.error))
@@ -253,30 +257,30 @@ class Slices:
         devices |= self._with_endpoints(behind, devices)
         ready, waiting = [], []
         for who in behind:
-            owned = devices.get(who.user_id, ())
-            if who.user_id in unknown or any(map(_unregistered, owned)):
+            if who.user_id in unknown:
                 waiting.append(who)
             else:
-                ready.append(_unless_asleep(_with_devices(who, owned), asleep))
+                ready.append(_unless_asleep(_with_devices(who, devices.get(who.user_id, ())), asleep))
         return ready, waiting
 
     def _with_endpoints(
         self, behind: Sequence[_Recipient], devices: Mapping[int, list[Device]]
     ) -> dict[int, list[Device]]:
         """The devices for which the registrar was waited for, as they are then. Errors: Retry."""
-        found: dict[int, list[Device]] = {}
-        until = self.clock.monotonic() + _REGISTRAR_WAIT_S
-        pending = [who.user_id for who in behind if any(map(_unregistered, devices.get(who.user_id, ())))]
-        while pending:
-            if self.clock.monotonic() >= until or self._remaining_s() < _REGISTRAR_POLL_S:
-                self._errors.add(
-                    f"the device registrar is behind: devices of {len(pending)} users have no endpoint yet"
-                )
+        found = {who.user_id: devices.get(who.user_id, []) for who in behind}
+        while pending := [user_id for user_id, owned in found.items() if self._endpoints_due_s(owned) > 0]:
+            if self._remaining_s() < _REGISTRAR_POLL_S:
                 break
             self.clock.sleep(_REGISTRAR_POLL_S)
             found |= self.directory.devices(pending)
-            pending = [user_id for user_id in pending if any(map(_unregistered, found.get(user_id, ())))]
         return found
+
+    def _endpoints_due_s(self, owned: Sequence[Device]) -> float:
+        """Seconds for which an endpoint of a user without a ready device is waited for in the invocation."""
+        if any(map(_ready, owned)):
+            return 0.0
+        changed_ms = [device.changed_at_ms or 0 for device in owned if _unregistered(device)]
+        return max(changed_ms, default=0) / 1000 + _REGISTRAR_WAIT_S - self.clock.now_ms() / 1000
 
 
 def _withdrawn(entry: Withdrawn) -> Decision:
@@ -285,14 +289,14 @@ def _withdrawn(entry: Withdrawn) -> Decision:
 
 
 def _with_devices(who: _Recipient, devices: Sequence[Device]) -> _Recipient:
-    """The recipient with their devices; whoever has none, or none that works, is decided about."""
+    """The recipient with the devices that are ready; one without any enabled device is decided about."""
     if who.decision is not None:
         return who
     if not devices:
         return replace(who, decision=_NO_DEVICE)
     if not any(device.enabled for device in devices):
         return replace(who, decision=_DEVICE_INACTIVE)
-    return replace(who, devices=devices)
+    return replace(who, devices=list(filter(_ready, devices)), unregistered=any(map(_unregistered, devices)))
 
 
 def _unless_asleep(who: _Recipient, asleep: Mapping[int, Decision]) -> _Recipient:
@@ -300,9 +304,8 @@ def _unless_asleep(who: _Recipient, asleep: Mapping[int, Decision]) -> _Recipien
     return who if who.decision is not None else replace(who, decision=asleep.get(who.user_id))
 
 
-def _ready(devices: Sequence[Device]) -> bool:
-    """Whether there are devices, and nothing is still to be learnt of them."""
-    return bool(devices) and not any(map(_unregistered, devices))
+def _ready(device: Device) -> bool:
+    return device.enabled and device.endpoint_arn is not None
 
 
 def _unregistered(device: Device) -> bool:
@@ -340,16 +343,13 @@ def _let_wait(who: _Recipient, answers: tuple[Answer, ...], again_ms: int | None
     return Decided(position=who.position, user_id=who.user_id, decision=decision, answers=answers, again_ms=again_ms)
 
 
-def _decision(said: Sequence[Published], *, taken: bool) -> Decision | None:
-    """What one recipient's calls come to: sent if any device took it; None where one must be tried again.
-
-    taken: whether a device had it before.
-    """
+def _decision(who: _Recipient, said: Sequence[Published]) -> Decision | None:
+    """What one recipient's calls come to: sent if any device took it; None where a device must be tried (again)."""
     errors = [answer.error for answer in said if answer.error is not None]
     expired = any(isinstance(error, Expired) for error in errors)
-    if not expired and any(isinstance(error, Transient) for error in errors):
+    if not expired and (who.unregistered or any(isinstance(error, Transient) for error in errors)):
         return None
-    if taken or any(answer.message_id is not None for answer in said):
+    if who.taken or any(answer.message_id is not None for answer in said):
         return SENT
     if expired:
         return EXPIRED

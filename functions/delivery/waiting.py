@@ -34,14 +34,22 @@ class Later:
     back_off: BackOff
     clock: Clock
 
-    def again_ms(self, delivery: DeliveryRequested) -> int | None:
-        """When those go on whom nothing was decided about; None where it has been tried for long enough."""
+    def again_ms(self, delivery: DeliveryRequested, endpoint_alone: bool) -> int | None:
+        """When those go on whom nothing was decided about; None where it has been tried for long enough.
+
+        endpoint_alone: whether no provider refused them, and a device without an endpoint is all they wait for. Such
+        waits double without an upper bound: an endpoint that never comes costs few returns.
+        """
         now_ms = self.clock.now_ms()
         ends_ms = self.back_off.ends_ms(since_ms=delivery.since_ms, expires_at=delivery.expires_at)
         if ends_ms <= now_ms:
             return None
         return self.back_off.due_ms(
-            now_ms=now_ms, n=delivery.waits + 1, item_id=_next_id(delivery, WHY), ends_ms=ends_ms
+            now_ms=now_ms,
+            n=delivery.waits + 1,
+            item_id=_next_id(delivery, WHY),
+            ends_ms=ends_ms,
+            bounded=not endpoint_alone,
         )
 
     def put(self, item: Item[DeliveryRequested], done: Iterable[Decided], codec: Codec) -> None:

@@ -4,9 +4,10 @@
 
     what delivery was told while it published (topic device_status) → the state of that endpoint, after the rows
 
-A row that comes again asks the provider nothing where its state says that it was done. An endpoint belongs to a token,
-not to a device: where two devices have one token (somebody else has logged in on the phone), it is taken away only
-when no enabled device has it any more.
+A row that comes again asks the provider nothing where its state says that it was done. A row without a token or a
+platform is dead-lettered, and its state ends the wait for its endpoint. An endpoint belongs to a token, not to a
+device: where two devices have one token (somebody else has logged in on the phone), it is taken away only when no
+enabled device has it any more.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -45,9 +46,9 @@ class _Device:
     error: Exception | None = None
 
     def end(self, error: Exception | None) -> None:
-        """The fate of all its items: the older rows' work is in the newest's."""
+        """The fate of all its items: the older rows' work is in the newest's, and refused rows are dead letters."""
         for item in self.items:
-            item.error = error
+            item.error = error or _refusal(item.value)
 
 
 class RegisterDevices(UseCase[Fact]):
@@ -65,11 +66,7 @@ class RegisterDevices(UseCase[Fact]):
     def decode(self, record: KafkaRecord, codec: Codec) -> Fact:
         if record.topic == topics.DEVICE_STATUS:
             return DeviceStatusChanged.from_avro(codec.decode("DeviceStatusChanged", record.value))
-        change = self._decoder.decode(record)
-        if isinstance(change, RowChanged) and change.columns is not None:
-            _text(change.columns, "token")
-            _text(change.columns, "platform")
-        return change
+        return self._decoder.decode(record)
 
     def dead_lettered(self, batch: Batch[Fact], item: Item[Fact], why: DeadLetter) -> None:
         """A change has no recipients: there is no outcome to tell."""
@@ -116,15 +113,16 @@ class RegisterDevices(UseCase[Fact]):
         for task in tasks:
             task.result()
         fates = self._states.write({d.id: d.after for d in due if d.after is not None})
-        for device in due:
-            device.end(device.error or fates.get(device.id))
+        for device in devices.values():
+            device.error = device.error or fates.get(device.id)
+            device.end(device.error)
         self._delete_replaced(due, unused)
 
     def _no_longer_used(self, due: Iterable[_Device]) -> set[str]:
         """Endpoints that these devices leave and that no other enabled device has, in the index or in this batch."""
         leaving = [d for d in due if d.before is not None and not _wants(d.row, d.before.token)]
         left = {d.before.endpoint_arn for d in leaving if d.before is not None and d.before.endpoint_arn is not None}
-        wanted = {_text(d.row.columns, "token") for d in due if _active(d.row)}
+        wanted = {(d.row.columns or {}).get("token") for d in due if _active(d.row)}
         kept = {d.before.endpoint_arn for d in due if d.before is not None and d.before.token in wanted}
         return left - kept - self._states.in_use(left, {d.id for d in leaving})
 
@@ -146,6 +144,8 @@ class RegisterDevices(UseCase[Fact]):
                 self._endpoints.delete(before.endpoint_arn)
             return self._state(row, token=None, reason="deleted")
         token, platform = _text(row.columns, "token"), _text(row.columns, "platform")
+        if not token or not platform:
+            return self._state(row, token=token, reason="invalid_row")
         same = before is not None and before.token == token
         arn = before.endpoint_arn if before is not None and same else None
         if not _active(row):
@@ -186,7 +186,7 @@ class RegisterDevices(UseCase[Fact]):
             and d.row.columns is not None
             and d.after is not None
             and d.after.token != d.before.token
-            and d.items[-1].error is None
+            and d.error is None
         ]
         for arn in filter(None, replaced):
             try:
@@ -217,8 +217,16 @@ def _active(row: RowChanged) -> bool:
     return row.columns is not None and row.columns.get("active") is True
 
 
-def _text(columns: Mapping[str, Any] | None, name: str) -> str:
-    value = (columns or {}).get(name)
-    if not isinstance(value, str) or not value:
-        raise DeadLetter("invalid", f"a device without {name}")
-    return value
+def _refusal(fact: Fact) -> DeadLetter | None:
+    """Why a row can never have an endpoint."""
+    if isinstance(fact, RowChanged) and fact.columns is not None:
+        for name in ("token", "platform"):
+            if not _text(fact.columns, name):
+                return DeadLetter("invalid", f"a device without {name}")
+    return None
+
+
+def _text(columns: Mapping[str, Any], name: str) -> str | None:
+    """The column's text, None where it is something else."""
+    value = columns.get(name)
+    return value if isinstance(value, str) else None

@@ -1,7 +1,7 @@
 """The fault matrix: every cell is a fault, a load and what may be left behind."""
 
 from functions.delivery.deliver import SLICE_SIZE
-from tests.faults import broken, processes, providers, quiet, receipts, second_broker, servers, tenants
+from tests.faults import broken, delivering, processes, providers, quiet, receipts, second_broker, servers, tenants
 from tests.faults.cell import Cell, Expectation, Load
 from tests.faults.moments import Moment
 
@@ -128,6 +128,13 @@ CELLS = (
             ci=ci,
         )
         for code, ci in (("EndpointDisabled", True), ("NotFound", False), ("InvalidParameter", False))
+    ),
+    Cell(
+        name="devices whose endpoints come late or never",
+        fault=delivering.endpoints_late_or_never,
+        load=NOBODY,
+        expectation=Expectation(dead_letters=("invalid",) * 3),
+        ci=True,
     ),
     Cell(name="SNS says EndpointDisabled of one device of two", fault=providers.one_of_two_gone, load=OWN),
     Cell(

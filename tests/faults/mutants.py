@@ -115,6 +115,23 @@ MUTANTS = (
         red="delivery asleep for longer than its lease",
     ),
     Mutant(
+        guard="endpoints: devices that are ready do not wait for the others",
+        file="functions/delivery/slices.py",
+        old="devices=list(filter(_ready, devices)), ",
+        new="devices=[] if any(map(_unregistered, devices)) else devices, ",
+        red="devices whose endpoints come late or never",
+    ),
+    Mutant(
+        guard="endpoints: a refused row's state ends the wait for its endpoint",
+        file="functions/device_registrar/register_devices.py",
+        old="        if not token or not platform:\n",
+        new='        if not token or not platform:\n            raise DeadLetter("invalid", "no endpoint")\n'
+        "        if not token or not platform:\n",
+        red="tests/unit/device_registrar/test_register_devices.py"
+        "::test_a_refused_row_is_dead_lettered_and_its_state_says_so",
+        no_cell="in a cell's seconds a wait for ever and a wait for a minute look the same",
+    ),
+    Mutant(
         guard="opt-outs are looked at right before publishing",
         file="functions/delivery/slices.py",
         old="                if decision is None and wanted.status is not None:\n",
@@ -194,7 +211,7 @@ MUTANTS = (
     Mutant(
         guard="each device of a recipient is tried",
         file="functions/delivery/slices.py",
-        old="    if not expired and any(isinstance(error, Transient) for error in errors):\n",
+        old="    if not expired and (who.unregistered or any(isinstance(error, Transient) for error in errors)):\n",
         new="    if len(errors) == len(said) and any(isinstance(error, Transient) for error in errors):\n",
         red="a platform application is disabled until somebody acts",
     ),

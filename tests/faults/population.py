@@ -119,12 +119,31 @@ class Population:
         self._await_rows()
         return added
 
+    def add_devices(self, users: Sequence[int], place: int, *, refused: bool = False) -> None:
+        """Another device each, under that place of their ids; waits until the directory has the rows.
+
+        refused: without a token, so that there is never an endpoint.
+        """
+        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+            connection.execute(
+                "INSERT INTO devices (id, user_id, platform, token) SELECT id * 10 + %s, id, 'gcm',"
+                " CASE WHEN %s THEN '' ELSE 'token-' || id || '-' || %s END FROM unnest(%s::bigint[]) AS id",
+                (place, refused, place, list(users)),
+            )
+        self.refresh()
+        directory = Directory(self.settings.opensearch_url, GENERATION)
+        try:
+            with psycopg.connect(self.settings.database_url("monolith")) as connection:
+                until("the devices' rows", lambda: directory.differing(connection) is None, every_s=0.5)
+        finally:
+            directory.close()
+
     def refresh(self) -> None:
         """Look at the monolith's tables again."""
         environment = function_environment(self.settings)
         with psycopg.connect(self.settings.database_url("monolith")) as connection:
             self.world = World.of_database(connection)
-            rows = connection.execute("SELECT user_id, platform, token FROM devices WHERE active")
+            rows = connection.execute("SELECT user_id, platform, token FROM devices WHERE active AND token <> ''")
             self.endpoints = {}
             for user_id, platform, token in rows:
                 application = environment[f"PLATFORM_APPLICATION_ARN_{platform.upper()}"]

@@ -86,10 +86,11 @@ class DirectoryContract:
         assert found[0][0] == devices[3]
 
     def test_a_device_without_an_endpoint_and_one_that_is_disabled(self, tables: Tables) -> None:
-        new = Device(device_id=1, user_id=1, platform="gcm", token="new")
+        new = Device(device_id=1, user_id=1, platform="gcm", token="new", changed_at_ms=1_700_000_000_000)
         disabled = Device(device_id=2, user_id=1, platform="gcm", token="gone", endpoint_arn="arn:2", enabled=False)
-        tables.put(new, disabled)
-        assert tables.directory.devices([1]) == {1: [new, disabled]}
+        refused = Device(device_id=3, user_id=1, platform="gcm", token="", enabled=False)
+        tables.put(new, disabled, refused)
+        assert tables.directory.devices([1]) == {1: [new, disabled, refused]}
 
     def test_templates_of_the_club_and_of_every_club(self, tables: Tables) -> None:
         every = Template(template_id=6, club_id=None, type="news", channel="push", locale="de", title="t", body="b")

@@ -49,7 +49,7 @@ class OpenSearchTables(Tables):
 
     def put(self, *rows: Row) -> None:
         self.version += 1
-        states = [row for row in rows if isinstance(row, Device) and row.endpoint_arn is not None]
+        states = [row for row in rows if isinstance(row, Device) and (row.endpoint_arn or not row.enabled)]
         self._write([self._document(row, self._columns(row)) for row in rows])
         self._write([self._state(row) for row in states])
 

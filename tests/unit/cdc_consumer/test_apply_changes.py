@@ -93,6 +93,12 @@ def test_a_delete_stays_deleted_when_older_changes_come_again() -> None:
     assert consumer.cluster.documents["users-g1", "1"] == (40, {"deleted": True, "deleted_at_ms": 1_700_000_000_123})
 
 
+def test_a_devices_document_says_when_its_row_was_committed() -> None:
+    consumer = Consumer()
+    consumer.run(row("devices", "c", 40, {"id": 1, "user_id": 2, "token": "t", "platform": "gcm"}))
+    assert consumer.cluster.rows("devices-g1")["1"]["changed_at_ms"] == 1_700_000_000_123
+
+
 def test_what_the_index_refuses_is_dead_lettered_alone_and_leaves_the_version_before_it() -> None:
     consumer = Consumer()
     bad = row("users", "u", 20, user(1, "bad"))

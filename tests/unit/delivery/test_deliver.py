@@ -165,7 +165,7 @@ def test_a_device_that_is_not_registered_yet_is_waited_for_and_keeps_nobody_else
 ) -> None:
     chain = Delivery()
     directory = Registrar(chain.clock, after_s)
-    directory.put(Device(device_id=9, user_id=9, platform="gcm", token="t"))
+    directory.put(Device(device_id=9, user_id=9, platform="gcm", token="t", changed_at_ms=NOW))
     directory.put(Device(device_id=1, user_id=1, platform="gcm", token="t", endpoint_arn="arn-1"))
     chain.push.put("arn-9")
     order: list[float] = []

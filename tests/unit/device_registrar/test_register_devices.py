@@ -195,10 +195,36 @@ def test_no_call_begins_that_the_invocation_would_not_outlive() -> None:
     assert registrar.asked() == []
 
 
-@pytest.mark.parametrize("change", [{"token": None}, {"token": ""}, {"platform": 7}])
-def test_a_device_without_token_or_platform_is_dead_lettered(change: dict[str, Any]) -> None:
+@pytest.mark.parametrize("change", [{"token": None}, {"token": ""}, {"platform": 7}, {"platform": ""}])
+def test_a_refused_row_is_dead_lettered_and_its_state_says_so(change: dict[str, Any]) -> None:
+    """Delivery would wait for its endpoint until the message has expired."""
     registrar = Registrar()
     bad, good = row("devices", "c", 10, device(1, "a") | change), row("devices", "c", 11, device(2, "b"))
     assert registrar.run(bad, good) == []
     assert [dict(p[3])["masscomm.reason"] for p in registrar.producer.produced] == [b"invalid"]
-    assert registrar.states.states.keys() == {"2"}
+    assert {name: state.enabled for name, state in registrar.states.states.items()} == {"1": False, "2": True}
+    assert (registrar.states.states["1"].token, registrar.states.states["1"].reason) == (
+        (device(1, "a") | change)["token"],
+        "invalid_row",
+    )
+
+
+def test_a_refused_row_replaces_the_endpoint_and_good_rows_before_it_succeed() -> None:
+    registrar = Registrar()
+    registrar.run(row("devices", "c", 10, device(1, "a")))
+    rows = row("devices", "u", 20, device(1, "b")), row("devices", "u", 30, device(1, ""), device(1, "b"))
+    assert registrar.run(*rows) == []
+    assert len(registrar.producer.produced) == 1
+    assert registrar.states.states["1"].version == 30
+    assert not registrar.states.states["1"].enabled
+    assert registrar.endpoints.enabled == {}
+
+
+def test_a_refused_row_comes_again_until_its_state_is_kept() -> None:
+    registrar = Registrar()
+    registrar.states.failing = Retry("OpenSearch is down")
+    bad = row("devices", "c", 10, device(1, ""))
+    assert registrar.run(bad) == [bad.offset]
+    registrar.states.failing = None
+    assert registrar.run(bad) == []
+    assert registrar.states.states.keys() == {"1"}

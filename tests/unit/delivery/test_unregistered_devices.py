@@ -1,0 +1,150 @@
+"""A device without an endpoint holds up neither the user's other devices nor the invocation."""
+
+from collections import Counter
+
+import pytest
+
+from masscomm.channels.provider import ApplicationOff, Transient
+from masscomm.directory import Device
+from tests.chain import NOW, delivery, told
+from tests.unit.delivery.chain import Delivery
+
+SENT = ("sent", None)
+WAITS = ("sending", None)
+
+
+def _put_unregistered(chain: Delivery, device_id: int, user_id: int, *, age_s: float | None = 3_600) -> None:
+    """An active device without an endpoint, whose row is that old."""
+    changed_at_ms = None if age_s is None else chain.clock.now_ms() - round(age_s * 1000)
+    chain.directory.put(
+        Device(device_id=device_id, user_id=user_id, platform="gcm", token="new", changed_at_ms=changed_at_ms)
+    )
+
+
+@pytest.mark.parametrize("age_s", [0.0, 3_600, None])
+def test_ready_device_gets_it_at_once_the_other_waits(age_s: float | None) -> None:
+    chain = Delivery()
+    _put_unregistered(chain, 11, 1, age_s=age_s)
+    assert chain.deliver(delivery([1, 2])) == []
+    assert chain.clock.now_ms() == NOW
+    assert chain.reached() == ["arn-1", "arn-2"]
+    assert told(chain.outcomes()) == {(1, "push"): WAITS, (2, "push"): SENT}
+    chain.put_device(11, 1)
+    chain.forget()
+    assert chain.release() == []
+    assert chain.reached() == ["arn-1", "arn-11", "arn-2"]
+    assert told(chain.outcomes()) == {(1, "push"): SENT}
+    assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [2]
+
+
+def test_a_kill_after_the_ready_device_publishes_it_once() -> None:
+    """The delivery is recorded with its slice, so a redelivery leaves the ready device alone."""
+    chain = Delivery()
+    _put_unregistered(chain, 11, 1)
+    chain.waiting.failing = Transient("killed")
+    assert chain.deliver(delivery([1])) == [0]
+    chain.waiting.failing = None
+    assert chain.deliver(delivery([1])) == []
+    assert chain.reached() == ["arn-1"]
+
+
+@pytest.mark.parametrize("age_s", [3_600, None])
+def test_an_old_row_is_not_waited_for_in_the_invocation(age_s: float | None) -> None:
+    chain = Delivery()
+    _put_unregistered(chain, 9, 9, age_s=age_s)
+    assert chain.deliver(delivery([9])) == []
+    assert chain.clock.now_ms() == NOW
+    assert chain.directory.calls["devices"] == 1
+    assert told(chain.outcomes()) == {(9, "push"): WAITS}
+
+
+def test_a_row_is_waited_for_until_it_is_ten_seconds_old() -> None:
+    chain = Delivery()
+    _put_unregistered(chain, 9, 9, age_s=6)
+    assert chain.deliver(delivery([9])) == []
+    assert 4_000 <= chain.clock.now_ms() - NOW <= 4_250
+
+
+def test_a_gone_device_is_not_called_again_for_the_unregistered_one() -> None:
+    chain = Delivery()
+    chain.push.put("arn-1", enabled=False)
+    _put_unregistered(chain, 11, 1)
+    assert chain.deliver(delivery([1])) == []
+    assert len(chain.push.calls) == 1
+    assert told(chain.outcomes()) == {(1, "push"): WAITS}
+
+
+def test_an_endpoint_that_never_comes_ends_as_sent_by_the_others() -> None:
+    chain = Delivery()
+    _put_unregistered(chain, 11, 1)
+    assert chain.deliver(delivery([1], expires_at=NOW + 3_600_000)) == []
+    while chain.waiting.items:
+        chain.forget()
+        assert chain.release() == []
+    assert told(chain.outcomes()) == {(1, "push"): SENT}
+    assert chain.reached() == ["arn-1"]
+
+
+def test_waits_for_an_endpoint_double_without_an_upper_bound() -> None:
+    """Twice the time so far at most: a dozen tries in three days, where a provider is tried every half hour."""
+    chain = Delivery()
+    _put_unregistered(chain, 11, 1)
+    assert chain.deliver(delivery([1])) == []
+    tries = 0
+    while chain.waiting.items:
+        assert chain.release() == []
+        tries += 1
+    assert 8 <= tries <= 14
+    assert chain.clock.now_ms() - NOW >= 3 * 86_400_000
+
+
+def test_a_refused_device_is_tried_every_half_hour_all_the_same() -> None:
+    chain = Delivery()
+    _put_unregistered(chain, 11, 1)
+    chain.push.fail = lambda arn: ApplicationOff("disabled") if arn == "arn-2" else None
+    assert chain.deliver(delivery([1, 2])) == []
+    last = NOW
+    for _ in range(12):
+        (item,) = chain.waiting.items.values()
+        assert item.due_ms - last <= 30 * 60_000
+        last = item.due_ms
+        assert chain.release() == []
+
+
+def _round_trips(unregistered: int, *, users: int = 2_000) -> int:
+    """Everything that a broadcast asks of others, from its delivery records to the last of its ends."""
+    chain = Delivery()
+    for user_id in range(1, users + 1):
+        chain.put_device(user_id, user_id)
+    for number in range(unregistered):
+        user_id = 1 + number * (users // unregistered)
+        _put_unregistered(chain, 100_000 + user_id, user_id)
+    chain.directory.calls.clear()
+    store = Counter[str]()
+
+    def count(name: str) -> None:
+        original = getattr(chain.waiting, name)
+
+        def counted(*args: object) -> object:
+            store[name] += 1
+            return original(*args)
+
+        setattr(chain.waiting, name, counted)
+
+    count("put")
+    count("done")
+    for start in range(0, users, 500):
+        ids = range(start + 1, start + 501)
+        assert chain.deliver(delivery(ids, record_id=f"{start:08}-3333-5333-8333-333333333333")) == []
+    while chain.waiting.items:
+        assert chain.release() == []
+    assert len(chain.push.published) == users
+    assert {status for (status, _) in told(chain.outcomes()[-1:]).values()} == {"sent"}
+    asked = chain.directory.calls.total() + chain.ledger.calls.total() + len(chain.push.calls)
+    # A put marks its minute, and a release claims what it releases.
+    return asked + 2 * store.total()
+
+
+def test_one_in_a_hundred_costs_a_fifth_more_round_trips() -> None:
+    """As many as 1,000 among 100,000, and as many of each record."""
+    assert _round_trips(20) <= 1.2 * _round_trips(0)
