@@ -173,6 +173,12 @@ OLDEST_DUE = _gauge(
     "for how long the oldest record had been due when a sweep began; 0 where nothing was",
     "scheduler",
 )
+UNREADABLE = _gauge(
+    "WaitingUnreadable",
+    Unit.COUNT,
+    "records found due by a sweep that cannot be read: they stay in the table and are not released",
+    "scheduler",
+)
 
 # --- freshness --------------------------------------------------------------------------------------------------------
 CHANGE_DATA_AGE = _gauge(
@@ -218,6 +224,7 @@ ALL: Mapping[str, Metric] = {
         NOT_RELEASED,
         BACKLOG,
         OLDEST_DUE,
+        UNREADABLE,
         CHANGE_DATA_AGE,
         METRICS_AGE,
         JOB_RUNNING,

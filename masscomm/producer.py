@@ -23,7 +23,8 @@ class Producer(Protocol):
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
         """Hand a record over. report is called once, at the latest in flush: with None when the broker has it on
-        all in-sync replicas, with DeadLetter(too_large) when no try will ever succeed, with Retry otherwise.
+        all in-sync replicas, with DeadLetter (too_large, or invalid: text that is no UTF-8) when no try will ever
+        succeed, with Retry otherwise.
         """
         ...
 
@@ -65,6 +66,10 @@ class KafkaProducer:
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
         from confluent_kafka import KafkaException
 
+        unwritable = _unwritable(headers)
+        if unwritable is not None:  # the client would end the process
+            report(unwritable)
+            return
         ticket = self._next
         self._next += 1
         self._open[ticket] = report
@@ -121,6 +126,15 @@ def _as_ours(error: "KafkaError") -> Exception:
     return Retry(f"Kafka did not take the record: {error.str()}")
 
 
+def _unwritable(headers: Headers) -> DeadLetter | None:
+    try:
+        for name, _ in headers:
+            name.encode()
+    except UnicodeError as error:
+        return DeadLetter("invalid", f"a header's name cannot be written: {error}")
+    return None
+
+
 class InMemoryProducer:
     """The producer's contract in a list, for unit tests.
 
@@ -140,8 +154,13 @@ class InMemoryProducer:
         limit = self._limits.get(topic, _USUAL_BYTES)
         if self._max_bytes is not None and topic != topics.DEAD_LETTER:
             limit = self._max_bytes
-        if value is not None and len(value) > limit:
-            report(DeadLetter("too_large", f"{len(value)} bytes are more than {limit}"))
+        unwritable = _unwritable(headers)
+        if unwritable is not None:
+            report(unwritable)
+            return
+        size = len(key or b"") + len(value or b"") + sum(len(name.encode()) + len(each) for name, each in headers)
+        if size > limit:
+            report(DeadLetter("too_large", f"{size} bytes are more than {limit}"))
             return
 
         def settle() -> None:

@@ -6,9 +6,10 @@ sweep that dies between producing and telling): the record has the same id both 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import blake2b
+from threading import Lock
 from typing import Protocol
 
 from masscomm import topics
@@ -17,6 +18,13 @@ from masscomm.topics import Lane
 # How long a sweep keeps a record to itself; longer than an invocation lasts.
 CLAIM_S = 90
 MINUTE_MS = 60_000
+# Shards of a minute: 08:00 is not one hot partition.
+SHARDS = 8
+# With the due time in front an id is a DynamoDB sort key, which holds 1,024 bytes.
+MAX_ID_BYTES = 900
+
+# A store's key of one copy: (bucket, key in the bucket).
+type Place = tuple[str, str]
 
 
 @cache
@@ -30,10 +38,10 @@ def releasable() -> frozenset[str]:
 class Waiting:
     """A record that waits.
 
-    id: the released record's own, so that the same thing waits once; due_ms: ms since the epoch; topic: with its
-    lane's ending; value: as it will be produced; why: what is waited for.
+    id: the released record's own; due_ms: ms since the epoch; topic: with its lane's ending; value: as it will be
+    produced; why: what is waited for; place: where the store keeps this copy, set by the store on reading.
 
-    Raises ValueError where the topic is none that may be released to.
+    Raises ValueError where the topic is none that may be released to, or the id is longer than MAX_ID_BYTES.
     """
 
     id: str
@@ -42,15 +50,46 @@ class Waiting:
     value: bytes
     why: str
     headers: tuple[tuple[str, bytes], ...] = ()
+    place: Place | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.topic not in releasable():
             raise ValueError(f"nothing is released to {self.topic}")
+        if len(self.id.encode()) > MAX_ID_BYTES:
+            raise ValueError(f"the id is longer than {MAX_ID_BYTES} bytes")
 
     @property
     def critical(self) -> bool:
         """Whether it is of the lane that goes first."""
-        return self.topic.endswith(f".{Lane.CRITICAL}")
+        return is_critical(self.topic)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unreadable:
+    """A stored copy that cannot be released; why: for a person."""
+
+    place: Place
+    why: str
+
+
+def is_critical(topic: str) -> bool:
+    """Whether the topic is of the lane that goes first."""
+    return topic.endswith(f".{Lane.CRITICAL}")
+
+
+def place_of(item: Waiting) -> Place:
+    """Where a copy is kept: bucket (lane, due minute, shard by id), and due time and id in it.
+
+    An item put again for another time has another place.
+    """
+    shard = blake2b(item.id.encode(), digest_size=1).digest()[0] % SHARDS
+    bucket = f"{lane_key(critical=item.critical)}#{item.due_ms // MINUTE_MS:010d}#{shard}"
+    return bucket, f"{item.due_ms:015d}#{item.id}"
+
+
+def lane_key(*, critical: bool) -> str:
+    """What the buckets of a lane begin with: bulk stands for every lane but critical."""
+    return Lane.CRITICAL if critical else "bulk"
 
 
 def jittered(due_ms: int, item_id: str, spread_ms: int) -> int:
@@ -60,54 +99,67 @@ def jittered(due_ms: int, item_id: str, spread_ms: int) -> int:
 
 
 class WaitingStore(Protocol):
-    """Where records wait. Errors of every method: Retry (cannot be reached), Stop (misconfigured)."""
+    """Where records wait. A copy is one (id, due time). Errors of every method: Retry (cannot be reached), Stop.
+
+    An item put again for the same time stays as it is; put again for another time it may be stored twice. Each copy is
+    whole, is claimed and removed by itself, and is released under the same id.
+    """
 
     def put(self, item: Waiting, now_ms: int) -> None:
-        """Keep it; one with its id that waits already stays as it is."""
+        """Store the item, due at the earliest now; a copy of the same id and time stays as it is."""
         ...
 
-    def due(self, now_ms: int) -> Iterator[Waiting]:
-        """Everything due by now, of however long ago, also what another sweep has claimed."""
+    def due(self, now_ms: int, *, critical: bool) -> Iterator[Waiting | Unreadable]:
+        """Every copy of that lane due by now, of any age, the oldest minute first, also what another sweep claimed."""
         ...
 
     def claim(self, item: Waiting, now_ms: int) -> bool:
-        """Keep it from other sweeps for CLAIM_S; False where another has it, or has released it."""
+        """Keep the copy from other sweeps for CLAIM_S; False where another has it, or has released it."""
         ...
 
     def done(self, item: Waiting) -> None:
-        """Forget it."""
+        """Remove the copy."""
         ...
 
 
 class InMemoryWaitingStore:
-    """The store's contract in a dictionary, for unit tests; failing: raised by every method."""
+    """The store's contract in a dictionary, for unit tests; failing: raised by every method.
+
+    items: by place; unreadable: places whose copies answer as damaged.
+    """
 
     def __init__(self) -> None:
-        self.items: dict[str, Waiting] = {}
+        self.items: dict[Place, Waiting] = {}
+        self.unreadable: set[Place] = set()
         self.failing: Exception | None = None
-        self._claimed_until: dict[str, float] = {}
+        self._claimed_until: dict[Place, float] = {}
+        self._lock = Lock()
 
     def put(self, item: Waiting, now_ms: int) -> None:
         self._answer()
-        self.items.setdefault(item.id, replace(item, due_ms=max(item.due_ms, now_ms)))
+        kept = replace(item, due_ms=max(item.due_ms, now_ms))
+        self.items.setdefault(place_of(kept), replace(kept, place=place_of(kept)))
 
-    def due(self, now_ms: int) -> Iterator[Waiting]:
+    def due(self, now_ms: int, *, critical: bool) -> Iterator[Waiting | Unreadable]:
         self._answer()
-        yield from sorted(
-            (item for item in self.items.values() if item.due_ms <= now_ms), key=lambda item: (item.due_ms, item.id)
-        )
+        for place, item in sorted(self.items.items()):
+            if item.due_ms <= now_ms and item.critical is critical:
+                yield Unreadable(place=place, why="damaged") if place in self.unreadable else item
 
     def claim(self, item: Waiting, now_ms: int) -> bool:
         self._answer()
-        if item.id not in self.items or self._claimed_until.get(item.id, now_ms) > now_ms:
-            return False
-        self._claimed_until[item.id] = now_ms + CLAIM_S * 1000
-        return True
+        place = item.place or place_of(item)
+        with self._lock:
+            if place not in self.items or self._claimed_until.get(place, now_ms) > now_ms:
+                return False
+            self._claimed_until[place] = now_ms + CLAIM_S * 1000
+            return True
 
     def done(self, item: Waiting) -> None:
         self._answer()
-        self.items.pop(item.id, None)
-        self._claimed_until.pop(item.id, None)
+        place = item.place or place_of(item)
+        self.items.pop(place, None)
+        self._claimed_until.pop(place, None)
 
     def _answer(self) -> None:
         if self.failing is not None:

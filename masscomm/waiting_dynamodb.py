@@ -1,30 +1,37 @@
 """What waits, on DynamoDB: the table of schemas/dynamodb/waiting.json.
 
-A bucket is a due minute and a shard of it, so that 08:00 is not one hot partition. A bucket's mark is written before
-what goes into it, and taken away only when the bucket is empty and its minute so long past that nobody writes to it any
-more: no sweep misses a bucket, however long none has run.
+A bucket is a lane, a due minute and a shard of it, so that 08:00 is not one hot partition. A bucket's mark is written
+before what goes into it, and taken away only when the bucket is empty and its minute so long past that nobody writes to
+it any more: no sweep misses a bucket, however long none has run.
 """
 
 import json
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
-from hashlib import blake2b
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from masscomm.aws_client import DynamoDb
 from masscomm.aws_request import Limits
 from masscomm.dynamodb import ConditionFailed, answering
-from masscomm.errors import Retry
-from masscomm.waiting import CLAIM_S, MINUTE_MS, Waiting
+from masscomm.waiting import (
+    CLAIM_S,
+    MINUTE_MS,
+    Place,
+    Unreadable,
+    Waiting,
+    is_critical,
+    lane_key,
+    place_of,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 TABLE = "waiting"
 _WHAT = "what waits"
-_SHARDS = 8
 _MARKS = "minutes"
 # Minutes after which nobody writes to a bucket any more: an invocation's time and clocks that differ, many times over.
 _CLOSED_AFTER = 10
@@ -40,7 +47,7 @@ class DynamoDbWaitingStore:
     def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
         self._table = table
         self._client: Any = client or DynamoDb(Limits(connect_s=1, read_s=3, attempts=3))
-        self._marked: set[str] = set()
+        self._marked: set[Place] = set()
 
     @classmethod
     def from_environment(cls) -> "DynamoDbWaitingStore":
@@ -49,59 +56,80 @@ class DynamoDbWaitingStore:
 
     def put(self, item: Waiting, now_ms: int) -> None:
         due_ms = max(item.due_ms, now_ms)  # a minute that is past may be closed
-        bucket = _bucket(due_ms, item.id)
-        packed = zlib.compress(item.value)
+        place = place_of(replace(item, due_ms=due_ms))
+        # Parts belong to this put: a copy of the same id for another time, or with other contents, has parts of its own.
+        copy = str(uuid4())
+        packed = _packed(item)
         expires = {"N": str(due_ms // 1000 + _KEPT_S)}
-        parts = [packed[start : start + _PART_BYTES] for start in range(0, len(packed), _PART_BYTES)] or [b""]
+        parts = [packed[start : start + _PART_BYTES] for start in range(0, len(packed), _PART_BYTES)]
         with answering(_WHAT):
-            self._mark(bucket, now_ms)
+            self._mark(place[0], critical=item.critical, now_ms=now_ms)
             for number, part in enumerate(parts[1:], start=1):
                 self._client.put_item(
                     TableName=self._table,
-                    Item={**_part_key(item.id, number), "value": {"B": part}, "expires_at": expires},
+                    Item={**_key(_part(copy, number)), "value": {"B": part}, "expires_at": expires},
                 )
-        # Where it waits already, as it does.
-        with suppress(ConditionFailed), answering(_WHAT):
-            self._client.put_item(
-                TableName=self._table,
-                Item={
-                    **_key(bucket, item.id),
-                    "due_ms": {"N": str(due_ms)},
-                    "topic": {"S": item.topic},
-                    "value": {"B": parts[0]},
-                    "parts": {"N": str(len(parts))},
-                    "headers": {"S": json.dumps([[name, value.hex()] for name, value in item.headers])},
-                    "why": {"S": item.why},
-                    "expires_at": expires,
-                },
-                ConditionExpression="attribute_not_exists(id)",
-            )
+        try:
+            with answering(_WHAT):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item={
+                        **_key(place),
+                        "due_ms": {"N": str(due_ms)},
+                        "topic": {"S": item.topic},
+                        "value": {"B": parts[0]},
+                        "parts": {"N": str(len(parts))},
+                        "copy": {"S": copy},
+                        "why": {"S": item.why},
+                        "expires_at": expires,
+                    },
+                    ConditionExpression="attribute_not_exists(id)",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ConditionFailed as refused:
+            # Where the answer to a first request was lost, the copy that is there is this one.
+            if refused.item.get("copy") != {"S": copy}:
+                self._delete_parts(copy, len(parts))
 
-    def due(self, now_ms: int) -> Iterator[Waiting]:
-        for bucket in self._buckets(now_ms):
+    def due(self, now_ms: int, *, critical: bool) -> Iterator[Waiting | Unreadable]:
+        closed = f"{now_ms // MINUTE_MS - _CLOSED_AFTER:010d}"
+        lane = lane_key(critical=critical)
+        for minute, bucket in self._buckets(_marks(critical=critical), f"{lane}#", now_ms):
             empty = True
-            for row in self._query(bucket):
+            for row in self._query(bucket, before=f"{now_ms + 1:015d}"):
                 empty = False
-                if int(row["due_ms"]["N"]) <= now_ms:
-                    yield self._waiting(row)
-            if empty and int(bucket.partition("#")[0]) < now_ms // MINUTE_MS - _CLOSED_AFTER:
-                with answering(_WHAT):
-                    self._client.delete_item(TableName=self._table, Key=_key(_MARKS, bucket))
+                yield from self._read(row)
+            # A minute that is closed holds nothing that is due later.
+            if empty and minute < closed:
+                self._delete((_marks(critical=critical), bucket))
+        yield from self._due_in_previous_form(now_ms, closed, critical=critical)
+
+    def _due_in_previous_form(self, now_ms: int, closed: str, *, critical: bool) -> Iterator[Waiting | Unreadable]:
+        """What earlier versions stored: buckets without a lane, ids without the due time, headers apart."""
+        for minute, bucket in self._buckets(_MARKS, "", now_ms):
+            empty = True
+            # Among critical records only: whether the bucket is empty is seen by the other lane.
+            for row in self._query(bucket, containing=".critical" if critical else None):
+                empty = False
+                if is_critical(_text(row, "topic")) is critical and _number(row, "due_ms") <= now_ms:
+                    yield from self._read(row)
+            if not critical and empty and minute < closed:
+                self._delete((_MARKS, bucket))
 
     def everything(self) -> Iterator[Waiting]:
-        """All that waits, due or not, for people who look for something: reads the whole table and changes nothing."""
+        """All that waits and can be read, due or not, for people who look for something: reads the whole table."""
         with answering(_WHAT):
             for page in self._client.get_paginator("scan").paginate(TableName=self._table):
                 for row in page["Items"]:
                     if "topic" in row:  # else a mark, or a part of a large value
-                        yield self._waiting(row)
+                        yield from (each for each in self._read(row) if isinstance(each, Waiting))
 
     def claim(self, item: Waiting, now_ms: int) -> bool:
         try:
             with answering(_WHAT):
                 self._client.update_item(
                     TableName=self._table,
-                    Key=_key(_bucket(item.due_ms, item.id), item.id),
+                    Key=_key(item.place or place_of(item)),
                     UpdateExpression="SET claimed_until_ms = :until",
                     ConditionExpression="attribute_exists(id) AND"
                     " (attribute_not_exists(claimed_until_ms) OR claimed_until_ms <= :now)",
@@ -117,36 +145,50 @@ class DynamoDbWaitingStore:
     def done(self, item: Waiting) -> None:
         with answering(_WHAT):
             answer = self._client.delete_item(
-                TableName=self._table, Key=_key(_bucket(item.due_ms, item.id), item.id), ReturnValues="ALL_OLD"
+                TableName=self._table, Key=_key(item.place or place_of(item)), ReturnValues="ALL_OLD"
             )
-            for number in range(1, int(answer.get("Attributes", {}).get("parts", {"N": "1"})["N"])):
-                self._client.delete_item(TableName=self._table, Key=_part_key(item.id, number))
+        row = answer.get("Attributes", {})
+        if "copy" in row:  # else parts that another copy may share: they expire
+            self._delete_parts(row["copy"]["S"], int(row["parts"]["N"]))
 
-    def _mark(self, bucket: str, now_ms: int) -> None:
-        if bucket in self._marked:
+    def _mark(self, bucket: str, *, critical: bool, now_ms: int) -> None:
+        mark = (_marks(critical=critical), bucket)
+        if mark in self._marked:
             return
-        self._client.put_item(TableName=self._table, Item=_key(_MARKS, bucket))
+        self._client.put_item(TableName=self._table, Item=_key(mark))
         this_minute = f"{now_ms // MINUTE_MS:010d}"
-        self._marked = {each for each in self._marked if each >= this_minute} | {bucket}
+        self._marked = {each for each in self._marked if each[1].split("#")[1] >= this_minute} | {mark}
 
-    def _buckets(self, now_ms: int) -> list[str]:
-        """Those of every minute up to now that may hold something, oldest first."""
+    def _buckets(self, marks: str, lane: str, now_ms: int) -> Iterator[tuple[str, str]]:
+        """(minute, bucket) for every minute up to now that may hold something, oldest first; lane: with which they begin."""
         with answering(_WHAT):
             pages = self._client.get_paginator("query").paginate(
                 TableName=self._table,
                 ConsistentRead=True,
                 KeyConditionExpression="due_bucket = :marks AND id <= :now",
-                ExpressionAttributeValues={":marks": {"S": _MARKS}, ":now": {"S": f"{now_ms // MINUTE_MS:010d}#~"}},
+                ExpressionAttributeValues={
+                    ":marks": {"S": marks},
+                    ":now": {"S": f"{lane}{now_ms // MINUTE_MS:010d}#~"},
+                },
             )
-            return [row["id"]["S"] for page in pages for row in page["Items"]]
+            buckets = [row["id"]["S"] for page in pages for row in page["Items"]]
+        for bucket in buckets:
+            yield bucket.removeprefix(lane).partition("#")[0], bucket
 
-    def _query(self, bucket: str) -> Iterator[dict[str, Any]]:
+    def _query(self, bucket: str, *, before: str | None = None, containing: str | None = None) -> Iterator[dict[str, Any]]:
+        """The rows of a bucket. before: keys below it; containing: part of their topic's name."""
         request: dict[str, Any] = {
             "TableName": self._table,
             "ConsistentRead": True,
             "KeyConditionExpression": "due_bucket = :bucket",
             "ExpressionAttributeValues": {":bucket": {"S": bucket}},
         }
+        if before is not None:
+            request["KeyConditionExpression"] += " AND id < :before"
+            request["ExpressionAttributeValues"][":before"] = {"S": before}
+        if containing is not None:
+            request["FilterExpression"] = "contains(topic, :containing)"
+            request["ExpressionAttributeValues"][":containing"] = {"S": containing}
         while True:
             with answering(_WHAT):
                 page = self._client.query(**request)
@@ -155,35 +197,89 @@ class DynamoDbWaitingStore:
                 return
             request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
-    def _waiting(self, row: dict[str, Any]) -> Waiting:
-        item_id = row["id"]["S"]
-        packed = row["value"]["B"]
+    def _read(self, row: dict[str, Any]) -> Iterator[Waiting | Unreadable]:
+        """The copy of a row; nothing where another sweep has released it since. Errors: Retry, Stop."""
+        place = (row["due_bucket"]["S"], row["id"]["S"])
+        try:
+            packed = self._whole(row)
+            if packed is None:
+                gone = self._get(place) is None
+                if not gone:
+                    yield Unreadable(place=place, why="a part of it is not there")
+                return
+            item = _unpacked(row, packed, place)
+        except (LookupError, ValueError, TypeError, AttributeError, zlib.error) as error:
+            yield Unreadable(place=place, why=f"{type(error).__name__}: {error}"[:500])
+            return
+        yield item
+
+    def _whole(self, row: dict[str, Any]) -> bytes | None:
+        """The row's bytes with those of its parts, None where one is not there. Errors: as _read, or of a damaged row."""
+        packed: bytes = row["value"]["B"]
+        for number in range(1, int(row["parts"]["N"])):
+            part = self._get(_part(row["copy"]["S"] if "copy" in row else row["id"]["S"], number))
+            if part is None:
+                return None
+            packed += part["value"]["B"]
+        return packed
+
+    def _get(self, place: Place) -> dict[str, Any] | None:
         with answering(_WHAT):
-            for number in range(1, int(row["parts"]["N"])):
-                part = self._client.get_item(
-                    TableName=self._table, Key=_part_key(item_id, number), ConsistentRead=True
-                ).get("Item")
-                if part is None:  # another sweep has just released it, and its parts went after it
-                    raise Retry(f"a part of what waits as {item_id} is not there")
-                packed += part["value"]["B"]
-        return Waiting(
-            id=item_id,
-            due_ms=int(row["due_ms"]["N"]),
-            topic=row["topic"]["S"],
-            value=zlib.decompress(packed),
-            why=row["why"]["S"],
-            headers=tuple((name, bytes.fromhex(value)) for name, value in json.loads(row["headers"]["S"])),
-        )
+            row: dict[str, Any] | None = self._client.get_item(
+                TableName=self._table, Key=_key(place), ConsistentRead=True
+            ).get("Item")
+        return row
+
+    def _delete(self, place: Place) -> None:
+        with answering(_WHAT):
+            self._client.delete_item(TableName=self._table, Key=_key(place))
+
+    def _delete_parts(self, copy: str, parts: int) -> None:
+        for number in range(1, parts):
+            self._delete(_part(copy, number))
 
 
-def _bucket(due_ms: int, item_id: str) -> str:
-    shard = blake2b(item_id.encode(), digest_size=1).digest()[0] % _SHARDS
-    return f"{due_ms // MINUTE_MS:010d}#{shard}"
+def _marks(*, critical: bool) -> str:
+    return f"{_MARKS}.{lane_key(critical=critical)}"
 
 
-def _key(bucket: str, item_id: str) -> dict[str, Any]:
-    return {"due_bucket": {"S": bucket}, "id": {"S": item_id}}
+def _key(place: Place) -> dict[str, Any]:
+    return {"due_bucket": {"S": place[0]}, "id": {"S": place[1]}}
 
 
-def _part_key(item_id: str, number: int) -> dict[str, Any]:
-    return _key(f"part#{item_id}", f"{number:04d}")
+def _part(copy: str, number: int) -> Place:
+    return f"part#{copy}", f"{number:04d}"
+
+
+def _packed(item: Waiting) -> bytes:
+    """Headers and value together: each of them may be as large as a Kafka record."""
+    headers = json.dumps([[name, value.hex()] for name, value in item.headers])
+    return zlib.compress(headers.encode() + b"\n" + item.value)
+
+
+def _unpacked(row: dict[str, Any], packed: bytes, place: Place) -> Waiting:
+    unzipped = zlib.decompress(packed)
+    if "copy" in row:
+        headers, _, value = unzipped.partition(b"\n")
+        item_id = place[1].partition("#")[2]
+    else:
+        headers, value, item_id = row["headers"]["S"].encode(), unzipped, place[1]
+    return Waiting(
+        id=item_id,
+        due_ms=int(row["due_ms"]["N"]),
+        topic=row["topic"]["S"],
+        value=value,
+        why=row["why"]["S"],
+        headers=tuple((name, bytes.fromhex(each)) for name, each in json.loads(headers)),
+        place=place,
+    )
+
+
+def _text(row: dict[str, Any], name: str) -> str:
+    return str(row.get(name, {}).get("S", ""))
+
+
+def _number(row: dict[str, Any], name: str) -> int:
+    """0 where the attribute is no number: the row is due, and unreadable."""
+    text = str(row.get(name, {}).get("N", ""))
+    return int(text) if text.isdigit() else 0

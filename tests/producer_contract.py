@@ -60,6 +60,25 @@ class ProducerContract:
         assert error.reason == "too_large"
         assert reports.of == {"before": [None], "after": [None]}
 
+    def test_headers_that_are_too_large_are_a_dead_letter(self, target: Target) -> None:
+        reports = Reports()
+        target.producer.produce(target.topic, None, b"1", [("a", TOO_LARGE)], reports.to("large"))
+        target.producer.flush(20)
+        (error,) = reports.of["large"]
+        assert isinstance(error, DeadLetter)
+        assert error.reason == "too_large"
+
+    def test_a_header_that_cannot_be_written_is_a_dead_letter(self, target: Target) -> None:
+        reports = Reports()
+        target.producer.produce(target.topic, None, b"1", [("\ud800", b"")], reports.to("bad"))
+        target.producer.produce(target.topic, None, b"2", [], reports.to("good"))
+        target.producer.flush(20)
+        (error,) = reports.of["bad"]
+        assert isinstance(error, DeadLetter)
+        assert error.reason == "invalid"
+        assert reports.of["good"] == [None]
+        assert target.values() == [b"2"]
+
     def test_a_broker_that_does_not_answer_is_reported_once_as_retry(self, unreachable: Producer) -> None:
         reports = Reports()
         unreachable.produce("topic", b"key", b"value", [], reports.to("a"))

@@ -1,14 +1,20 @@
 """What every store of waiting records does, whatever stands behind it."""
 
 import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from masscomm.waiting import CLAIM_S, Waiting, WaitingStore
+import pytest
+
+from masscomm.waiting import CLAIM_S, MAX_ID_BYTES, Unreadable, Waiting, WaitingStore
 from tests.chain import NOW
 
 HOUR = 3_600_000
+MINUTE = 60_000
 
 
 def waiting(due_ms: int = NOW, **values: Any) -> Waiting:
@@ -17,37 +23,102 @@ def waiting(due_ms: int = NOW, **values: Any) -> Waiting:
     return Waiting(**usual | {"due_ms": due_ms} | values)
 
 
-class WaitingStoreContract:
+def incompressible(text: str, size: int = 900_000) -> bytes:
+    """Bytes that take several DynamoDB items."""
+    return hashlib.shake_128(text.encode()).digest(size)
+
+
+def due(store: WaitingStore, now_ms: int) -> list[Waiting | Unreadable]:
+    """What a sweep finds, in its order."""
+    return [*store.due(now_ms, critical=True), *store.due(now_ms, critical=False)]
+
+
+def ids(found: Iterable[Waiting | Unreadable]) -> list[str]:
+    return [item.id for item in found if isinstance(item, Waiting)]
+
+
+class WaitingStoreContract(ABC):
     """Subclasses give the fixture `store`, empty."""
 
+    @abstractmethod
+    def damage(self, store: Any, item: Waiting) -> None:
+        """Make the stored copy unreadable."""
+
     def test_what_is_put_is_due_in_its_time_and_whole(self, store: WaitingStore) -> None:
-        now = waiting(NOW, headers=(("a", b"\xff"), ("a", b"")), topic="delivery.critical")
+        now = waiting(NOW, headers=(("a", b"\xff"), ("a", b""), ("\n", b"\n")), topic="delivery.critical", value=b"\n1")
         later = waiting(NOW + 1)
         store.put(now, NOW - HOUR)
         store.put(later, NOW - HOUR)
-        assert list(store.due(NOW - 1)) == []
-        assert list(store.due(NOW)) == [now]
-        assert {item.id for item in store.due(NOW + 1)} == {now.id, later.id}
+        assert due(store, NOW - 1) == []
+        assert due(store, NOW) == [now]
+        assert set(ids(due(store, NOW + 1))) == {now.id, later.id}
 
     def test_nothing_is_missed_after_an_outage_of_any_length(self, store: WaitingStore) -> None:
         items = [waiting(NOW + minutes * 60_000) for minutes in (0, 1, 60, 7 * 24 * 60)]
         for item in items:
             store.put(item, NOW)
-        assert {item.id for item in store.due(NOW + 30 * 24 * HOUR)} == {item.id for item in items}
+        assert ids(due(store, NOW + 30 * 24 * HOUR)) == [item.id for item in items]
+
+    def test_critical_copies_of_all_minutes_come_by_themselves(self, store: WaitingStore) -> None:
+        bulk = [waiting(NOW + minutes * MINUTE) for minutes in range(3)]
+        critical = [waiting(NOW + minutes * MINUTE, topic="recheck.critical") for minutes in (1, 3)]
+        small = waiting(NOW, topic="recheck.small")
+        for item in (*bulk, small, *critical):
+            store.put(item, NOW)
+        assert ids(store.due(NOW + HOUR, critical=True)) == [item.id for item in critical]
+        assert set(ids(store.due(NOW + HOUR, critical=False))) == {item.id for item in (*bulk, small)}
 
     def test_what_is_put_too_late_is_due_at_once(self, store: WaitingStore) -> None:
-        assert list(store.due(NOW)) == []
+        assert due(store, NOW) == []
         late = waiting(NOW - 24 * HOUR)
         store.put(late, NOW)
-        assert [item.id for item in store.due(NOW)] == [late.id]
+        assert ids(due(store, NOW)) == [late.id]
 
     def test_the_same_thing_waits_once(self, store: WaitingStore) -> None:
-        item = waiting(NOW + HOUR)
+        item = waiting(NOW + HOUR, value=incompressible("first"))
         store.put(item, NOW)
         assert store.claim(item, NOW)
-        store.put(item, NOW + 1)
+        store.put(replace(item, value=incompressible("second")), NOW + 1)
         assert not store.claim(item, NOW + 1)
-        assert list(store.due(NOW + HOUR)) == [item]
+        assert due(store, NOW + HOUR) == [item]
+
+    @pytest.mark.parametrize("apart_ms", [1, MINUTE, 24 * HOUR])
+    def test_put_for_another_time_each_copy_is_whole(self, store: WaitingStore, apart_ms: int) -> None:
+        first = waiting(NOW, value=incompressible("first"))
+        second = replace(first, due_ms=NOW + apart_ms, value=incompressible("second"))
+        store.put(first, NOW)
+        store.put(second, NOW)
+        assert due(store, NOW) == [first]
+        assert due(store, NOW + apart_ms) == [first, second]
+        assert store.claim(first, NOW)
+        assert store.claim(second, NOW)
+        store.done(first)
+        assert due(store, NOW + apart_ms) == [second]
+        store.done(second)
+        assert due(store, NOW + apart_ms) == []
+
+    def test_put_again_while_it_is_released_is_kept(self, store: WaitingStore) -> None:
+        """A consumer may put the record again before the sweep that released it has removed its copy."""
+        item = waiting(NOW)
+        store.put(item, NOW)
+        assert store.claim(item, NOW)
+        again = replace(item, due_ms=NOW + 1_000)
+        store.put(again, NOW + 1)
+        store.done(item)
+        assert due(store, NOW + 1_000) == [again]
+
+    def test_an_unreadable_copy_is_named_and_hides_no_other(self, store: WaitingStore) -> None:
+        bad, large = waiting(NOW), waiting(NOW, value=incompressible("large"))
+        good = [waiting(NOW) for _ in range(10)] + [waiting(NOW + MINUTE)]
+        for item in (bad, large, *good):
+            store.put(item, NOW)
+        self.damage(store, bad)
+        self.damage(store, large)
+        found = due(store, NOW + MINUTE)
+        assert set(ids(found)) == {item.id for item in good}
+        named = [each for each in found if isinstance(each, Unreadable)]
+        assert {each.place[1].partition("#")[2] for each in named} == {bad.id, large.id}
+        assert all(each.why for each in named)
 
     def test_one_sweep_has_it_until_its_claim_lapses(self, store: WaitingStore) -> None:
         item = waiting()
@@ -56,34 +127,54 @@ class WaitingStoreContract:
         assert not store.claim(item, NOW + CLAIM_S * 1000 - 1)
         assert store.claim(item, NOW + CLAIM_S * 1000)
 
+    def test_of_many_claims_at_once_one_holds(self, store: WaitingStore) -> None:
+        item = waiting()
+        store.put(item, NOW)
+        with ThreadPoolExecutor(8) as pool:
+            assert sum(pool.map(lambda _: store.claim(item, NOW), range(8))) == 1
+
     def test_what_is_done_is_gone_and_cannot_be_claimed(self, store: WaitingStore) -> None:
         item, other = waiting(), waiting()
         store.put(item, NOW)
         store.put(other, NOW)
         store.done(item)
         store.done(item)
-        assert [each.id for each in store.due(NOW)] == [other.id]
+        assert ids(due(store, NOW)) == [other.id]
         assert not store.claim(item, NOW)
 
     def test_what_comes_too_late_for_a_minute_that_is_closed_is_not_missed(self, store: WaitingStore) -> None:
         first = waiting(NOW)
         store.put(first, NOW)
         store.done(first)
-        assert list(store.due(NOW + HOUR)) == []
+        assert due(store, NOW + HOUR) == []
         store.put(first, NOW + HOUR)
-        assert list(store.due(NOW + HOUR)) == [replace(first, due_ms=NOW + HOUR)]
+        assert due(store, NOW + HOUR) == [replace(first, due_ms=NOW + HOUR)]
 
     def test_a_writer_whose_clock_is_behind_is_not_missed(self, store: WaitingStore) -> None:
         first = waiting(NOW)
         store.put(first, NOW)
         store.done(first)
-        assert list(store.due(NOW + 120_000)) == []
+        assert due(store, NOW + 120_000) == []
         store.put(first, NOW)
-        assert list(store.due(NOW + 120_000)) == [first]
+        assert due(store, NOW + 120_000) == [first]
 
-    def test_a_large_record_is_kept_whole(self, store: WaitingStore) -> None:
-        item = waiting(value=hashlib.shake_128(b"large").digest(900_000))
+    def test_the_largest_record_and_headers_are_kept_whole(self, store: WaitingStore) -> None:
+        """DynamoDB holds 400 kB an item; value and headers of a Kafka record may each be larger."""
+        headers = (("large", incompressible("headers", 500_000)),)
+        item = waiting(value=incompressible("large", 1_000_000), headers=headers, id="i" * MAX_ID_BYTES)
         store.put(item, NOW)
-        assert list(store.due(NOW)) == [item]
+        assert due(store, NOW) == [item]
         store.done(item)
-        assert list(store.due(NOW)) == []
+        assert due(store, NOW) == []
+
+    def test_more_than_a_page_is_found(self, store: WaitingStore) -> None:
+        """A query answers 1 MB at most."""
+        items = [waiting(value=incompressible(str(number), 300_000), id=f"{number}") for number in range(40)]
+        for item in items:
+            store.put(item, NOW)
+        assert set(ids(due(store, NOW))) == {item.id for item in items}
+
+
+def test_an_id_longer_than_a_key_is_refused() -> None:
+    with pytest.raises(ValueError, match="longer than"):
+        waiting(id="é" * MAX_ID_BYTES)

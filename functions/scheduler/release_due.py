@@ -1,9 +1,9 @@
 """Release what is due: on its topic first, forgotten then."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import batched
+from dataclasses import asdict, dataclass
+from itertools import batched, chain
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -11,9 +11,9 @@ from aws_lambda_powertools import Logger
 from masscomm import logs, metrics, topics, traces
 from masscomm.clock import Clock
 from masscomm.errors import MasscommError
-from masscomm.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED
+from masscomm.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED, UNREADABLE
 from masscomm.producer import Producer
-from masscomm.waiting import Waiting, WaitingStore, releasable
+from masscomm.waiting import Unreadable, Waiting, WaitingStore, releasable
 from masscomm.wire import Codec
 
 # On a released record: what it waited for.
@@ -27,11 +27,15 @@ _FLUSH_S = 15.0
 
 @dataclass(frozen=True, kw_only=True)
 class Swept:
-    """One sweep: records released, not acknowledged by Kafka, claimed by another sweep; complete: all that was due."""
+    """One sweep: records released, not acknowledged by Kafka, claimed by another sweep; complete: all that was due.
+
+    unreadable: copies that stay where they are until somebody acts or they expire.
+    """
 
     released: int = 0
     failed: int = 0
     claimed_by_others: int = 0
+    unreadable: int = 0
     complete: bool = True
 
 
@@ -46,15 +50,18 @@ class ReleaseDue:
     codec: Codec | None = None
 
     def sweep(self, remaining_s: Callable[[], float]) -> Swept:
-        """Release everything due by now. A sweep that ends early, or two at once, do no harm.
+        """Release everything due by now, critical records of all minutes first.
 
-        Errors: Retry, Stop.
+        A sweep that ends early, or two at once, do no harm. Errors: Retry, Stop.
         """
-        released = failed = others = left = 0
+        released = failed = others = left = unreadable = 0
         complete = True
         began_ms = oldest_ms = self.clock.now_ms()
-        for group in batched(self.store.due(began_ms), _AT_ONCE, strict=False):
-            oldest_ms = min(oldest_ms, *(item.due_ms for item in group))
+        lanes = (batched(self.store.due(began_ms, critical=lane), _AT_ONCE, strict=False) for lane in (True, False))
+        for found in chain.from_iterable(lanes):
+            group = [item for item in found if isinstance(item, Waiting)]
+            unreadable += self._log_unreadable(found)
+            oldest_ms = min([oldest_ms, *(item.due_ms for item in group)])
             if remaining_s() < _RESERVE_S:
                 complete, left = False, len(group)
                 break
@@ -69,9 +76,20 @@ class ReleaseDue:
         metrics.add(NOT_RELEASED, failed)
         metrics.add(BACKLOG, failed + others + left)
         metrics.add(OLDEST_DUE, (began_ms - oldest_ms) / 1000)
-        swept = Swept(released=released, failed=failed, claimed_by_others=others, complete=complete)
-        self.logger.info("swept", released=released, failed=failed, claimed_by_others=others, complete=complete)
+        metrics.add(UNREADABLE, unreadable)
+        swept = Swept(
+            released=released, failed=failed, claimed_by_others=others, unreadable=unreadable, complete=complete
+        )
+        self.logger.info("swept", **asdict(swept))
         return swept
+
+    def _log_unreadable(self, found: Iterable[Waiting | Unreadable]) -> int:
+        """How many of them cannot be read."""
+        unreadable = [item for item in found if isinstance(item, Unreadable)]
+        for item in unreadable:
+            bucket, key = item.place
+            self.logger.error("a delayed record cannot be read", due_bucket=bucket, id=key, error=item.why)
+        return len(unreadable)
 
     def _may_go(self, item: Waiting) -> bool:
         """The last look before a topic is written to, whoever put the item there."""
@@ -107,8 +125,7 @@ class ReleaseDue:
 
             return report
 
-        # Critical ones first: they share this sweep with bulk.
-        for item in sorted(items, key=lambda item: not item.critical):
+        for item in items:
             above = traces.of_headers(item.headers)
             span = None if above is None else traces.begin("scheduler", above, record_id=item.id, why=item.why)
             carried = item.headers if span is None else traces.replaced(item.headers, span.trace)

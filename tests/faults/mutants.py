@@ -560,6 +560,40 @@ MUTANTS = (
         "test_a_transform_that_would_count_otherwise_the_next_time_is_refused",
         no_cell=PLANS,
     ),
+    Mutant(
+        guard="delay store: parts belong to a copy",
+        file="masscomm/waiting_dynamodb.py",
+        old="        copy = str(uuid4())\n",
+        new="        copy = item.id\n",
+        red="tests/component/scheduler/test_dynamodb_waiting_store.py",
+        no_cell="no cell delays a record of more than 350 kB twice",
+    ),
+    Mutant(
+        guard="delay store: an unreadable item is skipped",
+        file="masscomm/waiting_dynamodb.py",
+        old="        except (LookupError, ValueError, TypeError, AttributeError, zlib.error) as error:\n",
+        new="        except ArithmeticError as error:\n",
+        red="tests/component/scheduler/test_dynamodb_waiting_store.py::"
+        "test_whatever_stands_in_a_row_the_others_are_found",
+        no_cell="every way to be unreadable is tried",
+    ),
+    Mutant(
+        guard="delay store: items of the previous form are released",
+        file="masscomm/waiting_dynamodb.py",
+        old="        yield from self._due_in_previous_form(now_ms, closed, critical=critical)\n",
+        new="",
+        red="tests/component/scheduler/test_dynamodb_waiting_store.py::"
+        "test_items_of_the_previous_form_are_released_whole",
+        no_cell="a cell starts with empty tables",
+    ),
+    Mutant(
+        guard="scheduler: critical records of all minutes go first",
+        file="functions/scheduler/release_due.py",
+        old="for lane in (True, False))\n",
+        new="for lane in (False, True))\n",
+        red="tests/unit/scheduler/test_release_due.py::test_twenty_thousand_held_items_delay_no_critical_one",
+        no_cell="no cell holds 20,000 records",
+    ),
 )
 
 

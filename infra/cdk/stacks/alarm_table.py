@@ -30,6 +30,7 @@ from masscomm.metric_names import (
     PROVIDER_ERRORS,
     PROVIDER_THROTTLES,
     RECIPIENTS,
+    UNREADABLE,
 )
 from masscomm.statuses import Status
 from masscomm.topics import Lane, lane_of
@@ -152,6 +153,9 @@ def of_freshness(environment: Environment, *, counts: bool) -> Iterator[Watch]:
     overdue = ours(environment, OLDEST_DUE, "scheduler", "Maximum")
     what = f"What waits is released more than {_OVERDUE_S} s late."
     yield Watch("waiting-overdue", "schedule", what, overdue, _OVERDUE_S, silence_is_bad=True)
+    unreadable = ours(environment, UNREADABLE, "scheduler", "Maximum")
+    what = "A delayed record cannot be read: it is not released."
+    yield Watch("waiting-unreadable", "schedule", what, unreadable, 1)
     if counts:
         counted = ours(environment, METRICS_AGE, "spark_metrics", "Maximum")
         what = f"What is served as counted is more than {_METRICS_STALE_S} s old."

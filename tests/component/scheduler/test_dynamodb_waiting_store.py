@@ -1,20 +1,158 @@
 """The store on LocalStack's DynamoDB, under the contract of the one in memory."""
 
+import json
+import zlib
 from typing import Any
 
 import pytest
 
 from devstack.settings import StackSettings
-from masscomm.waiting import WaitingStore
+from masscomm.waiting import CLAIM_S, Unreadable, Waiting, place_of
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from tests.chain import NOW
 from tests.dynamodb_table import dynamodb, functions_client, new_table
-from tests.waiting_contract import WaitingStoreContract
+from tests.waiting_contract import HOUR, WaitingStoreContract, due, ids, incompressible, waiting
 
 __all__ = ["functions_client"]
 
 
+@pytest.fixture
+def store(localstack: StackSettings, functions_client: Any) -> DynamoDbWaitingStore:
+    """On a table of its own."""
+    return DynamoDbWaitingStore(table=new_table(dynamodb(localstack), "waiting"), client=functions_client)
+
+
 class TestDynamoDbWaitingStore(WaitingStoreContract):
-    @pytest.fixture
-    def store(self, localstack: StackSettings, functions_client: Any) -> WaitingStore:
-        table = new_table(dynamodb(localstack), "waiting")
-        return DynamoDbWaitingStore(table=table, client=functions_client)
+    def damage(self, store: DynamoDbWaitingStore, item: Waiting) -> None:
+        bucket, key = place_of(item)
+        place = {"due_bucket": {"S": bucket}, "id": {"S": key}}
+        row = store._client.get_item(TableName=store._table, Key=place)["Item"]
+        if row["parts"]["N"] == "1":
+            _write(store, {**row, "value": {"B": b"junk"}})
+        else:
+            part = {"due_bucket": {"S": f"part#{row['copy']['S']}"}, "id": {"S": "0001"}}
+            store._client.delete_item(TableName=store._table, Key=part)
+
+
+def _write(store: DynamoDbWaitingStore, *rows: dict[str, Any]) -> None:
+    for row in rows:
+        store._client.put_item(TableName=store._table, Item=row)
+
+
+def _everything(store: DynamoDbWaitingStore) -> list[dict[str, Any]]:
+    return [row for page in store._client.get_paginator("scan").paginate(TableName=store._table) for row in page["Items"]]
+
+
+def _in_previous_form(item: Waiting, shard: int = 3) -> list[dict[str, Any]]:
+    """The rows that earlier versions wrote for an item."""
+    bucket, packed = f"{item.due_ms // 60_000:010d}#{shard}", zlib.compress(item.value)
+    parts = [packed[start : start + 350_000] for start in range(0, len(packed), 350_000)]
+    expires = {"N": str(item.due_ms // 1000 + 30 * 86_400)}
+    head = {
+        "due_bucket": {"S": bucket},
+        "id": {"S": item.id},
+        "due_ms": {"N": str(item.due_ms)},
+        "topic": {"S": item.topic},
+        "value": {"B": parts[0]},
+        "parts": {"N": str(len(parts))},
+        "headers": {"S": json.dumps([[name, value.hex()] for name, value in item.headers])},
+        "why": {"S": item.why},
+        "expires_at": expires,
+    }
+    return [
+        {"due_bucket": {"S": "minutes"}, "id": {"S": bucket}},
+        *(
+            {
+                "due_bucket": {"S": f"part#{item.id}"},
+                "id": {"S": f"{number:04d}"},
+                "value": {"B": part},
+                "expires_at": expires,
+            }
+            for number, part in enumerate(parts[1:], start=1)
+        ),
+        head,
+    ]
+
+
+def test_items_of_the_previous_form_are_released_whole(store: DynamoDbWaitingStore) -> None:
+    small = waiting(NOW, headers=(("a", b"\xff"),))
+    critical = waiting(NOW + 60_000, topic="recheck.critical")
+    twice = waiting(NOW, value=incompressible("large"))
+    later = Waiting(id=twice.id, due_ms=NOW + HOUR, topic=twice.topic, value=twice.value, why=twice.why)
+    for item in (small, critical, twice, later):
+        _write(store, *_in_previous_form(item))
+    store.put(twice, NOW)
+    assert list(store.due(NOW + 60_000, critical=True)) == [critical]
+    found = list(store.due(NOW + 60_000, critical=False))
+    assert sorted(ids(found)) == sorted([small.id, twice.id, twice.id])
+    assert all(each in (small, twice) for each in found)
+    for each in found:
+        assert isinstance(each, Waiting)
+        assert store.claim(each, NOW)
+        assert not store.claim(each, NOW + CLAIM_S * 1000 - 1)
+        store.done(each)
+    # Its parts are shared with an item that is done: they stay until they expire.
+    assert list(store.due(NOW + HOUR, critical=False)) == [later]
+    assert ids(store.due(NOW + HOUR, critical=True)) == [critical.id]
+
+
+def test_marks_of_the_previous_form_go_with_their_items(store: DynamoDbWaitingStore) -> None:
+    bulk, critical = waiting(NOW), waiting(NOW, topic="delivery.critical")
+    _write(store, *_in_previous_form(bulk), *_in_previous_form(critical))
+    for each in list(store.due(NOW + HOUR, critical=False)):
+        assert isinstance(each, Waiting)
+        store.done(each)
+    assert due(store, NOW + HOUR) == [critical]
+    for each in due(store, NOW + HOUR):
+        assert isinstance(each, Waiting)
+        store.done(each)
+    due(store, NOW + HOUR)
+    assert _everything(store) == []
+
+
+def test_what_is_done_leaves_nothing_in_the_table(store: DynamoDbWaitingStore) -> None:
+    item = waiting(NOW, value=incompressible("large"))
+    store.put(item, NOW)
+    store.put(Waiting(id=item.id, due_ms=NOW, topic=item.topic, value=incompressible("other"), why="x"), NOW)
+    store.done(item)
+    assert due(store, NOW + HOUR) == []
+    assert _everything(store) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"parts": {"S": "two"}},
+        {"topic": {"S": "send.api"}},
+        {"value": {"S": "text"}},
+        {"value": {"B": zlib.compress(b"no headers")}},
+        {"copy": {"N": "1"}, "parts": {"N": "2"}},
+        {"due_ms": {"N": "1.5"}},
+        {"why": None},
+    ],
+    ids=lambda damage: next(iter(damage)),
+)
+def test_whatever_stands_in_a_row_the_others_are_found(
+    store: DynamoDbWaitingStore, damage: dict[str, Any]
+) -> None:
+    item, other = waiting(NOW), waiting(NOW)
+    store.put(item, NOW)
+    store.put(other, NOW)
+    (row,) = [row for row in _everything(store) if row["id"]["S"].endswith(item.id)]
+    _write(store, {name: value for name, value in {**row, **damage}.items() if value is not None})
+    found = due(store, NOW)
+    assert ids(found) == [other.id]
+    assert [type(each) for each in found if each != other] == [Unreadable]
+    assert [each.id for each in store.everything()] == [other.id]
+
+
+def test_the_critical_lane_is_read_before_any_bulk_bucket(store: DynamoDbWaitingStore) -> None:
+    """However many bulk records are due, what a one-time password waits for is two queries."""
+    for minutes in range(5):
+        store.put(waiting(NOW + minutes * 60_000), NOW)
+    store.put(waiting(NOW + HOUR, topic="recheck.critical"), NOW)
+    read: list[str] = []
+    query = store._query
+    store._query = lambda bucket, **more: (read.append(bucket), query(bucket, **more))[1]  # type: ignore[method-assign]
+    assert len(list(store.due(NOW + HOUR, critical=True))) == 1
+    assert len(read) == 1

@@ -11,13 +11,13 @@ from aws_lambda_powertools import Logger
 
 from functions.preference_checker.check_preferences import MAX_HELD
 from functions.scheduler.release_due import WAITED_FOR, ReleaseDue
-from masscomm import topics, waiting_dynamodb
+from masscomm import topics
 from masscomm.directory import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.quiet_hours import MAX_ENDS
 from masscomm.records import RecheckRequested
 from masscomm.topics import Lane
-from masscomm.waiting import InMemoryWaitingStore
+from masscomm.waiting import SHARDS, InMemoryWaitingStore
 from tests.chain import NOW, entry, send, told
 from tests.unit.preference_checker.test_check_preferences import Checker
 
@@ -313,8 +313,8 @@ def test_a_morning_is_no_hot_partition() -> None:
     night.sleeper(4, 5)
     chunks = 200
     night.check(*(send([4, 5], chunk_index=index, chunk_count=chunks) for index in range(chunks)))
-    buckets = Counter(waiting_dynamodb._bucket(item.due_ms, item.id) for item in night.waiting.items.values())
-    assert len(buckets) == waiting_dynamodb._SHARDS
+    buckets = Counter(bucket for bucket, _ in night.waiting.items)
+    assert len(buckets) == SHARDS
     assert max(buckets.values()) < chunks // 4
 
 

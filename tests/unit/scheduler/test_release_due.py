@@ -1,6 +1,7 @@
 """A sweep: what is due goes on once, and nothing is forgotten before Kafka has it."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,16 @@ from masscomm.clock import FixedClock
 from masscomm.errors import Retry
 from masscomm.producer import InMemoryProducer
 from masscomm.topics import Lane
-from masscomm.waiting import CLAIM_S, InMemoryWaitingStore, Waiting, WaitingStore, jittered, releasable
+from masscomm.waiting import (
+    CLAIM_S,
+    InMemoryWaitingStore,
+    Unreadable,
+    Waiting,
+    WaitingStore,
+    jittered,
+    place_of,
+    releasable,
+)
 from tests.chain import NOW, Chain, delivery
 from tests.waiting_contract import WaitingStoreContract, waiting
 
@@ -21,6 +31,9 @@ class TestInMemoryWaitingStore(WaitingStoreContract):
     @pytest.fixture
     def store(self) -> WaitingStore:
         return InMemoryWaitingStore()
+
+    def damage(self, store: InMemoryWaitingStore, item: Waiting) -> None:
+        store.unreadable.add(place_of(item))
 
 
 class Scheduler:
@@ -51,7 +64,7 @@ def test_what_is_due_goes_to_its_topic_under_its_id_and_says_what_it_waited_for(
     assert scheduler.producer.produced == [
         ("delivery", due.id.encode(), b"v", [("a", b"1"), ("masscomm.released", b"send_at")])
     ]
-    assert list(scheduler.store.items) == [later.id]
+    assert list(scheduler.store.items.values()) == [later]
     assert scheduler.sweep() == Swept()
 
 
@@ -96,12 +109,58 @@ def test_a_sweep_stops_before_its_time_ends() -> None:
     assert scheduler.released() == []
 
 
-def test_critical_goes_first() -> None:
+def test_twenty_thousand_held_items_delay_no_critical_one() -> None:
+    """The sweep has time for a part of them: what is critical goes first, of however late a minute."""
     scheduler = Scheduler()
-    bulk, critical = waiting(id="a"), waiting(id="b", topic="recheck.critical")
-    scheduler.put(bulk, critical)
-    scheduler.sweep()
-    assert scheduler.released() == ["b", "a"]
+    for number in range(20_000):
+        scheduler.put(waiting(NOW + number // 100, id=str(number)))
+    scheduler.put(waiting(NOW + 3 * 60_000, id="password", topic="recheck.critical"))
+    scheduler.clock.advance(180)
+    calls = iter(range(60, 0, -1))
+    swept = scheduler.use_case.sweep(lambda: next(calls))
+    assert scheduler.released()[0] == "password"
+    assert swept == Swept(released=1 + 40 * 50, complete=False)
+
+
+def test_bulk_that_cannot_be_read_from_the_store_delays_no_critical_one() -> None:
+    scheduler = Scheduler()
+
+    class Throttled(InMemoryWaitingStore):
+        def due(self, now_ms: int, *, critical: bool) -> Iterator[Waiting | Unreadable]:
+            if not critical:
+                raise Retry("throttled")
+            return super().due(now_ms, critical=critical)
+
+    store = Throttled()
+    store.put(waiting(id="password", topic="recheck.critical"), NOW)
+    with pytest.raises(Retry):
+        replace(scheduler.use_case, store=store).sweep(lambda: 60)
+    assert scheduler.released() == ["password"]
+
+
+def test_an_unreadable_item_stops_no_other_and_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    scheduler = Scheduler()
+    bad, good = waiting(id="bad"), [waiting(), waiting(topic="recheck.critical")]
+    scheduler.put(bad, *good)
+    scheduler.store.unreadable.add(place_of(bad))
+    scheduler.use_case = replace(scheduler.use_case, logger=logs.logger("test_release_due"))
+    metrics.taken()
+    assert scheduler.sweep() == Swept(released=2, unreadable=1)
+    assert set(scheduler.released()) == {item.id for item in good}
+    counted = metrics.taken()[0]
+    assert (counted["WaitingUnreadable"], counted["WaitingBacklog"]) == (1, 0)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (line,) = [line for line in lines if line["message"] == "a delayed record cannot be read"]
+    assert (line["due_bucket"], line["id"]) == place_of(bad)
+    assert scheduler.sweep() == Swept(unreadable=1)
+
+
+def test_a_record_that_no_client_can_write_stops_no_other() -> None:
+    scheduler = Scheduler()
+    bad, good = waiting(id="a", headers=(("\ud800", b""),)), waiting(id="b")
+    scheduler.put(bad, good)
+    assert scheduler.sweep() == Swept(released=1, failed=1)
+    assert scheduler.released() == [good.id]
 
 
 @pytest.mark.parametrize("topic", ["send.api", "send.monolith", "send.api.critical", "outcome", "dead-letter"])
@@ -115,7 +174,7 @@ def test_an_item_that_names_another_topic_all_the_same_is_not_released() -> None
     scheduler = Scheduler()
     item = waiting()
     object.__setattr__(item, "topic", topics.SEND_API)
-    scheduler.store.items[item.id] = item
+    scheduler.store.items["", ""] = item
     assert scheduler.sweep().released == 0
     assert scheduler.producer.produced == []
 
@@ -154,6 +213,7 @@ def test_a_sweep_tells_how_much_is_due_and_for_how_long() -> None:
         "WaitingNotReleased": 0,
         "WaitingBacklog": 0,
         "WaitingOldestDue": 0,
+        "WaitingUnreadable": 0,
     }
     scheduler.put(waiting(), waiting())
     scheduler.producer.fail = lambda _topic, _value: Retry("down")
@@ -164,6 +224,7 @@ def test_a_sweep_tells_how_much_is_due_and_for_how_long() -> None:
         "WaitingNotReleased": 2,
         "WaitingBacklog": 2,
         "WaitingOldestDue": 90,
+        "WaitingUnreadable": 0,
     }
 
 
