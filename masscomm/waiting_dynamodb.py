@@ -57,7 +57,7 @@ class DynamoDbWaitingStore:
     def put(self, item: Waiting, now_ms: int) -> None:
         due_ms = max(item.due_ms, now_ms)  # a minute that is past may be closed
         place = place_of(replace(item, due_ms=due_ms))
-        # Parts belong to this put: a copy of the same id for another time, or with other contents, has parts of its own.
+        # Parts belong to this put: the same id for another time, or with other contents, has parts of its own.
         copy = str(uuid4())
         packed = _packed(item)
         expires = {"N": str(due_ms // 1000 + _KEPT_S)}
@@ -160,7 +160,7 @@ class DynamoDbWaitingStore:
         self._marked = {each for each in self._marked if each[1].split("#")[1] >= this_minute} | {mark}
 
     def _buckets(self, marks: str, lane: str, now_ms: int) -> Iterator[tuple[str, str]]:
-        """(minute, bucket) for every minute up to now that may hold something, oldest first; lane: with which they begin."""
+        """(minute, bucket) for every minute up to now that may hold something, oldest first; lane: their prefix."""
         with answering(_WHAT):
             pages = self._client.get_paginator("query").paginate(
                 TableName=self._table,
@@ -175,7 +175,9 @@ class DynamoDbWaitingStore:
         for bucket in buckets:
             yield bucket.removeprefix(lane).partition("#")[0], bucket
 
-    def _query(self, bucket: str, *, before: str | None = None, containing: str | None = None) -> Iterator[dict[str, Any]]:
+    def _query(
+        self, bucket: str, *, before: str | None = None, containing: str | None = None
+    ) -> Iterator[dict[str, Any]]:
         """The rows of a bucket. before: keys below it; containing: part of their topic's name."""
         request: dict[str, Any] = {
             "TableName": self._table,
@@ -214,7 +216,7 @@ class DynamoDbWaitingStore:
         yield item
 
     def _whole(self, row: dict[str, Any]) -> bytes | None:
-        """The row's bytes with those of its parts, None where one is not there. Errors: as _read, or of a damaged row."""
+        """The row's bytes with those of its parts, None where one is not there. Errors: Retry, Stop, a damaged row."""
         packed: bytes = row["value"]["B"]
         for number in range(1, int(row["parts"]["N"])):
             part = self._get(_part(row["copy"]["S"] if "copy" in row else row["id"]["S"], number))

@@ -3,6 +3,7 @@
 import json
 import zlib
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -40,7 +41,8 @@ def _write(store: DynamoDbWaitingStore, *rows: dict[str, Any]) -> None:
 
 
 def _everything(store: DynamoDbWaitingStore) -> list[dict[str, Any]]:
-    return [row for page in store._client.get_paginator("scan").paginate(TableName=store._table) for row in page["Items"]]
+    pages = store._client.get_paginator("scan").paginate(TableName=store._table)
+    return [row for page in pages for row in page["Items"]]
 
 
 def _in_previous_form(item: Waiting, shard: int = 3) -> list[dict[str, Any]]:
@@ -132,9 +134,7 @@ def test_what_is_done_leaves_nothing_in_the_table(store: DynamoDbWaitingStore) -
     ],
     ids=lambda damage: next(iter(damage)),
 )
-def test_whatever_stands_in_a_row_the_others_are_found(
-    store: DynamoDbWaitingStore, damage: dict[str, Any]
-) -> None:
+def test_whatever_stands_in_a_row_the_others_are_found(store: DynamoDbWaitingStore, damage: dict[str, Any]) -> None:
     item, other = waiting(NOW), waiting(NOW)
     store.put(item, NOW)
     store.put(other, NOW)
@@ -151,8 +151,6 @@ def test_the_critical_lane_is_read_before_any_bulk_bucket(store: DynamoDbWaiting
     for minutes in range(5):
         store.put(waiting(NOW + minutes * 60_000), NOW)
     store.put(waiting(NOW + HOUR, topic="recheck.critical"), NOW)
-    read: list[str] = []
-    query = store._query
-    store._query = lambda bucket, **more: (read.append(bucket), query(bucket, **more))[1]  # type: ignore[method-assign]
-    assert len(list(store.due(NOW + HOUR, critical=True))) == 1
-    assert len(read) == 1
+    with patch.object(store, "_query", wraps=store._query) as query:
+        assert len(list(store.due(NOW + HOUR, critical=True))) == 1
+    assert query.call_count == 1
