@@ -17,6 +17,7 @@ from aws_lambda_powertools import Logger
 from masscomm import logs, metrics, topics, traces
 from masscomm.dead_letter_alarm import DeadLetterAlarm
 from masscomm.dead_letters import dead_letter_headers
+from masscomm.denied_ids import DeniedIds
 from masscomm.directory import Directory
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka_event import KafkaRecord, batch_response, parse
@@ -26,7 +27,7 @@ from masscomm.outcomes import Told, outcome
 from masscomm.producer import Headers, Producer
 from masscomm.records import AvroRecord, BuildRequested, DeliveryRequested, NotificationOutcome, RecheckRequested
 from masscomm.statuses import Status
-from masscomm.wire import Codec
+from masscomm.wire import Codec, UnknownSchema
 
 # Kept back from the remaining time for the flush and the answer.
 _FLUSH_RESERVE_S = 2.0
@@ -166,13 +167,17 @@ class UseCase[T](Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchDriver:
-    """One for each function, kept for all its invocations; without an alarm dead letters are logged one by one only."""
+    """One for each function, kept for all its invocations; without an alarm dead letters are logged one by one only.
+
+    denied_ids: how long records of schemas that the registry denies come again.
+    """
 
     function: str
     codec: Codec
     producer: Producer
     logger: Logger = field(default_factory=Logger)
     alarm: DeadLetterAlarm | None = None
+    denied_ids: DeniedIds = field(default_factory=DeniedIds)
 
     def run[T](self, event: Mapping[str, Any], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
         """The partial batch response to an aws:kafka event; where we are misconfigured, everything comes again.
@@ -241,6 +246,11 @@ class BatchDriver:
                 item.span = self._begun(item, context)
                 batch.items.append(item)
             except DeadLetter as error:
+                if isinstance(error, UnknownSchema) and self.denied_ids.is_asked_again(
+                    error.schema_id, timestamp_ms=record.timestamp_ms
+                ):
+                    failed.append((record, Retry(f"{error}; it is asked again for {self.denied_ids.retry_s:.0f} s")))
+                    continue
                 dead.append((record, error))
                 self._put_aside(record, error, failed)
             except Stop:

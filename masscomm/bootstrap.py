@@ -8,6 +8,7 @@ from aws_lambda_powertools import Logger
 from masscomm import settings, traces
 from masscomm.batch import BatchDriver, UseCase, stopped
 from masscomm.dead_letter_alarm import DEFAULT_LIMIT, DeadLetterAlarm
+from masscomm.denied_ids import RETRY_S, DeniedIds
 from masscomm.errors import Stop
 from masscomm.kafka_event import parse
 from masscomm.lambda_context import LambdaContext
@@ -24,6 +25,7 @@ def batch_driver(function: str, logger: Logger) -> BatchDriver:
         producer=KafkaProducer.from_environment(),
         logger=logger,
         alarm=DeadLetterAlarm(limit=settings.number("DEAD_LETTER_ALARM_LIMIT", DEFAULT_LIMIT), logger=logger),
+        denied_ids=DeniedIds(retry_s=settings.number("DENIED_SCHEMA_RETRY_S", RETRY_S)),
     )
 
 

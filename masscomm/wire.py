@@ -4,15 +4,30 @@ import io
 import json
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
+from masscomm import topics
+from masscomm.clock import Clock, SystemClock
 from masscomm.errors import DeadLetter, Retry, Stop
 from schemas import read_text
 
 _MAGIC = 0
 _HEADER_BYTES = 5
-# Confluent's error code for a schema id that does not exist.
-_SCHEMA_NOT_FOUND = 40403
+# Registries number schemas with Java's int: what is no such number they refuse as they refuse a wrong path.
+LAST_SCHEMA_ID = 2**31 - 1
+# Every installation registers it: a registry that denies this one, too, is a wrong or an empty one.
+KNOWN_SUBJECT = f"{topics.OUTCOME}-value"
+# So long a denial holds: the records of a batch ask once.
+_DENIED_FOR_S = 1.0
+_DENIALS_KEPT = 1_000
+
+
+class UnknownSchema(DeadLetter):
+    """The registry denies this schema id, and knows another that it must know. A moment later it may know it."""
+
+    def __init__(self, schema_id: int) -> None:
+        super().__init__("unknown_schema", f"the registry knows no schema with id {schema_id}")
+        self.schema_id = schema_id
 
 
 class SchemaRegistry(Protocol):
@@ -21,7 +36,8 @@ class SchemaRegistry(Protocol):
     def schema_by_id(self, schema_id: int) -> dict[str, Any]:
         """The Avro schema with that id.
 
-        Errors: DeadLetter(unknown_schema) where the registry says there is none, Retry where it cannot be asked.
+        Errors: UnknownSchema where the registry has none; DeadLetter(unknown_schema) where it is no Avro record; Retry
+        where the registry cannot be asked, or also denies the schema of KNOWN_SUBJECT.
         """
         ...
 
@@ -34,9 +50,9 @@ class SchemaRegistry(Protocol):
 
 
 class HttpSchemaRegistry:
-    """A Confluent-compatible registry over HTTP; every answer is kept, schemas being immutable."""
+    """A Confluent-compatible registry over HTTP; schemas are kept, being immutable, and denials for a second."""
 
-    def __init__(self, url: str, *, timeout_s: float = 3.0) -> None:
+    def __init__(self, url: str, *, timeout_s: float = 3.0, clock: Clock | None = None) -> None:
         import urllib3
 
         self._url = url.rstrip("/")
@@ -47,14 +63,36 @@ class HttpSchemaRegistry:
         )
         self._schemas: dict[int, dict[str, Any]] = {}
         self._ids: dict[tuple[str, str], int] = {}
+        self._clock = clock or SystemClock()
+        self._denied_until: dict[int, float] = {}
+        self._trusted_until = 0.0
 
     def schema_by_id(self, schema_id: int) -> dict[str, Any]:
         if schema_id not in self._schemas:
+            if self._clock.monotonic() < self._denied_until.get(schema_id, 0.0):
+                raise UnknownSchema(schema_id)
             status, body = self._request("GET", f"/schemas/ids/{schema_id}")
-            if status == 404 and _says_there_is_none(body):
-                raise DeadLetter("unknown_schema", f"the registry knows no schema with id {schema_id}")
+            if status == 404:
+                self._deny(schema_id)
             self._schemas[schema_id] = _schema_in(self._expect(status, body), schema_id)
         return self._schemas[schema_id]
+
+    def _deny(self, schema_id: int) -> NoReturn:
+        """Errors: UnknownSchema; Retry, where the registry does not know a schema that it must know either."""
+        if self._clock.monotonic() >= self._trusted_until:
+            try:
+                known = self._expect(*self._request("GET", f"/subjects/{KNOWN_SUBJECT}/versions/latest")).get("id")
+                self._expect(*self._request("GET", f"/schemas/ids/{known}"))
+            except Retry as error:
+                raise Retry(
+                    f"schema {schema_id} is denied, and {KNOWN_SUBJECT} is not known either: {error}"
+                ) from error
+            self._trusted_until = self._clock.monotonic() + _DENIED_FOR_S
+        self._denied_until.pop(schema_id, None)
+        if len(self._denied_until) >= _DENIALS_KEPT:
+            del self._denied_until[next(iter(self._denied_until))]
+        self._denied_until[schema_id] = self._clock.monotonic() + _DENIED_FOR_S
+        raise UnknownSchema(schema_id)
 
     def id_of(self, subject: str, schema: Mapping[str, Any]) -> int:
         text = json.dumps(schema)
@@ -97,15 +135,6 @@ class HttpSchemaRegistry:
         return answer
 
 
-def _says_there_is_none(body: bytes) -> bool:
-    """Whether a 404 is the registry's own word about a schema, and not a wrong path's or a gateway's about itself."""
-    try:
-        answer = json.loads(body)
-    except ValueError:
-        return False
-    return isinstance(answer, dict) and answer.get("error_code") == _SCHEMA_NOT_FOUND
-
-
 def _schema_in(answer: Mapping[str, Any], schema_id: int) -> dict[str, Any]:
     if (answer.get("schemaType") or "AVRO") != "AVRO":
         raise DeadLetter("unknown_schema", f"schema {schema_id} is not Avro")
@@ -135,7 +164,9 @@ class InMemorySchemaRegistry:
 
     def schema_by_id(self, schema_id: int) -> dict[str, Any]:
         if schema_id not in self._schemas:
-            raise DeadLetter("unknown_schema", f"the registry knows no schema with id {schema_id}")
+            if KNOWN_SUBJECT not in self._subjects:
+                raise Retry(f"schema {schema_id} is denied, and {KNOWN_SUBJECT} is not known either")
+            raise UnknownSchema(schema_id)
         return self._schemas[schema_id]
 
     def id_of(self, subject: str, schema: Mapping[str, Any]) -> int:
@@ -193,7 +224,8 @@ class Codec:
     def decode(self, schema: str, data: bytes | None) -> dict[str, Any]:
         """A record, resolved from its writer's schema to schemas/<schema>.avsc.
 
-        Errors: DeadLetter(undecodable | unknown_schema), Retry where the registry cannot be asked.
+        Errors: DeadLetter(undecodable | unknown_schema), of which UnknownSchema may be mended by time; Retry where the
+        registry cannot be asked.
         """
         import fastavro
 
@@ -202,6 +234,8 @@ class Codec:
         if len(data) < _HEADER_BYTES or data[0] != _MAGIC:
             raise DeadLetter("undecodable", "the value does not begin with a zero byte and a schema id")
         schema_id = int.from_bytes(data[1:_HEADER_BYTES], "big")
+        if not 0 < schema_id <= LAST_SCHEMA_ID:
+            raise DeadLetter("undecodable", f"{schema_id} is no schema id: they are 1 to {LAST_SCHEMA_ID}")
         writer = self._writer(schema_id)
         buffer = io.BytesIO(data)
         buffer.seek(_HEADER_BYTES)

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from masscomm.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
+from masscomm.wire import LAST_SCHEMA_ID
 from spark_metrics.sources import SOURCES, Source, sources
 
 # A zero byte and the schema's id.
@@ -23,7 +24,7 @@ def wire_header(writers: Writers, beside: Sequence[str] = ()) -> list[Column]:
     """Of Kafka's columns the position, the value and the headers, with `source`, `timestamp_ms` and `schema_id`.
 
     Read of topic, partition, offset, timestamp, value, headers. schema_id is null where the value does not begin with a
-    zero byte and four more; source is the kind of the topic. beside: other columns that go on.
+    zero byte and an id; source is the kind of the topic. beside: other columns that go on.
     """
     known = {schema_id for schemas in writers.values() for schema_id in schemas}
     return [
@@ -50,7 +51,9 @@ def _schema_id(value: Column, known: Collection[int]) -> Column:
     # Comparing five bytes costs less than spelling them out.
     for schema_id in known:
         found = found.when(header == F.lit(bytearray(HEADER.pack(0, schema_id))), F.lit(schema_id))
-    return found.when(F.substring(value, 1, 1) == F.lit(bytearray(1)), spelt)
+    # What is no id is undecodable: the registry is asked for ids only.
+    is_id = (F.substring(value, 1, 1) == F.lit(bytearray(1))) & spelt.between(1, LAST_SCHEMA_ID)
+    return found.when(is_id, spelt)
 
 
 def origin() -> Column:

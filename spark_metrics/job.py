@@ -28,6 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from masscomm import metrics
 from masscomm.authentication import kafka_settings, spark_kafka_options
+from masscomm.denied_ids import DeniedIds
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.metric_names import METRICS_AGE
 from masscomm.topic_offsets import by_topic
@@ -243,7 +244,11 @@ class Job:
             archive = Archive(spark, self._settings.archive_dir) if self._settings.archive_dir else None
             self._await("Postgres", lambda: claim(self._sink.connected(), archive))
             parser = spark.sparkContext._jvm
-            writers = KnownWriters(HttpSchemaRegistry(self._settings.registry_url), lambda text: parses(parser, text))
+            writers = KnownWriters(
+                HttpSchemaRegistry(self._settings.registry_url),
+                lambda text: parses(parser, text),
+                DeniedIds(retry_s=self._settings.denied_schema_retry_s),
+            )
             known = self._await("the schema registry", lambda: registered_ids(self._settings.registry_url))
             self._await("the schema registry", lambda: writers.learn(known))
             self._await("Postgres", lambda: self._rehearse(spark, writers, archive))
@@ -293,10 +298,15 @@ class Job:
         archive: Archive | None,
     ) -> Staged:
         def learn(unknown: list[tuple[str, int]]) -> set[tuple[str, int]]:
-            added, refused = self._await("the schema registry", lambda: writers.learn(unknown))
-            if added:
+            # _await ends the job when its time is over: what the registry denies is asked for again here.
+            while (learned := self._await("the schema registry", lambda: writers.learn(unknown))).asked_again:
+                if learned.added or self._stop.wait(_PAUSE_S):
+                    break
+            if learned.added:
                 raise NewWriters
-            return refused
+            if learned.asked_again:
+                raise Retry("the job stops before the registry was asked again")
+            return learned.refused
 
         while True:
             try:

@@ -166,7 +166,7 @@ class Recompute:
     def _writers(self, wanted: Sequence[tuple[str, int]]) -> Writers:
         jvm = self._spark.sparkContext._jvm
         writers = KnownWriters(HttpSchemaRegistry(self._settings.registry_url), lambda text: parses(jvm, text))
-        _, refused = writers.learn(wanted)
+        refused = writers.learn(wanted).refused
         if refused:
             raise Stop(f"the registry no longer has schemas of archived records: {sorted(refused)}")
         return writers.known

@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from masscomm.denied_ids import RETRY_S
 from masscomm.errors import Stop
 from masscomm.measures import FAR_FUTURE_MS
 
@@ -22,7 +23,8 @@ class Settings:
 
     database_url: libpq's, postgresql://…; registry_url: the registry's Confluent API; jars: paths, comma-separated;
     max_offsets_per_trigger: records a micro-batch, over all partitions; wait_s: how long a dependency may be away, at
-    the start and later; far_future_s: a timestamp further than that after the record was produced is quarantined;
+    the start and later; denied_schema_retry_s: how long a schema that the registry denies is asked for again before its
+    records are quarantined; far_future_s: a timestamp further than that after the record was produced is quarantined;
     grace_s: how long after its end a bucket is complete at the earliest;
     redelivery_window_s: how long a record id is remembered, so that the same record produced again adds nothing;
     views: what else is kept, module:VARIABLE of a spark_metrics.views.View each (SPARK_VIEWS: with commas, or none);
@@ -39,6 +41,7 @@ class Settings:
     trigger_ms: int = 1000
     max_offsets_per_trigger: int = 200_000
     wait_s: float = 120.0
+    denied_schema_retry_s: float = RETRY_S
     far_future_s: int = FAR_FUTURE_MS // 1000
     grace_s: int = 30
     redelivery_window_s: int = 7 * 86_400
@@ -86,6 +89,7 @@ def settings_from(environ: Mapping[str, str] = os.environ) -> Settings:
         trigger_ms=number("SPARK_TRIGGER_MS", Settings.trigger_ms),
         max_offsets_per_trigger=number("SPARK_MAX_OFFSETS_PER_TRIGGER", Settings.max_offsets_per_trigger),
         wait_s=number("SPARK_WAIT_S", int(Settings.wait_s)),
+        denied_schema_retry_s=number("SPARK_DENIED_SCHEMA_RETRY_S", int(Settings.denied_schema_retry_s)),
         far_future_s=number("SPARK_FAR_FUTURE_S", Settings.far_future_s),
         grace_s=number("SPARK_GRACE_S", Settings.grace_s),
         redelivery_window_s=number("SPARK_REDELIVERY_WINDOW_S", Settings.redelivery_window_s),

@@ -3,15 +3,26 @@
 import json
 import logging
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import urllib3
 
+from masscomm.denied_ids import DeniedIds
 from masscomm.errors import DeadLetter, Retry
-from masscomm.wire import SchemaRegistry
+from masscomm.wire import SchemaRegistry, UnknownSchema
 from spark_metrics.decode import Writers
 from spark_metrics.sources import SOURCES
 
 _log = logging.getLogger(__name__)
+
+
+class Learned(NamedTuple):
+    """added: how many schemas are new; refused: (kind, schema id) without a schema that can be used; asked_again:
+    whether some of these are to be asked for again before their records are quarantined."""
+
+    added: int
+    refused: set[tuple[str, int]]
+    asked_again: bool = False
 
 
 class KnownWriters:
@@ -21,9 +32,12 @@ class KnownWriters:
     parser accepts another may not, and a plan that holds such a schema fails every batch.
     """
 
-    def __init__(self, registry: SchemaRegistry, usable: Callable[[str], bool]) -> None:
+    def __init__(
+        self, registry: SchemaRegistry, usable: Callable[[str], bool], denied_ids: DeniedIds | None = None
+    ) -> None:
         self._registry = registry
         self._usable = usable
+        self._denied_ids = denied_ids or DeniedIds()
         self._known: dict[str, dict[int, str]] = {source.kind: {} for source in SOURCES}
 
     @property
@@ -31,33 +45,32 @@ class KnownWriters:
         """{kind: {schema id: schema as JSON}}, a copy."""
         return {kind: dict(schemas) for kind, schemas in self._known.items()}
 
-    def learn(self, wanted: Iterable[tuple[str, int]]) -> tuple[int, set[tuple[str, int]]]:
-        """Look (kind, schema id) pairs up: how many are new, and which of them are no Avro schema that can be used.
-
-        The latter are not remembered: a registry that is restored may know them later.
+    def learn(self, wanted: Iterable[tuple[str, int]]) -> Learned:
+        """Look (kind, schema id) pairs up; those that are refused are not remembered: the registry may know them later.
 
         Errors: Retry (the registry cannot be asked).
         """
-        added, refused = 0, set()
+        added, refused, denied = 0, set(), set()
         for kind, schema_id in wanted:
             if schema_id in self._known[kind]:
                 continue
-            schema = self._schema(schema_id)
-            if schema is None:
+            try:
+                schema = json.dumps(self._registry.schema_by_id(schema_id))
+            except DeadLetter as error:
+                _log.warning("schema %d cannot be had: %s", schema_id, error)
                 refused.add((kind, schema_id))
-            else:
-                self._known[kind][schema_id] = schema
-                added += 1
-                _log.info("learned the writer schema %d of %s records", schema_id, kind)
-        return added, refused
-
-    def _schema(self, schema_id: int) -> str | None:
-        try:
-            schema = json.dumps(self._registry.schema_by_id(schema_id))
-        except DeadLetter as error:
-            _log.warning("schema %d cannot be had: %s", schema_id, error)
-            return None
-        return schema if self._usable(schema) else None
+                if isinstance(error, UnknownSchema):
+                    denied.add(schema_id)
+                continue
+            if not self._usable(schema):
+                refused.add((kind, schema_id))
+                continue
+            self._known[kind][schema_id] = schema
+            added += 1
+            _log.info("learned the writer schema %d of %s records", schema_id, kind)
+        # Each must be asked about: its time begins with the first.
+        asked_again = [each for each in denied if self._denied_ids.is_asked_again(each)]
+        return Learned(added, refused, bool(asked_again))
 
 
 def registered_ids(registry_url: str) -> list[tuple[str, int]]:

@@ -8,6 +8,7 @@ from typing import Any
 from masscomm import topics
 from masscomm.batch import BatchDriver, UseCase
 from masscomm.clock import FixedClock
+from masscomm.denied_ids import DeniedIds
 from masscomm.producer import InMemoryProducer
 from masscomm.records import (
     AvroRecord,
@@ -95,7 +96,12 @@ class Chain:
         self.registry = registry_with_all_schemas()
         self.codec = Codec(self.registry)
         self.producer = InMemoryProducer()
-        self.driver = BatchDriver(function="under_test", codec=self.codec, producer=self.producer)
+        self.driver = self._driver()
+
+    def _driver(self) -> BatchDriver:
+        return BatchDriver(
+            function="under_test", codec=self.codec, producer=self.producer, denied_ids=DeniedIds(clock=self.clock)
+        )
 
     def encoded(self, record: AvroRecord, topic: str, **place: Any) -> dict[str, Any]:
         """The event entry of a record of ours."""
@@ -139,7 +145,7 @@ class Chain:
     def limit(self, max_bytes: int) -> None:
         """From now on topics take no larger records."""
         self.producer = InMemoryProducer(max_bytes=max_bytes)
-        self.driver = BatchDriver(function="under_test", codec=self.codec, producer=self.producer)
+        self.driver = self._driver()
 
     def forget(self) -> None:
         """Empty the topics."""

@@ -98,6 +98,7 @@ def jobs_on(settings: StackSettings, database: str, folder: Path) -> Iterator[St
             "SPARK_READY_FILE": str(folder / f"ready-{len(jobs)}"),
             "SPARK_TRIGGER_MS": "200",
             "SPARK_REHEARSE": "false",
+            "SPARK_DENIED_SCHEMA_RETRY_S": "1",
         }
         jobs.append(launch(settings, database, folder, folder / f"job-{len(jobs)}.log", **(here | environment)))
         return jobs[-1]

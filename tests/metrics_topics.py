@@ -51,4 +51,5 @@ class Topics:
         """Values that cannot be counted."""
         good = self.schema_ids[f"{topic}-value"].to_bytes(4, "big")
         unknown = (2**31 - 2).to_bytes(4, "big")
-        return [None, b"", b"not Avro", b"\0\x7f\xff\xff\xff any", b"\0" + unknown, b"\0" + good + b"\x02"]
+        no_ids = [b"\0\xff\xff\xff\xff", b"\0\x80\0\0\0 any", b"\0\0\0\0\0"]
+        return [None, b"", b"not Avro", *no_ids, b"\0\x7f\xff\xff\xff any", b"\0" + unknown, b"\0" + good + b"\x02"]

@@ -5,18 +5,22 @@ from typing import Any
 
 import pytest
 
-from masscomm.errors import DeadLetter, Stop
-from masscomm.wire import SchemaRegistry, own_schema
+from masscomm.errors import Retry, Stop
+from masscomm.wire import LAST_SCHEMA_ID, SchemaRegistry, UnknownSchema, own_schema
 
 
 @dataclass(frozen=True)
 class Registered:
-    """A registry with schemas/SendRequested.avsc under one subject; absent_id: an id it does not hold."""
+    """A registry with schemas/SendRequested.avsc under one subject; absent_id: an id it does not hold.
+
+    empty: another registry, to which no schema of ours was deployed.
+    """
 
     registry: SchemaRegistry
     subject: str
     schema_id: int
     absent_id: int
+    empty: SchemaRegistry
 
 
 class SchemaRegistryContract:
@@ -29,9 +33,16 @@ class SchemaRegistryContract:
         ]
 
     def test_an_id_there_is_none_of_is_a_dead_letter(self, registered: Registered) -> None:
-        with pytest.raises(DeadLetter) as caught:
-            registered.registry.schema_by_id(registered.absent_id)
-        assert caught.value.reason == "unknown_schema"
+        for absent_id in (registered.absent_id, LAST_SCHEMA_ID):
+            with pytest.raises(UnknownSchema) as caught:
+                registered.registry.schema_by_id(absent_id)
+            assert (caught.value.reason, caught.value.schema_id) == ("unknown_schema", absent_id)
+
+    def test_a_registry_without_our_schemas_denies_no_id(self, registered: Registered) -> None:
+        """An empty registry, and a wrong address, are the installation's fault: no record is put aside for them."""
+        for schema_id in (registered.schema_id, registered.absent_id):
+            with pytest.raises(Retry):
+                registered.empty.schema_by_id(schema_id)
 
     def test_the_id_of_our_schema_is_found_by_its_subject(self, registered: Registered) -> None:
         assert registered.registry.id_of(registered.subject, own_schema("SendRequested")) == registered.schema_id

@@ -31,6 +31,7 @@ FIRST_BACK_OFF_S = 2
 PATIENCE_S = 5
 RECEIPT_WAITS_S = (1, 1, 5)
 QUIET_AFTER_S = 1
+DENIED_RETRY_S = 2
 
 type Changes = Mapping[str, Mapping[str, Any]]
 
@@ -100,6 +101,7 @@ class FaultStack:
             "DELIVERY_PATIENCE_S": str(PATIENCE_S),
             "QUIET_HOURS_AGAIN_AFTER_S": str(QUIET_AFTER_S),
             "RECEIPT_WAITS_S": ",".join(map(str, RECEIPT_WAITS_S)),
+            "DENIED_SCHEMA_RETRY_S": str(DENIED_RETRY_S),
             "LOG_LEVEL": "WARNING",
         }
 
@@ -152,6 +154,7 @@ class FaultStack:
         environment = {
             **service.environment,
             "METRICS_DATABASE_URL": self.environment["METRICS_DATABASE_URL"],
+            "SPARK_DENIED_SCHEMA_RETRY_S": str(DENIED_RETRY_S),
         }
         if self.code == ROOT:
             return dataclasses.replace(service, environment=environment)

@@ -26,6 +26,7 @@ from masscomm.batch import BatchDriver
 from masscomm.clock import FixedClock
 from masscomm.dead_letters import REPLAYED, dead_letter_headers
 from masscomm.decisions import InMemoryDecisionLog
+from masscomm.denied_ids import DeniedIds
 from masscomm.directory import Settings, User
 from masscomm.errors import DeadLetter as Bad
 from masscomm.ids import send_id_of_record
@@ -158,7 +159,12 @@ def test_a_record_of_an_unknown_schema_goes_through_the_checker_once_the_schema_
         """A producer begins to use a schema, ours and one field more, before the registry knows it."""
         value = b"\0" + struct.pack(">I", coming) + _body(send([1], send_id=None)) + b"\0"
         place = entry(value, topic=topics.SEND_MONOLITH, partition=3, offset=41)
-        driver = BatchDriver(function="preference_checker", codec=codec, producer=KafkaProducer(bootstrap))
+        driver = BatchDriver(
+            function="preference_checker",
+            codec=codec,
+            producer=KafkaProducer(bootstrap),
+            denied_ids=DeniedIds(retry_s=0),
+        )
         assert failed_offsets(driver.run(event(place), Context(), use_case)) == []
         return list(read_letters(bootstrap, Filter(reason="unknown_schema", partition=3, offset=41)))[-1]
 

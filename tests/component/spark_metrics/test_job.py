@@ -233,18 +233,33 @@ def assert_views_are_sums_of_the_counts(database: str) -> None:
 def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     start_job: StartJob, world: World, stack: Stack, database: str, tmp_path: Path
 ) -> None:
-    job = start_job(**as_the_page_says(database, tmp_path), SPARK_REHEARSE="true")
+    retry_s = {"SPARK_DENIED_SCHEMA_RETRY_S": "8"}
+    job = start_job(**as_the_page_says(database, tmp_path), **retry_s, SPARK_REHEARSE="true")
     wait_until("the ready file", lambda: one(job.database, "select state from stream_status") == "running", job)
     # What was rehearsed has left nothing behind.
     assert "rehearsed 4 batches" in job.log.read_text()
     assert_is_a_plain_count(job.database, World(stack.settings, {}))
     assert one(job.database, "select not exists (select from sends) and not exists (select from archive_batches)")
     assert [path.name for path in (tmp_path / "archive").iterdir() if not path.name.startswith(".")] == ["_archive_id"]
+    # A writer that knows four fields uses its schema some seconds before the registry has it.
+    schema = own_schema("SendRequested")
+    schema = schema | {"fields": [f for f in schema["fields"] if f["name"] in MINIMAL]}
+    coming = max(world.schema_ids.values()) + 1
+    world.a_send_of_the_minimal_producer(schema, coming)
+    world.flush()
+    wait_until("the denial", lambda: f"schema {coming} cannot be had" in job.log.read_text(), job)
+    answer = httpx.post(
+        f"{stack.settings.registry_url}/subjects/send.monolith-value/versions", json={"schema": json.dumps(schema)}
+    )
+    assert answer.raise_for_status().json()["id"] == coming
     for _ in range(20):
         world.a_send(times=world.rng.choice([1, 1, 3]))
     world.put_poison()
     counted_up_to(job, world.flush())
     assert_is_a_plain_count(job.database, world)
+    with psycopg.connect(job.database) as connection:
+        rows = connection.execute("select distinct schema_id from quarantine where reason = 'unknown_schema'")
+        assert {schema_id for (schema_id,) in rows} == {2**31 - 1, 2**31 - 2}
 
     # What waits is told by partition while the merge is held up, and is gone once it is not.
     with psycopg.connect(job.database) as holding:
@@ -258,14 +273,8 @@ def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     wait_until("no lag", lambda: one(job.database, "select lags = '{}' and lag = 0 from stream_status"), job)
     assert one(job.database, "select input_rate >= 0 from stream_status")
 
-    # A writer that registers while the stream runs, and knows four fields.
-    schema = own_schema("SendRequested")
-    schema = schema | {"fields": [f for f in schema["fields"] if f["name"] in MINIMAL]}
-    answer = httpx.post(
-        f"{stack.settings.registry_url}/subjects/send.monolith-value/versions", json={"schema": json.dumps(schema)}
-    )
-    for _ in range(3):
-        world.a_send_of_the_minimal_producer(schema, answer.raise_for_status().json()["id"])
+    for _ in range(2):
+        world.a_send_of_the_minimal_producer(schema, coming)
         world.a_send(times=2)
     counted_up_to(job, world.flush())
     assert_is_a_plain_count(job.database, world)

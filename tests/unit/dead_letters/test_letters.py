@@ -12,7 +12,7 @@ from devstack.payloads import payload_of
 from masscomm.dead_letters import REPLAYED, dead_letter_headers, original_position, replay_headers
 from masscomm.errors import DeadLetter as Bad
 from masscomm.kafka_event import KafkaRecord
-from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.wire import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
 from tests.chain import send
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -91,7 +91,9 @@ def test_a_payload_is_decoded_once_its_schema_is_known() -> None:
     payload = payload_of(LETTER.topic, value, Codec(registry))
     assert payload.value is not None
     assert payload.value["to_users"] == [1, 2]
-    unknown = payload_of(LETTER.topic, value, Codec(InMemorySchemaRegistry()))
+    other = InMemorySchemaRegistry()
+    other.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
+    unknown = payload_of(LETTER.topic, value.replace(b"\0\0\0\0\x01", b"\0\0\0\0\x09", 1), Codec(other))
     assert unknown.value is None
     assert "no schema with id" in str(unknown.error)
     assert unknown.base64

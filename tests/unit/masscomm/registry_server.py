@@ -71,7 +71,14 @@ class ConfluentRegistry:
 
     def __call__(self, method: str, path: str, body: Any) -> tuple[int, dict[str, str], bytes]:
         *_, kind, name = path.partition("?")[0].split("/")
+        if method == "GET" and path.endswith("/versions/latest"):
+            latest = self.subjects.get(path.split("/")[-3])
+            if latest is None:
+                return 404, {}, b'{"error_code": 40401, "message": "Subject not found"}'
+            return 200, {}, json.dumps({"id": latest, "schema": self.schemas[latest]}).encode()
         if method == "GET" and kind == "ids":
+            if not -(2**31) <= int(name) < 2**31:  # as Apicurio's framework answers what is no Java int
+                return 404, {}, b'{"error_code": 0, "message": "Unable to extract parameter"}'
             known = self.schemas.get(int(name))
             if known is None:
                 return 404, {}, b'{"error_code": 40403, "message": "Schema not found"}'

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from masscomm import topics
 from masscomm.batch import Batch, BatchDriver, Item
 from masscomm.bootstrap import answer
+from masscomm.dead_letters import REASON, SOURCE_OFFSET
+from masscomm.denied_ids import RETRY_S
 from masscomm.directory import Position
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.kafka_event import KafkaRecord
 from masscomm.records import SendRequested
-from masscomm.wire import Codec
+from masscomm.wire import Codec, own_schema
 from tests.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 
 type Work = Callable[[Batch[SendRequested], Item[SendRequested]], None]
@@ -93,6 +95,46 @@ def test_a_record_that_does_not_decode_goes_aside_and_the_others_go_on() -> None
     assert headers["masscomm.source.offset"] == "5"
     assert headers["trace"] == "1"
     assert chain.values(topics.DEAD_LETTER) == [b"\0\0"]
+
+
+def _unknown(chain: Chain, schema_id: int, offset: int) -> dict[str, Any]:
+    return entry(b"\0" + schema_id.to_bytes(4, "big") + b"any", offset=offset, timestamp=chain.clock.now_ms())
+
+
+def test_a_denied_id_comes_again_and_the_others_go_on() -> None:
+    chain = Chain()
+    bad = [_unknown(chain, 9_999, offset) for offset in (1, 2)]
+    assert chain.run(Relay(), chain.encoded(send([7]), topics.SEND_MONOLITH, offset=0), *bad) == [1, 2]
+    assert _keys(chain) == [b"7"]
+    assert chain.dead_letters() == []
+
+
+def test_a_denied_id_is_put_aside_when_its_time_is_over() -> None:
+    chain = Chain()
+    assert chain.run(Relay(), _unknown(chain, 9_999, 3)) == [3]
+    chain.clock.advance(RETRY_S)
+    assert chain.run(Relay(), _unknown(chain, 9_999, 3), _unknown(chain, 9_999, 4)) == []
+    assert [(letter[REASON], letter[SOURCE_OFFSET]) for letter in chain.dead_letters()] == [
+        ("unknown_schema", "3"),
+        ("unknown_schema", "4"),
+    ]
+
+
+def test_a_schema_that_is_registered_late_is_read() -> None:
+    chain = Chain()
+    late = own_schema("SendRequested") | {"doc": "late"}
+    coming = max(chain.registry.id_of(each.subject, own_schema(each.schema or "")) for each in _avro_topics()) + 1
+    value = chain.codec.encode(topics.SEND_MONOLITH, "SendRequested", send([7]).to_avro())
+    record = entry(b"\0" + coming.to_bytes(4, "big") + value[5:])
+    assert chain.run(Relay(), record) == [0]
+    chain.clock.advance(5)
+    assert chain.registry.register("send.monolith-value", late) == coming
+    assert chain.run(Relay(), record) == []
+    assert _keys(chain) == [b"7"]
+
+
+def _avro_topics() -> list[topics.Topic]:
+    return [each for each in topics.chain_topics() if each.schema is not None]
 
 
 def test_a_tombstone_goes_aside() -> None:

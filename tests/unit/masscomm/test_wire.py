@@ -9,8 +9,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from masscomm import wire
+from masscomm.clock import FixedClock
 from masscomm.errors import DeadLetter, Retry, Stop
-from masscomm.wire import Codec, HttpSchemaRegistry, InMemorySchemaRegistry, own_schema
+from masscomm.wire import (
+    KNOWN_SUBJECT,
+    Codec,
+    HttpSchemaRegistry,
+    InMemorySchemaRegistry,
+    UnknownSchema,
+    own_schema,
+)
 from tests.chain import send
 from tests.registry_contract import Registered, SchemaRegistryContract
 from tests.unit.masscomm.registry_server import ConfluentRegistry, RegistryServer, serving
@@ -22,6 +31,7 @@ def _registry() -> InMemorySchemaRegistry:
     registry = InMemorySchemaRegistry()
     registry.register(SUBJECT, own_schema("SendRequested"))
     registry.register("delivery-value", own_schema("DeliveryRequested"))
+    registry.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
     return registry
 
 
@@ -32,9 +42,9 @@ def _encoded() -> bytes:
 class TestInMemorySchemaRegistry(SchemaRegistryContract):
     @pytest.fixture
     def registered(self) -> Registered:
-        registry = InMemorySchemaRegistry()
-        schema_id = registry.register(SUBJECT, own_schema("SendRequested"))
-        return Registered(registry, SUBJECT, schema_id, absent_id=999)
+        registry = _registry()
+        schema_id = registry.id_of(SUBJECT, own_schema("SendRequested"))
+        return Registered(registry, SUBJECT, schema_id, absent_id=999, empty=InMemorySchemaRegistry())
 
 
 class TestHttpSchemaRegistry(SchemaRegistryContract):
@@ -42,8 +52,15 @@ class TestHttpSchemaRegistry(SchemaRegistryContract):
     def registered(self) -> Iterator[Registered]:
         confluent = ConfluentRegistry()
         schema_id = confluent.register(SUBJECT, own_schema("SendRequested"))
-        with serving(confluent) as server:
-            yield Registered(HttpSchemaRegistry(server.url), SUBJECT, schema_id, absent_id=999)
+        confluent.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
+        with serving(confluent) as server, serving(ConfluentRegistry()) as empty:
+            yield Registered(
+                HttpSchemaRegistry(server.url),
+                SUBJECT,
+                schema_id,
+                absent_id=999,
+                empty=HttpSchemaRegistry(empty.url),
+            )
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
@@ -73,6 +90,67 @@ def test_an_unknown_schema_id_is_a_dead_letter() -> None:
     with pytest.raises(DeadLetter) as caught:
         Codec(_registry()).decode("SendRequested", b"\0\0\0\x03\xe7" + _encoded()[5:])
     assert caught.value.reason == "unknown_schema"
+
+
+@pytest.mark.parametrize("schema_id", [0, 2**31, 2**32 - 1])
+def test_what_is_no_schema_id_is_undecodable_unasked(schema_id: int) -> None:
+    with _answering(503, b"") as server, pytest.raises(DeadLetter) as caught:
+        Codec(HttpSchemaRegistry(server.url)).decode("SendRequested", b"\0" + schema_id.to_bytes(4, "big"))
+    assert caught.value.reason == "undecodable"
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("body", [b'{"error_code": 40403}', b'{"error_code": 0}', b"no such page"])
+def test_a_404_is_believed_where_our_own_schema_is_known(body: bytes) -> None:
+    confluent = ConfluentRegistry()
+    confluent.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
+
+    def answer(method: str, path: str, sent: Any) -> tuple[int, dict[str, str], bytes]:
+        return (404, {}, body) if path.endswith("/7") else confluent(method, path, sent)
+
+    with serving(answer) as server, pytest.raises(UnknownSchema):
+        HttpSchemaRegistry(server.url).schema_by_id(7)
+
+
+def test_a_404_is_no_denial_where_our_own_id_is_denied() -> None:
+    """The subject answers, and the ids do not: a gateway that lets only some paths through."""
+    confluent = ConfluentRegistry()
+    confluent.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
+
+    def answer(method: str, path: str, sent: Any) -> tuple[int, dict[str, str], bytes]:
+        return (404, {}, b"no route") if "/ids/" in path else confluent(method, path, sent)
+
+    with serving(answer) as server, pytest.raises(Retry, match="outcome-value is not known either"):
+        HttpSchemaRegistry(server.url).schema_by_id(7)
+
+
+def test_a_denied_id_is_asked_for_once_a_second() -> None:
+    clock, confluent = FixedClock(), ConfluentRegistry()
+    confluent.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
+    with serving(confluent) as server:
+        registry = HttpSchemaRegistry(server.url, clock=clock)
+        for _ in range(200):
+            with pytest.raises(UnknownSchema):
+                registry.schema_by_id(2)
+        assert server.requests.count("GET /schemas/ids/2") == 1
+        assert confluent.register(SUBJECT, own_schema("SendRequested")) == 2
+        clock.advance(1.1)
+        assert registry.schema_by_id(2) == own_schema("SendRequested")
+
+
+def test_few_denials_are_remembered_however_many_ids_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_DENIALS_KEPT", 5)
+    confluent = ConfluentRegistry()
+    confluent.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
+    with serving(confluent) as server:
+        registry = HttpSchemaRegistry(server.url, clock=FixedClock())
+        for schema_id in range(2, 8):
+            with pytest.raises(UnknownSchema):
+                registry.schema_by_id(schema_id)
+        requests = len(server.requests)
+        with pytest.raises(UnknownSchema):
+            registry.schema_by_id(2)
+    assert len(server.requests) == requests + 1
 
 
 def test_a_record_of_another_kind_is_a_dead_letter() -> None:

@@ -1,30 +1,59 @@
 """Writers' schemas are learned once, and only if they can be used."""
 
-from masscomm.wire import InMemorySchemaRegistry, own_schema
-from spark_metrics.writers import KnownWriters
+import pytest
+
+from masscomm.clock import FixedClock
+from masscomm.denied_ids import RETRY_S, DeniedIds
+from masscomm.errors import Retry
+from masscomm.wire import KNOWN_SUBJECT, InMemorySchemaRegistry, own_schema
+from spark_metrics.writers import KnownWriters, Learned
+
+
+def _registry() -> InMemorySchemaRegistry:
+    registry = InMemorySchemaRegistry()
+    registry.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
+    return registry
 
 
 def test_a_schema_is_learned_once() -> None:
-    registry = InMemorySchemaRegistry()
+    registry = _registry()
     schema_id = registry.register("send.api-value", own_schema("SendRequested"))
     writers = KnownWriters(registry, lambda _: True)
-    assert writers.learn([("send", schema_id)]) == (1, set())
-    assert writers.learn([("send", schema_id)]) == (0, set())
+    assert writers.learn([("send", schema_id)]) == Learned(1, set())
+    assert writers.learn([("send", schema_id)]) == Learned(0, set())
     assert list(writers.known["send"]) == [schema_id]
     assert not writers.known["outcome"]
 
 
-def test_what_the_registry_does_not_know_is_refused_and_asked_again() -> None:
-    registry = InMemorySchemaRegistry()
-    writers = KnownWriters(registry, lambda _: True)
-    assert writers.learn([("send", 1)]) == (0, {("send", 1)})
+def test_a_denied_schema_is_asked_again_and_learned_late() -> None:
+    registry = _registry()
+    writers = KnownWriters(registry, lambda _: True, DeniedIds(clock=FixedClock()))
+    assert writers.learn([("send", 2)]) == Learned(0, {("send", 2)}, asked_again=True)
     registry.register("send.api-value", own_schema("SendRequested"))
-    assert writers.learn([("send", 1)]) == (1, set())
+    assert writers.learn([("send", 2)]) == Learned(1, set())
+
+
+def test_denied_schemas_are_refused_when_their_time_is_over() -> None:
+    """Once for all of them: ids that come later in a flood do not hold up a batch again."""
+    clock = FixedClock()
+    writers = KnownWriters(_registry(), lambda _: True, DeniedIds(clock=clock))
+    flood = [("send", schema_id) for schema_id in range(100, 3_000)]
+    assert writers.learn(flood).asked_again
+    clock.advance(RETRY_S)
+    learned = writers.learn(flood)
+    assert (learned.refused, learned.asked_again) == (set(flood), False)
+    assert not writers.learn([("send", 7_000)]).asked_again
+
+
+def test_a_registry_without_our_schemas_refuses_nothing() -> None:
+    writers = KnownWriters(InMemorySchemaRegistry(), lambda _: True)
+    with pytest.raises(Retry):
+        writers.learn([("send", 1)])
 
 
 def test_a_schema_that_spark_cannot_use_never_reaches_a_plan() -> None:
-    registry = InMemorySchemaRegistry()
+    registry = _registry()
     schema_id = registry.register("send.api-value", own_schema("SendRequested"))
     writers = KnownWriters(registry, lambda _: False)
-    assert writers.learn([("send", schema_id)]) == (0, {("send", schema_id)})
+    assert writers.learn([("send", schema_id)]) == Learned(0, {("send", schema_id)})
     assert not writers.known["send"]

@@ -1,0 +1,66 @@
+"""How long schema ids that the registry denies are asked for again, before their records are put aside.
+
+A producer may use an id before each replica of the registry knows it. So an id is asked for again for RETRY_S, once for
+all records that carry it. Random bytes must not cost that time for each id they make up: after an id was asked for in
+vain, the records of other ids are retried only while they are younger than RETRY_S themselves.
+"""
+
+import math
+import threading
+from dataclasses import dataclass
+
+from masscomm.clock import Clock, SystemClock
+
+RETRY_S = 30.0
+# An id that was not seen for so long is forgotten: the registry may since have given it to a schema.
+_FORGET_AFTER_S = 300.0
+# Of more ids at a time the records are put aside at once.
+_REMEMBERED = 1_000
+
+
+@dataclass
+class _Denied:
+    first_s: float
+    last_s: float
+    in_vain: bool = False
+
+
+class DeniedIds:
+    """What one process remembers of denied ids; safe to use from several threads.
+
+    retry_s: seconds from the first denial of an id until its records are put aside.
+    """
+
+    def __init__(self, *, retry_s: float = RETRY_S, clock: Clock | None = None) -> None:
+        self.retry_s = retry_s
+        self._clock = clock or SystemClock()
+        self._denied: dict[int, _Denied] = {}  # in the order of last_s
+        self._in_vain_s = -math.inf
+        self._lock = threading.Lock()
+
+    def is_asked_again(self, schema_id: int, *, timestamp_ms: int | None = None) -> bool:
+        """Whether an id that was denied just now is to be asked for again; timestamp_ms: of the record, where known."""
+        with self._lock:
+            now_s = self._clock.monotonic()
+            self._forget(now_s)
+            denied = self._denied.pop(schema_id, None)
+            if denied is None:
+                if len(self._denied) >= _REMEMBERED:
+                    return False
+                denied = _Denied(now_s, now_s)
+            denied.last_s = now_s
+            self._denied[schema_id] = denied
+            if now_s - denied.first_s >= self.retry_s:
+                if not denied.in_vain:
+                    denied.in_vain, self._in_vain_s = True, now_s
+                return False
+            if now_s - self._in_vain_s > _FORGET_AFTER_S:
+                return True
+            return timestamp_ms is not None and self._clock.now_ms() - timestamp_ms < self.retry_s * 1000
+
+    def _forget(self, now_s: float) -> None:
+        while self._denied:
+            schema_id, denied = next(iter(self._denied.items()))
+            if now_s - denied.last_s <= _FORGET_AFTER_S:
+                return
+            del self._denied[schema_id]
