@@ -8,7 +8,7 @@ import sys
 import threading
 from datetime import UTC, datetime
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from confluent_kafka import KafkaException
@@ -90,7 +90,7 @@ def up(
         list[str] | None, typer.Option("--without", metavar="SERVICE", help="Leave a service out. May be repeated.")
     ] = None,
 ) -> None:
-    """Start everything and stay until Ctrl-C, which stops everything."""
+    """Start everything and stay until Ctrl-C, which stops everything; a service that ends is started again."""
     settings = _settings(port)
     if detach:
         _up_detached(
@@ -117,31 +117,42 @@ def up(
         # Stopped by hand after it was up is how this command ends well.
         raise typer.Exit(1 if stack.crashes else 0 if stack.start_s else 130) from None
     finally:
+        stack.on_change = progress
         with progress:
             stack.stop()
         if stack.peak_mb:  # else nothing was started, and the error that follows says why
             console.print(f"Stopped. The most memory it ever held was {stack.peak_mb:.0f} MB.")
 
 
-def _stay(stack: Stack) -> None:
-    """Wait for a crash, and report it; a signal ends the wait by an exception."""
-    stack.crashed.wait()
-    _report_crashes(stack)
-    raise typer.Exit(1)
+def _stay(stack: Stack) -> NoReturn:
+    """Start services that end again, until a signal ends the wait by an exception."""
+    stack.on_change = lambda _name, _state, _text: None  # what follows is a line each, and no table
+    stack.keep_up(lambda line: console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True))
+    while True:
+        threading.Event().wait()
 
 
 def _run_demo(stack: Stack | RunningStack) -> bool:
     """Run the demo against a stack; a service of ours that crashes meanwhile is reported at once and ends it."""
     from devstack.demo import run_demo
 
+    over = threading.Event()
     if isinstance(stack, Stack):
-        threading.Thread(target=_end_at_crash, args=(stack,), daemon=True).start()
-    return bool(run_demo(stack))
+        threading.Thread(target=_end_at_crash, args=(stack, over), daemon=True).start()
+    try:
+        return bool(run_demo(stack))
+    finally:
+        over.set()
 
 
-def _end_at_crash(stack: Stack) -> None:
-    """Report the first crash and interrupt the main thread, which would wait for what cannot come any more."""
+def _end_at_crash(stack: Stack, over: threading.Event) -> None:
+    """Report the first crash and interrupt the main thread, which would wait for what cannot come any more.
+
+    over: from then on a crash is no concern of this thread.
+    """
     stack.crashed.wait()
+    if over.is_set():
+        return
     _report_crashes(stack)
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -33,6 +33,11 @@ from devstack.state import RunState, Started, now
 MEMORY_INTERVAL_S = 1.0
 PROBE_INTERVAL_S = 0.05
 LOG_TAIL = 25
+# Waits before a service that ended is started again: doubled from one to the other, and begun anew after it was up for
+# REVIVED_AFTER_S.
+REVIVE_FIRST_S = 1.0
+REVIVE_LAST_S = 30.0
+REVIVED_AFTER_S = 60.0
 
 
 class StackError(Exception):
@@ -49,8 +54,13 @@ class Crash:
     tail: str
 
     def __str__(self) -> str:
+        return f"{self.line}. The end of {self.log}:\n{self.tail}"
+
+    @property
+    def line(self) -> str:
+        """Which service ended, and how."""
         how = f"killed by signal {-self.status}" if self.status < 0 else f"status {self.status}"
-        return f"{self.service} ended ({how}). The end of {self.log}:\n{self.tail}"
+        return f"{self.service} ended ({how})"
 
 
 class _Running:
@@ -59,6 +69,7 @@ class _Running:
     def __init__(self, popen: subprocess.Popen[bytes], started: Started) -> None:
         self.popen = popen
         self.started = started
+        self.begun = time.monotonic()
         self.exited = threading.Event()
         self.expected_to_end = False
 
@@ -95,6 +106,8 @@ class Stack:
         self.peak_mb = 0.0
         self.start_s = 0.0
         self.recovered: list[str] = []
+        self._say: Callable[[str], None] | None = None  # where ended services are started again
+        self._revive_after_s: dict[str, float] = {}
         self._wanted = None if services is None else list(services)
         self._state = RunState(settings)
         self._running: dict[str, _Running] = {}
@@ -169,6 +182,18 @@ class Stack:
         with self._stopping:
             if self._entered:
                 self._stop()
+
+    def keep_up(self, say: Callable[[str], None]) -> None:
+        """From now on start a service again when it ends, those that have ended included; `say` gets a line each time.
+
+        A service is in `crashes` while it does not serve.
+        """
+        with self._changed:
+            self._say = say
+            ended = list(self.crashes)
+        for crash in ended:
+            thread = threading.Thread(target=self._revive, args=(crash,), name=f"revive-{crash.service}", daemon=True)
+            thread.start()
 
     # --- faults ---
 
@@ -445,9 +470,42 @@ class Stack:
         if running.expected_to_end or self._ending.is_set() or service.name not in self._done:
             return
         crash = Crash(service.name, status, str(self.settings.log(service.name)), self._log_end(service))
-        self.crashes.append(crash)
+        with self._changed:
+            self._done.discard(service.name)
+            self.crashes.append(crash)
+            revive = self._say is not None
+        if time.monotonic() - running.begun >= REVIVED_AFTER_S:
+            self._revive_after_s.pop(service.name, None)
         self.on_change(service.name, "failed", str(crash).split("\n", 1)[0])
         self.crashed.set()
+        if revive:
+            self._revive(crash)
+
+    def _revive(self, crash: Crash) -> None:
+        """Start a service that ended, and what is to be done after its start, until both succeed or the stack stops."""
+        name, reason = crash.service, crash.line
+        self._starters.append(threading.current_thread())
+        started = False
+        while self._say is not None:
+            wait_s = self._revive_after_s.get(name, REVIVE_FIRST_S)
+            self._revive_after_s[name] = min(2 * wait_s, REVIVE_LAST_S)
+            self._say(f"{reason}; starting it again in {wait_s:.0f} s. Its log: {crash.log}")
+            if self._ending.wait(wait_s):
+                return
+            try:
+                if not started:
+                    self._start_service(self.known[name])
+                started = True
+                for task in self.tasks:
+                    if name in task.depends_on:  # it may have lost what was made in it
+                        self._run_task(task)
+            except StackError as error:
+                if self._ending.is_set():
+                    return
+                reason = str(error).split("\n", 1)[0]
+                continue
+            self.crashes.remove(crash)
+            return
 
     def _end(self, name: str) -> None:
         running = self._running[name]

@@ -54,6 +54,8 @@ NEVER_COUNTED = (
     "tests/component/spark_metrics/test_archive.py::test_files_of_a_batch_that_was_never_counted_are_not_read_and_go"
 )
 
+NO_LATE_SCHEMA = "no cell registers a schema after a record of it"
+
 MUTANTS = (
     Mutant(
         guard="tenancy: a caller without a tenant is refused on every route",
@@ -78,6 +80,53 @@ MUTANTS = (
         new="        if user_id not in users or user_id not in settings\n",
         red="tests/unit/preference_checker/test_check_preferences.py::test_another_clubs_user_is_answered_as_an_unknown_one",
         no_cell="no cell has change data capture behind and another club's users",
+    ),
+    Mutant(
+        guard="registry: what is no schema id is not asked for",
+        file="masscomm/wire.py",
+        old="        if not 0 < schema_id <= LAST_SCHEMA_ID:",
+        new="        if False:",
+        red="tests/unit/masscomm/test_wire.py::test_what_is_no_schema_id_is_undecodable_unasked",
+        no_cell="a cell's registry denies such ids as others",
+    ),
+    Mutant(
+        guard="registry: a denial counts where our own schema is known",
+        file="masscomm/wire.py",
+        old="        if self._clock.monotonic() >= self._trusted_until:",
+        new="        if False:",
+        red="tests/unit/masscomm/test_wire.py::TestHttpSchemaRegistry::test_a_registry_without_our_schemas_denies_no_id",
+        no_cell="no cell empties the registry",
+    ),
+    Mutant(
+        guard="registry: a denied id is asked for again before its record is put aside",
+        file="masscomm/batch.py",
+        old="if isinstance(error, UnknownSchema) and self",
+        new="if False and self",
+        red="tests/unit/masscomm/test_batch.py::test_a_schema_that_is_registered_late_is_read",
+        no_cell=NO_LATE_SCHEMA,
+    ),
+    Mutant(
+        guard="registry: a denied id is not asked for again for ever",
+        file="masscomm/denied_ids.py",
+        old="            if now_s - denied.first_s >= self.retry_s:",
+        new="            if False:",
+        red="unknown schema id",
+    ),
+    Mutant(
+        guard="job: what is no schema id is undecodable, and not asked for",
+        file="spark_metrics/decode.py",
+        old=" & spelt.between(1, LAST_SCHEMA_ID)",
+        new="",
+        red="tests/unit/spark_metrics/test_transforms.py::test_what_cannot_be_counted_says_why",
+        no_cell="a cell's registry denies such ids as others",
+    ),
+    Mutant(
+        guard="job: a denied schema is asked for again before it is quarantined",
+        file="spark_metrics/writers.py",
+        old="bool(asked_again))",
+        new="False)",
+        red="tests/unit/spark_metrics/test_writers.py::test_a_denied_schema_is_asked_again_and_learned_late",
+        no_cell=NO_LATE_SCHEMA,
     ),
     Mutant(
         guard="ledger: what is recorded is not published again",

@@ -169,6 +169,7 @@ def test_a_record_of_an_unknown_schema_goes_through_the_checker_once_the_schema_
         return list(read_letters(bootstrap, Filter(reason="unknown_schema", partition=3, offset=41)))[-1]
 
     letter = _put_aside_under_an_id_to_come(url, put_aside)
+    codec = Codec(HttpSchemaRegistry(url))  # which remembers no denial
     payload = payload_of(letter.topic, letter.value, codec).value
     assert payload is not None
     assert payload["to_users"] == [1]

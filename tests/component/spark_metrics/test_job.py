@@ -230,6 +230,12 @@ def assert_views_are_sums_of_the_counts(database: str) -> None:
         assert differing.fetchall() == []
 
 
+def _registered(settings: StackSettings, subject: str, schema: Mapping[str, Any]) -> int:
+    answer = httpx.post(f"{settings.registry_url}/subjects/{subject}/versions", json={"schema": json.dumps(schema)})
+    schema_id: int = answer.raise_for_status().json()["id"]
+    return schema_id
+
+
 def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     start_job: StartJob, world: World, stack: Stack, database: str, tmp_path: Path
 ) -> None:
@@ -244,14 +250,12 @@ def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     # A writer that knows four fields uses its schema some seconds before the registry has it.
     schema = own_schema("SendRequested")
     schema = schema | {"fields": [f for f in schema["fields"] if f["name"] in MINIMAL]}
-    coming = max(world.schema_ids.values()) + 1
+    first, second = (_registered(stack.settings, "probe-value", schema | {"doc": doc}) for doc in ("one", "two"))
+    coming = 2 * second - first  # the registry counts on by as much each time
     world.a_send_of_the_minimal_producer(schema, coming)
     world.flush()
     wait_until("the denial", lambda: f"schema {coming} cannot be had" in job.log.read_text(), job)
-    answer = httpx.post(
-        f"{stack.settings.registry_url}/subjects/send.monolith-value/versions", json={"schema": json.dumps(schema)}
-    )
-    assert answer.raise_for_status().json()["id"] == coming
+    assert _registered(stack.settings, "send.monolith-value", schema) == coming
     for _ in range(20):
         world.a_send(times=world.rng.choice([1, 1, 3]))
     world.put_poison()

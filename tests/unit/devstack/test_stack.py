@@ -15,11 +15,12 @@ import psutil
 import pytest
 
 from devstack import process, state
+from devstack import stack as stack_module
 from devstack.service import Service, Task
 from devstack.settings import ROOT, StackSettings
 from devstack.stack import Stack, StackError
 from devstack.state import AlreadyRunningError, RunState
-from tests.unit.devstack.small import DIES_AT_ONCE, STUBBORN, ending_file, one, pair
+from tests.unit.devstack.small import DIES_AT_ONCE, LISTENS, STUBBORN, ending_file, one, pair
 
 
 @pytest.fixture
@@ -106,6 +107,78 @@ def test_a_kill_for_a_fault_test_is_no_crash_and_restart_brings_it_back(settings
         assert not stack.crashed.is_set()
         os.kill(stack.pid("back"), signal.SIGKILL)
         assert stack.crashed.wait(LONG_S), "a restarted service is watched again"
+
+
+def test_a_service_that_ends_is_started_again(settings: StackSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack_module, "REVIVE_FIRST_S", 0.05)
+    said: list[str] = []
+    made: list[str] = []
+    tasks = [Task(name="topics", run=lambda: made.append("topics"), depends_on=("front",))]
+    with Stack(settings, catalogue=pair, tasks=lambda _: tasks) as stack:
+        stack.keep_up(said.append)
+        before, others = stack.pid("front"), stack.pid("back")
+        os.kill(before, signal.SIGKILL)
+        wait_until(lambda: len(made) == 2 and not stack.crashes)
+        assert stack.pid("front") != before
+        assert stack.pid("back") == others
+    assert made == ["topics", "topics"]
+    (line,) = said
+    assert line.startswith("front ended (killed by signal 9); starting it again in ")
+    assert str(settings.log("front")) in line
+    assert process.marked(settings.state_dir) == []
+
+
+def test_waits_double_while_a_service_cannot_start_again(
+    settings: StackSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stack_module, "REVIVE_FIRST_S", 0.02)
+    monkeypatch.setattr(stack_module, "REVIVE_LAST_S", 0.05)
+    said: list[str] = []
+    with stack_of(settings, lambda each: one(each, LISTENS)) as stack:
+        stack.keep_up(said.append)
+        good = stack.known["only"]
+        stack.known["only"] = one(settings, DIES_AT_ONCE)["only"]
+        os.kill(stack.pid("only"), signal.SIGKILL)
+        wait_until(lambda: len(said) >= 4)
+        assert stack._revive_after_s == {"only": 0.05}
+        assert [crash.service for crash in stack.crashes] == ["only"]
+        stack.known["only"] = good
+        wait_until(lambda: not stack.crashes)
+    assert "only ended while it started (status 7)" in said[1]
+
+
+def test_a_service_that_was_up_for_a_minute_waits_the_least_again(
+    settings: StackSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stack_module, "REVIVED_AFTER_S", 0.0)
+    monkeypatch.setattr(stack_module, "REVIVE_FIRST_S", 0.01)
+    said: list[str] = []
+    with stack_of(settings, lambda each: one(each, LISTENS)) as stack:
+        stack.keep_up(said.append)
+        for times in (1, 2, 3):
+            os.kill(stack.pid("only"), signal.SIGKILL)
+            wait_until(lambda times=times: len(said) == times and not stack.crashes)  # type: ignore[misc]
+        assert stack._revive_after_s == {"only": 0.02}
+
+
+def test_what_ended_before_services_are_kept_up_is_started(
+    settings: StackSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stack_module, "REVIVE_FIRST_S", 0.01)
+    with stack_of(settings, pair) as stack:
+        os.kill(stack.pid("front"), signal.SIGKILL)
+        assert stack.crashed.wait(LONG_S)
+        stack.keep_up(lambda _: None)
+        wait_until(lambda: not stack.crashes)
+
+
+def test_a_stack_that_stops_starts_nothing_again(settings: StackSettings) -> None:
+    said: list[str] = []
+    with stack_of(settings, pair) as stack:
+        stack.keep_up(said.append)
+        os.kill(stack.pid("front"), signal.SIGKILL)
+        wait_until(lambda: bool(said))
+    assert process.marked(settings.state_dir) == []
 
 
 def test_what_ignores_sigterm_is_killed_with_what_it_started(settings: StackSettings) -> None:
