@@ -1,0 +1,90 @@
+"""What DynamoDB answers for good, on the server itself: of the item, of the installation or of the moment?
+
+Source: AWS documentation, "Service, account, and table quotas in Amazon DynamoDB" (400 KB an item, 2,048 and 1,024
+bytes a key, 38 digits a number), "Error handling with DynamoDB" and TransactionCanceledException.
+"""
+
+from typing import Any
+
+import pytest
+
+from devstack.settings import StackSettings
+from masscomm.dynamodb import ConditionFailed, ItemRefused, answering
+from masscomm.errors import Stop
+from tests.dynamodb_table import dynamodb, functions_client, new_table
+
+__all__ = ["functions_client"]
+
+KEY = {"record_id": {"S": "a"}}
+
+
+@pytest.fixture(scope="module")
+def table(localstack: StackSettings) -> str:
+    return new_table(dynamodb(localstack), "decisions")
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        ({**KEY, "decided": {"B": b"x" * 409_600}}, "too_large"),
+        ({"record_id": {"S": "x" * 2_049}}, "too_large"),
+        ({"record_id": {"S": ""}}, "invalid"),
+        ({**KEY, "n": {"N": "1e126"}}, "invalid"),
+        ({**KEY, "n": {"N": "1" * 39}}, "invalid"),
+    ],
+    ids=["an item", "a key", "an empty key", "a number too large", "a number too long"],
+)
+def test_an_item_that_no_table_takes_is_refused(
+    table: str, functions_client: Any, item: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ItemRefused) as caught, answering("an item"):
+        functions_client.put_item(TableName=table, Item=item)
+    assert caught.value.reason == reason
+
+
+def test_an_item_that_an_update_makes_too_large_is_refused(table: str, functions_client: Any) -> None:
+    functions_client.put_item(TableName=table, Item={**KEY, "a": {"B": b"x" * 300_000}})
+    with pytest.raises(ItemRefused) as caught, answering("an item"):
+        functions_client.update_item(
+            TableName=table,
+            Key=KEY,
+            UpdateExpression="SET b = :b",
+            ExpressionAttributeValues={":b": {"B": b"x" * 200_000}},
+        )
+    assert caught.value.reason == "too_large"
+
+
+@pytest.mark.parametrize(
+    "item", [{"another key": {"S": "a"}}, {"record_id": {"N": "1"}}], ids=["another table's", "another type"]
+)
+def test_a_table_of_another_shape_stops_the_function(table: str, functions_client: Any, item: dict[str, Any]) -> None:
+    with pytest.raises(Stop), answering("an item"):
+        functions_client.put_item(TableName=table, Item=item)
+
+
+def test_a_table_there_is_none_of_stops_the_function(functions_client: Any) -> None:
+    with pytest.raises(Stop), answering("an item"):
+        functions_client.put_item(TableName="absent", Item=KEY)
+
+
+def test_a_condition_that_fails_is_no_error_of_the_item(table: str, functions_client: Any) -> None:
+    functions_client.put_item(TableName=table, Item=KEY)
+    with pytest.raises(ConditionFailed), answering("an item"):
+        functions_client.put_item(TableName=table, Item=KEY, ConditionExpression="attribute_not_exists(record_id)")
+
+
+def test_a_cancelled_transaction_is_what_cancelled_it(localstack: StackSettings, table: str) -> None:
+    client: Any = dynamodb(localstack)
+    client.put_item(TableName=table, Item=KEY)
+
+    def put(item: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return {"Put": {"TableName": table, "Item": item, **more}}
+
+    other = put({"record_id": {"S": "other"}})
+    taken = put(dict(KEY), ConditionExpression="attribute_not_exists(record_id)")
+    with pytest.raises(ConditionFailed), answering("items"):
+        client.transact_write_items(TransactItems=[other, taken])
+    with pytest.raises(ItemRefused) as caught, answering("items"):
+        client.transact_write_items(TransactItems=[other, put({**KEY, "a": {"B": b"x" * 409_600}})])
+    assert caught.value.reason == "too_large"
+    assert "Item" not in client.get_item(TableName=table, Key={"record_id": {"S": "other"}})
