@@ -1,12 +1,12 @@
 """What a record says, as far as it can be read now."""
 
 import base64
-import json
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from masscomm.errors import MasscommError
+from masscomm.json_reader import read_json
 from masscomm.topics import chain_topics
 from masscomm.wire import Codec
 
@@ -38,7 +38,7 @@ def payload_of(topic: str, value: bytes | None, codec: Codec) -> Payload:
         schema = schemas().get(topic)
         if schema is not None:
             return Payload(value=codec.decode(schema, value))
-        document = json.loads(value or b"")
+        document = read_json(value or b"")
         return Payload(value=document if isinstance(document, dict) else {"value": document})
     except (MasscommError, ValueError) as error:
         return Payload(error=str(error), base64=base64.b64encode(value or b"").decode())

@@ -9,7 +9,6 @@ Three questions, and the order in which they are asked makes a proof of them (do
 3. committed_offsets: has the consumer come to there?
 """
 
-import json
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from masscomm import settings, topics
 from masscomm.authentication import kafka_settings
 from masscomm.errors import Retry
+from masscomm.json_reader import InvalidJson, read_json
 from masscomm.kafka_admin import KafkaAdmin
 from masscomm.topic_offsets import by_topic, topic_offsets
 
@@ -226,10 +226,13 @@ class KafkaCdcProgress:
         return TopicPartition(self._offsets_topic, partition, offset)
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
-        name = json.loads(key) if key else None
+        try:
+            name, offset = (read_json(text) if text else None for text in (key, value))
+        except InvalidJson:
+            return  # no connector's
         if not isinstance(name, list) or len(name) != 2 or name[1] != {"server": self._server}:
             return  # another connector's
-        lsn = lsn_of_source_offset(json.loads(value) if value else None)
+        lsn = lsn_of_source_offset(offset if isinstance(offset, dict) else None)
         if lsn is not None:  # what was acknowledged stays so, also where a notification's empty offset follows
             self._acknowledged = lsn
 

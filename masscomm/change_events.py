@@ -6,14 +6,16 @@ Source: Debezium's PostgreSQL connector 3.7 with pgoutput, REPLICA IDENTITY FULL
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
 from masscomm import topics
 from masscomm.errors import DeadLetter
+from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
 from masscomm.kafka_event import KafkaRecord
 from schemas import read_text
 
@@ -25,6 +27,29 @@ HEARTBEAT_PREFIX = "masscomm.heartbeat"
 
 # What we write beside the columns.
 _OURS = ("deleted", "deleted_at_ms", "changed_at_ms")
+
+# Values of a column, by its type in the index. OpenSearch takes more (a list, "7" for 7), readers of the index do not.
+_COLUMN_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "long": int,
+    "keyword": str,
+    "text": str,
+    "boolean": bool,
+    "date": (int, str),
+}
+# NOT NULL in the monolith, and read by look-ups without a default.
+_REQUIRED = {
+    "users": ("club_id",),
+    "user_settings": (),
+    "devices": ("user_id", "platform", "token", "active"),
+    "notification_templates": ("type", "channel", "locale", "title", "body"),
+}
+# Stored in place of JSON that is beyond our stores: no object, so that the settings fail closed.
+UNREADABLE = "unreadable"
+
+# The last millisecond of the year 9999.
+_LAST_MS = 253_402_300_799_999
+_SECONDS = re.compile(rb"\d{1,12}(\.\d{1,9})?")
+_LONGEST_NAME = 200
 
 # What stands for a large value that an update left alone and PostgreSQL therefore did not log.
 _UNAVAILABLE = "__debezium_unavailable_value"
@@ -90,17 +115,13 @@ type Change = RowChanged | TableTruncated | Heartbeat | SnapshotStarted | Snapsh
 
 
 @cache
-def columns_of(table: str) -> Mapping[str, bool]:
-    """The columns the directory keeps of a table, and whether each is jsonb: schemas/indices/<table>.json.
+def columns_of(table: str) -> Mapping[str, str]:
+    """The columns the directory keeps of a table, and the type of each in the index: schemas/indices/<table>.json.
 
-    A column that is not described there is left out: what is not needed is not copied.
+    A column that is not described there is left out: what is not needed is not copied. jsonb is an `object`.
     """
     mapping = json.loads(read_text(f"indices/{table}.json"))
-    return {
-        name: field["type"] == "object"
-        for name, field in mapping["mappings"]["properties"].items()
-        if name not in _OURS
-    }
+    return {name: field["type"] for name, field in mapping["mappings"]["properties"].items() if name not in _OURS}
 
 
 class ChangeDecoder:
@@ -112,7 +133,7 @@ class ChangeDecoder:
         self._heartbeat = topics.cdc_topic("heartbeat", generation)
 
     def decode(self, record: KafkaRecord) -> Change:
-        """What a record says. Errors: DeadLetter(undecodable) where it is not what Debezium writes there."""
+        """What a record says. Errors: DeadLetter(undecodable, invalid) where it is not what Debezium writes there."""
         if record.value is None:
             return Irrelevant()
         value = _object(record.value, "value")
@@ -123,23 +144,23 @@ class ChangeDecoder:
                 return _logical_message(value)
             if record.topic == self._notification:
                 return _notification(value)
-        except (KeyError, TypeError, ValueError, binascii.Error, InvalidOperation) as error:
-            raise DeadLetter("undecodable", f"not an event of Debezium's: {error!r}") from error
+        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise DeadLetter("undecodable", f"not an event of Debezium's: {error!r:.500}") from error
         raise DeadLetter("undecodable", f"{record.topic} is no topic of this generation")
 
 
 def _table_change(table: str, key: bytes | None, value: Mapping[str, Any]) -> Change:
-    operation, source = value["op"], value["source"]
+    operation, source = value["op"], _mapping(value["source"])
     if operation == "t":
-        return TableTruncated(table=table, lsn=_integer(source["lsn"]))
+        return TableTruncated(table=table, lsn=_lsn(source))
     if operation not in ("r", "c", "u", "d"):
-        raise DeadLetter("undecodable", f"unknown operation {operation!r}")
+        raise DeadLetter("undecodable", f"unknown operation {operation!r:.100}")
     name = _primary_key(key)
     return RowChanged(
         table=table,
         id=name,
-        version=SNAPSHOT_VERSION if operation == "r" else _integer(source["lsn"]),
-        columns=None if operation == "d" else _columns(table, value["after"], value.get("before") or {}),
+        version=SNAPSHOT_VERSION if operation == "r" else _lsn(source),
+        columns=None if operation == "d" else _columns(table, _mapping(value["after"]), value.get("before")),
         changed_at_ms=_integer(source["ts_ms"]),
     )
 
@@ -147,34 +168,49 @@ def _table_change(table: str, key: bytes | None, value: Mapping[str, Any]) -> Ch
 def _primary_key(key: bytes | None) -> str:
     columns = _object(key, "key")
     if len(columns) != 1:
-        raise DeadLetter("undecodable", f"a primary key of one column was expected: {sorted(columns)}")
+        raise DeadLetter("undecodable", f"a primary key of one column was expected, not of {len(columns)}")
     (value,) = columns.values()
-    if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
-        raise DeadLetter("undecodable", "the primary key is neither a number nor a text")
-    return str(value)
+    return str(_integer(value))
 
 
-def _columns(table: str, after: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+def _columns(table: str, after: Mapping[str, Any], before: Any) -> dict[str, Any]:
     found = {}
-    for name, is_json in columns_of(table).items():
+    for name, kind in columns_of(table).items():
         if name not in after:
             continue
         value = after[name]
         if value == _UNAVAILABLE:
-            value = before.get(name, _UNAVAILABLE)
+            value = before.get(name, _UNAVAILABLE) if isinstance(before, dict) else _UNAVAILABLE
             if value == _UNAVAILABLE:
                 raise DeadLetter("undecodable", f"{table}.{name} was not logged: the table needs REPLICA IDENTITY FULL")
-        found[name] = json.loads(value) if is_json and isinstance(value, str) else value
+        found[name] = _column(table, name, kind, value)
+    for name in _REQUIRED[table]:
+        if found.get(name) is None:
+            raise DeadLetter("invalid", f"{table}.{name} is missing")
     return found
 
 
+def _column(table: str, name: str, kind: str, value: Any) -> Any:
+    if kind == "object":
+        try:
+            return read_json(value) if isinstance(value, str) else value
+        except UnstorableJson:
+            return UNREADABLE
+    if value is None or (isinstance(value, _COLUMN_TYPES[kind]) and isinstance(value, bool) == (kind == "boolean")):
+        return value
+    raise DeadLetter("invalid", f"{table}.{name} is no {kind}")
+
+
 def _logical_message(value: Mapping[str, Any]) -> Change:
-    message = value["message"]
+    message = _mapping(value["message"])
     if value["op"] != "m" or message["prefix"] != HEARTBEAT_PREFIX:
         return Irrelevant()
-    seconds = Decimal(base64.b64decode(message["content"], validate=True).decode())
+    seconds = base64.b64decode(message["content"], validate=True)
+    if not _SECONDS.fullmatch(seconds):
+        raise ValueError("a heartbeat's content is its time in seconds")
     # Rounded down: a position that claims less than it is does no harm.
-    return Heartbeat(lsn=_integer(value["source"]["lsn"]), ts_ms=int(seconds * 1000))
+    ts_ms = int(Decimal(seconds.decode()) * 1000)
+    return Heartbeat(lsn=_lsn(_mapping(value["source"])), ts_ms=_time(ts_ms))
 
 
 def _notification(value: Mapping[str, Any]) -> Change:
@@ -182,23 +218,50 @@ def _notification(value: Mapping[str, Any]) -> Change:
         return Irrelevant()
     match value["type"]:
         case "STARTED":
-            return SnapshotStarted(snapshot_id=str(value["id"]))
+            return SnapshotStarted(snapshot_id=_name(value["id"]))
         case "COMPLETED":
-            return SnapshotCompleted(at_ms=_integer(value["timestamp"]))
+            return SnapshotCompleted(at_ms=_time(value["timestamp"]))
     return Irrelevant()
 
 
 def _object(data: bytes | None, what: str) -> dict[str, Any]:
     try:
-        found = json.loads(data or b"")
-    except ValueError as error:
+        found = read_json(data or b"")
+    except InvalidJson as error:
         raise DeadLetter("undecodable", f"the {what} is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise DeadLetter("undecodable", f"the {what} is not a JSON object")
     return found
 
 
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError("an object was expected")
+    return value
+
+
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"a whole number was expected: {value!r}")
+        raise TypeError(f"a whole number was expected: {value!r:.100}")
+    return value
+
+
+def _lsn(source: Mapping[str, Any]) -> int:
+    """OpenSearch refuses a whole bulk request for one version below 0."""
+    lsn = _integer(source["lsn"])
+    if lsn < SNAPSHOT_VERSION:
+        raise ValueError(f"no LSN: {lsn}")
+    return lsn
+
+
+def _time(value: Any) -> int:
+    ms = _integer(value)
+    if not 0 <= ms <= _LAST_MS:
+        raise ValueError(f"no time: {ms}")
+    return ms
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not value or len(value) > _LONGEST_NAME:
+        raise ValueError("no name")
     return value

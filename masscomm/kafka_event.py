@@ -44,6 +44,10 @@ def parse(event: Mapping[str, Any]) -> list[KafkaRecord]:
 
 
 def _record(entry: Mapping[str, Any]) -> KafkaRecord:
+    numbers = entry["partition"], entry["offset"], entry["timestamp"]
+    # An on-failure record holds an event that anybody may have written. No timestamp is -1.
+    if type(entry["topic"]) is not str or not all(type(each) is int and -1 <= each < 2**63 for each in numbers):
+        raise TypeError("a record without its position")
     return KafkaRecord(
         topic=entry["topic"],
         partition=entry["partition"],

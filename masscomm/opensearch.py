@@ -23,6 +23,7 @@ from masscomm.opensearch_client import (
 _BULK_BYTES = 5_000_000
 _CONFLICT = 409
 _BAD_REQUEST = 400
+_TOO_LARGE = 413
 _TOO_MANY = 429
 
 
@@ -77,15 +78,27 @@ def write(client: OpenSearch, documents: Sequence[VersionedDocument]) -> list[Ex
     A document that was written before is written again to the same effect (external_gte takes an equal version).
     Errors: Stop. Whatever else goes wrong with a request is the fate of all its documents.
     """
-    fates: list[Exception | None] = []
-    for lines in _requests(documents):
-        try:
-            with answering("a bulk request"):
-                answer = client.bulk(body=b"".join(lines))
-            fates += _fates(answer, len(lines))
-        except Retry as error:
-            fates += [error] * len(lines)
-    return fates
+    return [fate for lines in _requests(documents) for fate in _bulk(client, lines)]
+
+
+def _bulk(client: OpenSearch, lines: list[bytes]) -> list[Exception | None]:
+    """The fates of a request's documents.
+
+    OpenSearch may refuse a whole request for one document (an id of more than 512 bytes): the halves are sent again
+    until it stands alone.
+    """
+    try:
+        with answering("a bulk request"):
+            return _fates(client.bulk(body=b"".join(lines)), len(lines))
+    except Retry as error:
+        return [error] * len(lines)
+    except TransportError as error:
+        if error.status_code not in (_BAD_REQUEST, _TOO_LARGE):
+            raise
+        if len(lines) == 1:
+            return [DeadLetter("unmappable", f"OpenSearch does not take the document: {error}"[:500])]
+        half = len(lines) // 2
+        return _bulk(client, lines[:half]) + _bulk(client, lines[half:])
 
 
 def _requests(documents: Sequence[VersionedDocument]) -> Iterator[list[bytes]]:

@@ -36,6 +36,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="part",
         help="of the deployment on LocalStack: functions run there, or everything from bootstrap to destroy",
     )
+    parser.addoption(
+        "--flood",
+        choices=("part", "full"),
+        default="part",
+        help="of hostile records: some hundred a topic, or 20,000",
+    )
     parser.addoption("--headline", action="store_true", help="and the broadcast to 100,000")
     parser.addoption("--part", default="1/1", help="of those cells: the second of five parts is 2/5")
 

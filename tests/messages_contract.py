@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from functions.receipts.messages import KEPT_MS, Messages, Refusal, Told
+from masscomm.errors import DeadLetter
 from masscomm.records import NotificationOutcome, Result
 from masscomm.statuses import Reason
 from masscomm.traces import Trace
@@ -87,3 +88,25 @@ class MessagesContract:
 
     def await_removal(self, messages: Messages) -> None:
         """Until what is old is gone."""
+
+    def test_a_record_the_store_cannot_hold_is_refused_alone(self, messages: Messages) -> None:
+        good = [outcome(f"good-{number}", [[f"m{number}"]]) for number in range(3)]
+        hostile = {
+            "id of 600 bytes": outcome("x" * 600, [["h1"]]),
+            "no id": outcome("", [["h2"]]),
+            "message id of 40,000 bytes": outcome("h3", [["x" * 40_000]]),
+            "end of time": outcome("h4", [["h4"]], timestamp=2**63 - 1),
+            "before time": outcome("h5", [["h5"]], timestamp=-(2**63)),
+        }
+        fates = messages.remember([Told(each) for each in (good[0], *hostile.values(), *good[1:])])
+        refused = [name for name, fate in zip(hostile, fates[1:6], strict=True) if isinstance(fate, DeadLetter)]
+        assert refused == [name for name in hostile if name != "end of time"]
+        assert [fates[0], *fates[6:]] == [None] * 3
+        assert messages.find(["m0", "m1", "m2", "x" * 40_000, "x" * 600, ""]).keys() == {"m0", "m1", "m2"}
+
+    def test_a_refusal_with_a_hostile_id_is_refused_alone(self, messages: Messages) -> None:
+        names = ["x" * 600, "", "good"]
+        bounced = Reason.BOUNCED_PERMANENT
+        fates = messages.refuse([Refusal(message_id=name, reason=bounced, at_ms=NOW) for name in names])
+        assert [isinstance(fate, DeadLetter) for fate in fates] == [True, False, False]
+        assert messages.refused(names).keys() == {"", "good"}

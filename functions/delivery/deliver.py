@@ -30,7 +30,7 @@ from masscomm.kafka_event import KafkaRecord
 from masscomm.metric_names import DUPLICATES_REFUSED
 from masscomm.outcomes import DEAD_LETTERED, Told
 from masscomm.records import ContentColumn, DeliveryRequested, DeviceStatusChanged
-from masscomm.statuses import Status
+from masscomm.statuses import Reason, Status
 from masscomm.wire import Codec
 
 # A crash's duplicates are at most this many recipients; what they cost is a write of the ledger for so many.
@@ -42,6 +42,8 @@ _SHORTEST_WAIT_S = 0.05
 
 # What a message cannot do without.
 _FIELDS = {"push": {"title", "body"}, "email": {"subject", "text"}}
+_STATUSES = frozenset(Status)
+_REASONS = frozenset({None, *Reason})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,8 @@ class Deliver:
             raise DeadLetter("invalid", f"no delivery record: channel {delivery.channel!r}")
         if any(_misshapen(column, len(delivery.positions)) for column in delivery.content):
             raise DeadLetter("invalid", "a content column does not fit the positions")
+        if any(entry.status not in _STATUSES or entry.reason not in _REASONS for entry in delivery.withdrawn):
+            raise DeadLetter("invalid", "a withdrawn recipient with an unknown status or reason")
         everybody = {entry.position for entry in delivery.withdrawn} >= set(delivery.positions)
         if not everybody and not _FIELDS[delivery.channel] <= {column.field for column in delivery.content}:
             raise DeadLetter("invalid", f"the content lacks one of {sorted(_FIELDS[delivery.channel])}")

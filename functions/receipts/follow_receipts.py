@@ -74,8 +74,14 @@ class FollowReceipts:
     def decode(self, record: KafkaRecord, codec: Codec) -> Fact:
         """A record of outcome or receipt. Errors: DeadLetter, Retry."""
         if record.topic == topics.OUTCOME:
-            return NotificationOutcome.from_avro(codec.decode("NotificationOutcome", record.value))
+            told = NotificationOutcome.from_avro(codec.decode("NotificationOutcome", record.value))
+            columns = {len(told.positions), len(told.user_ids), len(told.provider_message_ids or told.positions)}
+            if len(columns) != 1:
+                raise DeadLetter("invalid", "an outcome whose columns differ in length")
+            return told
         received = ReceiptReceived.from_avro(codec.decode("ReceiptReceived", record.value))
+        if received.tries < 0:
+            raise DeadLetter("invalid", f"a receipt that was tried {received.tries} times")
         return Heard(record=received, receipt=read(received.body))
 
     def dead_lettered(self, batch: Batch[Fact], item: Item[Fact], why: DeadLetter) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import batched
 from typing import Any, Protocol
 
-from masscomm.errors import Retry
+from masscomm.errors import DeadLetter, Retry
 from masscomm.ids import address_id
 from masscomm.opensearch import VersionedDocument, answering, write
 from masscomm.opensearch_client import OpenSearch
@@ -24,6 +24,9 @@ KEPT_MS = 7 * 86_400_000
 _IDS_A_SEARCH = 100
 _IDS_A_LOOK_UP = 1_000
 _REFUSED = "refused-"
+# Bytes of a document's id, and of a term: OpenSearch's limits.
+_LONGEST_ID = 512
+_LONGEST_KEYWORD = 32_766
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,6 +270,18 @@ def _told(record_id: str, source: dict[str, Any]) -> Told:
     return Told(outcome, of_headers([(name, text.encode()) for name, text in headers.items()]))
 
 
+def _unstorable(outcome: NotificationOutcome) -> DeadLetter | None:
+    """What OpenSearch says of a document that it cannot hold."""
+    names = (name for ids in outcome.provider_message_ids for name in ids)
+    if (
+        not 0 < len(outcome.record_id.encode()) <= _LONGEST_ID
+        or outcome.timestamp == -(2**63)
+        or any(len(name.encode()) > _LONGEST_KEYWORD for name in names)
+    ):
+        return DeadLetter("unmappable", "OpenSearch does not take the document")
+    return None
+
+
 class InMemoryMessages:
     """The contract in dictionaries, for unit tests; failing: raised by every method."""
 
@@ -279,8 +294,10 @@ class InMemoryMessages:
 
     def remember(self, told: Sequence[Told]) -> list[Exception | None]:
         self._answer()
-        self._told.update((each.outcome.record_id, each) for each in told)
-        return [None] * len(told)
+        fates: list[Exception | None] = [_unstorable(each.outcome) for each in told]
+        kept = [each for each, fate in zip(told, fates, strict=True) if fate is None]
+        self._told.update((each.outcome.record_id, each) for each in kept)
+        return fates
 
     def find(self, message_ids: Collection[str]) -> dict[str, Message]:
         self._answer()
@@ -294,8 +311,9 @@ class InMemoryMessages:
 
     def refuse(self, refusals: Sequence[Refusal]) -> list[Exception | None]:
         self._answer()
-        self._refusals.update((each.message_id, each) for each in refusals)
-        return [None] * len(refusals)
+        long = [len(each.message_id.encode()) + len(_REFUSED) > _LONGEST_ID for each in refusals]
+        self._refusals.update((each.message_id, each) for each, bad in zip(refusals, long, strict=True) if not bad)
+        return [DeadLetter("unmappable", "a long id") if bad else None for bad in long]
 
     def refused(self, message_ids: Collection[str]) -> dict[str, Reason]:
         self._answer()

@@ -8,7 +8,6 @@
 person has seen it.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ from email.utils import parseaddr
 from typing import Any
 
 from masscomm.errors import DeadLetter
+from masscomm.json_reader import InvalidJson, read_json
 from masscomm.statuses import Reason, Status
 
 # What SES says, as plain text, to a topic that becomes its destination.
@@ -46,13 +46,13 @@ def read(body: str) -> Receipt | None:
     if body.startswith(_SES_IS_THERE):
         return None
     try:
-        document = json.loads(body)
-    except ValueError as error:
+        document = read_json(body)
+    except InvalidJson as error:
         raise DeadLetter("undecodable", f"no receipt: {error}") from error
     try:
         return _reader_of(document)(document)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise DeadLetter("undecodable", f"a receipt that lacks something: {error!r}") from error
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        raise DeadLetter("undecodable", f"a receipt that lacks something: {error!r:.500}") from error
 
 
 def _reader_of(document: Any) -> Callable[[Mapping[str, Any]], Receipt]:

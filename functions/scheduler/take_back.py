@@ -9,7 +9,6 @@ A record that ends its function again and again, alone, is put aside; one whose 
 good, and is tried until it has expired (docs/decisions/052).
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -33,6 +32,7 @@ from masscomm.dead_letters import (
 from masscomm.delivery_ledger import DeliveryLedger, ended
 from masscomm.errors import DeadLetter
 from masscomm.ids import released_id
+from masscomm.json_reader import read_json
 from masscomm.kafka_event import KafkaRecord, parse
 from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SENT, Told, outcome
 from masscomm.preferences import Decision
@@ -203,7 +203,7 @@ class TakeBack:
         Source: AWS documentation, the record format of a Kafka on-failure destination. Errors: DeadLetter, Retry.
         """
         try:
-            document = json.loads(record.value or b"")
+            document = read_json(record.value or b"")
             answer = document["responseContext"]
             failed = answer is not None and answer.get("functionError") is not None
             payload = document.get("payload")
@@ -227,7 +227,7 @@ class TakeBack:
         try:
             invocations = int(document["requestContext"]["approximateInvokeCount"])
             given_up_ms = datetime.fromisoformat(document["timestamp"]).timestamp() * 1000
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             return False
         return given_up_ms - record.timestamp_ms < invocations * self.timeout_s * 1000 / 2
 
@@ -302,9 +302,12 @@ def _parts(chunk: RecheckRequested, send_at: int | None) -> list[RecheckRequeste
 
 def _position(document: Mapping[str, Any]) -> tuple[str, int, int]:
     """Where the record stands, which is said also where the record is not. Errors: ValueError, KeyError."""
-    ((partition, info),) = document["KafkaBatchInfo"]["recordsInfo"].items()
-    topic, _, number = partition.rpartition("-")
-    return topic, int(number), int(info["firstRecordOffset"])
+    ((place, info),) = document["KafkaBatchInfo"]["recordsInfo"].items()
+    topic, _, number = place.rpartition("-")
+    partition, offset = int(number), int(info["firstRecordOffset"])
+    if not (0 <= partition < 2**31 and 0 <= offset < 2**63):
+        raise ValueError("no position of Kafka's")
+    return topic, partition, offset
 
 
 def _count(record: KafkaRecord, header: str) -> int:

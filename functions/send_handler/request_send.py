@@ -1,8 +1,7 @@
 """Take a send over REST: valid or refused by field, and on its topic before it is accepted."""
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import batched
@@ -16,6 +15,7 @@ from masscomm.categories import CHANNELS, NAME_PATTERN, resolve_channels
 from masscomm.clock import Clock
 from masscomm.errors import DeadLetter
 from masscomm.ids import chunk_id
+from masscomm.json_reader import InvalidJson, read_json
 from masscomm.metric_names import RECIPIENTS
 from masscomm.problem import FieldError, Problem
 from masscomm.producer import Headers, Producer
@@ -96,8 +96,8 @@ class Accepted:
 def parse_request(body: str | None) -> SendRequest:
     """The request in a body. Errors: Problem 400, naming each field that is wrong."""
     try:
-        document = json.loads(body or "", parse_constant=_no_such_number)
-    except (ValueError, RecursionError) as error:
+        document = read_json(body or "", bounded=False)
+    except InvalidJson as error:
         raise Problem(
             400, f"the body is not JSON: {error}", errors=[FieldError("", "must be a JSON object")]
         ) from error
@@ -243,10 +243,6 @@ def _refuse(errors: Sequence[Exception], send_id: str) -> None:
 
 def _ms(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
-
-
-def _no_such_number(text: str) -> Mapping[str, Any]:
-    raise ValueError(f"{text} is not JSON")
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -642,6 +642,28 @@ MUTANTS = (
         new="for lane in (False, True))\n",
         red="tests/unit/scheduler/test_release_due.py::test_twenty_thousand_held_items_delay_no_critical_one",
         no_cell="no cell holds 20,000 records",
+        guard="JSON: nesting is bounded",
+        file="masscomm/json_reader.py",
+        old="    except RecursionError as error:\n",
+        new="    except KeyError as error:\n",
+        red="tests/unit/test_hostile_records.py::test_each_hostile_record_has_one_fate",
+        no_cell="a test of every topic is faster and as sure",
+    ),
+    Mutant(
+        guard="JSON: half of a surrogate pair is refused",
+        file="masscomm/json_reader.py",
+        old="    if bounded and _SURROGATE.search(decoded):\n",
+        new="    if False:\n",
+        red="tests/unit/masscomm/test_json_reader.py",
+        no_cell="a test of every topic is faster and as sure",
+    ),
+    Mutant(
+        guard="directory: a document that OpenSearch refuses costs no other",
+        file="masscomm/opensearch.py",
+        old="        if error.status_code not in (_BAD_REQUEST, _TOO_LARGE):\n",
+        new="        if True:\n",
+        red="tests/unit/masscomm/test_opensearch_answers.py::test_one_refused_document_costs_no_other",
+        no_cell="the decoders refuse what OpenSearch is known to",
     ),
 )
 

@@ -6,7 +6,7 @@ What it says of versions is shown on the real one: tests/component/cdc/test_conv
 import json
 from typing import Any
 
-from masscomm.opensearch_client import ConflictError, NotFoundError
+from masscomm.opensearch_client import ConflictError, NotFoundError, TransportError
 
 
 class FakeOpenSearch:
@@ -24,6 +24,10 @@ class FakeOpenSearch:
     def bulk(self, *, body: bytes) -> dict[str, Any]:
         self.bulk_requests += 1
         lines = [json.loads(line) for line in body.decode().splitlines()]
+        # One such action refuses the whole request (tests/component/masscomm/test_bulk_writes.py).
+        for action in lines[::2]:
+            if not 0 < len(action["index"]["_id"].encode()) <= 512 or not 0 <= action["index"]["version"] < 2**63:
+                raise TransportError(400, "action_request_validation_exception")
         items = []
         for action, source in zip(lines[::2], lines[1::2], strict=True):
             index = action["index"]

@@ -157,7 +157,8 @@ def test_jsonb_is_parsed_and_what_no_mapping_names_is_not_copied() -> None:
 
 def test_a_large_value_that_an_update_left_alone_is_taken_from_the_old_row() -> None:
     consumer = Consumer()
-    after = {"id": 1, "type": "a", "body": "__debezium_unavailable_value"}
+    names = {"id": 1, "type": "a", "channel": "push", "locale": "en", "title": "t"}
+    after = {**names, "body": "__debezium_unavailable_value"}
     consumer.run(row("notification_templates", "u", 10, after, {**after, "body": "long"}))
     assert consumer.cluster.rows("notification_templates-g1")["1"]["body"] == "long"
     consumer.run(row("notification_templates", "u", 20, after))

@@ -110,6 +110,23 @@ def test_errors_that_pass(error: Exception) -> None:
     assert [type(fate) for fate in write(cast(OpenSearch, Answering(error)), [document])] == [Retry]
 
 
+class RefusingOneId:
+    """A server that refuses a whole bulk request for one document in it, as OpenSearch does for a long id."""
+
+    def bulk(self, *, body: bytes) -> Any:
+        lines = body.splitlines()
+        if b"x" * 513 in body:
+            raise TransportError(400, "action_request_validation_exception", {})
+        return {"items": [{"index": {"status": 200}}] * (len(lines) // 2)}
+
+
+def test_one_refused_document_costs_no_other() -> None:
+    names = ["1", "2", "x" * 513, "3", "4"]
+    documents = [VersionedDocument(index="i", id=name, version=1, source={}) for name in names]
+    fates = write(cast(OpenSearch, RefusingOneId()), documents)
+    assert [type(fate) for fate in fates] == [type(None), type(None), DeadLetter, type(None), type(None)]
+
+
 def test_being_refused_stops() -> None:
     with pytest.raises(Stop):
         directory(AuthorizationException(403, "no")).users([1])

@@ -1,0 +1,99 @@
+"""The one reader of producers' JSON: what it accepts can be written on, as JSON, as Avro and to OpenSearch.
+
+Python's own parser accepts more (NaN, lone surrogates, numbers beyond any store's), and raises RecursionError, which is
+no ValueError, for deep nesting.
+"""
+
+import json
+import math
+import re
+from typing import Any
+
+# Far above what Debezium, SNS and SES nest, far below Python's limit and Jackson's (1,000).
+MAX_DEPTH = 100
+_LONG = 2**63
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class InvalidJson(ValueError):
+    """The text is not JSON."""
+
+
+class UnstorableJson(InvalidJson):
+    """The text is JSON, beyond what our stores hold."""
+
+
+def read_json(text: bytes | str, *, bounded: bool = True) -> Any:
+    """The value of a JSON text in UTF-8.
+
+    Args:
+        bounded: refuse numbers and texts that no store holds. False where the caller checks each field and names it.
+
+    Raises:
+        InvalidJson: the text is not JSON, or not UTF-8.
+        UnstorableJson: a number is no signed 64-bit integer or finite double, an object names a key twice, a text holds
+            half of a surrogate pair, or the nesting is deeper than MAX_DEPTH.
+    """
+    try:
+        decoded = text.decode() if isinstance(text, bytes) else text
+        if bounded and not isinstance(text, bytes):
+            decoded.encode()
+        value = json.loads(
+            decoded,
+            object_pairs_hook=_object,
+            parse_int=_integer if bounded else int,
+            parse_float=_finite if bounded else float,
+            parse_constant=_no_number,
+        )
+    except InvalidJson:
+        raise
+    except ValueError as error:
+        raise InvalidJson(str(error)) from error
+    except RecursionError as error:
+        raise UnstorableJson(f"nested deeper than {MAX_DEPTH}") from error
+    # Each check walks the value only where the text shows a reason to.
+    if decoded.count("{") + decoded.count("[") > MAX_DEPTH and _depth_exceeds(value, MAX_DEPTH):
+        raise UnstorableJson(f"nested deeper than {MAX_DEPTH}")
+    if bounded and _SURROGATE.search(decoded):
+        _encode(value)
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise UnstorableJson("an object names a key twice")
+    return found
+
+
+def _integer(text: str) -> int:
+    # The length first: Python refuses more than 4,300 digits, and needs quadratic time below that.
+    if len(text) > 20 or not -_LONG <= (number := int(text)) < _LONG:
+        raise UnstorableJson(f"{text[:30]} is no integer of 64 bits")
+    return number
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise UnstorableJson(f"{text[:30]} is beyond a double")
+    return number
+
+
+def _no_number(text: str) -> float:
+    raise InvalidJson(f"{text} is not JSON")
+
+
+def _encode(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise UnstorableJson("a text holds half of a surrogate pair") from error
+
+
+def _depth_exceeds(value: Any, limit: int) -> bool:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(limit):
+        children = (child for each in level for child in (each.values() if isinstance(each, dict) else each))
+        level = [child for child in children if isinstance(child, dict | list)]
+    return bool(level)

@@ -1,0 +1,69 @@
+import json
+import sys
+
+import pytest
+
+from masscomm.json_reader import MAX_DEPTH, InvalidJson, read_json
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"\xff\xfe",
+        b'"\xed\xa0\x80"',
+        b'"\\ud800"',
+        b'{"\\uDC00": 1}',
+        b'{"a": {"b": ["x\\ud83dy"]}}',
+        b"NaN",
+        b"[Infinity]",
+        b"-Infinity",
+        b"1e400",
+        b"9223372036854775808",
+        b"-9223372036854775809",
+        b"1" * 5_000,
+        b'{"a": 1, "a": 2}',
+        b"[" * 100_000,
+        b"[" * 100_000 + b"]" * 100_000,
+        b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1),
+        b'{"a":' * (MAX_DEPTH + 1) + b"1" + b"}" * (MAX_DEPTH + 1),
+        b"\xef\xbb\xbf{}",
+        '"\ud800"',
+        "{} {}",
+    ],
+    ids=lambda text: repr(text[:30]),
+)
+def test_json_that_cannot_be_written_on_is_invalid(text: bytes | str) -> None:
+    with pytest.raises(InvalidJson):
+        read_json(text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": [1, -(2**63), 2**63 - 1, 1.5e300, None, True, "ü\U0001f600\u0000", {}]},
+        [],
+        json.loads("[" * MAX_DEPTH + "]" * MAX_DEPTH),
+        [[]] * 500,
+        "\\ud800",
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_other_json_is_read_as_it_was_written(value: object, ascii_only: bool) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only)
+
+    assert read_json(text) == value
+    assert read_json(text.encode()) == value
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "NaN", '{"a": 1, "a": 2}', "1" * 5_000, "[" * 101 + "]" * 101])
+def test_unbounded_values_are_still_json(text: str) -> None:
+    with pytest.raises(InvalidJson):
+        read_json(text, bounded=False)
+    assert read_json('["\\ud800", 9223372036854775808]', bounded=False) == ["\ud800", 2**63]
+
+
+def test_nesting_is_bounded_below_the_recursion_limit() -> None:
+    """A value that was read can be written: json.dumps recurses."""
+    assert sys.getrecursionlimit() / 2 > MAX_DEPTH

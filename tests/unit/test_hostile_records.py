@@ -1,0 +1,151 @@
+"""Nothing that a producer can write blocks a partition: every hostile record is handled or dead-lettered, once.
+
+`--flood full` runs 20,000 records a topic instead of a few hundred.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import batched
+from itertools import chain as chain_of
+from typing import Any, cast
+
+import pytest
+from aws_lambda_powertools import Logger
+
+from functions.cdc_consumer.apply_changes import ApplyChanges
+from functions.cdc_consumer.generation import Generation
+from functions.device_registrar.device_states import InMemoryDeviceStates
+from functions.device_registrar.endpoints import InMemoryEndpoints
+from functions.device_registrar.register_devices import RegisterDevices
+from functions.receipts.follow_receipts import FollowReceipts
+from functions.receipts.messages import InMemoryMessages
+from functions.scheduler.take_back import TakeBack
+from functions.send_handler.request_send import parse_request
+from masscomm import topics
+from masscomm.batch import UseCase
+from masscomm.cdc_progress import InMemoryCdcProgress
+from masscomm.dead_letters import SOURCE_OFFSET
+from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
+from masscomm.opensearch_client import OpenSearch
+from masscomm.problem import Problem
+from masscomm.source_records import InMemorySourceRecords
+from masscomm.topics import DEAD_LETTER
+from masscomm.waiting import InMemoryWaitingStore
+from tests.chain import Chain, entry
+from tests.hostile_records import hostile_records
+from tests.unit.builder.test_build_messages import Builder
+from tests.unit.cdc_consumer.fake_opensearch import FakeOpenSearch
+from tests.unit.delivery.chain import Delivery
+from tests.unit.preference_checker.test_check_preferences import Checker
+
+_FULL = 20_000
+# A batch that comes again would be run again for each of its records: small batches find more.
+_BATCH = 25
+
+
+def _checker() -> tuple[Chain, UseCase[Any]]:
+    checker = Checker()
+    return checker, checker.use_case
+
+
+def _builder() -> tuple[Chain, UseCase[Any]]:
+    builder = Builder()
+    builder.put_template("{{ data.headline }}", "There is news, {{ user.first_name }}.")
+    return builder, builder.use_case
+
+
+def _delivery() -> tuple[Chain, UseCase[Any]]:
+    delivery = Delivery()
+    return delivery, delivery.use_case
+
+
+def _cdc_consumer() -> tuple[Chain, UseCase[Any]]:
+    chain, client = Chain(), cast(OpenSearch, FakeOpenSearch())
+    generation = Generation(client, name="g1", progress=InMemoryCdcProgress(), clock=chain.clock)
+    return chain, ApplyChanges(client, generation, clock=chain.clock)
+
+
+def _device_registrar() -> tuple[Chain, UseCase[Any]]:
+    chain = Chain()
+    return chain, RegisterDevices(
+        generation="g1", states=InMemoryDeviceStates(), endpoints=InMemoryEndpoints(), clock=chain.clock, workers=1
+    )
+
+
+def _receipts() -> tuple[Chain, UseCase[Any]]:
+    chain = Chain()
+    return chain, FollowReceipts(
+        messages=InMemoryMessages(), waiting=InMemoryWaitingStore(), clock=chain.clock, logger=Logger()
+    )
+
+
+def _scheduler() -> tuple[Chain, UseCase[Any]]:
+    chain = Chain()
+    return chain, TakeBack(
+        store=InMemoryWaitingStore(),
+        source=InMemorySourceRecords(),
+        ledger=InMemoryDeliveryLedger(clock=chain.clock, table=LedgerTable()),
+        clock=chain.clock,
+    )
+
+
+_TABLES = [topics.cdc_topic(name, "g1") for name in topics.CDC_TABLES]
+# A function's topics together: what one topic leaves behind must not hold up another.
+CASES = [
+    pytest.param(_checker, [topics.SEND_MONOLITH, topics.SEND_API, topics.RECHECK], id="preference_checker"),
+    pytest.param(_builder, [topics.BUILD], id="builder"),
+    pytest.param(_delivery, [topics.DELIVERY], id="delivery"),
+    pytest.param(_receipts, [topics.OUTCOME, topics.RECEIPT], id="receipts"),
+    pytest.param(_scheduler, [topics.ON_FAILURE], id="scheduler"),
+    pytest.param(_device_registrar, [topics.cdc_topic("devices", "g1"), topics.DEVICE_STATUS], id="device_registrar"),
+    pytest.param(
+        _cdc_consumer,
+        [*_TABLES, topics.cdc_topic("notification", "g1"), topics.cdc_topic("heartbeat", "g1")],
+        id="cdc_consumer",
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """A line for each dead letter would take longer than the records."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def records_a_topic(request: pytest.FixtureRequest) -> int:
+    return _FULL if request.config.getoption("--flood") == "full" else 150
+
+
+def _entries(names: Sequence[str], count: int, chain: Chain) -> Iterator[dict[str, Any]]:
+    floods = [hostile_records(name, count, codec=chain.codec) for name in names]
+    for offset, each in enumerate(chain_of.from_iterable(zip(*floods, strict=True))):
+        yield entry(each.value, topic=each.topic, offset=offset, key=each.key, headers=each.headers)
+
+
+@pytest.mark.parametrize(("function", "names"), CASES)
+def test_each_hostile_record_has_one_fate(
+    function: Callable[[], tuple[Chain, UseCase[Any]]], names: Sequence[str], records_a_topic: int
+) -> None:
+    chain, use_case = function()
+    for some in batched(_entries(names, records_a_topic, chain), _BATCH, strict=False):
+        assert chain.run(use_case, *some) == []
+        assert set(Counter(_letters(chain)).values()) <= {1}
+        chain.forget()
+
+
+def _letters(chain: Chain) -> list[bytes]:
+    """The offsets of dead letters; headers that a producer wrote itself stand before ours."""
+    letters = (dict(headers) for name, _, _, headers in chain.producer.produced if name == DEAD_LETTER)
+    offsets = (letter.get(SOURCE_OFFSET, b"") for letter in letters)
+    return [offset for offset in offsets if offset.isdigit() and len(offset) < 10]
+
+
+def test_a_hostile_body_is_a_send_or_a_problem(records_a_topic: int) -> None:
+    for each in hostile_records(topics.ON_FAILURE, records_a_topic, codec=Chain().codec):
+        with suppress(Problem):  # anything else is an error of ours
+            parse_request((each.value or b"").decode(errors="surrogateescape"))
