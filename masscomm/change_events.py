@@ -40,9 +40,11 @@ _COLUMN_TYPES: Mapping[str, type | tuple[type, ...]] = {
 _REQUIRED = {
     "users": ("club_id",),
     "user_settings": (),
-    "devices": ("user_id", "platform", "token", "active"),
+    "devices": ("user_id",),
     "notification_templates": ("type", "channel", "locale", "title", "body"),
 }
+# A device without them is the device registrar's to refuse: its state has to say so.
+_NULL_WHERE_ABSENT = {"devices": ("platform", "token")}
 # Stored in place of JSON that is beyond our stores: no object, so that the settings fail closed.
 UNREADABLE = "unreadable"
 
@@ -174,7 +176,7 @@ def _primary_key(key: bytes | None) -> str:
 
 
 def _columns(table: str, after: Mapping[str, Any], before: Any) -> dict[str, Any]:
-    found = {}
+    found: dict[str, Any] = dict.fromkeys(_NULL_WHERE_ABSENT.get(table, ()))
     for name, kind in columns_of(table).items():
         if name not in after:
             continue

@@ -642,6 +642,8 @@ MUTANTS = (
         new="for lane in (False, True))\n",
         red="tests/unit/scheduler/test_release_due.py::test_twenty_thousand_held_items_delay_no_critical_one",
         no_cell="no cell holds 20,000 records",
+    ),
+    Mutant(
         guard="JSON: nesting is bounded",
         file="masscomm/json_reader.py",
         old="    except RecursionError as error:\n",

@@ -195,7 +195,7 @@ def test_no_call_begins_that_the_invocation_would_not_outlive() -> None:
     assert registrar.asked() == []
 
 
-@pytest.mark.parametrize("change", [{"token": None}, {"token": ""}, {"platform": 7}, {"platform": ""}])
+@pytest.mark.parametrize("change", [{"token": None}, {"token": ""}, {"platform": None}, {"platform": ""}])
 def test_a_refused_row_is_dead_lettered_and_its_state_says_so(change: dict[str, Any]) -> None:
     """Delivery would wait for its endpoint until the message has expired."""
     registrar = Registrar()
