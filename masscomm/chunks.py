@@ -79,7 +79,7 @@ def after_send_at(chunk: RecheckRequested, send_at: int) -> list[RecheckRequeste
     """
     waited = replace(chunk, waited_until=send_at)
     return [
-        _part(waited, released_id(chunk.record_id, SEND_AT, 1, start, end), SEND_AT, start, end, rows)
+        _part(waited, released_id(chunk.record_id, SEND_AT, start, end), SEND_AT, start, end, rows)
         for start, end, rows in ranges(chunk, PART_SIZE)
     ]
 

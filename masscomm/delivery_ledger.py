@@ -28,6 +28,8 @@ CLOCK_SKEW_S = 1.0
 KEPT_S = 7 * 86_400
 # A lease is kept longer than the slices it stands for: a record without a lease is known to have none.
 LEASE_KEPT_S = KEPT_S + 86_400
+# How a slice's delayed records get their ids: by the parent and the range alone.
+_IDS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,8 @@ class Answer:
 class Decided:
     """One recipient's first and only decision, with the answers it rests on.
 
-    again_ms: where it is that they wait: when (ms since the epoch) they go on, in a record with entries of its own.
+    again_ms: where it is that they wait: when (ms since the epoch) they go on, in a record with entries of its own;
+    numbered: whether the id of that record counts how often they have waited, as it did in items of the previous form.
     """
 
     position: int
@@ -51,6 +54,7 @@ class Decided:
     decision: Decision
     answers: tuple[Answer, ...] = ()
     again_ms: int | None = None
+    numbered: bool = False
 
     @property
     def message_ids(self) -> tuple[str, ...]:
@@ -158,7 +162,7 @@ def to_document(decided: Sequence[Decided]) -> dict[str, Any]:
         "user_ids": [entry.user_id for entry in decided],
         "decision": [places[entry.decision] for entry in decided],
         "answers": [[[a.target, a.message_id, a.error] for a in entry.answers] for entry in decided],
-        **({"again_ms": [entry.again_ms for entry in decided]} if waits else {}),
+        **({"again_ms": [entry.again_ms for entry in decided], "ids": _IDS} if waits else {}),
     }
 
 
@@ -169,6 +173,7 @@ def from_document(document: dict[str, Any]) -> list[Decided]:
         for status, reason, layer, rule, version in document["decisions"]
     ]
     again = document.get("again_ms") or [None] * len(document["positions"])
+    numbered = document.get("ids") != _IDS
     columns = zip(
         document["positions"], document["user_ids"], document["decision"], document["answers"], again, strict=True
     )
@@ -179,6 +184,7 @@ def from_document(document: dict[str, Any]) -> list[Decided]:
             decision=decisions[place],
             answers=tuple(Answer(target=t, message_id=m, error=e) for t, m, e in answers),
             again_ms=again_ms,
+            numbered=numbered and again_ms is not None,
         )
         for position, user_id, place, answers, again_ms in columns
     ]

@@ -1,7 +1,7 @@
 """Deterministic ids: a redelivered record derives the same ones, so that everything downstream can recognise it."""
 
 from contextlib import suppress
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from uuid import UUID, uuid5
 
 NAMESPACE = UUID("6d617373-636f-5d6d-8000-6e6f74696679")
@@ -22,9 +22,27 @@ def derived_id(parent_id: str, step: str, channel: str, start: int, end: int) ->
     return str(uuid5(NAMESPACE, f"{parent_id}/{step}/{channel}/{start}-{end}"))
 
 
-def released_id(parent_id: str, why: str, n: int, start: int, end: int) -> str:
-    """The id of the record that goes on for positions [start, end) of its parent after the nth wait for the reason."""
+def released_id(parent_id: str, why: str, start: int, end: int) -> str:
+    """The id of the record that goes on for positions [start, end) of its parent after a wait for the reason.
+
+    It does not depend on how often anything has waited: a redelivery of the parent that has waited less, or more,
+    derives the same record.
+    """
+    return numbered_id(parent_id, why, 1, start, end)
+
+
+def numbered_id(parent_id: str, why: str, n: int, start: int, end: int) -> str:
+    """What released_id was while it counted: the id after the nth wait, of records that are still under way."""
     return str(uuid5(NAMESPACE, f"{parent_id}/released.{why}/{n}/{start}-{end}"))
+
+
+def envelope_id(record_id: str, value: bytes, n: int = 0) -> str:
+    """The id under which a record waits that goes on under its own; value: as it will be released; n: which time.
+
+    Nothing that is counted or published derives from it. It follows from the whole value, because a producer may use a
+    record's id for other users: they wait as well, and whoever gets both records says which one is wrong.
+    """
+    return str(uuid5(NAMESPACE, f"{record_id}/waits/{n}/{blake2b(value, digest_size=16).hexdigest()}"))
 
 
 def receipt_id(body: str) -> str:

@@ -38,8 +38,9 @@ def releasable() -> frozenset[str]:
 class Waiting:
     """A record that waits.
 
-    id: the released record's own; due_ms: ms since the epoch; topic: with its lane's ending; value: as it will be
-    produced; why: what is waited for; place: where the store keeps this copy, set by the store on reading.
+    id: follows from the record, so that the same thing waits once; due_ms: ms since the epoch; topic: with its lane's
+    ending; value: as it will be produced; why: what is waited for; place: where the store keeps this copy, set by the
+    store on reading.
 
     Raises ValueError where the topic is none that may be released to, or the id is longer than MAX_ID_BYTES.
     """

@@ -15,7 +15,7 @@ from masscomm.back_off import BackOff
 from masscomm.batch import Item
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import Decided
-from masscomm.ids import released_id
+from masscomm.ids import numbered_id, released_id
 from masscomm.records import ContentColumn, DeliveryRequested, Taken
 from masscomm.statuses import Status
 from masscomm.waiting import Waiting, WaitingStore
@@ -47,7 +47,7 @@ class Later:
         return self.back_off.due_ms(
             now_ms=now_ms,
             n=delivery.waits + 1,
-            item_id=_next_id(delivery, WHY),
+            item_id=delivery.record_id,
             ends_ms=ends_ms,
             bounded=not endpoint_alone,
         )
@@ -57,8 +57,9 @@ class Later:
         delivery, topic = item.value, item.record.topic
         waiting = {entry.position: entry for entry in done if entry.again_ms is not None}
         for (due_ms, why), positions in _parts(waiting).items():
-            part_id = _next_id(delivery, why if why == WHY else f"{why}.{due_ms}")
-            part = _part(delivery, part_id, {position: waiting[position] for position in positions})
+            those = {position: waiting[position] for position in positions}
+            part_id = _next_id(delivery, why if why == WHY else f"{why}.{due_ms}", those.values())
+            part = _part(delivery, part_id, those)
             value = codec.encode(topic, "DeliveryRequested", part.to_avro())
             self.store.put(
                 Waiting(id=part_id, due_ms=due_ms, topic=topic, value=value, why=why, headers=_carried(item)),
@@ -88,8 +89,11 @@ def _carried(item: Item[DeliveryRequested]) -> tuple[tuple[str, bytes], ...]:
     return theirs if item.span is None else traces.replaced(theirs, item.span.trace)
 
 
-def _next_id(delivery: DeliveryRequested, why: str) -> str:
-    return released_id(delivery.record_id, why, delivery.waits + 1, delivery.range_start, delivery.range_end)
+def _next_id(delivery: DeliveryRequested, why: str, waiting: Iterable[Decided]) -> str:
+    if delivery.waits and any(entry.numbered for entry in waiting):
+        # Recorded by the previous code, which may have left the record to the scheduler already.
+        return numbered_id(delivery.record_id, why, delivery.waits + 1, delivery.range_start, delivery.range_end)
+    return released_id(delivery.record_id, why, delivery.range_start, delivery.range_end)
 
 
 def _part(delivery: DeliveryRequested, part_id: str, waiting: Mapping[int, Decided]) -> DeliveryRequested:

@@ -19,7 +19,7 @@ from masscomm.dead_letters import original_position
 from masscomm.decisions import DecisionLog, Decisions, settled
 from masscomm.directory import Directory, Settings, User
 from masscomm.errors import DeadLetter, Retry
-from masscomm.ids import derived_id, released_id
+from masscomm.ids import derived_id, envelope_id, released_id
 from masscomm.kafka_event import KafkaRecord
 from masscomm.measures import END_OF_TIME_MS, FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
 from masscomm.metric_names import REPEATED_RECIPIENTS
@@ -138,16 +138,15 @@ class CheckPreferences:
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], send_at: int) -> None:
         """To the scheduler, and everybody is told of: first it waits, then it says so."""
         for part in after_send_at(item.value.asked, send_at):
-            self._put(batch, item, part, item_id=part.record_id, due_ms=send_at)
+            self._put(batch, item, part, send_at)
         self._everybody(batch, item, SCHEDULED)
 
-    def _put(
-        self, batch: Batch[Chunk], item: Item[Chunk], part: RecheckRequested, *, item_id: str, due_ms: int
-    ) -> None:
+    def _put(self, batch: Batch[Chunk], item: Item[Chunk], part: RecheckRequested, due_ms: int) -> None:
         """Leave a part of the item's recipients to the scheduler, for the item's lane. Errors: Retry, Stop."""
         topic = topics.in_lane(topics.RECHECK, item.value.lane)
         value = batch.codec.encode(topic, "RecheckRequested", part.to_avro())
         headers = tuple(item.trace_headers)
+        item_id = envelope_id(part.record_id, value)
         waiting = Waiting(id=item_id, due_ms=due_ms, topic=topic, value=value, why=part.why, headers=headers)
         self.waiting.put(waiting, self.clock.now_ms())
 
@@ -230,8 +229,8 @@ class CheckPreferences:
         waiting = {position for why in decided.told.values() for position in why if why[position] == _WAITS}
         if waiting:
             self._let_wait(batch, item, _part_that_waits(asked, waiting))
-        for part, item_id, due_ms in _parts_that_are_held(asked, decided.told):
-            self._put(batch, item, part, item_id=item_id, due_ms=due_ms)
+        for part, due_ms in _parts_that_are_held(asked, decided.told):
+            self._put(batch, item, part, due_ms)
         topic = None
         for channel in asked.channels:
             why = decided.told.get(channel, {})
@@ -272,9 +271,8 @@ class CheckPreferences:
         Released twice, or beside a redelivery, it derives the same records: by its id, or as was decided first.
         """
         n, now_ms = part.waits + 1, self.clock.now_ms()
-        item_id = released_id(item.value.asked.record_id, _DIRECTORY, n, part.range_start, part.range_end)
-        due_ms = self.back_off.due_ms(now_ms=now_ms, n=n, item_id=item_id, ends_ms=self._ends_ms(part))
-        self._put(batch, item, replace(part, why=_DIRECTORY, waits=n), item_id=item_id, due_ms=due_ms)
+        due_ms = self.back_off.due_ms(now_ms=now_ms, n=n, item_id=part.record_id, ends_ms=self._ends_ms(part))
+        self._put(batch, item, replace(part, why=_DIRECTORY, waits=n), due_ms)
 
     def _ends_ms(self, asked: RecheckRequested) -> int:
         return self.back_off.ends_ms(since_ms=asked.since_ms, expires_at=asked.expires_at)
@@ -384,7 +382,7 @@ def _told(asked: RecheckRequested, row: int, decision: Decision) -> Told:
 
 
 def _part_that_waits(asked: RecheckRequested, positions: Collection[int]) -> RecheckRequested:
-    record_id = released_id(asked.record_id, _DIRECTORY, asked.waits + 1, asked.range_start, asked.range_end)
+    record_id = released_id(asked.record_id, _DIRECTORY, asked.range_start, asked.range_end)
     return replace(_part(asked, positions), record_id=record_id, parent_id=asked.record_id)
 
 
@@ -400,8 +398,8 @@ def _part(asked: RecheckRequested, positions: Collection[int]) -> RecheckRequest
 
 def _parts_that_are_held(
     asked: RecheckRequested, told: Mapping[str, Mapping[int, Decision]]
-) -> Iterator[tuple[RecheckRequested, str, int]]:
-    """(part, the id it waits under, when it goes on): for each end of quiet hours, and for the channels it is about.
+) -> Iterator[tuple[RecheckRequested, int]]:
+    """(part, when it goes on): for each end of quiet hours, and for the channels it is about.
 
     Whoever is alone in their record keeps its id: no first decision is kept of them, so that a redelivery when their
     quiet hours are over passes them on at once, as the record that was held does.
@@ -413,8 +411,6 @@ def _parts_that_are_held(
                 ends.setdefault(position, (decision.until_ms, []))[1].append(channel)
     groups = by_end({position: (until_ms, tuple(channels)) for position, (until_ms, channels) in ends.items()})
     for (due_ms, channels), positions in groups.items():
-        why = f"{_QUIET_HOURS}.{'+'.join(channels)}.{due_ms}"
-        item_id = released_id(asked.record_id, why, asked.held + 1, asked.range_start, asked.range_end)
         part = replace(
             _part(asked, positions),
             why=_QUIET_HOURS,
@@ -423,8 +419,10 @@ def _parts_that_are_held(
             channels=list(channels),
         )
         if len(asked.positions) > 1:
-            part = replace(part, record_id=item_id, parent_id=asked.record_id)
-        yield part, item_id, due_ms
+            why = f"{_QUIET_HOURS}.{'+'.join(channels)}.{due_ms}"
+            record_id = released_id(asked.record_id, why, asked.range_start, asked.range_end)
+            part = replace(part, record_id=record_id, parent_id=asked.record_id)
+        yield part, due_ms
 
 
 def _build_record(asked: RecheckRequested, channel: str, start: int, end: int, rows: Sequence[int]) -> BuildRequested:

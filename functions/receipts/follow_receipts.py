@@ -16,7 +16,7 @@ from masscomm import topics, traces
 from masscomm.batch import Batch, Item, count
 from masscomm.clock import Clock
 from masscomm.errors import DeadLetter
-from masscomm.ids import derived_id, released_id
+from masscomm.ids import derived_id, envelope_id
 from masscomm.kafka_event import KafkaRecord
 from masscomm.records import DeviceStatusChanged, NotificationOutcome, ReceiptReceived, Result
 from masscomm.statuses import Reason, Status
@@ -188,7 +188,7 @@ class FollowReceipts:
     def _wait(self, batch: Batch[Fact], record: ReceiptReceived) -> None:
         now_ms, again = self._clock.now_ms(), replace(record, tries=record.tries + 1)
         value = batch.codec.encode(topics.RECEIPT, "ReceiptReceived", again.to_avro())
-        item_id = released_id(record.record_id, UNRESOLVED, again.tries, 0, 1)
+        item_id = envelope_id(record.record_id, value)
         due_ms = now_ms + round(self._waits_s[record.tries] * 1000)
         self._waiting.put(Waiting(id=item_id, due_ms=due_ms, topic=topics.RECEIPT, value=value, why=UNRESOLVED), now_ms)
 

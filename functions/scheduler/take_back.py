@@ -31,7 +31,7 @@ from masscomm.dead_letters import (
 )
 from masscomm.delivery_ledger import DeliveryLedger, ended
 from masscomm.errors import DeadLetter
-from masscomm.ids import released_id
+from masscomm.ids import envelope_id
 from masscomm.json_reader import read_json
 from masscomm.kafka_event import KafkaRecord, parse
 from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SENT, Told, outcome
@@ -266,12 +266,12 @@ class TakeBack:
             *((name, str(count).encode()) for name, count in counts),
         )
         for parent in given_up.parents:
-            item_id = released_id(parent.record_id, WHY, given_up.returned, parent.range_start, parent.range_end)
             if given_up.as_is is not None:
                 topic, value = given_up.as_is
             else:
                 topic = topics.in_lane(topics.RECHECK, given_up.lane)
                 value = batch.codec.encode(topic, "RecheckRequested", parent.to_avro())
+            item_id = envelope_id(parent.record_id, value, given_up.returned)
             # Whoever has it when it expires says that it has.
             due_ms = self.back_off.due_ms(
                 now_ms=now_ms, n=given_up.returned, item_id=item_id, ends_ms=self._ends_ms(parent)

@@ -70,6 +70,12 @@ CELLS = (
         load=Load(users=400, own=True),
     ),
     Cell(
+        name="users absent at the first check and partly absent at the second",
+        fault=delivering.absent_then_partly_absent,
+        load=NOBODY,
+        ci=True,
+    ),
+    Cell(
         name="preference_checker killed between holding for quiet hours and telling",
         fault=quiet.killed_while_holding,
         load=NOBODY,

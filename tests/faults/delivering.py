@@ -1,9 +1,11 @@
 """What recipients, records and items of delivery may be like, while it delivers."""
 
+import json
+
 from tests.faults.bench import Bench
 from tests.faults.cell import Send
 from tests.faults.moments import path, received
-from tests.faults.proxy import Answer
+from tests.faults.proxy import Answer, Edit, HoldAnswer, Request
 from tests.faults.waiting import until
 
 
@@ -23,3 +25,32 @@ def endpoints_late_or_never(bench: Bench, _: Send) -> None:
         sent = bench.emit(users)
         at_once = {pair for user_id in ready for pair in sent.calls[user_id] if pair[1] in before[user_id]}
         until("the devices that are ready have it", lambda: received(bench) >= at_once, 30, every_s=0.1)
+
+
+def absent_then_partly_absent(bench: Bench, _: Send) -> None:
+    """Change data capture is behind and knows neither user, then one; kill -9 when both wait and nobody knows."""
+    users = [user_id for user_id in bench.shared if user_id % 10 >= 6][:2]  # they have a device, and want everything
+    absent = set(users)
+
+    def hide(body: bytes) -> bytes:
+        answer = json.loads(body)
+        answer["docs"] = [
+            {"_index": doc["_index"], "_id": doc["_id"], "found": False}
+            if doc["_id"].startswith("position-") or doc["_id"] in map(str, absent)
+            else doc
+            for doc in answer["docs"]
+        ]
+        return json.dumps(answer).encode()
+
+    def delays(request: Request) -> bool:
+        return request.target.endswith("PutItem") and b'"directory"' in request.body
+
+    with bench.stack.opensearch.fault(Edit(hide), when=path("/_mget")):
+        with bench.stack.dynamodb.fault(HoldAnswer(), when=delays) as held:
+            sent = bench.emit(users)
+            held.await_hits()
+            bench.kill("preference_checker")
+            absent.discard(users[0])
+            held.discard()
+        first = set(sent.calls[users[0]])
+        until("the one who is known has it", lambda: received(bench) >= first, every_s=0.1)

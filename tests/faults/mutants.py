@@ -181,6 +181,13 @@ MUTANTS = (
         no_cell="in a cell's seconds a wait for ever and a wait for a minute look the same",
     ),
     Mutant(
+        guard="ids: a part that waits is the same however often it has waited",
+        file="functions/preference_checker/check_preferences.py",
+        old="released_id(asked.record_id, _DIRECTORY, asked.range_start, asked.range_end)\n",
+        new='released_id(asked.record_id, f"{_DIRECTORY}{asked.waits}", asked.range_start, asked.range_end)\n',
+        red="users absent at the first check and partly absent at the second",
+    ),
+    Mutant(
         guard="opt-outs are looked at right before publishing",
         file="functions/delivery/slices.py",
         old="                if decision is None and wanted.status is not None:\n",
@@ -366,7 +373,7 @@ MUTANTS = (
         guard="receipts: what is said again has the same id",
         file="functions/receipts/follow_receipts.py",
         old='record_id=derived_id(message.outcome_id, f"receipt.{status}", message.channel, position, position + 1),\n',
-        new="record_id=released_id(message.outcome_id, str(self._clock.monotonic()), 0, position, position + 1),\n",
+        new="record_id=envelope_id(message.outcome_id, str(self._clock.monotonic()).encode()),\n",
         red="receipts come while their function and all it needs fail",
     ),
     Mutant(

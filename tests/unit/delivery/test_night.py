@@ -134,7 +134,7 @@ def test_each_end_is_a_record_of_its_own_that_a_redelivery_derives_again() -> No
     assert [part.user_ids for part in evening.parts()] == [[1, 2], [3]]
     assert [(part.waits, part.parent_id) for part in evening.parts()] == [(1, record.record_id)] * 2
     assert [part.record_id for part in evening.parts()] == [
-        released_id(record.record_id, f"quiet_hours.{until}", 1, 0, 500) for until in (NEW_YORK_7, LOS_ANGELES_7)
+        released_id(record.record_id, f"quiet_hours.{until}", 0, 500) for until in (NEW_YORK_7, LOS_ANGELES_7)
     ]
     first = {item.id: item.value for item in evening.waiting.items.values()}
     evening.sleeper(1, quiet_hours=None)

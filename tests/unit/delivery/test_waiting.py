@@ -14,17 +14,21 @@ from functions.scheduler.release_due import ReleaseDue
 from masscomm import topics, traces
 from masscomm.channels.provider import Transient
 from masscomm.clock import FixedClock
+from masscomm.delivery_ledger import Decided, from_document, to_document
 from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from masscomm.directory import Device
 from masscomm.errors import Retry
-from masscomm.ids import released_id
+from masscomm.ids import numbered_id, released_id
+from masscomm.preferences import Decision
 from masscomm.records import ContentColumn, DeliveryRequested
+from masscomm.statuses import Status
 from masscomm.waiting import InMemoryWaitingStore, Waiting
 from tests.chain import NOW, delivery, entry, told
 from tests.unit.delivery.chain import Delivery, by_email
 
 SENT = ("sent", None)
 WAITS = ("sending", None)
+PROVIDER_WAITS = Decision(Status.SENDING, None, "provider")
 DAY = 86_400_000
 BUSY = Transient("Throttling", throttled=True)
 
@@ -43,7 +47,7 @@ def test_what_waits_is_a_record_of_its_own_with_those_positions_alone() -> None:
     waits = chain.in_waiting(item)
     assert (waits.positions, waits.user_ids, waits.waits) == ([0, 2], [1, 3], 1)
     assert (waits.record_id, waits.parent_id) == (item.id, record.record_id)
-    assert item.id == released_id(record.record_id, "back_off", 1, record.range_start, record.range_end)
+    assert item.id == released_id(record.record_id, "back_off", record.range_start, record.range_end)
     assert (waits.range_start, waits.range_end) == (record.range_start, record.range_end)
     assert [column.value_at(row) for row in (0, 1) for column in waits.content] == [
         "All",
@@ -122,6 +126,34 @@ def test_while_it_cannot_be_left_to_the_scheduler_the_record_comes_again_and_lea
     chain.clock.advance(5)
     assert chain.deliver(delivery([1, 2])) == []
     assert chain.waiting.items == first
+    assert chain.release() == []
+    assert chain.reached() == ["arn-1", "arn-2"]
+
+
+def test_waits_the_previous_code_recorded_keep_their_ids() -> None:
+    """It recorded that they wait, left them to the scheduler under an id that counts the waits, and died."""
+    chain = Delivery()
+    record = delivery([1, 2], waits=1, parent_id="an earlier record")
+    previous = to_document([Decided(position=p, user_id=p + 1, decision=PROVIDER_WAITS, again_ms=NOW) for p in (0, 1)])
+    del previous["ids"]
+    chain.ledger.acquire(record.record_id)
+    chain.ledger.record(record.record_id, from_document(previous))
+    assert chain.deliver(record) == []
+    (item,) = chain.waiting.items.values()
+    assert item.id == numbered_id(record.record_id, "back_off", 2, 0, 500)
+    assert chain.release() == []
+    assert chain.reached() == ["arn-1", "arn-2"]
+
+
+def test_a_delayed_record_of_the_previous_code_is_delivered_once() -> None:
+    chain = Delivery()
+    old = delivery([1, 2], record_id=numbered_id("parent", "back_off", 3, 0, 500), waits=3)
+    value = chain.codec.encode(topics.DELIVERY, "DeliveryRequested", old.to_avro())
+    chain.waiting.put(Waiting(id=old.record_id, due_ms=NOW, topic=topics.DELIVERY, value=value, why="back_off"), NOW)
+    chain.push.fail = _busy("arn-2")
+    assert chain.release() == []
+    assert chain.deliver(old) == []
+    chain.push.fail = _busy()
     assert chain.release() == []
     assert chain.reached() == ["arn-1", "arn-2"]
 

@@ -1,6 +1,8 @@
 """Who is not in the directory while it is behind waits in a record of their own, whatever dies in between."""
 
 from collections import Counter
+from dataclasses import replace
+from uuid import uuid5
 
 import pytest
 from aws_lambda_powertools import Logger
@@ -8,9 +10,11 @@ from aws_lambda_powertools import Logger
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.scheduler.release_due import ReleaseDue
 from masscomm import topics
+from masscomm.chunks import chunk_of, split_parts
 from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Position, Settings, User
 from masscomm.errors import Retry
+from masscomm.ids import NAMESPACE, derived_id, released_id
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.waiting import InMemoryWaitingStore, Waiting
 from tests.chain import NOW, Chain, entry, send, told
@@ -163,6 +167,80 @@ def test_a_table_that_does_not_answer_brings_the_record_again_and_nobody_is_pass
     office.forget()
     assert office.run(office.environment(), *office.released()) == []
     assert [build.user_ids for build in office.builds()] == [[99]]
+
+
+def _everything(office: Office, *entries: dict[str, object]) -> dict[str, tuple[int, ...]]:
+    """The build records of all that comes of these records: record id → users."""
+    todo = list(entries)
+    while todo or office.store.items:
+        todo += office.released() if not todo else []
+        assert office.run(office.environment(), *todo[:1]) == []
+        del todo[:1]
+    return {build.record_id: tuple(build.user_ids) for build in office.builds()}
+
+
+def test_absent_then_partly_absent_users_are_passed_on_once() -> None:
+    """The first delivery leaves the whole record to the scheduler and is killed; at the second one user is known."""
+    office = Office()
+    record = office.encoded(send([98, 99]), topics.SEND_API)
+    office.fuse.left = 2
+    with pytest.raises(KilledError):
+        office.run(office.environment(), record)
+    assert len(office.store.items) == 1
+    office.know(98)
+    assert office.run(office.environment(), record) == []
+    first_waits, again_waits = office.store.items.values()
+    whole, part = (office.codec.decode("RecheckRequested", item.value) for item in (first_waits, again_waits))
+    assert (whole["user_ids"], part["user_ids"]) == ([98, 99], [99])
+    assert office.run(office.environment(), *office.released()) == []
+    office.know(99)
+    office.catch_up()
+    assert sorted(_everything(office).values()) == [(98,), (99,)]
+
+
+@pytest.mark.parametrize("waits", [0, 1, 5])
+def test_ids_do_not_depend_on_how_often_it_waited(waits: int) -> None:
+    office = Office()
+    (chunk,) = split_parts(chunk_of(send([1, 99, 98]), ("t", 0, 0, 0)))
+    asked = replace(chunk, waits=waits)
+    assert office.run(office.environment(), office.encoded(asked, topics.RECHECK)) == []
+    (item,) = office.store.items.values()
+    part = office.codec.decode("RecheckRequested", item.value)
+    assert part["record_id"] == released_id(asked.record_id, "directory", 0, 3)
+    assert part["waits"] == waits + 1
+
+
+def test_a_record_delayed_by_the_previous_code_goes_on_once() -> None:
+    """It was put under the id that counted its waits, and is released, and comes again, under that id."""
+    office = Office()
+    (chunk,) = split_parts(chunk_of(send([99, 98]), ("t", 0, 0, 0)))
+    old_id = "3b0c2b55-5d2c-5f2f-9d0e-1f0c6f5f8f11"
+    old = replace(chunk, record_id=old_id, why="directory", waits=3)
+    value = office.codec.encode(topics.RECHECK, "RecheckRequested", old.to_avro())
+    office.store.put(Waiting(id=old_id, due_ms=NOW, topic=topics.RECHECK, value=value, why="directory"), NOW)
+    office.know(98)
+    office.know(99)
+    office.catch_up()
+    (released,) = office.released()
+    builds = _everything(office, released, released)
+    assert builds == {derived_id(old_id, "build", "push", 0, 2): (99, 98)}
+
+
+def test_the_first_wait_of_a_part_has_the_id_it_always_had() -> None:
+    """A part that the previous code has put, and a redelivery to this code puts again, is one record."""
+    previous = str(uuid5(NAMESPACE, "parent/released.directory/1/0-500"))
+    assert released_id("parent", "directory", 0, 500) == previous
+
+
+@pytest.mark.parametrize("send_at", [None, NOW + 3_600_000])
+def test_users_of_one_chunk_id_wait_apart(send_at: int | None) -> None:
+    """A producer that uses a chunk's index twice: neither user may take the other's place among what waits."""
+    office = Office()
+    for user_id in (98, 99):
+        record = office.encoded(send([user_id], send_at=send_at), topics.SEND_API)
+        assert office.run(office.environment(), record) == []
+    waiting = [office.codec.decode("RecheckRequested", item.value)["user_ids"] for item in office.store.items.values()]
+    assert sorted(waiting) == [[98], [99]]
 
 
 @pytest.mark.parametrize("users", [[1, 99, 3], [99], [99, 98], [1, 2]])
