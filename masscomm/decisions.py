@@ -5,7 +5,8 @@ function can be killed, and when the record comes again, settings, users and tem
 was decided is recorded before anything is produced, with one conditional write a record whatever the number of its
 recipients, and what stands there is what is produced: nobody is told of twice, and nobody falls between.
 
-Of one recipient on a channel there is one record to produce: nothing can come between, and nothing is kept.
+Of one recipient on a channel there is one record to produce: nothing can come between, and nothing is kept. That a
+producer used its id for another user is found by the delivery ledger.
 """
 
 import json
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Protocol
 
-from masscomm.errors import DeadLetter
+from masscomm.errors import OtherRecipients
 from masscomm.preferences import Decision
 from masscomm.statuses import Reason, Status
 
@@ -51,7 +52,7 @@ class DecisionLog(Protocol):
 def settled(log: DecisionLog, record_id: str, decided: Decisions) -> Decisions:
     """What the record's recipients become: what was recorded first of them, or this.
 
-    Errors: those of DecisionLog; DeadLetter where another record's recipients were recorded under the id.
+    Errors: those of DecisionLog; OtherRecipients where another record's were recorded under the id.
     """
     if len(decided.positions) < 2:
         return decided
@@ -61,7 +62,7 @@ def settled(log: DecisionLog, record_id: str, decided: Decisions) -> Decisions:
 
 
 def unpacked(packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int]) -> Decisions:
-    """What was recorded of a record with these recipients. Errors: DeadLetter where it was of others."""
+    """What was recorded of a record with these recipients. Errors: OtherRecipients."""
     return _unpack(packed, Decisions(positions=positions, user_ids=user_ids, told={}))
 
 
@@ -92,7 +93,7 @@ def _pack(decided: Decisions) -> bytes:
 def _unpack(packed: bytes, now: Decisions) -> Decisions:
     document = json.loads(zlib.decompress(packed))
     if document["of"] != _recipients(now):
-        raise DeadLetter("invalid", "a record of other recipients was decided about under this record's id")
+        raise OtherRecipients
     told: dict[str, dict[int, Decision]] = {}
     for channel, (index, versions) in document["channels"].items():
         version_of = iter(versions)

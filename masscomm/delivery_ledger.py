@@ -199,12 +199,18 @@ def taken_before(delivery: DeliveryRequested) -> dict[int, tuple[Answer, ...]]:
     return found
 
 
+def recorded_of(delivery: DeliveryRequested, recorded: Sequence[Decided]) -> list[Decided]:
+    """The decisions but for those about other users at the record's positions, which may be recorded under its id."""
+    users = dict(zip(delivery.positions, delivery.user_ids, strict=True))
+    return [entry for entry in recorded if users.get(entry.position, entry.user_id) == entry.user_id]
+
+
 def ended(delivery: DeliveryRequested, recorded: Sequence[Decided], decision: Decision) -> dict[int, Decided]:
     """By position: what becomes of everybody where nothing more is tried: what is recorded of them, or else that.
 
     Whoever waits in a record of their own is told of there.
     """
-    found = {entry.position: entry for entry in recorded}
+    found = {entry.position: entry for entry in recorded_of(delivery, recorded)}
     taken = taken_before(delivery)
     for position, user_id in zip(delivery.positions, delivery.user_ids, strict=True):
         answers = taken.get(position, ())

@@ -28,5 +28,12 @@ class DeadLetter(MasscommError):
         self.reason = reason
 
 
+class OtherRecipients(DeadLetter):
+    """Something is recorded of other recipients under this record's id: a producer has used a chunk's index twice."""
+
+    def __init__(self) -> None:
+        super().__init__("invalid", "a record of other recipients was decided about under this record's id")
+
+
 class Stop(MasscommError):
     """Misconfigured: an operator must act."""

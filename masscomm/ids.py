@@ -1,5 +1,6 @@
 """Deterministic ids: a redelivered record derives the same ones, so that everything downstream can recognise it."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import blake2b, sha256
 from uuid import UUID, uuid5
@@ -43,6 +44,11 @@ def envelope_id(record_id: str, value: bytes, n: int = 0) -> str:
     record's id for other users: they wait as well, and whoever gets both records says which one is wrong.
     """
     return str(uuid5(NAMESPACE, f"{record_id}/waits/{n}/{blake2b(value, digest_size=16).hexdigest()}"))
+
+
+def others_id(record_id: str, user_ids: Sequence[int]) -> str:
+    """Stands for the record's id where that one is recorded for other users: these have outcomes of their own."""
+    return str(uuid5(NAMESPACE, f"{record_id}/others/{','.join(map(str, user_ids))}"))
 
 
 def receipt_id(body: str) -> str:

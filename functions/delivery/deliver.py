@@ -10,7 +10,7 @@ now waits (functions/delivery/waiting.py) and holds up nobody.
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from functions.delivery.calls import Caller
@@ -22,10 +22,10 @@ from masscomm import metrics, topics
 from masscomm.batch import Batch, Item
 from masscomm.channels.provider import TargetGone
 from masscomm.clock import Clock
-from masscomm.delivery_ledger import Decided, DeliveryLedger, Held, KeptLease, Lease, ended
+from masscomm.delivery_ledger import Decided, DeliveryLedger, Held, KeptLease, Lease, ended, recorded_of
 from masscomm.directory import Device, Directory, Settings
-from masscomm.errors import DeadLetter, MasscommError, Retry
-from masscomm.ids import derived_id
+from masscomm.errors import DeadLetter, MasscommError, OtherRecipients, Retry
+from masscomm.ids import derived_id, others_id
 from masscomm.kafka_event import KafkaRecord
 from masscomm.metric_names import DUPLICATES_REFUSED
 from masscomm.outcomes import DEAD_LETTERED, Told
@@ -115,10 +115,16 @@ class Deliver:
         for item in sorted(items, key=lambda item: (_is_held(begun[item.value.record_id]), len(item.value.positions))):
             batch.attempt(item, partial(self._deliver, batch, item, start_of(item), settings, devices))
 
-    def dead_lettered(self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], why: DeadLetter) -> None:  # noqa: ARG002
+    def dead_lettered(self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], why: DeadLetter) -> None:
         """Its recipients failed, but for those of whom something else is recorded. Errors: Retry."""
         delivery = item.value
-        self._tell(batch, item, ended(delivery, self.ledger.decided(delivery.record_id), DEAD_LETTERED))
+        recorded = self.ledger.decided(delivery.record_id)
+        end = ended(delivery, recorded, DEAD_LETTERED)
+        if isinstance(why, OtherRecipients):
+            for entry in recorded_of(delivery, recorded):
+                del end[entry.position]
+            item.value = replace(delivery, record_id=others_id(delivery.record_id, delivery.user_ids))
+        self._tell(batch, item, end)
 
     def _look_up(self, items: Sequence[Item[DeliveryRequested]]) -> tuple[dict[int, Settings], dict[int, list[Device]]]:
         """Both at once: a password waits for each round trip."""
@@ -129,11 +135,18 @@ class Deliver:
             return settings.result(), devices
 
     def _begin(self, delivery: DeliveryRequested) -> _Begun | Held:
-        """Take the record, or learn whose it is. Errors: Retry, Stop: nothing has been published then."""
+        """Take the record, or learn whose it is.
+
+        Errors: Retry, Stop, OtherRecipients: nothing has been published then.
+        """
         lease = self.ledger.acquire(delivery.record_id)
         if isinstance(lease, Lease) and lease.fresh:
             return _Begun(lease=lease, done={})
-        done = {entry.position: entry for entry in self.ledger.decided(delivery.record_id)}
+        recorded = self.ledger.decided(delivery.record_id)
+        if len(recorded_of(delivery, recorded)) < len(recorded):
+            self._release(delivery.record_id)
+            raise OtherRecipients
+        done = {entry.position: entry for entry in recorded}
         if done.keys() >= set(delivery.positions):
             return _Begun(lease=None, done=done)
         return lease if isinstance(lease, Held) else _Begun(lease=lease, done=done)

@@ -18,8 +18,8 @@ from masscomm.clock import Clock
 from masscomm.dead_letters import original_position
 from masscomm.decisions import DecisionLog, Decisions, settled
 from masscomm.directory import Directory, Settings, User
-from masscomm.errors import DeadLetter, Retry
-from masscomm.ids import derived_id, envelope_id, released_id
+from masscomm.errors import DeadLetter, OtherRecipients, Retry
+from masscomm.ids import derived_id, envelope_id, others_id, released_id
 from masscomm.kafka_event import KafkaRecord
 from masscomm.measures import END_OF_TIME_MS, FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
 from masscomm.metric_names import REPEATED_RECIPIENTS
@@ -105,8 +105,12 @@ class CheckPreferences:
         for group in _groups(waiting):
             self._check(batch, group)
 
-    def dead_lettered(self, batch: Batch[Chunk], item: Item[Chunk], why: DeadLetter) -> None:  # noqa: ARG002
+    def dead_lettered(self, batch: Batch[Chunk], item: Item[Chunk], why: DeadLetter) -> None:
         """Its recipients failed: a dead letter is not a way to vanish."""
+        if isinstance(why, OtherRecipients):
+            asked = item.value.asked
+            asked = replace(asked, record_id=others_id(asked.record_id, asked.user_ids))
+            item.value = replace(item.value, asked=asked)
         self._everybody(batch, item, DEAD_LETTERED)
 
     def _admit(self, batch: Batch[Chunk], item: Item[Chunk], waiting: list[Item[Chunk]]) -> None:

@@ -57,7 +57,8 @@ class Sent:
     """A send of a cell and the oracle's word on it.
 
     fates: user → what may become of them: sent or a reason, one of them or (a choice made meanwhile) either; calls: of
-    each user who may be sent to; heard: (status, reason) of those of whom receipts tell afterwards.
+    each user who may be sent to; heard: (status, reason) of those of whom receipts tell afterwards; uncounted: users
+    whose request the metrics refuse, because another's has its id.
     """
 
     send_id: str
@@ -65,6 +66,7 @@ class Sent:
     calls: dict[int, list[Pair]]
     channel: str = "push"
     heard: dict[int, tuple[str, str]] = field(default_factory=dict)
+    uncounted: frozenset[int] = frozenset()
 
     @property
     def pairs(self) -> set[Pair]:
@@ -416,10 +418,10 @@ class Bench:
         result.wrong += [f"{count} recipients: {what}" for what, count in wrong.items()]
 
     def _expected_status(self, sent: Sent) -> SendStatus:
-        fates = Counter(self._decided(sent))
+        fates = Counter(fate for user_id, fate in self._decided(sent) if user_id not in sent.uncounted)
         heard = Counter(status for status, _ in sent.heard.values())
         return SendStatus(
-            requested=len(sent.fates),
+            requested=len(sent.fates) - len(sent.uncounted),
             suppressed={fate: count for fate, count in fates.items() if fate not in _MEASURES},
             sent=fates["sent"] - heard.total(),
             failed=sum(count for fate, count in fates.items() if fate in _FAILED),
@@ -454,8 +456,8 @@ class Bench:
         """How far what the metrics by minute grew by is from the oracle."""
         expected = Counter[str]()
         for sent in self.sends:
-            expected["requested"] += len(sent.fates)
-            expected.update(_MEASURES.get(fate, "suppressed") for fate in self._decided(sent))
+            expected["requested"] += len(sent.fates) - len(sent.uncounted)
+            expected.update(_MEASURES.get(fate, "suppressed") for _, fate in self._decided(sent))
             expected.update(status for status, _ in sent.heard.values())
         grown: dict[str, int] = {}
 
@@ -475,11 +477,11 @@ class Bench:
             return sum(abs(grown.get(name, 0) - expected[name]) for name in grown) or 1
         return 0
 
-    def _decided(self, sent: Sent) -> Iterator[str]:
-        """Everybody's fate; where the oracle allows two, the one that was told."""
+    def _decided(self, sent: Sent) -> Iterator[tuple[int, str]]:
+        """Everybody with their fate; where the oracle allows two, the one that was told."""
         told = self._told(sent)
         for user_id, fate in sent.fates.items():
-            yield next(iter(fate)) if len(fate) == 1 else _fate(*told.get(user_id, [("", "")])[0])
+            yield user_id, next(iter(fate)) if len(fate) == 1 else _fate(*told.get(user_id, [("", "")])[0])
 
 
 def _sources(*packages: str) -> dict[str, Sequence[str]]:

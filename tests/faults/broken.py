@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from masscomm import topics
 from masscomm.records import SendRequested
-from tests.faults.bench import Bench
+from tests.faults.bench import Bench, Sent
 from tests.faults.cell import FaultOf, Send
 from tests.faults.population import CATEGORIES, CLUB
 
@@ -40,9 +40,23 @@ def oversize(bench: Bench, _: Send) -> None:
     bench.produce(topics.SEND_MONOLITH, [large, _encoded(bench, bench.shared[20:40])], partition=0)
 
 
+def chunk_index_used_again(bench: Bench, _: Send) -> None:
+    """One-recipient sends with one send_id and chunk index, to several users: the first of them is sent to."""
+    users = [user_id for user_id in bench.shared if user_id % 10 >= 6][:3]  # they have a device, and want everything
+    sent = bench.foretell(f"{time.time_ns():x}-{len(bench.sends)}", users)
+    sent.uncounted = frozenset(users[1:])
+    for user_id in sent.uncounted:
+        sent.fates[user_id] = frozenset({"dead_letter"})
+        del sent.calls[user_id]
+    bench.produce(topics.SEND_MONOLITH, [_value(bench, sent, [user_id]) for user_id in users], partition=0)
+
+
 def _encoded(bench: Bench, users: Sequence[int], data: dict[str, str] | None = None) -> bytes:
     """A send to these people as the monolith writes it; it is judged from now on."""
-    sent = bench.foretell(f"{time.time_ns():x}-{len(bench.sends)}", users)
+    return _value(bench, bench.foretell(f"{time.time_ns():x}-{len(bench.sends)}", users), users, data)
+
+
+def _value(bench: Bench, sent: Sent, users: Sequence[int], data: dict[str, str] | None = None) -> bytes:
     send = SendRequested(
         type=CATEGORIES[sent.channel],
         club_id=CLUB,

@@ -195,6 +195,12 @@ CELLS = (
         load=NOBODY,
         expectation=Expectation(dead_letters=("too_large",)),
     ),
+    Cell(
+        name="a chunk index used again for other users",
+        fault=broken.chunk_index_used_again,
+        load=NOBODY,
+        expectation=Expectation(dead_letters=("invalid",) * 2),
+    ),
     Cell(name="no recipients", fault=processes.none, load=NOBODY),
     Cell(name="one recipient", fault=processes.none, load=Load(users=1), ci=True),
     Cell(

@@ -188,6 +188,13 @@ MUTANTS = (
         red="users absent at the first check and partly absent at the second",
     ),
     Mutant(
+        guard="ledger: other users under a recorded id have outcomes",
+        file="functions/delivery/deliver.py",
+        old="        if len(recorded_of(delivery, recorded)) < len(recorded):\n",
+        new="        if False:\n",
+        red="a chunk index used again for other users",
+    ),
+    Mutant(
         guard="opt-outs are looked at right before publishing",
         file="functions/delivery/slices.py",
         old="                if decision is None and wanted.status is not None:\n",

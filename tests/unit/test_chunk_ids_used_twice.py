@@ -1,0 +1,82 @@
+"""A chunk index is used for several users: the first is sent to, the others have failed, each with an outcome.
+
+A record of one recipient has no first decision that would show it (docs/decisions/036): the delivery ledger does.
+"""
+
+import random
+
+import pytest
+
+from masscomm import topics
+from masscomm.directory import Settings
+from masscomm.errors import Retry
+from masscomm.outcomes import DEAD_LETTERED
+from tests.chain import delivery, send, told
+from tests.unit.delivery.chain import Delivery
+from tests.unit.test_first_decisions import World
+
+SENT = ("sent", None)
+FAILED = (DEAD_LETTERED.status, DEAD_LETTERED.reason)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_other_users_under_a_recorded_id_are_dead_letters(together: bool) -> None:
+    chain = Delivery()
+    records = [delivery([user_id]) for user_id in (1, 2, 3)]
+    for batch in [records] if together else [[record] for record in records]:
+        assert chain.deliver(*batch) == []
+    assert chain.reached() == ["arn-1"]
+    assert [letter["masscomm.reason"] for letter in chain.dead_letters()] == ["invalid"] * 2
+    outcomes = chain.outcomes()
+    assert told(outcomes) == {(1, "push"): SENT, (2, "push"): FAILED, (3, "push"): FAILED}
+    assert len({outcome.record_id for outcome in outcomes}) == 3
+
+
+def test_a_redelivered_dead_letter_has_the_same_outcome_id() -> None:
+    chain = Delivery()
+    for user_id in (1, 2, 2, 1):
+        assert chain.deliver(delivery([user_id])) == []
+    by_id = {outcome.record_id: outcome.user_ids for outcome in chain.outcomes()}
+    assert sorted(by_id.values()) == [[1], [2]]
+    assert chain.reached() == ["arn-1"]
+
+
+def test_the_recorded_users_among_others_are_told_of_once() -> None:
+    chain = Delivery()
+    assert chain.deliver(delivery([1, 2])) == []
+    chain.forget()
+    assert chain.deliver(delivery([1, 3])) == []
+    assert told(chain.outcomes()) == {(3, "push"): FAILED}
+
+
+def test_a_record_that_is_refused_leaves_the_lease_free() -> None:
+    chain = Delivery()
+    chain.producer.fail = lambda topic, _: Retry("lost") if topic == topics.OUTCOME else None
+    assert chain.deliver(delivery([1])) == [0]
+    chain.producer.fail = lambda *_: None
+    assert chain.deliver(delivery([2])) == []
+    other = chain.environment(type(chain.ledger)(clock=chain.clock, owner="another", table=chain.table))
+    before = chain.clock.now_ms()
+    assert chain.deliver(delivery([1]), environment=other) == []
+    assert chain.clock.now_ms() == before
+
+
+def test_each_user_of_a_chunk_id_ends_once_through_the_chain() -> None:
+    world = World(random.Random(0), growing=False)  # noqa: S311
+    world.directory.put(*(Settings(user_id=user_id) for user_id in (1, 2, 3)))
+    sends = [world.encoded(send([user_id]), topics.SEND_MONOLITH, offset=user_id) for user_id in (1, 2, 3)]
+    assert world.run(world.checker, *sends) == []
+    assert world.run(world.builder, *world.take(topics.BUILD)) == []
+    assert world.run(world.use_case, *world.take(topics.DELIVERY)) == []
+    assert told(world.outcomes()) == {(1, "push"): SENT, (2, "push"): FAILED, (3, "push"): FAILED}
+    assert len({outcome.record_id for outcome in world.outcomes()}) == 3
+
+
+def test_other_chunks_of_several_users_have_outcomes_of_their_own() -> None:
+    world = World(random.Random(0), growing=False)  # noqa: S311
+    world.directory.put(*(Settings(user_id=user_id) for user_id in range(1, 7)))
+    sends = [world.encoded(send([n, n + 1]), topics.SEND_MONOLITH, offset=n) for n in (1, 3, 5)]
+    assert world.run(world.checker, *sends) == []
+    failed = {user_id: outcome.record_id for outcome in world.outcomes() for user_id in outcome.user_ids}
+    assert failed.keys() == {3, 4, 5, 6}
+    assert failed[3] == failed[4] != failed[5] == failed[6]
