@@ -33,10 +33,9 @@ def debezium_settings(generation: str) -> dict[str, str]:
         "notification.sink.topic.name": cdc_topic("notification", generation),
         # Debezium leaves a TRUNCATE out unless told otherwise, and a directory that never hears of one stays as it was.
         "skipped.operations": "none",
-        # 500 ms of waiting at the source and 5 ms at the producer otherwise, for each change; at 1 ms an idle connector
-        # keeps a fifth of a core busy.
+        # 500 ms of waiting at the source otherwise, for each change; at 1 ms an idle connector keeps a fifth of a core
+        # busy.
         "poll.interval.ms": "10",
-        "producer.override.linger.ms": "0",
         # A database that is down is waited for, however long.
         "errors.max.retries": "-1",
         # Only Debezium's own heartbeat topic is not of ours; Connect creates it.

@@ -12,6 +12,9 @@ TABLES = tuple(sorted((SCHEMAS / "tables").glob("*.sql")))
 # Whoever is in it signs in with a token instead of a password; RDS makes it.
 TOKENS = "rds_iam"
 
+# What the writer's sessions begin with, as schemas/tables/00_session.sql says it and why.
+_SESSION = {"timezone": "UTC", "jit": "off"}
+
 # Until the connection ends. Of two who create what does not exist Postgres refuses one, and that while it creates it.
 _ALONE = "select pg_advisory_lock(4602678820)"
 
@@ -31,7 +34,8 @@ def apply_sql(database_url: str, files: Iterable[Path]) -> None:
 def create_users(database_url: str, *, reader: str, writer: str) -> None:
     """Who reads and who writes the tables that stand, and those that will: both sign in with tokens.
 
-    The writer makes staging tables, too. Errors: psycopg.Error, with nothing done.
+    The writer makes staging tables, too, and its sessions begin with the job's settings. Errors: psycopg.Error, with
+    nothing done.
     """
     with psycopg.connect(database_url) as connection:
         connection.execute(_ALONE)
@@ -49,3 +53,10 @@ def create_users(database_url: str, *, reader: str, writer: str) -> None:
                 "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {}",
             ):
                 connection.execute(sql.SQL(text).format(user))
+        here = sql.Identifier(connection.info.dbname)
+        for setting, value in _SESSION.items():
+            connection.execute(
+                sql.SQL("ALTER ROLE {} IN DATABASE {} SET {} = {}").format(
+                    sql.Identifier(writer), here, sql.Identifier(setting), sql.Literal(value)
+                )
+            )

@@ -26,13 +26,13 @@ import psycopg
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from masscomm.authentication import address_now
 from masscomm.errors import MasscommError, Stop
 from masscomm.measures import DUPLICATE, END_OF_TIME_MS, QUEUED, REQUESTED
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics import recipient_log
 from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import check
+from spark_metrics.database import connect
 from spark_metrics.decode import Writers
 from spark_metrics.job import kafka_options, parses, spark_session
 from spark_metrics.served import TABLES, Served, log_of, tables_of
@@ -94,9 +94,7 @@ class Recompute:
 
     def run(self, *, swap: bool = False, check_topics: bool = False, compact: bool = False) -> int:
         """How many rows differ, after saying which."""
-        with psycopg.connect(
-            address_now(self._settings.database_url), autocommit=True, options="-c timezone=UTC"
-        ) as connection:
+        with connect(self._settings.database_url, "spark_metrics recompute") as connection:
             check(connection, self._archive)
             if compact:
                 hours = self._archive.compact(connection, before=datetime.now(UTC))

@@ -19,9 +19,9 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from masscomm.authentication import address_now
 from masscomm.errors import MasscommError, Stop
 from spark_metrics import recipient_log
+from spark_metrics.database import connect
 from spark_metrics.settings import Settings, view_names
 from spark_metrics.views import View, load_views
 
@@ -84,9 +84,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         if not url:
             raise Stop("METRICS_DATABASE_URL is not set")
         views = load_views(view_names(environ.get("SPARK_VIEWS") or ",".join(Settings.views)))
-        with psycopg.connect(
-            address_now(url), autocommit=True, connect_timeout=5, options="-c timezone=UTC"
-        ) as connection:
+        with connect(url, "spark_metrics retention") as connection:
             connection.execute(_LOCK_TIMEOUT)
             now = datetime.now(UTC)
             days = drop_recipients(connection, now.date() - timedelta(days=chosen.recipient_log_days))

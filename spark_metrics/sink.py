@@ -25,10 +25,10 @@ from typing import Any, cast
 import psycopg
 from psycopg.types.json import Jsonb
 
-from masscomm.authentication import address_now
 from masscomm.errors import Stop
 from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics import counted_ids, recipient_log
+from spark_metrics.database import connect
 from spark_metrics.staging import TABLES
 from spark_metrics.states import BlockKey, Told, blocks_of, merged, restored, stored
 from spark_metrics.transforms import Problem
@@ -136,14 +136,7 @@ class PostgresSink:
         """The connection, made anew where it is broken."""
         if self._connection is None or self._connection.broken or self._connection.closed:
             self._ids_loaded = False
-            self._connection = psycopg.connect(
-                address_now(self._url),
-                autocommit=True,
-                connect_timeout=5,
-                application_name="spark_metrics",
-                # Compiling a statement that runs once a second for milliseconds costs more than it gives.
-                options="-c jit=off -c timezone=UTC",
-            )
+            self._connection = connect(self._url, "spark_metrics")
         return self._connection
 
     def close(self) -> None:

@@ -24,8 +24,8 @@ status.storage.topic=connect.statuses
 status.storage.replication.factor=1
 status.storage.partitions=1
 offset.flush.interval.ms=1000
-# linger and acknowledgements are the connector's to choose
-connector.client.config.override.policy=All
+# as in MSK Connect, where a connector has no client overrides
+producer.linger.ms=0
 # one worker: nothing to wait for when it comes back
 scheduled.rebalance.max.delay.ms=0
 session.timeout.ms=6000

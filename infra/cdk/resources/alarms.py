@@ -7,10 +7,10 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
+from infra.cdk.resources.topic import topic
 from infra.cdk.settings import Environment
 from masscomm.metric_names import ENVIRONMENT, NAMESPACE, SERVICE, Metric
 
@@ -57,8 +57,8 @@ class Alarms(Construct):
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey, table: Iterable[Watch]) -> None:
         super().__init__(scope, "alarms")
-        self.topic = sns.Topic(
-            self, "topic", topic_name=f"{environment.prefix}-alarms", master_key=key, enforce_ssl=True
+        self.topic = topic(
+            self, "topic", name=f"{environment.prefix}-alarms", key=key, publisher="cloudwatch.amazonaws.com"
         )
         self.topic.add_subscription(subscriptions.EmailSubscription(environment.alarm_email))
         self.alarms = [self._alarm(each, environment) for each in table]

@@ -39,8 +39,8 @@ value.converter.schemas.enable=false
 # A name that stays when the connector is made anew, and that the functions know.
 offset.storage.topic={offsets}
 offset.flush.interval.ms=1000
-# linger and acknowledgements are the connector's to choose
-connector.client.config.override.policy=All
+# A change waits for no other: a connector cannot say so itself, MSK Connect has no client overrides.
+producer.linger.ms=0
 """
 
 

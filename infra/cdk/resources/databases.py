@@ -1,4 +1,6 @@
-"""The metrics database behind a proxy that takes IAM tokens, and the registry's own small database."""
+"""The metrics database, also behind a proxy that takes IAM tokens, and the registry's own small database."""
+
+from collections.abc import Iterable
 
 from aws_cdk import ArnFormat, Duration, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -14,10 +16,43 @@ from infra.cdk.settings import Environment
 _COLONS = ArnFormat.COLON_RESOURCE_NAME
 
 
+class TokenDatabase:
+    """A database as functions and the job reach it, with tokens.
+
+    address: host, with the port where it is not PostgreSQL's own; resource: what IAM knows it by, the id of an instance
+    or a proxy; name: of the database there.
+    """
+
+    authentication = "aws_rds_iam"
+
+    def __init__(self, *, address: str, resource: str, name: str) -> None:
+        self._address, self._resource, self._name = address, resource, name
+
+    def url(self, user: str) -> str:
+        """The address as libpq takes it; the token is the password."""
+        return f"postgresql://{user}@{self._address}/{self._name}?sslmode=require"
+
+    def statements(self, scope: Construct, user: str) -> list[iam.PolicyStatement]:
+        """What lets a role of the scope's account sign in as a database user."""
+        return [
+            iam.PolicyStatement(
+                actions=["rds-db:connect"],
+                resources=[
+                    Stack.of(scope).format_arn(
+                        service="rds-db",
+                        resource="dbuser",
+                        resource_name=f"{self._resource}/{user}",
+                        arn_format=_COLONS,
+                    )
+                ],
+            )
+        ]
+
+
 class Database(Construct):
     """One PostgreSQL instance: TLS only, encrypted, its administrator's password in Secrets Manager and rotated there.
 
-    instance: RDS's; secret_arn: the administrator's username and password.
+    instance: RDS's; writer: it, past any proxy; secret_arn: the administrator's username and password.
     """
 
     def __init__(
@@ -81,6 +116,17 @@ class Database(Construct):
         if not environment.protected:
             explain(self.instance, f"{environment.name} is made to be thrown away", "RDS10")
         self.secret_arn = self._secret_arn()
+        self.writer = TokenDatabase(
+            address=self.instance.instance_endpoint.socket_address,
+            resource=self._resource_id(),
+            name=name,
+        )
+
+    def _resource_id(self) -> str:
+        found = self.instance.instance_resource_id
+        if found is None:
+            raise TypeError(f"the database {self.name} has no id that IAM knows")
+        return found
 
     def _secret_arn(self) -> str:
         instance = self.instance.node.default_child
@@ -100,13 +146,21 @@ class Database(Construct):
         vpc: ec2.IVpc,
         subnets: ec2.SubnetSelection,
         group: ec2.ISecurityGroup,
-    ) -> rds.DatabaseProxy:
-        """A proxy that takes IAM tokens and hands them on: no password is stored for it anywhere."""
+        users: Iterable[str],
+    ) -> TokenDatabase:
+        """The database behind a proxy that takes IAM tokens: no password is stored for it anywhere.
+
+        users: of the database, whom the proxy signs in. It does so with tokens of its own, made as its own role.
+        """
         name = f"{environment.prefix}-{self.name}"
         log = log_group(self, "proxy-log", environment=environment, key=key, name=f"/aws/rds/proxy/{name}")
+        role = iam.Role(self, "proxy-role", assumed_by=iam.ServicePrincipal("rds.amazonaws.com"))
+        for statement in (each for user in users for each in self.writer.statements(self, user)):
+            role.add_to_policy(statement)
         proxy = rds.DatabaseProxy(
             self,
             "proxy",
+            role=role,
             proxy_target=rds.ProxyTarget.from_instance(self.instance),
             db_proxy_name=name,
             default_auth_scheme=rds.DefaultAuthScheme.IAM_AUTH,
@@ -116,32 +170,8 @@ class Database(Construct):
             security_groups=[self._own(group)],
             idle_client_timeout=Duration.minutes(30),
         )
-        proxy.node.add_dependency(log)
-        return proxy
-
-
-class ProxiedDatabase:
-    """A database as functions and the job reach it: by its proxy, with tokens."""
-
-    authentication = "aws_rds_iam"
-
-    def __init__(self, *, proxy: rds.IDatabaseProxy, name: str) -> None:
-        self._proxy, self._name = proxy, name
-
-    def url(self, user: str) -> str:
-        """The address as libpq takes it; the token is the password."""
-        return f"postgresql://{user}@{self._proxy.endpoint}/{self._name}?sslmode=require"
-
-    def statements(self, scope: Construct, user: str) -> list[iam.PolicyStatement]:
-        """What lets a role of the scope's account sign in as a database user."""
-        stack = Stack.of(scope)
+        # With what its role may: it signs in as soon as it is made.
+        proxy.node.add_dependency(log, role)
         # prx-… is the last part of the proxy's ARN.
-        resource = f"{stack.split_arn(self._proxy.db_proxy_arn, _COLONS).resource_name}/{user}"
-        return [
-            iam.PolicyStatement(
-                actions=["rds-db:connect"],
-                resources=[
-                    stack.format_arn(service="rds-db", resource="dbuser", resource_name=resource, arn_format=_COLONS)
-                ],
-            )
-        ]
+        resource = Stack.of(self).split_arn(proxy.db_proxy_arn, _COLONS).resource_name
+        return TokenDatabase(address=proxy.endpoint, resource=str(resource), name=self.name)

@@ -1,5 +1,8 @@
 """The one key that everything of an environment is encrypted with at rest."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -20,21 +23,29 @@ def data_key(scope: Construct, *, environment: Environment) -> kms.Key:
         enable_key_rotation=True,
         removal_policy=removal(environment),
     )
-    key.grant_encrypt_decrypt(
-        iam.ServicePrincipal(
-            f"logs.{stack.region}.amazonaws.com",
-            conditions={
-                "ArnLike": {
-                    "kms:EncryptionContext:aws:logs:arn": f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:*"
-                }
-            },
+    logs, queues = (f"arn:{stack.partition}:{service}:{stack.region}:{stack.account}:*" for service in ("logs", "sqs"))
+    _let_use(
+        key,
+        f"logs.{stack.region}.amazonaws.com",
+        {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logs}},
+        # It encrypts itself, and looks at the key when a log group is given it.
+        *("kms:Encrypt", "kms:ReEncrypt*", "kms:Describe*"),
+    )
+    # Alarms and platform applications write to an encrypted topic, a topic to an encrypted queue.
+    for service in ("cloudwatch", "sns"):
+        _let_use(key, f"{service}.amazonaws.com", {"StringEquals": {"aws:SourceAccount": stack.account}})
+    # A schedule writes to an encrypted queue. EventBridge names no source account to KMS.
+    _let_use(key, "events.amazonaws.com", {"ArnLike": {"kms:EncryptionContext:aws:sqs:arn": queues}})
+    return key
+
+
+def _let_use(key: kms.Key, service: str, conditions: Mapping[str, Any], *actions: str) -> None:
+    """Let a service read and write what it keeps for this account."""
+    key.add_to_resource_policy(
+        iam.PolicyStatement(
+            principals=[iam.ServicePrincipal(service)],
+            actions=["kms:Decrypt", "kms:GenerateDataKey*", *actions],
+            resources=["*"],
+            conditions=conditions,
         )
     )
-    # Alarms and platform applications write to an encrypted topic, a schedule and a topic to an encrypted queue.
-    for service in ("cloudwatch", "events", "sns"):
-        key.grant_encrypt_decrypt(
-            iam.ServicePrincipal(
-                f"{service}.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
-            )
-        )
-    return key

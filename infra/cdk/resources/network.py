@@ -26,7 +26,7 @@ FLOWS = (
     ("functions", "registry-balancer", HTTPS),
     ("connect", "kafka", KAFKA_IAM),
     ("spark", "kafka", KAFKA_IAM),
-    ("spark", "proxy", POSTGRES),
+    ("spark", "database", POSTGRES),
     ("spark", "registry-balancer", HTTPS),
     ("registry-balancer", "registry", REGISTRY),
     ("proxy", "database", POSTGRES),

@@ -21,6 +21,7 @@ from infra.cdk.resources.call import call
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.logs import log_group
+from infra.cdk.resources.topic import topic
 from infra.cdk.settings import Environment
 
 # The ones that say what became of a message; a delay, an opening or a click changes no status.
@@ -89,20 +90,14 @@ class Receipts(Construct):
 
     def _failures(self) -> sns.Topic:
         """The applications' EventDeliveryFailure: dead tokens, without waiting for a log."""
-        topic = sns.Topic(
-            self,
-            "push-failures",
-            topic_name=f"{self._environment.prefix}-push-failures",
-            master_key=self._key,
-            enforce_ssl=True,
-        )
-        subscription = topic.add_subscription(
+        failures = topic(self, "push-failures", name=f"{self._environment.prefix}-push-failures", key=self._key)
+        subscription = failures.add_subscription(
             subscriptions.LambdaSubscription(self._function.alias, dead_letter_queue=self.missed)
         )
         Validations.of(subscription).acknowledge(
             Acknowledgment(id="CloudFormation-Validate::W3694", reason="SNS takes an alias's ARN for a function's")
         )
-        return topic
+        return failures
 
     def _tell_of_pushes(self, platform: str, application: str, failures: sns.Topic) -> None:
         """The delivery status of an application's messages, in two log groups that SNS chooses the names of."""

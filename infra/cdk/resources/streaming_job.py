@@ -104,8 +104,8 @@ class StreamingJob(Construct):
                     "managedPersistenceMonitoringConfiguration": {"enabled": False},
                     "cloudWatchLoggingConfiguration": {
                         "enabled": True,
+                        # The group has its key; one named here would be the submitter's to use, and the run's to set.
                         "logGroupName": log.log_group_name,
-                        "encryptionKeyArn": key.key_arn,
                     },
                 }
             },

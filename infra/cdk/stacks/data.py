@@ -4,8 +4,9 @@ from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from infra.cdk.profiles import METRICS_READER
 from infra.cdk.resources.buckets import Buckets
-from infra.cdk.resources.databases import Database, ProxiedDatabase
+from infra.cdk.resources.databases import Database
 from infra.cdk.resources.directory import Directory
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.kafka import KafkaCluster
@@ -18,8 +19,8 @@ METRICS = "metrics"
 
 
 class DataStack(Stack):
-    """kafka, directory, metrics, tables, buckets; database: metrics as it is reached; administrator: who provisions
-    what is inside them."""
+    """kafka, directory, metrics, tables, buckets; database: metrics as functions reach it, by its proxy; administrator:
+    who provisions what is inside them."""
 
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
         super().__init__(scope, f"{environment.prefix}-data", env={"region": environment.region})
@@ -57,7 +58,8 @@ class DataStack(Stack):
             name=METRICS,
             **place,
         )
-        proxy = self.metrics.add_proxy(key=base.key, group=network.groups["proxy"], **place)
-        self.database = ProxiedDatabase(proxy=proxy, name=METRICS)
+        self.database = self.metrics.add_proxy(
+            key=base.key, group=network.groups["proxy"], users=[METRICS_READER], **place
+        )
         self.tables = Tables(self, environment=environment, key=base.key).tables
         self.buckets = Buckets(self, environment=environment, key=base.key)

@@ -37,13 +37,14 @@ class MetricsStack(Stack):
                 "KAFKA_AUTHENTICATION": data.kafka.authentication,
                 "AWS_REGION": environment.region,
                 "SCHEMA_REGISTRY_URL": registry_url,
-                "METRICS_DATABASE_URL": data.database.url(METRICS_WRITER),
-                "METRICS_DATABASE_AUTHENTICATION": data.database.authentication,
+                # Past the proxy: COPY and temporary tables would pin each of its connections.
+                "METRICS_DATABASE_URL": data.metrics.writer.url(METRICS_WRITER),
+                "METRICS_DATABASE_AUTHENTICATION": data.metrics.writer.authentication,
                 "SPARK_ARCHIVE_DIR": archive.s3_url_for_object(RECORDS),
                 "SPARK_TRIGGER_MS": str(environment.spark.trigger_ms),
             },
             statements=[
                 *data.kafka.statements(reads=read, groups=[SPARK_GROUP]),
-                *data.database.statements(self, METRICS_WRITER),
+                *data.metrics.writer.statements(self, METRICS_WRITER),
             ],
         )

@@ -1,6 +1,7 @@
 """Alarms and the dashboard."""
 
 from dataclasses import dataclass
+from itertools import batched
 
 from aws_cdk import Stack
 from aws_cdk import aws_budgets as budgets
@@ -20,6 +21,9 @@ from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.registry import RegistryStack
 from masscomm.metric_names import CHANGE_DATA_AGE, DEAD_LETTERS, METRICS_AGE, OLDEST_DUE, RECIPIENTS
 from masscomm.statuses import Status
+
+# CloudWatch refuses a dashboard with a widget of more.
+ALARMS_A_WIDGET = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +75,7 @@ class ObservabilityStack(Stack):
             self,
             "budget",
             budget=budgets.CfnBudget.BudgetDataProperty(
-                budget_name=f"{self._environment.prefix}: docs/runbooks/cost.md",
+                budget_name=f"{self._environment.prefix} docs/runbooks/cost.md",
                 budget_type="COST",
                 time_unit="MONTHLY",
                 budget_limit=budgets.CfnBudget.SpendProperty(amount=self._environment.budget_usd, unit="USD"),
@@ -133,7 +137,10 @@ class ObservabilityStack(Stack):
             "dashboard",
             dashboard_name=self._environment.prefix,
             widgets=[
-                [cloudwatch.AlarmStatusWidget(title="Alarms", width=24, alarms=self.alarms.alarms)],
+                *(
+                    [cloudwatch.AlarmStatusWidget(title="Alarms", width=24, alarms=list(some))]
+                    for some in batched(self.alarms.alarms, ALARMS_A_WIDGET, strict=False)
+                ),
                 *([cloudwatch.GraphWidget(title=title, width=24, left=left)] for title, left in graphs.items()),
             ],
         )

@@ -105,3 +105,16 @@ def test_several_who_provision_at_once_wait_for_each_other(nothing_yet: str) -> 
         as_user(nothing_yet, names[0], "SELECT * FROM counts_minute")
     finally:
         drop(nothing_yet, names)
+
+
+def test_sessions_of_the_writer_begin_in_utc(database: str, users: tuple[str, str]) -> None:
+    """Set by role, in this database alone: nobody passes options when a session starts."""
+    with psycopg.connect(database) as connection:
+        found = connection.execute(
+            "SELECT r.rolname, s.setconfig FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole"
+            " JOIN pg_database d ON d.oid = s.setdatabase WHERE d.datname = current_database()"
+        ).fetchall()
+        (owner,) = connection.execute("SELECT current_user").fetchone() or ("",)
+    assert {name: set(settings) for name, settings in found} == {
+        name: {"TimeZone=UTC", "jit=off"} for name in (users[1], owner)
+    }

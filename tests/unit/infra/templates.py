@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,7 @@ class SynthesisedEnvironment:
 
     def templates(self) -> dict[str, dict[str, Any]]:
         """Stack, without its environment's prefix, → template."""
-        prefix, suffix = f"masscomm-{self.name}-", ".template.json"
-        return {
-            path.name.removeprefix(prefix).removesuffix(suffix): json.loads(path.read_text())
-            for path in sorted(self.folder.glob(f"*{suffix}"))
-        }
+        return _templates(self.folder, f"masscomm-{self.name}-")
 
     def resources(self, kind: str = "") -> Iterator[Resource]:
         """Every resource, or those of one type."""
@@ -49,6 +46,16 @@ class SynthesisedEnvironment:
                 if kind in ("", resource["Type"]):
                     rest = {name: value for name, value in resource.items() if name not in ("Type", "Properties")}
                     yield Resource(stack, id, resource["Type"], resource.get("Properties", {}), rest)
+
+
+@cache
+def _templates(folder: Path, prefix: str) -> dict[str, dict[str, Any]]:
+    """Read once: parsing them is most of the time of a test."""
+    suffix = ".template.json"
+    return {
+        path.name.removeprefix(prefix).removesuffix(suffix): json.loads(path.read_text())
+        for path in sorted(folder.glob(f"*{suffix}"))
+    }
 
 
 def flat(value: Any) -> str:

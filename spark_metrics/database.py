@@ -1,0 +1,30 @@
+"""Connections of the job, recompute and retention to the metrics database."""
+
+from typing import Any
+
+import psycopg
+
+from masscomm.authentication import address_now
+from masscomm.errors import Stop
+
+_CONNECT_TIMEOUT_S = 5
+
+
+def connect(database_url: str, application_name: str) -> psycopg.Connection[Any]:
+    """A connection whose transactions are explicit and whose days are UTC's.
+
+    What a session begins with is set by role (schemas/tables/00_session.sql, provisioning.database): RDS Proxy refuses
+    start-up options. Errors: psycopg.OperationalError where the server is away, Stop where nobody has set it.
+    """
+    connection = psycopg.connect(
+        address_now(database_url),
+        autocommit=True,
+        connect_timeout=_CONNECT_TIMEOUT_S,
+        application_name=application_name,
+    )
+    zone = connection.info.parameter_status("TimeZone")
+    if zone != "UTC":
+        user = connection.info.user
+        connection.close()
+        raise Stop(f"The metrics database has the time zone {zone} for {user}, not UTC. Provision it again.")
+    return connection

@@ -1,0 +1,39 @@
+"""What the job's connections begin with, on a real server."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from devstack.settings import StackSettings
+from masscomm.errors import Stop
+from provisioning.database import TABLES, apply_sql
+from spark_metrics.database import connect
+
+
+@pytest.fixture
+def elsewhere(postgres: StackSettings) -> Iterator[str]:
+    """An empty database of a server whose clocks are not UTC's."""
+    name = f"elsewhere_{uuid4().hex[:12]}"
+    with psycopg.connect(postgres.database_url("postgres"), autocommit=True) as server:
+        server.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        server.execute(sql.SQL("alter database {} set timezone = 'Asia/Kolkata'").format(sql.Identifier(name)))
+        try:
+            yield postgres.database_url(name)
+        finally:
+            server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+def test_sessions_begin_with_what_their_role_was_given(elsewhere: str) -> None:
+    apply_sql(elsewhere, TABLES)
+    with connect(elsewhere, "a test") as connection:
+        assert connection.execute("show timezone").fetchone() == ("UTC",)
+        assert connection.execute("show jit").fetchone() == ("off",)
+
+
+def test_a_database_that_is_not_provisioned_stops_the_job(elsewhere: str) -> None:
+    """Days of another zone would be counted as days of UTC's."""
+    with pytest.raises(Stop, match="Asia/Kolkata"):
+        connect(elsewhere, "a test")

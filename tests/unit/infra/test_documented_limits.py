@@ -1,0 +1,275 @@
+"""Limits that services document for what the templates set: each is refused during a deployment, and by no linter."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.unit.infra.templates import SynthesisedEnvironment, as_list, flat
+
+# --- dashboards -------------------------------------------------------------------------------------------------------
+
+
+def _widgets(environment: SynthesisedEnvironment) -> dict[str, list[dict[str, Any]]]:
+    """Dashboard → its widgets, references as text."""
+    return {
+        str(each): json.loads(flat(each.properties["DashboardBody"]))["widgets"]
+        for each in environment.resources("AWS::CloudWatch::Dashboard")
+    }
+
+
+@pytest.mark.parametrize("name", ["dev", "prod", "local"])
+def test_dashboards_keep_the_limits_of_their_widgets(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
+    """An alarm widget lists 1 to 100 alarms, a graph 500 metrics; a dashboard has 500 widgets and 2,500 metrics.
+
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/CloudWatch-Dashboard-Body-Structure.html
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_limits.html
+    """
+    dashboards = _widgets(synthesised[name])
+    assert dashboards
+    for dashboard, widgets in dashboards.items():
+        assert 0 < len(widgets) <= 500, dashboard
+        for widget in widgets:
+            properties = widget["properties"]
+            assert widget["type"] != "alarm" or 1 <= len(properties["alarms"]) <= 100, (dashboard, properties["title"])
+            assert len(properties.get("metrics", ())) <= 500, (dashboard, properties["title"])
+            assert 1 <= widget["width"] <= 24, dashboard
+        assert sum(len(each["properties"].get("metrics", ())) for each in widgets) <= 2500, dashboard
+
+
+def test_the_dashboard_shows_every_alarm_once(environment: SynthesisedEnvironment) -> None:
+    shown = [
+        alarm
+        for widgets in _widgets(environment).values()
+        for widget in widgets
+        if widget["type"] == "alarm"
+        for alarm in widget["properties"]["alarms"]
+    ]
+    made = {f"{{{each.id}.Arn}}" for each in environment.resources("AWS::CloudWatch::Alarm")}
+    assert len(shown) == len(set(shown))
+    assert set(shown) == made
+
+
+# --- alarms, logs, policies -------------------------------------------------------------------------------------------
+
+
+def test_alarms_keep_the_limits_of_actions_and_periods(environment: SynthesisedEnvironment) -> None:
+    """Five actions a state, an evaluation of at most a day.
+
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch_limits.html
+    """
+    for alarm in environment.resources("AWS::CloudWatch::Alarm"):
+        properties = alarm.properties
+        for kind in ("AlarmActions", "OKActions", "InsufficientDataActions"):
+            assert len(properties.get(kind, ())) <= 5, alarm
+        periods = [each.get("MetricStat", each).get("Period", 60) for each in properties.get("Metrics", [properties])]
+        assert max(periods) * properties["EvaluationPeriods"] <= 86_400, alarm
+        assert properties["DatapointsToAlarm"] <= properties["EvaluationPeriods"], alarm
+
+
+# https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
+RETENTION_DAYS = {
+    *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096),
+    *(1827, 2192, 2557, 2922, 3288, 3653),
+}
+
+
+@pytest.mark.parametrize("name", ["dev", "prod", "local"])
+def test_logs_are_kept_for_days_that_cloudwatch_knows(
+    synthesised: dict[str, SynthesisedEnvironment], name: str
+) -> None:
+    groups = list(synthesised[name].resources("AWS::Logs::LogGroup"))
+    assert groups
+    assert {each.properties["RetentionInDays"] for each in groups} <= RETENTION_DAYS
+
+
+# Property that holds a policy → characters that its service takes.
+# https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html (trust 2,048; inline is tested by role)
+# https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/cloudwatch_limits_cwl.html (5,120)
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucket-policies.html (20 kB)
+# https://docs.aws.amazon.com/sns/latest/dg/sns-using-identity-based-policies.html (30 kB)
+# https://docs.aws.amazon.com/kms/latest/developerguide/resource-limits.html (32 kB)
+POLICY_CHARACTERS = {
+    ("AWS::IAM::Role", "AssumeRolePolicyDocument"): 2_048,
+    ("AWS::Logs::ResourcePolicy", "PolicyDocument"): 5_120,
+    ("AWS::S3::BucketPolicy", "PolicyDocument"): 20_480,
+    ("AWS::SNS::TopicPolicy", "PolicyDocument"): 30_720,
+    ("AWS::SQS::QueuePolicy", "PolicyDocument"): 8_192,
+    ("AWS::KMS::Key", "KeyPolicy"): 32_768,
+}
+
+
+def test_no_policy_is_longer_than_its_service_takes(environment: SynthesisedEnvironment) -> None:
+    found = set()
+    for resource in environment.resources():
+        for (kind, name), longest in POLICY_CHARACTERS.items():
+            if resource.type == kind:
+                # References are longer as they stand here than the ARNs that replace them.
+                text = re.sub(r"\s", "", json.dumps(resource.properties[name]))
+                assert len(text) <= longest, (str(resource), len(text))
+                found.add((kind, name))
+    assert found == POLICY_CHARACTERS.keys()
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dev", "prod", "local"])
+def test_functions_keep_the_quotas_of_lambda(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
+    """4 kB of variables; 128 to 10,240 MB; 900 s; 29 s behind a REST API.
+
+    https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+    https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-execution-service-limits-table.html
+    """
+    for function in synthesised[name].resources("AWS::Lambda::Function"):
+        properties = function.properties
+        variables = properties.get("Environment", {}).get("Variables", {})
+        assert sum(len(key) + len(flat(value)) for key, value in variables.items()) <= 4_096, function
+        assert 128 <= properties.get("MemorySize", 128) <= 10_240, function
+        assert 1 <= properties.get("Timeout", 3) <= 900, function
+        # Lambda's own names may not be set.
+        assert not {key for key in variables if key.startswith(("AWS_LAMBDA_", "_HANDLER", "LAMBDA_"))}, function
+        assert "AWS_REGION" not in variables, function
+
+
+def test_snapstart_and_provisioned_concurrency_exclude_each_other(environment: SynthesisedEnvironment) -> None:
+    """https://docs.aws.amazon.com/lambda/latest/dg/snapstart.html: nor with more than 512 MB of storage, or EFS."""
+    aliases = {}
+    versions = {
+        each.id: each.properties["FunctionName"]["Ref"] for each in environment.resources("AWS::Lambda::Version")
+    }
+    for alias in environment.resources("AWS::Lambda::Alias"):
+        version = alias.properties["FunctionVersion"]["Fn::GetAtt"][0]
+        aliases[versions[version]] = "ProvisionedConcurrencyConfig" in alias.properties
+    for function in environment.resources("AWS::Lambda::Function"):
+        if function.properties.get("SnapStart"):
+            assert not aliases.get(function.id, False), function
+            assert "EphemeralStorage" not in function.properties, function
+            assert "FileSystemConfigs" not in function.properties, function
+
+
+def test_mappings_keep_the_limits_of_kafka_event_sources(environment: SynthesisedEnvironment) -> None:
+    """One topic; a window of 0 to 300 s; 1 to 10,000 records; 1 to 200 and 1 to 2,000 pollers, 2,000 a group, which has
+    at most 100 mappings; a Kafka topic as a destination only in provisioned mode.
+
+    https://docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html
+    https://docs.aws.amazon.com/lambda/latest/api/API_ProvisionedPollerConfig.html
+    https://docs.aws.amazon.com/lambda/latest/dg/kafka-scaling-modes.html
+    https://docs.aws.amazon.com/lambda/latest/dg/kafka-on-failure-destination.html
+    """
+    groups: dict[str, list[int]] = {}
+    for mapping in environment.resources("AWS::Lambda::EventSourceMapping"):
+        properties = mapping.properties
+        assert len(properties["Topics"]) == 1, mapping
+        assert 0 <= properties["MaximumBatchingWindowInSeconds"] <= 300, mapping
+        assert 1 <= properties["BatchSize"] <= 10_000, mapping
+        assert -1 <= properties.get("MaximumRecordAgeInSeconds", -1) <= 604_800, mapping
+        assert -1 <= properties.get("MaximumRetryAttempts", -1) <= 10_000, mapping
+        pollers = properties["ProvisionedPollerConfig"]
+        assert 1 <= pollers["MinimumPollers"] <= 200, mapping
+        assert pollers["MinimumPollers"] <= pollers["MaximumPollers"] <= 2_000, mapping
+        groups.setdefault(pollers["PollerGroupName"], []).append(pollers["MaximumPollers"])
+        assert set(properties["MetricsConfig"]["Metrics"]) <= {"EventCount", "ErrorCount", "KafkaMetrics"}, mapping
+    assert groups
+    for name, pollers_of in groups.items():
+        assert len(pollers_of) <= 100, name
+        assert sum(pollers_of) <= 2_000, name
+
+
+# --- servers ----------------------------------------------------------------------------------------------------------
+
+# https://docs.aws.amazon.com/msk/latest/developerguide/msk-configuration-properties.html, as far as they are set
+MSK_PROPERTIES = {
+    *("auto.create.topics.enable", "compression.type", "connections.max.idle.ms", "default.replication.factor"),
+    *("delete.topic.enable", "group.initial.rebalance.delay.ms", "group.max.session.timeout.ms"),
+    *("group.min.session.timeout.ms", "leader.imbalance.per.broker.percentage", "log.cleaner.delete.retention.ms"),
+    *("log.cleaner.min.cleanable.ratio", "log.cleanup.policy", "log.flush.interval.messages"),
+    *("log.flush.interval.ms", "log.message.timestamp.difference.max.ms", "log.message.timestamp.type"),
+    *("log.retention.bytes", "log.retention.hours", "log.retention.minutes", "log.retention.ms", "log.roll.ms"),
+    *("log.segment.bytes", "max.incremental.fetch.session.cache.slots", "message.max.bytes", "min.insync.replicas"),
+    *("num.io.threads", "num.network.threads", "num.partitions", "num.recovery.threads.per.data.dir"),
+    *("num.replica.fetchers", "offsets.retention.minutes", "offsets.topic.replication.factor"),
+    *("replica.fetch.max.bytes", "replica.fetch.response.max.bytes", "replica.lag.time.max.ms"),
+    *("replica.selector.class", "replica.socket.receive.buffer.bytes", "socket.receive.buffer.bytes"),
+    *("socket.request.max.bytes", "socket.send.buffer.bytes", "transaction.max.timeout.ms"),
+    *("transaction.state.log.min.isr", "transaction.state.log.replication.factor", "transactional.id.expiration.ms"),
+    *("unclean.leader.election.enable", "allow.everyone.if.no.acl.found"),
+}
+
+
+def test_brokers_have_only_properties_that_msk_takes(environment: SynthesisedEnvironment) -> None:
+    (configuration,) = environment.resources("AWS::MSK::Configuration")
+    lines = configuration.properties["ServerProperties"].splitlines()
+    names = {line.partition("=")[0] for line in lines if line and not line.startswith("#")}
+    assert names
+    assert names <= MSK_PROPERTIES
+
+
+def test_the_directory_has_what_its_instances_can_have(environment: SynthesisedEnvironment) -> None:
+    """Fine-grained access needs HTTPS, encryption at rest and between nodes, and no t2; audit logs need it in turn.
+
+    https://docs.aws.amazon.com/opensearch-service/latest/developerguide/fgac.html
+    https://docs.aws.amazon.com/opensearch-service/latest/developerguide/audit-logs.html
+    https://docs.aws.amazon.com/opensearch-service/latest/developerguide/limits.html (volumes by instance type)
+    """
+    (domain,) = environment.resources("AWS::OpenSearchService::Domain")
+    properties = domain.properties
+    assert properties["AdvancedSecurityOptions"]["Enabled"] is True
+    assert properties["EncryptionAtRestOptions"]["Enabled"] is True
+    assert properties["NodeToNodeEncryptionOptions"]["Enabled"] is True
+    assert properties["DomainEndpointOptions"]["EnforceHTTPS"] is True
+    cluster = properties["ClusterConfig"]
+    assert not cluster["InstanceType"].startswith("t2.")
+    # Burstable instances: 10 nodes at most, 200 GiB each; others of the sizes in settings.py take at least 1 TiB.
+    largest = 200 if cluster["InstanceType"].startswith("t3.") else 1_024
+    assert 10 <= properties["EBSOptions"]["VolumeSize"] <= largest
+    assert cluster["InstanceCount"] % cluster["ZoneAwarenessConfig"]["AvailabilityZoneCount"] == 0
+    assert cluster.get("DedicatedMasterCount", 3) in (3, 5)
+
+
+def test_emr_serverless_workers_have_a_size_that_exists(environment: SynthesisedEnvironment) -> None:
+    """2 vCPU take 4 to 16 GB with the overhead of a tenth, in steps of 1 GB; capacity is written `N vCPU`, `N GB`.
+
+    https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/worker-configs.html
+    """
+    memory = {1: (2, 8), 2: (4, 16), 4: (8, 30), 8: (16, 60), 16: (32, 120)}
+    (parameter,) = environment.resources("AWS::SSM::Parameter")
+    request = flat(parameter.properties["Value"])
+    for place in ("driver", "executor"):
+        cores = int(re.findall(rf"spark\.{place}\.cores=(\d+)", request)[0])
+        given = int(re.findall(rf"spark\.{place}\.memory=(\d+)g", request)[0])
+        least, most = memory[cores]
+        assert least <= given + max(1, given * 0.1) <= most, place
+    (application,) = environment.resources("AWS::EMRServerless::Application")
+    most = application.properties["MaximumCapacity"]
+    assert re.fullmatch(r"\d+(\.\d+)? ?vCPU", most["Cpu"])
+    assert re.fullmatch(r"\d+(\.\d+)? ?GB", most["Memory"])
+
+
+def test_rules_run_at_rates_that_eventbridge_knows(environment: SynthesisedEnvironment) -> None:
+    """https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-scheduled-rule-pattern.html"""
+    for rule in environment.resources("AWS::Events::Rule"):
+        schedule = rule.properties.get("ScheduleExpression")
+        if schedule is not None:
+            rate = re.fullmatch(r"rate\((\d+) (minute|minutes|hour|hours|day|days)\)", schedule)
+            assert rate, rule
+            assert (rate[1] == "1") != rate[2].endswith("s"), rule
+            assert int(rate[1]) > 0, rule
+        assert len(as_list(rule.properties["Targets"])) <= 5, rule
+
+
+def test_databases_have_a_size_and_backups_that_rds_takes(environment: SynthesisedEnvironment) -> None:
+    """gp3 of PostgreSQL: 20 GiB to 64 TiB; scaling to at least a tenth more; 0 to 35 days of backups.
+
+    https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_CreateDBInstance.html
+    https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/USER_PIOPS.Autoscaling.html
+    """
+    for instance in environment.resources("AWS::RDS::DBInstance"):
+        properties = instance.properties
+        size = int(properties["AllocatedStorage"])
+        assert 20 <= size <= 65_536, instance
+        assert size * 1.1 <= properties["MaxAllocatedStorage"] <= 65_536, instance
+        assert 0 <= properties["BackupRetentionPeriod"] <= 35, instance
+        # `admin`, `rdsadmin` and other words of the engine's are refused.
+        assert properties.get("MasterUsername") not in ("admin", "postgres", "rdsadmin", "rds_superuser"), instance
