@@ -57,7 +57,7 @@ def unsupported(names: set[str]) -> set[str]:
 
 def _properties(text: str) -> dict[str, str]:
     lines = [line.strip() for line in text.splitlines()]
-    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))  # type: ignore[misc]
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
 def test_the_worker_has_only_properties_msk_connect_takes(environment: SynthesisedEnvironment) -> None:
