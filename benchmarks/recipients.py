@@ -62,7 +62,7 @@ class EndlessDirectory:
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         return {user_id: [] for user_id in user_ids}
 
-    def suppressed(self, addresses: Sequence[str]) -> set[str]:  # noqa: ARG002
+    def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:  # noqa: ARG002
         return set()
 
     def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:

@@ -1,6 +1,5 @@
 """The `masscomm` command."""
 
-import json
 import os
 import signal
 import subprocess
@@ -12,8 +11,8 @@ from typing import Annotated, NoReturn
 
 import typer
 from confluent_kafka import KafkaException
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from devstack import process
 from devstack.dead_letters.commands import app as dead_letters_app
@@ -25,6 +24,8 @@ from devstack.settings import SettingsError, StackSettings
 from devstack.setup import SetupError
 from devstack.stack import Stack, StackError
 from devstack.state import AlreadyRunningError, NotRunningError, RunState
+from devstack.suppressions import app as suppressions_app
+from devstack.terminal import Terminal, print_json, print_lines
 from masscomm.errors import MasscommError
 
 app = typer.Typer(
@@ -35,8 +36,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(dead_letters_app, name="dead-letters")
-console = Console()
-errors = Console(stderr=True)
+app.add_typer(suppressions_app, name="suppressions")
+console = Terminal()
+errors = Terminal(stderr=True)
 
 PortOption = Annotated[
     list[str] | None,
@@ -105,7 +107,7 @@ def up(
         with progress:
             stack.start()
         for leftover in stack.recovered:
-            console.print(f"[yellow]Ended what a crashed run had left: {leftover}")
+            console.print(f"Ended what a crashed run had left: {leftover}", style="yellow")
         console.print(_listening(stack))
         ok = _run_demo(stack) if demo else True
         if exit_after:
@@ -159,7 +161,7 @@ def _end_at_crash(stack: Stack, over: threading.Event) -> None:
 
 def _report_crashes(stack: Stack) -> None:
     for crash in stack.crashes:
-        errors.print(str(crash), style="red", markup=False, highlight=False)
+        errors.print(str(crash), style="red")
 
 
 def _up_detached(settings: StackSettings, options: list[str]) -> None:
@@ -183,7 +185,7 @@ def _up_detached(settings: StackSettings, options: list[str]) -> None:
     with console.status(f"starting, see {log}"):
         while not state.read().get("ready"):
             if child.poll() is not None:
-                errors.print(log.read_text(errors="replace"), markup=False, highlight=False)
+                errors.print(log.read_text(errors="replace"))
                 raise typer.Exit(1)
             pause.wait(0.2)
     console.print(f"Up in {state.read()['start_s']:.1f} s. `masscomm status` shows it, `masscomm down` stops it.")
@@ -210,10 +212,10 @@ def status(
     try:
         stack = RunningStack.of(_settings())
     except NotRunningError as error:
-        console.print(str(error), markup=False, highlight=False)
+        console.print(str(error))
         raise typer.Exit(3) from None
     if as_json:
-        print(json.dumps(stack.as_json(), indent=2))
+        print_json(stack.as_json(), indent=2)
         return
     state = "up" if stack.ready else "starting"
     title = f"{state} · pid {stack.holder_pid} · since {stack.since} · {stack.memory_mb():.0f} MB"
@@ -227,7 +229,9 @@ def status(
         age = int((datetime.now(UTC) - datetime.fromisoformat(started.since)).total_seconds())
         table.add_row(
             name,
-            ("[green]ready" if started.ready_s is not None else "[cyan]starting") if alive else "[red]gone",
+            (Text("ready", "green") if started.ready_s is not None else Text("starting", "cyan"))
+            if alive
+            else Text("gone", "red"),
             str(started.pid),
             ", ".join(str(port) for port in started.ports),
             f"{stack.service_memory_mb(name):.0f}",
@@ -256,15 +260,14 @@ def logs(
     if path is None:
         raise StackError(f"There is no log named {service}; `masscomm logs` lists them.")
     with path.open(errors="replace") as file:
-        for line in file.readlines()[-lines:] if lines else []:
-            print(line, end="")
+        print_lines(file.readlines()[-lines:] if lines else [])
         if not follow:
             return
         pause = threading.Event()
         while True:
             line = file.readline()
             if line:
-                print(line, end="", flush=True)
+                print_lines([line])
             else:
                 pause.wait(0.2)
 
@@ -325,7 +328,7 @@ def trace(
 
     found = gather(installation, an_id)
     if found is None:
-        errors.print(f"No record that is kept speaks of {an_id}.", markup=False, highlight=False)
+        errors.print(f"No record that is kept speaks of {an_id}.")
         raise typer.Exit(1)
     tell(found, console, as_json=as_json)
 
@@ -355,7 +358,7 @@ def main() -> int:
     try:
         app(standalone_mode=True)
     except _SAID as error:
-        errors.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        errors.print(str(error), style="red", soft_wrap=True)
         return 1
     return 0
 

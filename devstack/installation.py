@@ -1,8 +1,9 @@
 """The installation that an operator's command speaks to: the stack of this machine, or a deployed one.
 
 `--deployed` takes what the functions themselves take, from the environment: KAFKA_BOOTSTRAP_SERVERS,
-KAFKA_AUTHENTICATION (`aws_msk_iam`), AWS_REGION, SCHEMA_REGISTRY_URL, CDC_GENERATION, and DELIVERY_LEDGER_TABLE,
-DECISIONS_TABLE, WAITING_TABLE where tables have other names. Credentials are found as the SDK finds them; the host must
+KAFKA_AUTHENTICATION (`aws_msk_iam`), AWS_REGION, SCHEMA_REGISTRY_URL, CDC_GENERATION, OPENSEARCH_URL and
+OPENSEARCH_AUTHENTICATION for suppressions, and DELIVERY_LEDGER_TABLE, DECISIONS_TABLE, WAITING_TABLE where tables have
+other names. Credentials are found as the SDK finds them; the host must
 reach the brokers.
 """
 
@@ -19,6 +20,8 @@ from devstack.service import function_environment
 from devstack.settings import GENERATION, StackSettings
 from masscomm import settings
 from masscomm.authentication import kafka_settings
+from masscomm.opensearch import connect, connect_from_environment
+from masscomm.opensearch_client import OpenSearch
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -33,7 +36,8 @@ class Installation:
     """Where it is, and how to sign in.
 
     security: for a client of Kafka; logs: the functions' lines, None where they are elsewhere; aws: endpoint and
-    credentials for boto3, empty where it finds them itself; tables: by their name in schemas/dynamodb.
+    credentials for boto3, empty where it finds them itself; tables: by their name in schemas/dynamodb; opensearch_url:
+    None where the environment names it.
     """
 
     kafka_bootstrap: str
@@ -43,6 +47,7 @@ class Installation:
     logs: Path | None = None
     aws: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
+    opensearch_url: str | None = None
 
     @classmethod
     def chosen(cls, *, deployed: bool) -> Self:
@@ -56,6 +61,7 @@ class Installation:
         return cls(
             kafka_bootstrap=stack.kafka_bootstrap,
             registry_url=stack.registry_url,
+            opensearch_url=stack.opensearch_url,
             generation=GENERATION,
             logs=stack.state_dir / "logs",
             aws={
@@ -83,6 +89,12 @@ class Installation:
     def table(self, name: str) -> str:
         """A table's name there."""
         return self.tables.get(name, name)
+
+    def opensearch(self) -> OpenSearch:
+        """A client of the directory. Errors: Stop where OPENSEARCH_URL of a deployed installation is missing."""
+        if self.opensearch_url is None:
+            return connect_from_environment()
+        return connect(self.opensearch_url)
 
     def dynamodb(self) -> "DynamoDBClient":
         """A client that connects at its first call."""

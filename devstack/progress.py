@@ -5,11 +5,12 @@ import time
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
+
+from devstack.terminal import Terminal
 
 STYLES = {
     "waiting": "dim",
@@ -24,7 +25,7 @@ STYLES = {
 class Progress:
     """A line a service (or provisioning step): its state, and when it is ready how long it took and its memory."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Terminal) -> None:
         self.console = console
         self.begun = time.monotonic()
         self._lines: dict[str, tuple[str, str]] = {}
@@ -51,8 +52,6 @@ class Progress:
                 elapsed = time.monotonic() - self.begun
                 self.console.print(
                     f"{elapsed:6.1f} s  {name:<12} {state:<9} {text}".rstrip(),
-                    markup=False,
-                    highlight=False,
                     soft_wrap=True,
                 )
 

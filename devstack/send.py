@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from devstack.demo.api import Api, ApiError, SendStatus
 from devstack.handle import StackHandle
 from devstack.stack import StackError
+from devstack.terminal import Terminal
 from examples.monolith.emit import Emitter, NotDelivered
 
 WAIT_S = 120.0
@@ -53,7 +53,7 @@ def send(
     channels: Sequence[str] = (),
     critical: bool = False,
     wait: bool = False,
-    console: Console | None = None,
+    console: Terminal | None = None,
 ) -> str:
     """Ask for a send, print its id and where to follow it, and return the id.
 
@@ -61,7 +61,7 @@ def send(
     own where none is named; wait: follow it until nothing is in flight.
     Errors: StackError, with what the API, Kafka or the registry said.
     """
-    console = console or Console()
+    console = console or Terminal()
     users, variables = recipients(to), pairs(data)
     api = Api(stack.settings.gateway_url)
     try:
@@ -72,8 +72,8 @@ def send(
                 send_id = emitter.send(type, club_id, users, critical=critical, channels=list(channels), data=variables)
         else:
             raise StackError(f"--via {via} is neither rest nor kafka.")
-        console.print(f"send_id {send_id}", highlight=False)
-        console.print(f"{stack.settings.gateway_url}/v1/sends/{send_id}", highlight=False, soft_wrap=True)
+        console.print(f"send_id {send_id}")
+        console.print(f"{stack.settings.gateway_url}/v1/sends/{send_id}", soft_wrap=True)
         if wait:
             follow(api, send_id, console)
     except (ApiError, NotDelivered, httpx.HTTPError) as error:
@@ -83,7 +83,7 @@ def send(
     return send_id
 
 
-def follow(api: Api, send_id: str, console: Console, timeout_s: float = WAIT_S) -> None:
+def follow(api: Api, send_id: str, console: Terminal, timeout_s: float = WAIT_S) -> None:
     """Show a send's figures until nothing of it is in flight. Errors: StackError after timeout_s."""
     deadline = time.monotonic() + timeout_s
     with Live(console=console, transient=not console.is_terminal) as live:

@@ -175,7 +175,7 @@ class BatchDriver:
     function: str
     codec: Codec
     producer: Producer
-    logger: Logger = field(default_factory=Logger)
+    logger: Logger = field(default_factory=lambda: logs.logger("masscomm"))
     alarm: DeadLetterAlarm | None = None
     denied_ids: DeniedIds = field(default_factory=DeniedIds)
 

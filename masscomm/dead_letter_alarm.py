@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from aws_lambda_powertools import Logger
 
-from masscomm import metrics
+from masscomm import logs, metrics
 from masscomm.clock import Clock, SystemClock
 from masscomm.metric_names import DEAD_LETTER_BURSTS
 
@@ -25,7 +25,7 @@ class DeadLetterAlarm:
 
     limit: float = DEFAULT_LIMIT
     clock: Clock = field(default_factory=SystemClock)
-    logger: Logger = field(default_factory=Logger)
+    logger: Logger = field(default_factory=lambda: logs.logger("masscomm"))
     _recent: deque[tuple[float, int]] = field(default_factory=deque, init=False)
 
     def tell(self, reasons: Iterable[str]) -> None:

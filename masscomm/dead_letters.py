@@ -1,10 +1,15 @@
-"""The dead-letter record: the original bytes, and in the headers where they stood and why they are here."""
+"""The dead-letter record: the original bytes, and in the headers where they stood and why they are here.
+
+Our headers are masked (masscomm.untrusted). The key, the value and the record's own headers stay the original bytes,
+personal data included: a replay needs them.
+"""
 
 from collections.abc import Sequence
 
 from masscomm.errors import DeadLetter
 from masscomm.kafka_event import KafkaRecord
 from masscomm.producer import Headers
+from masscomm.untrusted import mask, visible
 
 SOURCE_TOPIC = "masscomm.source.topic"
 SOURCE_PARTITION = "masscomm.source.partition"
@@ -24,7 +29,7 @@ def dead_letter_headers(record: KafkaRecord, error: DeadLetter, function: str) -
     ours: Headers = [
         (REASON, error.reason.encode()),
         # An error may quote what no encoding takes; a dead letter must not fail for its own reason.
-        (ERROR, str(error)[:_ERROR_CHARACTERS].encode(errors="backslashreplace")),
+        (ERROR, visible(mask(str(error)))[:_ERROR_CHARACTERS].encode()),
         (FUNCTION, function.encode()),
     ]
     position: Headers = [

@@ -102,8 +102,8 @@ class Directory(Protocol):
         """The monolith's active devices of each user, by user id, in the order of their ids."""
         ...
 
-    def suppressed(self, addresses: Sequence[str]) -> set[str]:
-        """Those of the e-mail addresses to which nothing must be sent any more, whoever's they are."""
+    def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:
+        """Those of the e-mail addresses to which the club must not send now (masscomm.suppressions)."""
         ...
 
     def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:

@@ -4,11 +4,13 @@ It passes the same contract test as OpenSearchDirectory (tests/component/directo
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from masscomm.directory import Device, Position, Settings, Template, User
 from masscomm.errors import Retry
 from masscomm.ids import address_id
+from masscomm.suppressions import Suppression, suppressed
 
 _CAUGHT_UP = Position(lsn=1, ts_ms=2**53)
 
@@ -29,7 +31,7 @@ class InMemoryDirectory:
         self._settings: dict[int, Settings] = {}
         self._devices: dict[int, Device] = {}
         self._templates: dict[int, Template] = {}
-        self._suppressed: set[str] = set()
+        self._suppressions: dict[str, Mapping[str, Any]] = {}
         self._confirmed: Position | None = None
 
     def put(self, *rows: User | Settings | Device | Template) -> None:
@@ -81,13 +83,17 @@ class InMemoryDirectory:
                 found[device.user_id].append(device)
         return found
 
-    def suppress(self, address: str) -> None:
-        """Put an address on the suppression list."""
-        self._suppressed.add(address_id(address))
+    def suppress(self, *several: Suppression) -> None:
+        """Put addresses on the suppression list."""
+        self._suppressions.update((each.id, each.source) for each in several)
 
-    def suppressed(self, addresses: Sequence[str]) -> set[str]:
+    def suppress_as_before(self, address: str) -> None:
+        """Put an address on the suppression list as earlier versions did: for every club, without an end."""
+        self._suppressions[address_id(address)] = {"reason": "bounced_permanent", "at": 0}
+
+    def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:
         self._called("suppressed")
-        return {address for address in addresses if address_id(address) in self._suppressed}
+        return suppressed(club_id, addresses, self._suppressions, now_ms)
 
     def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:
         self._called("templates")

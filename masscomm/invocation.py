@@ -11,6 +11,12 @@ from aws_lambda_powertools import Logger
 
 from masscomm import logs, metrics, traces
 from masscomm.metric_names import COLD_STARTS, DURATION
+from masscomm.untrusted import mask
+
+
+class MaskedError(Exception):
+    """Stands for an uncaught error whose text held personal data."""
+
 
 _environments = iter([True])
 _AHEAD_OF_TIME = ("snap-start", "provisioned-concurrency")
@@ -40,6 +46,11 @@ def observed[C, R](
             try:
                 with logs.about(request_id=request_id):
                     return handler(event, context)
+            except Exception as error:
+                # Lambda's runtime logs and returns an uncaught error's text as it is.
+                if (text := mask(str(error))) == str(error):
+                    raise
+                raise MaskedError(f"{type(error).__name__}: {text}").with_traceback(error.__traceback__) from None
             finally:
                 metrics.add(DURATION, (time.perf_counter() - began) * 1000)
                 metrics.write(logger.service, **_given(request_id=request_id))

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any, Self
 
 from masscomm import settings as environment
+from masscomm import suppressions
 from masscomm.cdc_progress import CdcProgress, KafkaCdcProgress, reached
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory import Device, Position, Settings, Template, User
 from masscomm.errors import Retry
-from masscomm.ids import address_id
 from masscomm.opensearch import answering, connect_from_environment
 from masscomm.opensearch_client import OpenSearch
 
@@ -23,7 +23,6 @@ USER_SETTINGS = "user_settings"
 DEVICES = "devices"
 TEMPLATES = "notification_templates"
 DEVICE_STATE = "device_state"
-SUPPRESSIONS = "suppressions"
 DIRECTORY_STATE = "directory_state"
 
 _POLL_S = 0.05
@@ -116,10 +115,11 @@ class OpenSearchDirectory:
             found[device.user_id].append(device)
         return found
 
-    def suppressed(self, addresses: Sequence[str]) -> set[str]:
-        ids = {address: address_id(address) for address in dict.fromkeys(addresses)}
-        found = self._by_id([(SUPPRESSIONS, name) for name in dict.fromkeys(ids.values())])
-        return {address for address, name in ids.items() if (SUPPRESSIONS, name) in found}
+    def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:
+        names = dict.fromkeys(name for address in addresses for name in suppressions.ids_of(club_id, address))
+        found = self._by_id([(suppressions.INDEX, name) for name in names], tables=2)
+        documents = {name: source for (_, name), (source, _) in found.items()}
+        return suppressions.suppressed(club_id, addresses, documents, now_ms)
 
     def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:
         found: dict[tuple[int, str, str], list[Template]] = {key: [] for key in keys}

@@ -9,6 +9,7 @@ from masscomm.ids import derived_id
 from masscomm.preferences import Decision
 from masscomm.records import BuildRequested, DeliveryRequested, NotificationOutcome, RecheckRequested, Result
 from masscomm.statuses import Reason, Status
+from masscomm.untrusted import mask
 
 # Recipients a derived record covers at most.
 RANGE_SIZE = 500
@@ -80,7 +81,7 @@ def _result(decision: Decision, count: int, now_ms: int, directory: Position | N
         reason=decision.reason,
         count=count,
         layer=decision.layer,
-        rule=decision.rule,
+        rule=decision.rule and mask(decision.rule),
         settings_version=decision.settings_version,
         cdc_position=directory.lsn if directory else None,
         staleness_ms=max(0, now_ms - directory.ts_ms) if directory else None,

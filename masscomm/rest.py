@@ -26,6 +26,7 @@ from masscomm.errors import Retry, Stop
 from masscomm.lambda_context import LambdaContext
 from masscomm.problem import CONTENT_TYPE, Problem
 from masscomm.tenant import Clubs, clubs_of
+from masscomm.untrusted import mask
 
 JSON = "application/json"
 
@@ -160,7 +161,8 @@ class Api:
 def problem_response(problem: Problem) -> Response:
     """Problem details, with Retry-After where it is known."""
     retry = {} if problem.retry_after_s is None else {"Retry-After": str(problem.retry_after_s)}
-    body = json.dumps(problem.body(), ensure_ascii=False)
+    # A detail may quote a dependency's error.
+    body = json.dumps(problem.body() | {"detail": mask(problem.detail)}, ensure_ascii=False)
     return Response(problem.status, CONTENT_TYPE, body, {"Cache-Control": "no-store", **retry})
 
 

@@ -20,12 +20,13 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import batched
 from typing import Any
 
 from masscomm import settings
+from masscomm.untrusted import mask, masked
 
 PARENT, STATE = "traceparent", "tracestate"
 LOG, XRAY, NOTHING = "log", "xray", "none"
@@ -157,7 +158,7 @@ def write(service: str) -> None:
 
     Errors: Stop for a setting that does not exist; OSError where X-Ray's daemon cannot be sent to.
     """
-    spans = taken()
+    spans = [_masked(span) for span in taken()]
     if not spans:
         return
     export = _export()
@@ -172,6 +173,11 @@ def write(service: str) -> None:
         for span in spans:
             # Nobody hears whether it has arrived: as with every trace in Lambda.
             sending.sendto(b'{"format":"json","version":1}\n' + xray(service, span), (host, int(port)))
+
+
+def _masked(span: Span) -> Span:
+    """What leaves the process names no person: errors quote what others wrote."""
+    return replace(span, attributes=masked(span.attributes), error=span.error and mask(span.error))
 
 
 def check_settings() -> None:

@@ -48,7 +48,7 @@ def index_name(file_stem: str, generation: str) -> str:
 
 
 def create_indices(opensearch_url: str, generation: str, *, auth: httpx.Auth | None = None) -> list[str]:
-    """Create the indices of schemas/indices that do not exist; answers their names.
+    """Create the indices of schemas/indices, or add new fields to the mapping of those that exist; answers their names.
 
     The alias of a captured table is cdc_consumer's to move, once the generation is complete.
     """
@@ -57,10 +57,11 @@ def create_indices(opensearch_url: str, generation: str, *, auth: httpx.Auth | N
         for path in sorted((SCHEMAS / "indices").glob("*.json")):
             name = index_name(path.stem, generation)
             names.append(name)
-            if client.head(f"/{name}").status_code == httpx.codes.OK:
-                continue
-            answer = client.put(f"/{name}", json=json.loads(path.read_text()))
-            if answer.is_error and "resource_already_exists_exception" not in answer.text:
+            definition = json.loads(path.read_text())
+            answer = client.put(f"/{name}", json=definition)
+            if answer.is_error and "resource_already_exists_exception" in answer.text:
+                answer = client.put(f"/{name}/_mapping", json=definition["mappings"])
+            if answer.is_error:
                 raise ProvisioningError(f"index {name}: {answer.status_code} {answer.text}")
     return names
 

@@ -82,7 +82,7 @@ class MessagesContract:
         old, new = outcome("old", [["1"]], timestamp=NOW - KEPT_MS - 1), outcome("new", [["2"]])
         messages.remember([Told(old), Told(new)])
         assert messages.find(["1"])
-        messages.forget_before(NOW - KEPT_MS)
+        messages.forget(told_before_ms=NOW - KEPT_MS, now_ms=NOW)
         self.await_removal(messages)
         assert messages.find(["1", "2"]).keys() == {"2"}
 

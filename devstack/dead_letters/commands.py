@@ -1,13 +1,11 @@
 """`masscomm dead-letters`: what an operator types."""
 
-import json
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from devstack.dead_letters.letters import DeadLetter, Filter, moment, read_letters
@@ -16,11 +14,12 @@ from devstack.dead_letters.replaying import Desk, Done, sources
 from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
 from devstack.payloads import payload_of
+from devstack.terminal import Terminal, print_json
 from masscomm.topics import DEAD_LETTER_STATUS
 from masscomm.wire import Codec, HttpSchemaRegistry
 
 app = typer.Typer(help="Records that could not be processed.", no_args_is_help=True)
-console = Console()
+console = Terminal()
 
 Places = Annotated[
     list[str] | None, typer.Argument(metavar="[PARTITION@OFFSET]...", help="Letters by their own position.")
@@ -82,7 +81,7 @@ def list_letters(
     found = deque(_letters(installation, wanted), maxlen=limit)
     if as_json:
         for letter in found:
-            print(json.dumps(letter.as_dict() | {"status": _status(letter, marks)}))
+            print_json(letter.as_dict() | {"status": _status(letter, marks)})
         return
     table = Table(
         *("letter", "source topic", "partition", "offset", "timestamp", "reason", "function", "status", "error"),
@@ -116,7 +115,7 @@ def show(
         "headers": [[name, value.decode(errors="backslashreplace")] for name, value in letter.headers],
         **payload_of(letter.topic, letter.value, codec).as_dict(),
     }
-    print(json.dumps(document, indent=None if as_json else 2, ensure_ascii=False))
+    print_json(document, indent=None if as_json else 2)
 
 
 @app.command()
@@ -183,9 +182,9 @@ def _tell(done: list[Done], as_json: bool) -> None:
     for each in done:
         if as_json:
             told = {"place": each.letter.place, "topic": each.letter.topic, "ok": each.ok, "said": each.said}
-            print(json.dumps(told))
+            print_json(told)
         else:
-            console.print(f"{each.letter.place} {each.letter.topic}: {each.said}", markup=False, highlight=False)
+            console.print(f"{each.letter.place} {each.letter.topic}: {each.said}")
     if not as_json and not done:
         console.print("No dead letter is like that.")
     if not all(each.ok for each in done):

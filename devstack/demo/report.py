@@ -9,12 +9,12 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from devstack.demo.api import SendStatus
 from devstack.demo.oracle import Expected
 from devstack.demo.records import Key
+from devstack.terminal import Terminal
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Report:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.as_json(), indent=2) + "\n")
 
-    def show(self, console: Console) -> None:
+    def show(self, console: Terminal) -> None:
         """Print the tables."""
         console.print(self._sends_table())
         console.print(self._metrics_table())

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import psycopg
-from rich.console import Console
+from rich.text import Text
 
 from devstack.demo import provider
 from devstack.demo.api import Api, ApiError, SendStatus
@@ -22,6 +22,7 @@ from devstack.demo.report import Checks, Percentiles, Report, SendRow
 from devstack.demo.waiting import DemoError, Pending, Waiter
 from devstack.handle import StackHandle
 from devstack.settings import GENERATION, ROOT
+from devstack.terminal import Terminal
 from examples.monolith.emit import Emitter, NotDelivered, Written
 from examples.monolith.seed import BIG_CLUB, create_tables, generate, seed, user_ids
 from masscomm.ids import notification_id, send_id_of_record
@@ -60,7 +61,7 @@ def run_demo(
     *,
     users: int = 10_000,
     out: Path = OUT,
-    console: Console | None = None,
+    console: Terminal | None = None,
     quiet_hours: bool = True,
 ) -> bool:
     """Run the demo on a stack that is up; whether everything was as the oracle says. `out` gets the figures either way.
@@ -68,9 +69,9 @@ def run_demo(
     It may be run again on the same stack. users: of the broadcast; quiet_hours: whether some are held until theirs end,
     which takes up to a minute.
     """
-    console = console or Console()
+    console = console or Terminal()
     if not console.is_terminal:
-        console = Console(file=console.file, width=PLAIN_WIDTH)  # a log has no edge, and a table of 80 columns no room
+        console = Terminal(file=console.file, width=PLAIN_WIDTH)  # a log has no edge, and a table of 80 columns no room
     report, checks = Report(), Checks()
     try:
         with ExitStack() as resources:
@@ -85,17 +86,16 @@ def run_demo(
         httpx.HTTPError,
         psycopg.Error,
     ) as e:
-        console.print(f"[red]✗[/] {type(e).__name__}: ", end="")
-        console.print(str(e), markup=False, highlight=False, soft_wrap=True)
+        console.failed(f"{type(e).__name__}: {e}")
     stack.memory_mb()
     report.start_s, report.peak_rss_mb = stack.start_s, stack.peak_mb
     if report.sends:
         report.show(console)
     for mismatch in checks.mismatches:
-        console.print(f"[red]✗[/] {mismatch}", highlight=False, soft_wrap=True)
+        console.failed(str(mismatch))
     report.write(out)
-    verdict = "[green]Everything is as the oracle says" if report.ok else "[red]The demo failed"
-    console.print(f"{verdict}[/] ({checks.made} checks). The figures are in {out}.", soft_wrap=True)
+    verdict = ("Everything is as the oracle says", "green") if report.ok else ("The demo failed", "red")
+    console.print(Text.assemble(verdict, f" ({checks.made} checks). The figures are in {out}."), soft_wrap=True)
     return report.ok
 
 
@@ -106,7 +106,7 @@ class Demo:
         self,
         stack: StackHandle,
         users: int,
-        console: Console,
+        console: Terminal,
         report: Report,
         checks: Checks,
         resources: ExitStack,
@@ -160,7 +160,7 @@ class Demo:
         create_tables(self.database)
         seeded = seed(self.database, users, SEED)
         counts = ", ".join(f"{seeded.rows[table]:,} {table}" for table in ("users", "user_settings", "devices"))
-        self.console.print(f"[green]✓[/] seeded {counts} [dim]({seeded.rows_per_s:,.0f} rows/s)[/]", highlight=False)
+        self.console.done(f"seeded {counts}", f"{seeded.rows_per_s:,.0f} rows/s")
         rows = {table: self._rows(table) for table in TABLES}
         self.waiter.until(
             f"{sum(rows.values()):,} rows through Debezium into OpenSearch",
@@ -291,7 +291,7 @@ class Demo:
 
             self.waiter.until(f"{what} is at the provider: “{headline}”", taken, timeout_s=60, logs=LOGS, every_s=0.02)
             self.checks.equal(f"{what}: its title", expected={headline}, got={call.title for call in seen})
-        self.console.print(f"[dim]first pushes {time.monotonic() - self.began:.1f} s after the demo began[/]")
+        self.console.print(f"first pushes {time.monotonic() - self.began:.1f} s after the demo began", style="dim")
 
     def quiet_hours(self, sleepers: Sequence[int]) -> None:
         """Users whose quiet hours end with a minute soon: what can wait is held until then, a password is not."""
@@ -310,7 +310,7 @@ class Demo:
         self.checks.equal("in quiet hours", expected={("held", "quiet_hours"): len(sleepers)}, got=dict(told))
         statuses = [record["results"][0]["status"] for record in self.outcomes.of(password.send_id)]
         self.checks.equal("password in quiet hours: told", expected=["sent"], got=statuses)
-        self.console.print(f"[dim]a password for one of them did not wait ({took * 1000:,.0f} ms)[/]", highlight=False)
+        self.console.print(f"a password for one of them did not wait ({took * 1000:,.0f} ms)", style="dim")
         self._tell_held(sent, ends)
         # Only what was asked for by now waits: the sends that follow are nobody's night.
         self._set_quiet_hours(sleepers, None)
@@ -346,7 +346,7 @@ class Demo:
             if status is not None and status.held:
                 got = (status.held, status.in_flight, status.sent)
                 self.checks.equal("held, in flight, sent", expected=(len(sent.expected.held),) * 2 + (0,), got=got)
-                self.console.print(f"[green]✓[/] the API says that {status.held} are held", highlight=False)
+                self.console.done(f"the API says that {status.held} are held")
                 return
             time.sleep(0.2)
 
@@ -452,7 +452,7 @@ class Demo:
         ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=user_ids(BIG_CLUB, self.users))
         sent = self.by_kafka("broadcast", ask, data={"headline": "Season tickets are here"})
         seconds = self.await_outcomes(sent, f"broadcast to {self.users:,}: everybody is accounted for", timeout_s=300)
-        self.console.print(f"[dim]{self.users / seconds:,.0f} recipients/s[/]", highlight=False)
+        self.console.print(f"{self.users / seconds:,.0f} recipients/s", style="dim")
 
     # --- the figures ---
 
@@ -498,7 +498,7 @@ class Demo:
             )
         except DemoError as error:
             # Go on: the table shows how far every send came, which says more than the one that is missing.
-            self.console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+            self.console.print(str(error), style="red", soft_wrap=True)
         calls = self._provider_calls()
         for sent in self.sends:
             status = statuses.get(sent.send_id) or self.api.status(sent.send_id) or SendStatus(0, {}, 0, 0, 0)
@@ -554,7 +554,7 @@ class Demo:
             )
         except DemoError as error:
             self.checks.equal("metrics by minute", expected=counted, got=metrics)
-            self.console.print(str(error), markup=False, highlight=False)
+            self.console.print(str(error))
         finally:
             count.close()
         self.report.metrics = metrics
@@ -581,7 +581,7 @@ class Demo:
         for user_id in sorted(fates, key=lambda user: (-len(fates[user]), user))[:USERS_ASKED_OF]:
             told = {key: fate for key, fate in self.api.notifications(user_id).items() if key[0] in ours}
             self.checks.equal(f"what user {user_id} got", expected=fates[user_id], got=told)
-        self.console.print(f"[green]✓[/] asked the API what each of {USERS_ASKED_OF} users got", highlight=False)
+        self.console.done(f"asked the API what each of {USERS_ASKED_OF} users got")
 
 
 def _place(written: Written) -> tuple[str, int, int]:

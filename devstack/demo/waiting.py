@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from devstack.handle import StackHandle
 from devstack.stack import Stack
+from devstack.terminal import Terminal
 
 LOG_LINES = 12
 
@@ -29,7 +29,7 @@ class Pending:
 class Waiter:
     """Waits for one thing after another on the person's screen."""
 
-    def __init__(self, stack: StackHandle, console: Console) -> None:
+    def __init__(self, stack: StackHandle, console: Terminal) -> None:
         self._stack = stack
         self._console = console
 
@@ -52,10 +52,10 @@ class Waiter:
         terminal = self._console.is_terminal
         columns = (
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
-            TextColumn("[dim]{task.fields[missing]}"),
+            TextColumn("{task.fields[missing]}", style="dim", markup=False),
             TimeElapsedColumn(),
         )
         with Progress(*columns, console=self._console, transient=True, disable=quiet or not terminal) as progress:
@@ -74,7 +74,7 @@ class Waiter:
                 time.sleep(every_s)
         seconds = time.monotonic() - began
         if not quiet:
-            self._console.print(f"[green]✓[/] {what} [dim]({seconds:.1f} s)[/]")
+            self._console.done(what, f"{seconds:.1f} s")
         return seconds
 
     def _too_late(self, what: str, pending: Pending, timeout_s: float, logs: Sequence[str]) -> str:

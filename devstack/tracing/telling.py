@@ -1,18 +1,17 @@
 """A trace as text, or as JSON."""
 
-import json
 from datetime import UTC, datetime
 
-from rich.console import Console
 from rich.table import Table
 
+from devstack.terminal import Terminal, print_json
 from devstack.tracing.steps import Trace
 
 
-def tell(trace: Trace, console: Console, *, as_json: bool) -> None:
+def tell(trace: Trace, console: Terminal, *, as_json: bool) -> None:
     """Print it: a table for people, one JSON object for programs."""
     if as_json:
-        print(json.dumps(trace.as_dict(), ensure_ascii=False))
+        print_json(trace.as_dict())
         return
     asked = trace.asked
     whose = "" if asked.user_id is None else f", user {asked.user_id} by {asked.channel}"
@@ -26,4 +25,4 @@ def tell(trace: Trace, console: Console, *, as_json: bool) -> None:
         table.add_row(str(step.at_ms - began), step.function, f"{step.said}", f"{step.kind} {step.where}")
     console.print(table)
     for trace_id in trace.trace_ids:
-        console.print(f"trace {trace_id}", highlight=False)
+        console.print(f"trace {trace_id}")

@@ -7,7 +7,7 @@ from functools import partial
 from aws_lambda_powertools import Logger
 
 from functions.cdc_consumer.generation import Generation
-from masscomm import metrics
+from masscomm import logs, metrics
 from masscomm.batch import Batch, Item, UseCase
 from masscomm.change_events import (
     Change,
@@ -38,7 +38,7 @@ class ApplyChanges(UseCase[Change]):
         self, client: OpenSearch, generation: Generation, logger: Logger | None = None, clock: Clock | None = None
     ) -> None:
         self._clock = clock or SystemClock()
-        self._logger = logger or Logger()
+        self._logger = logger or logs.logger("cdc_consumer")
         self._client = client
         self._generation = generation
         self._decoder = ChangeDecoder(generation.name)

@@ -13,6 +13,7 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
+from masscomm import logs
 from masscomm.cdc_progress import CdcProgress, reached
 from masscomm.change_events import Heartbeat
 from masscomm.clock import Clock
@@ -34,7 +35,7 @@ class Generation:
         self._client = client
         self._progress = progress
         self._clock = clock
-        self._logger = logger or Logger()
+        self._logger = logger or logs.logger("cdc_consumer")
         self._settled = False
 
     def index(self, table: str) -> str:

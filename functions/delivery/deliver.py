@@ -21,6 +21,7 @@ from functions.delivery.waiting import Later
 from masscomm import metrics, topics
 from masscomm.batch import Batch, Item
 from masscomm.channels.provider import TargetGone
+from masscomm.channels.provider_errors import code_of
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import Decided, DeliveryLedger, Held, KeptLease, Lease, ended, recorded_of
 from masscomm.directory import Device, Directory, Settings
@@ -252,7 +253,7 @@ class Deliver:
             platform=device.platform,
             endpoint_arn=device.endpoint_arn or "",
             status="inactive",
-            reason=str(error)[:200],
+            reason=code_of(error),
             timestamp=self.clock.now_ms(),
             send_id=delivery.send_id,
         )

@@ -15,6 +15,7 @@ from functions.delivery.calls import Call, Caller, Expired
 from functions.delivery.publishing import NotTried, Published, Publisher
 from masscomm import logs, metrics
 from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.provider_errors import code_of
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import Answer, Conflict, Decided, DeliveryLedger, KeptLease, taken_before
 from masscomm.directory import Device, Directory, Settings
@@ -124,8 +125,10 @@ class Slices:
         withdrawn = {entry.position: _withdrawn(entry) for entry in delivery.withdrawn}
         taken = taken_before(delivery)
         # Whatever the category: who opted out may have to be told, an address that takes nothing cannot be.
-        suppressed = self.directory.suppressed(delivery.addresses) if delivery.channel == "email" else set[str]()
-        expired = delivery.expires_at is not None and delivery.expires_at <= self.clock.now_ms()
+        now_ms, suppressed = self.clock.now_ms(), set[str]()
+        if delivery.channel == "email":
+            suppressed = self.directory.suppressed(delivery.club_id, delivery.addresses, now_ms)
+        expired = delivery.expires_at is not None and delivery.expires_at <= now_ms
         for row, (position, user_id) in enumerate(zip(delivery.positions, delivery.user_ids, strict=True)):
             if position not in self.done:
                 # An opt-out may be newer than the preference checker's decision.
@@ -357,4 +360,4 @@ def _decision(who: _Recipient, said: Sequence[Published]) -> Decision | None:
         return _DEVICE_INACTIVE
     rejected = next(error for error in errors if isinstance(error, Rejected))
     reason = Reason.TOO_LARGE if rejected.too_large else Reason.PROVIDER_REJECTED
-    return Decision(Status.FAILED, reason, "provider", str(rejected)[:200])
+    return Decision(Status.FAILED, reason, "provider", code_of(rejected))

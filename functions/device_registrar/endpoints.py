@@ -28,7 +28,7 @@ _REFUSED = {
 
 
 class InvalidToken(Exception):
-    """The provider will never take this token; the message is the provider's."""
+    """The provider will never take this token; the message is its error code."""
 
 
 class Endpoints(Protocol):
@@ -81,7 +81,7 @@ class SnsEndpoints:
         exists = _EXISTS.search(message)
         if exists is None:
             if _code(error) in ("InvalidParameter", "InvalidParameterException", "InvalidParameterValue"):
-                raise InvalidToken(message[:300]) from error
+                raise InvalidToken(_code(error)) from error
             raise _as_ours(error) from error
         try:
             self._client.set_endpoint_attributes(

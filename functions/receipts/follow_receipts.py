@@ -10,16 +10,17 @@ from functools import partial
 
 from aws_lambda_powertools import Logger
 
-from functions.receipts.messages import KEPT_MS, Message, Messages, Refusal, Suppression, Told
+from functions.receipts.messages import KEPT_MS, Message, Messages, Refusal, Told
 from functions.receipts.reading import Receipt, read
 from masscomm import topics, traces
 from masscomm.batch import Batch, Item, count
 from masscomm.clock import Clock
 from masscomm.errors import DeadLetter
-from masscomm.ids import derived_id, envelope_id
+from masscomm.ids import address_id, derived_id, envelope_id
 from masscomm.kafka_event import KafkaRecord
 from masscomm.records import DeviceStatusChanged, NotificationOutcome, ReceiptReceived, Result
 from masscomm.statuses import Reason, Status
+from masscomm.suppressions import Periods, Suppression
 from masscomm.waiting import Waiting, WaitingStore
 from masscomm.wire import Codec
 
@@ -53,7 +54,10 @@ type Fact = NotificationOutcome | Heard
 
 
 class FollowReceipts:
-    """The use case; one for each function environment. waits_s: how long a receipt waits for its message, each time."""
+    """The use case; one for each function environment.
+
+    waits_s: how long a receipt waits for its message, each time; periods: how long addresses are suppressed.
+    """
 
     def __init__(
         self,
@@ -63,12 +67,14 @@ class FollowReceipts:
         clock: Clock,
         logger: Logger,
         waits_s: Sequence[float] = WAITS_S,
+        periods: Periods | None = None,
     ) -> None:
         self._messages = messages
         self._waiting = waiting
         self._clock = clock
         self._logger = logger
         self._waits_s = waits_s
+        self._periods = periods or Periods()
         self._cleaned_at: float | None = None
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Fact:
@@ -92,8 +98,9 @@ class FollowReceipts:
         heard = [(item, item.value.receipt) for item in batch.active() if isinstance(item.value, Heard)]
         receipts = [(item, receipt) for item, receipt in heard if receipt is not None and receipt.status is not None]
         if receipts:
-            self._suppress(receipts)
-            self._follow(batch, receipts)
+            known = self._messages.find({receipt.message_id for _, receipt in receipts})
+            self._suppress(receipts, known)
+            self._follow(batch, receipts, known)
 
     def _remember(self, batch: Batch[Fact]) -> None:
         """Whose the messages of delivery's records are; other steps' records name none, and receipts' are old news."""
@@ -114,20 +121,50 @@ class FollowReceipts:
         now = self._clock.monotonic()
         if self._cleaned_at is None or now - self._cleaned_at >= _CLEAN_EVERY_S:
             self._cleaned_at = now
-            self._messages.forget_before(self._clock.now_ms() - KEPT_MS)
+            now_ms = self._clock.now_ms()
+            self._messages.forget(told_before_ms=now_ms - KEPT_MS, now_ms=now_ms)
 
-    def _suppress(self, receipts: Sequence[tuple[Item[Fact], Receipt]]) -> None:
-        found = [
-            (item, Suppression(address=address, reason=_why(receipt), at_ms=self._at_ms(receipt)))
+    def _suppress(self, receipts: Sequence[tuple[Item[Fact], Receipt]], known: Mapping[str, Message]) -> None:
+        """Only addresses of the message's own recipient, for the club that sent it.
+
+        A bounce is written by the recipient's mail server and may name any address; so may whatever else can invoke
+        this function. A message that is not known yet waits, and its address with it.
+        """
+        named = [
+            (item, receipt, known[receipt.message_id], address)
             for item, receipt in receipts
+            if receipt.message_id in known
             for address in receipt.dead_addresses
         ]
+        if not named:
+            return
+        emails = self._messages.addresses({message.user_id for _, _, message, _ in named})
+        found = [
+            (item, self._suppression(receipt, message, address))
+            for item, receipt, message, address in named
+            if message.channel == "email"
+            and message.user_id in emails
+            and address_id(emails[message.user_id]) == address_id(address)
+        ]
+        if len(found) < len(named):
+            self._logger.warning("receipts name other addresses", addresses=len(named) - len(found))
         if found:
             for (item, _), fate in zip(found, self._messages.suppress([each for _, each in found]), strict=True):
                 item.error = item.error or fate
 
-    def _follow(self, batch: Batch[Fact], receipts: Sequence[tuple[Item[Fact], Receipt]]) -> None:
-        known = self._messages.find({receipt.message_id for _, receipt in receipts})
+    def _suppression(self, receipt: Receipt, message: Message, address: str) -> Suppression:
+        reason, at_ms = _why(receipt), self._at_ms(receipt)
+        return Suppression(
+            club_id=message.club_id,
+            address=address,
+            reason=reason,
+            at_ms=at_ms,
+            expires_ms=self._periods.end_ms(reason, at_ms),
+        )
+
+    def _follow(
+        self, batch: Batch[Fact], receipts: Sequence[tuple[Item[Fact], Receipt]], known: Mapping[str, Message]
+    ) -> None:
         dead = {receipt.dead_endpoint for _, receipt in receipts if receipt.dead_endpoint is not None}
         devices = self._messages.devices(dead) if dead else {}
         refused = self._refused(receipts, known)
@@ -195,7 +232,7 @@ class FollowReceipts:
     def _outcome(self, receipt: Receipt, status: Status, message: Message) -> NotificationOutcome:
         """The id follows from whose it is and what became of it: told twice, in whatever words, it is counted once."""
         position = message.position
-        result = Result(status=status, reason=receipt.reason, count=1, layer="provider", rule=receipt.detail or None)
+        result = Result(status=status, reason=receipt.reason, count=1, layer="provider", rule=receipt.code or None)
         return NotificationOutcome(
             record_id=derived_id(message.outcome_id, f"receipt.{status}", message.channel, position, position + 1),
             parent_id=message.outcome_id,
@@ -227,7 +264,7 @@ class FollowReceipts:
             platform="gcm" if "/GCM/" in endpoint_arn else "apns",
             endpoint_arn=endpoint_arn,
             status="inactive",
-            reason=receipt.detail,
+            reason=receipt.code,
             timestamp=self._at_ms(receipt),
             send_id=message.send_id,
         )

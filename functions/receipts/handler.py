@@ -13,6 +13,7 @@ from masscomm.clock import SystemClock
 from masscomm.invocation import ON_KAFKA, observed
 from masscomm.lambda_context import LambdaContext
 from masscomm.opensearch import connect_from_environment
+from masscomm.suppressions import Periods
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
 logger = logs.logger("receipts")
@@ -28,6 +29,10 @@ def bootstrap() -> tuple[BatchDriver, TakeIn, FollowReceipts]:
         clock=clock,
         logger=logger,
         waits_s=settings.numbers("RECEIPT_WAITS_S", WAITS_S),
+        periods=Periods(
+            bounced_days=settings.number("SUPPRESS_BOUNCED_DAYS", Periods.bounced_days),
+            complained_days=settings.number("SUPPRESS_COMPLAINED_DAYS", Periods.complained_days),
+        ),
     )
     return driver, TakeIn(codec=driver.codec, producer=driver.producer, clock=clock, logger=logger), follow
 

@@ -10,14 +10,15 @@ from itertools import batched
 from typing import Any, Protocol
 
 from masscomm.errors import DeadLetter, Retry
-from masscomm.ids import address_id
 from masscomm.opensearch import VersionedDocument, answering, write
 from masscomm.opensearch_client import OpenSearch
 from masscomm.records import NotificationOutcome
 from masscomm.statuses import Reason
+from masscomm.suppressions import INDEX as SUPPRESSIONS
+from masscomm.suppressions import Suppression
 from masscomm.traces import Trace, of_headers
 
-MESSAGES, SUPPRESSIONS, DEVICE_STATE = "provider_messages", "suppressions", "device_state"
+MESSAGES, DEVICE_STATE, USERS = "provider_messages", "device_state", "users"
 # As long as a carrier or a mail server may take to say something, twice over.
 KEPT_MS = 7 * 86_400_000
 # Ids a search; each may be of another document.
@@ -67,15 +68,6 @@ class Refusal:
     at_ms: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Suppression:
-    """An address to which nothing must be sent any more, why, and when that was said (ms)."""
-
-    address: str
-    reason: Reason
-    at_ms: int
-
-
 class Messages(Protocol):
     """Errors of each: Retry, Stop."""
 
@@ -99,12 +91,16 @@ class Messages(Protocol):
         """Those of the messages that are known not to have arrived, and why; what was kept before is found."""
         ...
 
+    def addresses(self, user_ids: Collection[int]) -> dict[int, str]:
+        """The e-mail addresses of users, by id, as the directory has them; absent where a user has none."""
+        ...
+
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
         """Keep addresses from being sent to; each one's fate, in their order."""
         ...
 
-    def forget_before(self, at_ms: int) -> None:
-        """Drop what was told of longer ago."""
+    def forget(self, *, told_before_ms: int, now_ms: int) -> None:
+        """Drop messages that were told of longer ago, and suppressions that have ended."""
         ...
 
 
@@ -195,27 +191,37 @@ class OpenSearchMessages:
                     found[document["_id"].removeprefix(_REFUSED)] = Reason(document["_source"]["refused"])
         return found
 
+    def addresses(self, user_ids: Collection[int]) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for some in batched(sorted(user_ids), _IDS_A_LOOK_UP, strict=False):
+            with answering("a look-up of addresses"):
+                answer = self._client.mget(index=USERS, body={"ids": [str(user_id) for user_id in some]})
+            for document in answer["docs"]:
+                if "error" in document:
+                    raise Retry("OpenSearch answered a look-up of addresses only in part")
+                source = document.get("_source") or {}
+                if document["found"] and not source.get("deleted") and source.get("email"):
+                    found[int(document["_id"])] = source["email"]
+        return found
+
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
         return write(
             self._client,
             [
-                VersionedDocument(
-                    index=SUPPRESSIONS,
-                    id=address_id(each.address),
-                    version=each.at_ms,
-                    source={"reason": each.reason.value, "at": each.at_ms},
-                )
+                VersionedDocument(index=SUPPRESSIONS, id=each.id, version=each.version, source=each.source)
                 for each in suppressions
             ],
         )
 
-    def forget_before(self, at_ms: int) -> None:
-        with answering("a removal of old messages"):
-            self._client.delete_by_query(
-                index=MESSAGES,
-                body={"query": {"range": {"told_at": {"lt": at_ms}}}},
-                params={"conflicts": "proceed", "wait_for_completion": "false"},
-            )
+    def forget(self, *, told_before_ms: int, now_ms: int) -> None:
+        ended = ((MESSAGES, "told_at", told_before_ms), (SUPPRESSIONS, "expires_at", now_ms))
+        for index, field, before_ms in ended:
+            with answering(f"a removal from {index}"):
+                self._client.delete_by_query(
+                    index=index,
+                    body={"query": {"range": {field: {"lt": before_ms}}}},
+                    params={"conflicts": "proceed", "wait_for_completion": "false"},
+                )
 
     def _search(self, index: str, query: dict[str, Any], *, size: int) -> list[dict[str, Any]]:
         with answering(f"a search of {index}"):
@@ -288,6 +294,7 @@ class InMemoryMessages:
     def __init__(self) -> None:
         self.failing: Exception | None = None
         self.suppressed: dict[str, Suppression] = {}
+        self.emails: dict[int, str] = {}
         self.endpoints: dict[str, int] = {}
         self._told: dict[str, Told] = {}
         self._refusals: dict[str, Refusal] = {}
@@ -322,15 +329,20 @@ class InMemoryMessages:
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
         self._answer()
         for each in suppressions:
-            known = self.suppressed.get(address_id(each.address))
-            if known is None or known.at_ms <= each.at_ms:
-                self.suppressed[address_id(each.address)] = each
+            known = self.suppressed.get(each.id)
+            if known is None or known.version <= each.version:
+                self.suppressed[each.id] = each
         return [None] * len(suppressions)
 
-    def forget_before(self, at_ms: int) -> None:
+    def addresses(self, user_ids: Collection[int]) -> dict[int, str]:
         self._answer()
-        self._told = {name: each for name, each in self._told.items() if each.outcome.timestamp >= at_ms}
-        self._refusals = {name: each for name, each in self._refusals.items() if each.at_ms >= at_ms}
+        return {user_id: self.emails[user_id] for user_id in user_ids if user_id in self.emails}
+
+    def forget(self, *, told_before_ms: int, now_ms: int) -> None:
+        self._answer()
+        self._told = {name: each for name, each in self._told.items() if each.outcome.timestamp >= told_before_ms}
+        self._refusals = {name: each for name, each in self._refusals.items() if each.at_ms >= told_before_ms}
+        self.suppressed = {name: each for name, each in self.suppressed.items() if each.expires_ms >= now_ms}
 
     def _answer(self) -> None:
         if self.failing is not None:

@@ -8,35 +8,38 @@
 person has seen it.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parseaddr
 from typing import Any
 
 from masscomm.errors import DeadLetter
+from masscomm.ids import address_id
 from masscomm.json_reader import InvalidJson, read_json
 from masscomm.statuses import Reason, Status
 
 # What SES says, as plain text, to a topic that becomes its destination.
 _SES_IS_THERE = "Successfully validated SNS topic for Amazon SES"
-_DETAIL_CHARACTERS = 200
+OTHER = "other"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
     """What a provider says of one message, afterwards.
 
-    status: None where it says nothing of an arrival; at_ms: when, None where it does not say; detail: its own words;
+    status: None where it says nothing of an arrival; at_ms: when, None where it does not say; code: why, of a closed
+    vocabulary (the provider's free text may quote addresses and is not kept), empty where nothing is to be explained;
     dead_endpoint: the ARN of a device's endpoint that takes nothing any more; dead_addresses: to which nothing must be
-    sent again.
+    sent again, each one that SES sent the message to.
     """
 
     message_id: str
     status: Status | None = None
     reason: Reason | None = None
     at_ms: int | None = None
-    detail: str = ""
+    code: str = ""
     dead_endpoint: str | None = None
     dead_addresses: tuple[str, ...] = ()
 
@@ -97,19 +100,26 @@ def _of_delivery_status(document: Mapping[str, Any]) -> Receipt:
         message_id=_text(notification["messageId"]),
         status=Status.DELIVERED if arrived else Status.BOUNCED,
         at_ms=_milliseconds(at),
-        detail=said[:_DETAIL_CHARACTERS],
     )
     if arrived:
         return receipt
     destination = str(delivery.get("destination", ""))
-    lower = said.lower()
     if ":endpoint/" not in destination:
-        dead = any(word in lower for word in _DEAD_NUMBER)
-        return _because(receipt, Reason.BOUNCED_PERMANENT if dead else Reason.BOUNCED_TRANSIENT)
-    if any(word in lower for word in _DEAD_TOKEN):
-        return _because(receipt, Reason.DEVICE_INACTIVE, dead_endpoint=destination)
-    rejected = str(delivery.get("statusCode", "")).startswith("4") and "429" not in str(delivery.get("statusCode"))
-    return _because(receipt, Reason.PROVIDER_REJECTED if rejected else Reason.BOUNCED_TRANSIENT)
+        dead = _word_in(said, _DEAD_NUMBER)
+        reason = Reason.BOUNCED_PERMANENT if dead else Reason.BOUNCED_TRANSIENT
+        return replace(receipt, reason=reason, code=dead or OTHER)
+    if dead := _word_in(said, _DEAD_TOKEN):
+        return replace(receipt, reason=Reason.DEVICE_INACTIVE, code=dead, dead_endpoint=destination)
+    status = str(delivery.get("statusCode", ""))
+    rejected = status.startswith("4") and "429" not in status
+    reason = Reason.PROVIDER_REJECTED if rejected else Reason.BOUNCED_TRANSIENT
+    return replace(receipt, reason=reason, code=status if re.fullmatch("[1-5][0-9]{2}", status) else OTHER)
+
+
+def _word_in(said: str, words: Iterable[str]) -> str:
+    """The first of the words that a provider's answer contains; empty where it contains none."""
+    lower = said.lower()
+    return next((word for word in words if word in lower), "")
 
 
 # --- SNS, events of a platform application ----------------------------------------------------------------------------
@@ -121,6 +131,7 @@ _FAILURES = {
     "EndpointDisabled": Reason.DEVICE_INACTIVE,
     "InvalidNotification": Reason.PROVIDER_REJECTED,
 }
+_PASSING_FAILURES = {"DependencyUnavailable", "Throttling", "UnexpectedFailure", "InvalidCredentials"}
 _OF_ENDPOINTS = {"EndpointCreated", "EndpointDeleted", "EndpointUpdated"}
 
 
@@ -136,7 +147,7 @@ def _of_application_event(document: Mapping[str, Any]) -> Receipt:
         status=Status.BOUNCED,
         reason=reason,
         at_ms=_moment(document.get("Time")),
-        detail=f"{document['FailureType']}: {document.get('FailureMessage', '')}"[:_DETAIL_CHARACTERS],
+        code=_listed(document["FailureType"], {*_FAILURES, *_PASSING_FAILURES}),
         dead_endpoint=_text(document["EndpointArn"]) if reason is Reason.DEVICE_INACTIVE else None,
     )
 
@@ -145,6 +156,13 @@ def _of_application_event(document: Mapping[str, Any]) -> Receipt:
 
 # They say nothing of an arrival: SES has it, tries again later, or somebody read it.
 _NO_ARRIVAL = {"Send", "Open", "Click", "DeliveryDelay", "Subscription"}
+# docs.aws.amazon.com/ses/latest/dg/notification-contents.html, "Bounce types" and "Complaint object"
+_BOUNCES = {"Undetermined", "Permanent", "Transient"}
+_BOUNCE_SUBTYPES = {
+    *("Undetermined", "General", "NoEmail", "Suppressed", "OnAccountSuppressionList", "UnsubscribedRecipient"),
+    *("MailboxFull", "MessageTooLarge", "CustomTimeoutExceeded", "ContentRejected", "AttachmentRejected"),
+}
+_COMPLAINTS = {"abuse", "auth-failure", "fraud", "not-spam", "virus"}
 
 
 def _of_ses(document: Mapping[str, Any]) -> Receipt:
@@ -155,10 +173,11 @@ def _of_ses(document: Mapping[str, Any]) -> Receipt:
         return Receipt(message_id=message_id)
     if kind == "Delivery":
         told = document["delivery"]
-        at, detail = _moment(told.get("timestamp", sent_at)), str(told.get("smtpResponse", ""))[:_DETAIL_CHARACTERS]
-        return Receipt(message_id=message_id, status=Status.DELIVERED, at_ms=at, detail=detail)
+        at = _moment(told.get("timestamp", sent_at))
+        return Receipt(message_id=message_id, status=Status.DELIVERED, at_ms=at)
+    sent_to = {address_id(parseaddr(_text(each))[1]) for each in mail.get("destination", ())}
     if kind == "Bounce":
-        return _bounce(document["bounce"], message_id, sent_at)
+        return _bounce(document["bounce"], message_id, sent_at, sent_to)
     if kind == "Complaint":
         told = document["complaint"]
         # It has arrived, and its recipient calls it spam.
@@ -166,45 +185,37 @@ def _of_ses(document: Mapping[str, Any]) -> Receipt:
             message_id=message_id,
             status=Status.DELIVERED,
             at_ms=_moment(told.get("timestamp", sent_at)),
-            detail=f"complaint: {told.get('complaintFeedbackType') or 'no type'}"[:_DETAIL_CHARACTERS],
-            dead_addresses=_addresses(told["complainedRecipients"]),
+            code=f"complaint/{_listed(told.get('complaintFeedbackType'), _COMPLAINTS)}",
+            dead_addresses=_addresses(told["complainedRecipients"], sent_to),
         )
     if kind in ("Reject", "Rendering Failure"):
-        told = document["reject" if kind == "Reject" else "failure"]
-        detail = str(told.get("reason") or told.get("errorMessage") or kind)[:_DETAIL_CHARACTERS]
         at, reason = _moment(sent_at), Reason.PROVIDER_REJECTED
-        return Receipt(message_id=message_id, status=Status.BOUNCED, reason=reason, at_ms=at, detail=detail)
+        return Receipt(message_id=message_id, status=Status.BOUNCED, reason=reason, at_ms=at, code=kind)
     raise DeadLetter("undecodable", f"an event of SES that is not known: {kind!r:.100}")
 
 
-def _bounce(told: Mapping[str, Any], message_id: str, sent_at: Any) -> Receipt:
+def _bounce(told: Mapping[str, Any], message_id: str, sent_at: Any, sent_to: Set[str]) -> Receipt:
     """Transient, or Undetermined: SES has tried for hours, and another message may arrive."""
     recipients = told["bouncedRecipients"]
     permanent = told["bounceType"] == "Permanent"
-    said = next((entry["diagnosticCode"] for entry in recipients if entry.get("diagnosticCode")), "")
     return Receipt(
         message_id=message_id,
         status=Status.BOUNCED,
         reason=Reason.BOUNCED_PERMANENT if permanent else Reason.BOUNCED_TRANSIENT,
         at_ms=_moment(told.get("timestamp", sent_at)),
-        detail=f"{told['bounceType']}/{told.get('bounceSubType', '')}: {said}"[:_DETAIL_CHARACTERS],
-        dead_addresses=_addresses(recipients) if permanent else (),
+        code=f"{_listed(told['bounceType'], _BOUNCES)}/{_listed(told.get('bounceSubType'), _BOUNCE_SUBTYPES)}",
+        dead_addresses=_addresses(recipients, sent_to) if permanent else (),
     )
 
 
-def _addresses(recipients: Any) -> tuple[str, ...]:
-    return tuple(parseaddr(_text(entry["emailAddress"]))[1] for entry in recipients)
+def _addresses(recipients: Any, sent_to: Set[str]) -> tuple[str, ...]:
+    """The recipients that the message was sent to; any mail server can name others in the bounce it writes."""
+    named = (parseaddr(_text(entry["emailAddress"]))[1] for entry in recipients)
+    return tuple(address for address in named if address_id(address) in sent_to)
 
 
-def _because(receipt: Receipt, reason: Reason, *, dead_endpoint: str | None = None) -> Receipt:
-    return Receipt(
-        message_id=receipt.message_id,
-        status=receipt.status,
-        reason=reason,
-        at_ms=receipt.at_ms,
-        detail=receipt.detail,
-        dead_endpoint=dead_endpoint,
-    )
+def _listed(word: object, vocabulary: Collection[str]) -> str:
+    return word if isinstance(word, str) and word in vocabulary else OTHER
 
 
 def _moment(value: Any) -> int | None:

@@ -54,7 +54,9 @@ _MESSAGES = (
     "POST provider_messages/_mget",
     "POST provider_messages/_refresh",
     "POST provider_messages/_delete_by_query",
+    "POST suppressions/_delete_by_query",
     "POST device_state/_search",
+    "POST users/_mget",
 )
 # Where MSK Connect stores source offsets; masscomm/cdc_progress.py reads them.
 CONNECT_OFFSETS_TOPIC = "connect.offsets"
@@ -127,7 +129,7 @@ PROFILES = {
     ),
     "receipts": Profile(
         warmth=Warmth.NOTHING,
-        indices=("provider_messages", "suppressions", "device_state"),
+        indices=("provider_messages", "suppressions", "device_state", "users"),
         written=("provider_messages", "suppressions"),
         requests=_MESSAGES,
         tables=(WAITING,),

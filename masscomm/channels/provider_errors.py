@@ -77,8 +77,18 @@ TABLE: tuple[Row, ...] = (
     _row(f"{_INVALID} MessageRejected", Rejected),
 )
 
+OTHER = "other"
+# The closed vocabulary of what outcomes and device statuses say of a provider's refusal.
+CODES = frozenset(code for row in TABLE for code in row.codes) | {OTHER}
+
 # The request went out and no answer came: the message may have been taken.
 _ANSWER_LOST = (ReadTimeoutError, ConnectionClosedError, ResponseStreamingError, ProxyConnectionError)
+
+
+def code_of(error: ProviderError) -> str:
+    """The provider's code where it is one of CODES, else `other`. Its free text is for log lines only."""
+    code = str(error).partition(":")[0].removesuffix("Exception")
+    return code if code in CODES else OTHER
 
 
 def as_provider_error(error: ClientError | BotoCoreError) -> ProviderError:

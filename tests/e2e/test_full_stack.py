@@ -19,7 +19,6 @@ import httpx
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
-from rich.console import Console
 
 from devstack import process
 from devstack.demo import run_demo
@@ -29,6 +28,7 @@ from devstack.service import AWS_CREDENTIALS
 from devstack.services import all_services
 from devstack.settings import REGION, ROOT, StackSettings
 from devstack.state import RunState
+from devstack.terminal import Terminal
 
 MEMORY_LIMIT_MB = 4096
 USERS = 1_500
@@ -165,7 +165,7 @@ def test_everything_is_as_the_oracle_says_and_again_on_the_running_stack(stack: 
 def demo(stack: RunningStack, out: Path, *, quiet_hours: bool = True) -> dict[str, Any]:
     """The figures of one run, which must have ended well; what it said is the message if it has not."""
     said = io.StringIO()
-    console = Console(file=said, width=140)
+    console = Terminal(file=said, width=140)
     ok = run_demo(stack, users=USERS, out=out, console=console, quiet_hours=quiet_hours)
     print(said.getvalue())  # noqa: T201 - of a failure
     figures: dict[str, Any] = json.loads(out.read_text())

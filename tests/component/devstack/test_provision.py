@@ -160,6 +160,23 @@ def test_indices_are_made_once_a_generation_and_none_appears_by_itself(
     assert httpx.put(f"{opensearch.opensearch_url}/nobodys-{generation}/_doc/1", json={}).status_code == 404
 
 
+def test_an_index_of_an_earlier_version_gets_new_fields(opensearch: StackSettings, generation: str) -> None:
+    url = f"{opensearch.opensearch_url}/users-{generation}"
+    earlier = {"mappings": {"dynamic": "strict", "properties": {"club_id": {"type": "long"}}}}
+    httpx.put(url, json=earlier).raise_for_status()
+    httpx.put(f"{url}/_doc/1", json={"club_id": 1}).raise_for_status()
+    create_indices(opensearch.opensearch_url, generation)
+    assert httpx.put(f"{url}/_doc/2", json={"club_id": 1, "email": "a@b.example"}).status_code == 201
+    assert httpx.get(f"{url}/_doc/1").json()["found"]
+
+
+def test_an_index_that_cannot_be_changed_so_is_named(opensearch: StackSettings, generation: str) -> None:
+    other = {"mappings": {"properties": {"email": {"type": "long"}}}}
+    httpx.put(f"{opensearch.opensearch_url}/users-{generation}", json=other).raise_for_status()
+    with pytest.raises(ProvisioningError, match=f"users-{generation}"):
+        create_indices(opensearch.opensearch_url, generation)
+
+
 def test_debezium_sends_rows_heartbeats_and_the_end_of_the_snapshot(
     connect: StackSettings, monolith: str, generation: str
 ) -> None:

@@ -6,6 +6,16 @@ import pytest
 
 from masscomm.directory import Device, Directory, Settings, Template, User
 from masscomm.errors import Retry
+from masscomm.statuses import Reason
+from masscomm.suppressions import Suppression
+
+NOW = 1_700_000_000_000
+
+
+def suppression(address: str) -> Suppression:
+    """Of club 7, for a second."""
+    return Suppression(club_id=7, address=address, reason=Reason.COMPLAINED, at_ms=NOW - 1_000, expires_ms=NOW + 1_000)
+
 
 type Row = User | Settings | Device | Template
 
@@ -22,8 +32,12 @@ class Tables(ABC):
     def remove(self, *rows: Row) -> None: ...
 
     @abstractmethod
-    def suppress(self, address: str) -> None:
-        """Put an address on the suppression list."""
+    def suppress(self, *several: Suppression) -> None:
+        """Put addresses on the suppression list."""
+
+    @abstractmethod
+    def suppress_as_before(self, address: str) -> None:
+        """Put an address on the suppression list as earlier versions did."""
 
     @abstractmethod
     def not_ready(self) -> None:
@@ -61,11 +75,26 @@ class DirectoryContract:
         assert tables.directory.templates([(7, "news", "push")]) == {(7, "news", "push"): []}
 
     def test_a_suppressed_address_is_known_however_it_is_written(self, tables: Tables) -> None:
-        tables.suppress("Ada@Club.example")
-        tables.suppress("eve@bücher.example")
+        tables.suppress(suppression("Ada@Club.example"), suppression("eve@bücher.example"))
         asked = ["ada@club.example", "ADA@club.example", "bob@club.example", "eve@xn--bcher-kva.example", "no address"]
-        assert tables.directory.suppressed(asked) == {asked[0], asked[1], asked[3]}
-        assert tables.directory.suppressed([]) == set()
+        assert tables.directory.suppressed(7, asked, NOW) == {asked[0], asked[1], asked[3]}
+        assert tables.directory.suppressed(7, [], NOW) == set()
+
+    def test_a_suppression_is_one_clubs_until_it_ends(self, tables: Tables) -> None:
+        address = "until-it-ends@club.example"
+        tables.suppress(suppression(address))
+        assert tables.directory.suppressed(8, [address], NOW) == set()
+        assert tables.directory.suppressed(7, [address], NOW + 999) == {address}
+        assert tables.directory.suppressed(7, [address], NOW + 1_000) == set()
+
+    def test_an_earlier_versions_suppression_has_no_end(self, tables: Tables) -> None:
+        """It names neither club nor end: it counts for every club, and for ever."""
+        address = "Before@club.example"
+        tables.suppress_as_before(address)
+        for club_id in (7, 8):
+            assert tables.directory.suppressed(club_id, [address], 2**50) == {address}
+        tables.suppress(suppression(address))
+        assert tables.directory.suppressed(7, [address], NOW + 1_000) == {address}
 
     def test_more_than_one_slice(self, tables: Tables) -> None:
         rows = [User(user_id=number, club_id=number % 3) for number in range(2_500)]

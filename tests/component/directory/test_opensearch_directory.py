@@ -8,14 +8,15 @@ from uuid import uuid4
 import pytest
 
 from devstack.provision import create_indices
-from functions.receipts.messages import OpenSearchMessages, Suppression
+from functions.receipts.messages import OpenSearchMessages
 from masscomm.cdc_progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
 from masscomm.directory import Device, Settings, Template, User
 from masscomm.errors import Retry
+from masscomm.ids import address_id
 from masscomm.opensearch import VersionedDocument, write
 from masscomm.opensearch_directory import OpenSearchDirectory
-from masscomm.statuses import Reason
+from masscomm.suppressions import Suppression
 from masscomm.topics import CDC_TABLES
 from tests.component.directory.contract import DEVICE, USER, DirectoryContract, Row, Tables
 from tests.opensearch_client import TestClient
@@ -57,11 +58,12 @@ class OpenSearchTables(Tables):
         self.version += 1
         self._write([self._document(row, {"deleted": True, "deleted_at_ms": 1}) for row in rows])
 
-    def suppress(self, address: str) -> None:
-        fates = OpenSearchMessages(self.client).suppress(
-            [Suppression(address=address, reason=Reason.COMPLAINED, at_ms=self.version)]
-        )
-        assert fates == [None]
+    def suppress(self, *several: Suppression) -> None:
+        assert OpenSearchMessages(self.client).suppress(several) == [None] * len(several)
+
+    def suppress_as_before(self, address: str) -> None:
+        source = {"reason": "complained", "at": 1}
+        self._write([VersionedDocument(index="suppressions", id=address_id(address), version=1, source=source)])
 
     def not_ready(self) -> None:
         actions = [{"remove": {"index": f"{table}-{self.generation}", "alias": table}} for table in CDC_TABLES]

@@ -3,6 +3,7 @@
 import fcntl
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -58,6 +59,25 @@ class TestOpenSearchMessages(MessagesContract):
             assert write(client, [document]) == [None]
         client.indices.refresh(index="device_state")
         assert messages.devices(["arn:11", "arn:12", "arn:13"]) == {"arn:11": 11}
+
+
+def test_addresses_are_those_of_users_who_are_there(client: TestClient) -> None:
+    generation = f"t{uuid4().hex[:8]}"
+    create_indices(client._url, generation)
+    actions: list[dict[str, Any]] = [{"remove": {"index": "users-*", "alias": "users", "must_exist": False}}]
+    actions.append({"add": {"index": f"users-{generation}", "alias": "users"}})
+    client.indices.update_aliases(body={"actions": actions})
+    rows: list[dict[str, Any]] = [{"club_id": 7, "email": "a@b.example"}, {"club_id": 7}]
+    rows.append({"club_id": 7, "email": "gone@b.example", "deleted": True})
+    documents = [
+        VersionedDocument(index=f"users-{generation}", id=str(user_id), version=1, source=source)
+        for user_id, source in enumerate(rows, start=1)
+    ]
+    assert not any(write(client, documents))
+    assert OpenSearchMessages(client).addresses({1, 2, 3, 4}) == {1: "a@b.example"}
+    client.indices.delete(index=f"users-{generation}")
+    with pytest.raises(Retry):
+        OpenSearchMessages(client).addresses({1})
 
 
 def test_a_hundred_receipts_of_one_record_cost_one_search(opensearch: StackSettings, client: TestClient) -> None:

@@ -21,6 +21,8 @@ from masscomm.ids import notification_id
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.pacing import Pacer
 from masscomm.records import ContentColumn
+from masscomm.statuses import Reason
+from masscomm.suppressions import Suppression
 from tests.chain import NOW, SEND_ID, delivery, told
 from tests.unit.delivery.chain import Delivery, by_email, paces
 
@@ -237,15 +239,18 @@ def test_one_record_that_waits_does_not_hold_up_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"),
-    [(Rejected("InvalidParameter: no"), "provider_rejected"), (Rejected("too large", too_large=True), "too_large")],
+    ("error", "reason", "code"),
+    [
+        (Rejected("InvalidParameter: no"), "provider_rejected", "InvalidParameter"),
+        (Rejected("too large", too_large=True), "too_large", "other"),
+    ],
 )
-def test_what_the_provider_will_never_take_has_failed(error: ProviderError, reason: str) -> None:
+def test_what_the_provider_will_never_take_has_failed(error: ProviderError, reason: str, code: str) -> None:
     chain = Delivery()
     chain.push.fail = lambda arn: error if arn == "arn-1" else None
     assert chain.deliver(delivery([1, 2])) == []
     assert told(chain.outcomes()) == {(1, "push"): ("failed", reason), (2, "push"): SENT}
-    assert str(error) in (chain.outcomes()[0].results[0].rule or "")
+    assert chain.outcomes()[0].results[0].rule == code
 
 
 def test_a_payload_larger_than_the_platform_takes_has_failed_and_was_not_published() -> None:
@@ -267,7 +272,14 @@ def test_an_opt_out_that_is_newer_than_the_decision_is_honoured() -> None:
 @pytest.mark.parametrize("type_", ["news", "one_time_password"])
 def test_an_address_on_the_suppression_list_is_sent_nothing_not_even_what_is_mandatory(type_: str) -> None:
     chain = Delivery()
-    chain.directory.suppress("User2@Example.com")
+    end = chain.clock.now_ms() + 1
+    for address, club_id, ends in (
+        ("User2@Example.com", 7, end),
+        ("user1@example.com", 8, end),  # another club's
+        ("user3@example.com", 7, end - 1),  # over
+    ):
+        suppression = Suppression(club_id=club_id, address=address, reason=Reason.COMPLAINED, at_ms=0, expires_ms=ends)
+        chain.directory.suppress(suppression)
     assert chain.deliver(by_email([1, 2, 3], type=type_)) == []
     assert sorted(sent.recipient for sent in chain.email.sent) == ["user1@example.com", "user3@example.com"]
     assert told(chain.outcomes())[2, "email"] == ("suppressed", "address_suppressed")

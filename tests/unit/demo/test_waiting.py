@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from rich.console import Console
 
 from devstack.demo.waiting import DemoError, Pending, Waiter
 from devstack.handle import StackHandle
 from devstack.settings import StackSettings
+from devstack.terminal import Terminal
 
 
 class Handle:
@@ -28,7 +28,7 @@ def waiter(tmp_path: Path, said: io.StringIO) -> Waiter:
     log = tmp_path / "logs" / "spark.log"
     log.parent.mkdir()
     log.write_text("".join(f"line {number}\n" for number in range(100)))
-    return Waiter(cast(StackHandle, Handle(tmp_path)), Console(file=said, width=140))
+    return Waiter(cast(StackHandle, Handle(tmp_path)), Terminal(file=said, width=140))
 
 
 def test_it_waits_until_nothing_is_missing(waiter: Waiter, said: io.StringIO) -> None:

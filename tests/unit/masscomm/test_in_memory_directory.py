@@ -4,6 +4,7 @@ import pytest
 
 from masscomm.directory import Position
 from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.suppressions import Suppression
 from tests.component.directory.contract import DirectoryContract, Row, Tables
 
 
@@ -17,8 +18,11 @@ class InMemoryTables(Tables):
     def remove(self, *rows: Row) -> None:
         self.directory.remove(*rows)
 
-    def suppress(self, address: str) -> None:
-        self.directory.suppress(address)
+    def suppress(self, *several: Suppression) -> None:
+        self.directory.suppress(*several)
+
+    def suppress_as_before(self, address: str) -> None:
+        self.directory.suppress_as_before(address)
 
     def not_ready(self) -> None:
         self.directory.ready = False

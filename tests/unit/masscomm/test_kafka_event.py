@@ -150,5 +150,5 @@ def test_an_error_that_no_encoding_takes_is_told_all_the_same() -> None:
 
 
 def test_an_endless_error_is_cut_short() -> None:
-    headers = dead_letter_headers(RECORD, DeadLetter("invalid", "x" * 10_000), "builder")
+    headers = dead_letter_headers(RECORD, DeadLetter("invalid", "x " * 10_000), "builder")
     assert len(dict(headers)[ERROR]) == 1_000

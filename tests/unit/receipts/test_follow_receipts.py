@@ -12,9 +12,9 @@ from functions.receipts.messages import InMemoryMessages, Messages
 from functions.receipts.take_in import TakeIn
 from masscomm import topics, traces
 from masscomm.errors import Retry
-from masscomm.ids import address_id
 from masscomm.records import DeviceStatusChanged, NotificationOutcome
 from masscomm.statuses import Reason
+from masscomm.suppressions import Periods, ids_of
 from masscomm.traces import Headers
 from masscomm.waiting import InMemoryWaitingStore
 from spark_metrics.states import REASONS
@@ -32,12 +32,17 @@ class TestInMemoryMessages(MessagesContract):
 class Receipts(Chain):
     """Both use cases of the function; message m is user 101's, at position 500."""
 
-    def __init__(self, waits_s: Sequence[float] = WAITS_S) -> None:
+    def __init__(self, waits_s: Sequence[float] = WAITS_S, periods: Periods | None = None) -> None:
         super().__init__()
         self.messages = InMemoryMessages()
         self.waiting = InMemoryWaitingStore()
         self.follow = FollowReceipts(
-            messages=self.messages, waiting=self.waiting, clock=self.clock, logger=Logger(), waits_s=waits_s
+            messages=self.messages,
+            waiting=self.waiting,
+            clock=self.clock,
+            logger=Logger(),
+            waits_s=waits_s,
+            periods=periods,
         )
 
     def told(self, *message_ids: list[str], headers: Headers = (), **values: Any) -> None:
@@ -222,13 +227,57 @@ def test_without_one_it_is_of_the_trace_that_follows_from_the_send() -> None:
     assert found.trace_id == traces.begun_by(SEND_ID).trace_id
 
 
-def test_an_address_that_takes_nothing_or_complains_is_suppressed_though_nobody_knows_the_message() -> None:
+@pytest.mark.parametrize(
+    ("document", "reason", "days"),
+    [(shapes.BOUNCED, Reason.BOUNCED_PERMANENT, 30), (shapes.COMPLAINED, Reason.COMPLAINED, 40)],
+)
+def test_a_dead_address_is_suppressed_for_its_club(document: dict[str, Any], reason: Reason, days: int) -> None:
+    receipts = Receipts(periods=Periods(bounced_days=30, complained_days=40))
+    receipts.told(["m"], channel="email")
+    receipts.messages.emails[101] = "Recipient@EXAMPLE.com"
+    assert receipts.hear(shapes.of_event_bridge(document)) == []
+    (found,) = receipts.messages.suppressed.values()
+    assert (found.id, found.reason) == (ids_of(7, shapes.ADDRESS)[0], reason)
+    assert found.expires_ms == found.at_ms + days * 86_400_000
+
+
+def test_a_bounce_after_a_complaint_does_not_shorten_it() -> None:
     receipts = Receipts()
+    receipts.told(["m"], channel="email")
+    receipts.messages.emails[101] = shapes.ADDRESS
+    receipts.hear(shapes.of_sns(json.dumps(shapes.COMPLAINED), json.dumps(shapes.BOUNCED)))
+    assert [each.reason for each in receipts.messages.suppressed.values()] == [Reason.COMPLAINED]
+
+
+@pytest.mark.parametrize(
+    ("sent", "email"),
+    [
+        ({"channel": "email"}, "another@example.com"),
+        ({"channel": "email"}, None),
+        ({"channel": "push"}, shapes.ADDRESS),
+    ],
+    ids=["another address", "no address", "a push"],
+)
+def test_an_address_that_was_not_sent_to_is_not_suppressed(sent: dict[str, Any], email: str | None) -> None:
+    """Also where the receipt itself claims that the message went there."""
+    receipts = Receipts()
+    receipts.told(["m"], **sent)
+    if email is not None:
+        receipts.messages.emails[101] = email
+    assert receipts.hear(shapes.of_sns(json.dumps(shapes.BOUNCED))) == []
+    assert receipts.messages.suppressed == {}
+    assert [_said(record)[2] for record in receipts.outcomes()] == ["bounced"]
+
+
+def test_an_unknown_messages_address_waits_and_is_suppressed() -> None:
+    receipts = Receipts()
+    receipts.messages.emails[101] = shapes.ADDRESS
     receipts.hear(shapes.of_sns(json.dumps(shapes.BOUNCED)))
-    assert receipts.messages.suppressed[address_id("Recipient@EXAMPLE.com")].reason is Reason.BOUNCED_PERMANENT
-    receipts.clock.advance(1)
-    receipts.hear(shapes.of_event_bridge(shapes.COMPLAINED))
-    assert receipts.messages.suppressed[address_id(shapes.ADDRESS)].reason is Reason.COMPLAINED
+    assert receipts.messages.suppressed == {}
+    (waiting,) = receipts.waiting.items.values()
+    receipts.told(["m"], channel="email")
+    assert receipts.run(receipts.follow, entry(waiting.value, topic=topics.RECEIPT)) == []
+    assert len(receipts.messages.suppressed) == 1
 
 
 @pytest.mark.parametrize("document", shapes.OF_NO_ARRIVAL)

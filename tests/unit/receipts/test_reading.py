@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.receipts.reading import Receipt, read
+from functions.receipts.reading import OTHER, Receipt, read
 from masscomm.errors import DeadLetter
 from masscomm.statuses import Reason, Status
 from tests.unit.receipts import shapes
@@ -33,26 +33,32 @@ def _ms(text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("document", "status", "reason", "at", "word"),
+    ("document", "status", "reason", "at", "code"),
     [
-        (shapes.PUSHED, Status.DELIVERED, None, "2015-01-26 23:07:39.605", "multicast_id"),
-        (shapes.PUSH_FAILED, Status.BOUNCED, Reason.DEVICE_INACTIVE, "2015-01-26 23:29:37.129", "InvalidToken"),
-        (shapes.SMS_TAKEN, Status.DELIVERED, None, "2016-06-28 00:40:35.157", "accepted"),
-        (shapes.SMS_FAILED, Status.BOUNCED, Reason.BOUNCED_TRANSIENT, "2016-06-28 00:40:35.979", "Unknown error"),
-        (shapes.APPLICATION_EVENT, Status.BOUNCED, Reason.DEVICE_INACTIVE, "2025-09-30 11:31:53.650", "not valid"),
-        (shapes.DELIVERED, Status.DELIVERED, None, "2017-08-05 00:40:04.133", "250 2.6.0"),
-        (shapes.BOUNCED, Status.BOUNCED, Reason.BOUNCED_PERMANENT, "2017-08-05 00:41:02.669", "user unknown"),
-        (shapes.COMPLAINED, Status.DELIVERED, None, "2017-08-05 00:41:02.669", "complaint: abuse"),
-        (shapes.REJECTED, Status.BOUNCED, Reason.PROVIDER_REJECTED, "2017-08-05 00:40:02.012", "Bad content"),
-        (shapes.NOT_RENDERED, Status.BOUNCED, Reason.PROVIDER_REJECTED, "2017-08-05 00:40:02.012", "attributeName"),
+        (shapes.PUSHED, Status.DELIVERED, None, "2015-01-26 23:07:39.605", ""),
+        (shapes.PUSH_FAILED, Status.BOUNCED, Reason.DEVICE_INACTIVE, "2015-01-26 23:29:37.129", "invalidtoken"),
+        (shapes.SMS_TAKEN, Status.DELIVERED, None, "2016-06-28 00:40:35.157", ""),
+        (shapes.SMS_FAILED, Status.BOUNCED, Reason.BOUNCED_TRANSIENT, "2016-06-28 00:40:35.979", "other"),
+        (
+            shapes.APPLICATION_EVENT,
+            Status.BOUNCED,
+            Reason.DEVICE_INACTIVE,
+            "2025-09-30 11:31:53.650",
+            "InvalidPlatformToken",
+        ),
+        (shapes.DELIVERED, Status.DELIVERED, None, "2017-08-05 00:40:04.133", ""),
+        (shapes.BOUNCED, Status.BOUNCED, Reason.BOUNCED_PERMANENT, "2017-08-05 00:41:02.669", "Permanent/General"),
+        (shapes.COMPLAINED, Status.DELIVERED, None, "2017-08-05 00:41:02.669", "complaint/abuse"),
+        (shapes.REJECTED, Status.BOUNCED, Reason.PROVIDER_REJECTED, "2017-08-05 00:40:02.012", "Reject"),
+        (shapes.NOT_RENDERED, Status.BOUNCED, Reason.PROVIDER_REJECTED, "2017-08-05 00:40:02.012", "Rendering Failure"),
     ],
 )
 def test_what_is_documented(
-    document: dict[str, Any], status: Status, reason: Reason | None, at: str, word: str
+    document: dict[str, Any], status: Status, reason: Reason | None, at: str, code: str
 ) -> None:
     receipt = _read(document)
     assert (receipt.message_id, receipt.status, receipt.reason, receipt.at_ms) == ("m", status, reason, _ms(at))
-    assert word in receipt.detail
+    assert receipt.code == code
 
 
 @pytest.mark.parametrize(
@@ -119,8 +125,40 @@ def test_an_address_that_may_take_the_next_message_is_not_given_up(kind: str) ->
 def test_who_bounced_for_good_or_complained_is_named() -> None:
     assert _read(shapes.BOUNCED).dead_addresses == (shapes.ADDRESS,)
     assert _read(shapes.COMPLAINED).dead_addresses == (shapes.ADDRESS,)
-    named = [{"emailAddress": "A Name <a@example.com>"}, {"emailAddress": "b@example.com"}]
-    assert _read(_with(shapes.BOUNCED, bouncedRecipients=named)).dead_addresses == ("a@example.com", "b@example.com")
+    named = [{"emailAddress": f"A Name <{shapes.ADDRESS}>"}]
+    assert _read(_with(shapes.BOUNCED, bouncedRecipients=named)).dead_addresses == (shapes.ADDRESS,)
+
+
+def test_an_address_that_the_message_did_not_go_to_is_not() -> None:
+    """Whoever writes the bounce chooses the recipients in it; SES itself writes where the message went."""
+    named = [{"emailAddress": "victim@example.com"}, {"emailAddress": shapes.ADDRESS.upper()}]
+    for document, field in ((shapes.BOUNCED, "bouncedRecipients"), (shapes.COMPLAINED, "complainedRecipients")):
+        assert _read(_with(document, **{field: named})).dead_addresses == (shapes.ADDRESS.upper(),)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        _with(shapes.BOUNCED, bounceSubType="a@example.com"),
+        _with(shapes.BOUNCED, bouncedRecipients=[{"emailAddress": shapes.ADDRESS, "diagnosticCode": "a@example.com"}]),
+        _with(shapes.COMPLAINED, complaintFeedbackType="a@example.com"),
+        _with(shapes.REJECTED, reason="a@example.com"),
+        _with(shapes.NOT_RENDERED, errorMessage="a@example.com"),
+        _with(shapes.DELIVERED, smtpResponse="250 a@example.com"),
+        _with(shapes.PUSH_FAILED, providerResponse="a@example.com", statusCode="a@example.com"),
+        _with(shapes.SMS_FAILED, providerResponse="a@example.com"),
+        _with(shapes.APPLICATION_EVENT, FailureType="a@example.com", FailureMessage="a@example.com"),
+    ],
+    ids=lambda document: next(iter(document)),
+)
+def test_a_providers_free_text_becomes_a_code(document: dict[str, Any]) -> None:
+    code = _read(document).code
+    assert "a@example.com" not in code
+    assert (
+        code in ("", OTHER)
+        or code.endswith(f"/{OTHER}")
+        or code in ("Permanent/General", "Reject", "Rendering Failure")
+    )
 
 
 def test_ses_own_feedback_is_the_same_under_another_name() -> None:

@@ -1,0 +1,55 @@
+"""What commands print. Text from records, providers and people is inert: it is shown, and does nothing.
+
+Markup is off unless a call turns it on for text of ours, and control characters (escape sequences, carriage returns,
+bidirectional overrides) are shown as \\xNN or \\uNNNN. Every command prints by this module.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import IO, Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from masscomm.untrusted import visible, visible_json
+
+
+class Terminal(Console):
+    """A console on which nothing that is printed can act; the styles that our own code asks for stay.
+
+    stderr, file, width: as of rich's console.
+    """
+
+    def __init__(self, *, stderr: bool = False, file: IO[str] | None = None, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, file=file, width=width, markup=False, emoji=False, highlight=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As rich does, with control characters made visible; what rich itself does to the terminal stays."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(_visible_lines(segment.text), segment.style)
+
+    def done(self, text: str, note: str = "") -> None:
+        """A step that succeeded, with a remark about it."""
+        self.print(Text.assemble(("✓ ", "green"), text, (f" ({note})" if note else "", "dim")), soft_wrap=True)
+
+    def failed(self, text: str) -> None:
+        """A step that failed."""
+        self.print(Text.assemble(("✗ ", "red"), text), soft_wrap=True)
+
+
+def print_json(document: Mapping[str, Any], *, indent: int | None = None) -> None:
+    """A JSON document, on one line without an indent; it reads as the same value."""
+    print(visible_json(json.dumps(document, indent=indent, ensure_ascii=False)), flush=True)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Lines of a file, with or without their ends."""
+    for line in lines:
+        sys.stdout.write(visible(line.removesuffix("\n")) + "\n")
+    sys.stdout.flush()
+
+
+def _visible_lines(text: str) -> str:
+    return "\n".join(map(visible, text.split("\n")))

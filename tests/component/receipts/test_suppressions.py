@@ -1,0 +1,74 @@
+"""`masscomm suppressions` on the real index, with what this version and an earlier one stored."""
+
+import json
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from typer.testing import CliRunner
+
+from devstack import suppressions as commands
+from devstack.installation import Installation
+from devstack.provision import create_indices
+from devstack.settings import StackSettings
+from functions.receipts.messages import OpenSearchMessages
+from masscomm.ids import address_id
+from masscomm.opensearch import VersionedDocument, write
+from masscomm.statuses import Reason
+from masscomm.suppressions import INDEX, Suppression
+from tests.opensearch_client import TestClient
+
+NOW = 1_700_000_000_000
+
+
+@pytest.fixture
+def client(opensearch: StackSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    create_indices(opensearch.opensearch_url, "g1")
+    monkeypatch.setattr(Installation, "chosen", lambda **_: Installation.local(opensearch))
+    client = TestClient(opensearch.opensearch_url)
+    yield client
+    client.close()
+
+
+def run(*arguments: str, status: int = 0) -> str:
+    result = CliRunner().invoke(commands.app, list(arguments))
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def listed(*arguments: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in run("list", *arguments, "--json").splitlines()]
+
+
+def test_a_suppression_is_listed_and_removed(client: TestClient) -> None:
+    address, club = f"{uuid4()}@example.com", uuid4().int % 2**40
+    suppression = Suppression(
+        club_id=club, address=address, reason=Reason.COMPLAINED, at_ms=NOW, expires_ms=NOW + 86_400_000
+    )
+    assert OpenSearchMessages(client).suppress([suppression]) == [None]
+    client.indices.refresh(index=INDEX)
+    expected = {
+        "club_id": club,
+        "address_id": address_id(address),
+        "reason": "complained",
+        "at": "2023-11-14T22:13:20+00:00",
+        "expires_at": "2023-11-15T22:13:20+00:00",
+    }
+    assert listed("--club", str(club)) == listed("--address", address.upper()) == [expected]
+    run("remove", address, "--club", str(club + 1), status=1)
+    assert listed("--address", address) == [expected]
+    run("remove", address_id(address), "--club", str(club))
+    assert listed("--address", address) == []
+    run("remove", address, "--club", str(club), status=1)
+
+
+def test_an_earlier_versions_suppression_is_removed_when_named(client: TestClient) -> None:
+    address = f"{uuid4()}@example.com"
+    source = {"reason": "bounced_permanent", "at": NOW}
+    assert write(client, [VersionedDocument(index=INDEX, id=address_id(address), version=1, source=source)]) == [None]
+    client.indices.refresh(index=INDEX)
+    ((found,),) = (listed("--address", address),)
+    assert (found["club_id"], found["expires_at"]) == (None, None)
+    assert "--every-club" in run("remove", address, "--club", "7", status=1)
+    run("remove", address, "--club", "7", "--every-club")
+    assert listed("--address", address) == []

@@ -1,0 +1,220 @@
+"""What records, providers and people wrote is inert in everything that a command prints."""
+
+import io
+import json
+import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.live import Live
+from rich.text import Text
+from typer.testing import CliRunner
+
+from devstack import cli, send, suppressions
+from devstack.dead_letters import commands as dead_letters
+from devstack.dead_letters.letters import DeadLetter
+from devstack.dead_letters.replaying import Done
+from devstack.demo.api import SendStatus
+from devstack.demo.oracle import Expected
+from devstack.demo.report import Report, SendRow
+from devstack.demo.waiting import Waiter
+from devstack.installation import Installation
+from devstack.progress import Progress
+from devstack.settings import ROOT
+from devstack.terminal import Terminal, print_lines
+from devstack.tracing.steps import Asked, Kind, Step, Trace
+from devstack.tracing.telling import tell
+from masscomm.errors import Retry
+from masscomm.untrusted import visible, visible_json
+
+# A colour, a hyperlink, a window title, a cleared screen, a C1 control, overwriting, text that runs backwards, tags.
+ACTS = "\x1b[31m\x1b]8;;http://evil.example\x1b\\\x1b]0;title\x07\x1b[2J\x9b31m\rover\bwritten\u202etxt.exe\u2066\U000e0041\x85\u2028"
+HOSTILE = f"{ACTS}[red]red[/red][link=http://evil.example]click[/link]:bomb:"
+INERT = "[red]red[/red][link=http://evil.example]click[/link]:bomb:"
+_ACTING = re.compile(
+    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
+
+
+def assert_inert(text: str, *, shows: str = "[red]red[/red]") -> None:
+    """Nothing acts, and the markup is there to be read, however it is folded."""
+    assert _ACTING.findall(text) == []
+    assert shows in re.sub(r"[\s│┃]", "", text)
+
+
+LETTER = DeadLetter(
+    place="0@1",
+    dead_at="2026-11-22T00:00:00+00:00",
+    topic=HOSTILE,
+    partition=HOSTILE,
+    offset=HOSTILE,
+    timestamp=HOSTILE,
+    reason=HOSTILE,
+    error=HOSTILE,
+    function=HOSTILE,
+    replayed=HOSTILE,
+    key=HOSTILE.encode(),
+    value=HOSTILE.encode(),
+    headers=((HOSTILE, HOSTILE.encode()),),
+)
+TRACE = Trace(
+    asked=Asked(send_id=HOSTILE, user_id=1, channel=HOSTILE),
+    trace_ids=(HOSTILE,),
+    steps=(Step(at_ms=1, kind=Kind.SPAN, where=HOSTILE, function=HOSTILE, said=HOSTILE, details={HOSTILE: HOSTILE}),),
+)
+STATUS = SendStatus(1, {HOSTILE: 1}, 0, 0, 0)
+HIT = {"_id": HOSTILE, "_source": {"reason": HOSTILE, "at": 0}}
+
+
+class OpenSearch:
+    """Answers every search with a hostile document."""
+
+    def search(self, **_: Any) -> Any:
+        return {"hits": {"hits": [HIT]}}
+
+
+def of_report(console: Terminal) -> None:
+    row = SendRow(HOSTILE, HOSTILE, HOSTILE, STATUS, Expected({}, 0), calls=0, duplicates=0)
+    Report(sends=[row], metrics={(0, 1, HOSTILE, HOSTILE, "sent"): 1}).show(console)
+
+
+def of_live(console: Terminal) -> None:
+    with Live(console=console, refresh_per_second=1) as live:
+        live.update(send._table(STATUS))
+
+
+def of_progress(console: Terminal) -> None:
+    progress = Progress(console)
+    progress("a service", "failed", HOSTILE)
+    console.print(progress._table())
+
+
+def of_waiter(console: Terminal) -> None:
+    Waiter(cast(Any, SimpleNamespace()), console).until(HOSTILE, lambda: None, timeout_s=1)
+
+
+PRINTED: dict[str, Callable[[Terminal], None]] = {
+    "text": lambda console: console.print(HOSTILE),
+    "styled text": lambda console: console.print(Text(HOSTILE, style="red")),
+    "done": lambda console: console.done(HOSTILE, HOSTILE),
+    "failed": lambda console: console.failed(HOSTILE),
+    "trace": lambda console: tell(TRACE, console, as_json=False),
+    "send": lambda console: console.print(send._table(STATUS)),
+    "send, live": of_live,
+    "demo's report": of_report,
+    "progress": of_progress,
+    "waiting": of_waiter,
+}
+
+
+@pytest.mark.parametrize("name", sorted(PRINTED))
+def test_untrusted_text_is_inert_on_the_console(name: str) -> None:
+    printed = io.StringIO()
+    PRINTED[name](Terminal(file=printed, width=4_000))
+    assert_inert(printed.getvalue())
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Callable: what a command line prints, with hostile records everywhere."""
+    installation = Installation(kafka_bootstrap="", registry_url="", generation="g1")
+    monkeypatch.setattr(Installation, "chosen", lambda **_: installation)
+    monkeypatch.setattr(Installation, "opensearch", lambda _: OpenSearch())
+    monkeypatch.setattr(dead_letters, "_letters", lambda *_: iter([LETTER]))
+    monkeypatch.setattr(dead_letters, "_marks", lambda _: {})
+    desk = SimpleNamespace(
+        replay=lambda *_, **__: [Done(letter=LETTER, ok=True, said=HOSTILE)],
+        discard=lambda *_, **__: [Done(letter=LETTER, ok=True, said=HOSTILE)],
+    )
+    monkeypatch.setattr(dead_letters, "_desk", lambda _: desk)
+    monkeypatch.setattr("devstack.tracing.gather", lambda *_: TRACE)
+    for module in (dead_letters, suppressions, cli):
+        monkeypatch.setattr(module, "console", Terminal(width=4_000))
+
+    def printed(*arguments: str) -> str:
+        result = CliRunner().invoke(cli.app, list(arguments))
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    return printed
+
+
+COMMANDS = (
+    ("dead-letters", "list"),
+    ("dead-letters", "show", "0@1"),
+    ("dead-letters", "replay", "--all"),
+    ("dead-letters", "replay", "--all", "--dry-run"),
+    ("dead-letters", "discard", "--all", "--why", "w"),
+    ("trace", "an id"),
+    ("suppressions", "list"),
+)
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_commands_tables_and_lines_are_inert(run: Callable[..., str], arguments: tuple[str, ...]) -> None:
+    assert_inert(run(*arguments))
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_commands_json_is_inert_and_says_the_same(run: Callable[..., str], arguments: tuple[str, ...]) -> None:
+    printed = run(*arguments, "--json")
+    assert_inert(printed)
+    if "dead-letters" in arguments:
+        assert HOSTILE in json.loads(printed).values()
+
+
+def test_an_errors_text_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = io.StringIO()
+    monkeypatch.setattr(cli, "errors", Terminal(file=printed))
+
+    def failing(**_: Any) -> None:
+        raise Retry(HOSTILE)
+
+    monkeypatch.setattr(cli, "app", failing)
+    assert cli.main() == 1
+    assert_inert(printed.getvalue())
+
+
+def test_a_logs_lines_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    print_lines([f"{HOSTILE}\n", "without an end"])
+    printed = capsys.readouterr().out
+    assert_inert(printed)
+    assert printed.count("\n") == 2
+
+
+@given(st.text() | st.text(alphabet=st.sampled_from(HOSTILE)))
+def test_visible_text_is_one_line_on_which_nothing_acts(text: str) -> None:
+    assert _ACTING.findall(visible(text)) == []
+    assert "\n" not in visible(text)
+    assert visible(visible(text)) == visible(text)
+
+
+@given(st.dictionaries(st.text(), st.text() | st.lists(st.text()), max_size=3))
+def test_visible_json_reads_as_the_same_value(document: dict[str, Any]) -> None:
+    text = visible_json(json.dumps(document, ensure_ascii=False))
+    assert _ACTING.findall(text) == []
+    assert json.loads(text) == document
+
+
+def test_nothing_prints_past_the_terminal() -> None:
+    """Text that a command prints by other means would act; what remains prints texts of ours."""
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "devstack").rglob("*.py")
+        if re.search(
+            r"(?<![\w.])print\(|\bConsole\(|typer\.echo|sys\.std(out|err)\.write|from_markup", path.read_text()
+        )
+    }
+    assert found == {
+        "devstack/terminal.py",
+        # processes of their own, whose output is a log
+        "devstack/deployed/__main__.py",
+        "devstack/lambda_host/__main__.py",
+        "devstack/lambda_host/environment.py",
+        "devstack/setup.py",
+        "devstack/sns_stand_in/__main__.py",
+    }
