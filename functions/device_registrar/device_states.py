@@ -1,6 +1,6 @@
 """What is known of devices: the index device_state, whose one writer is the device registrar."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,10 +37,6 @@ class DeviceStates(Protocol):
 
     def write(self, states: Mapping[str, DeviceState]) -> dict[str, Exception | None]:
         """Keep states, none over a newer one; each one's fate by device id."""
-        ...
-
-    def in_use(self, arns: Collection[str], apart_from: Collection[str]) -> set[str]:
-        """Those endpoints that enabled devices have, other than the devices named."""
         ...
 
 
@@ -92,27 +88,6 @@ class OpenSearchDeviceStates:
         ]
         return dict(zip(states, write(self._client, documents), strict=True))
 
-    def in_use(self, arns: Collection[str], apart_from: Collection[str]) -> set[str]:
-        if not arns:
-            return set()
-        body = {
-            "size": 0,
-            "query": {
-                "bool": {
-                    "filter": [{"terms": {"endpoint_arn": sorted(arns)}}, {"term": {"enabled": True}}],
-                    "must_not": [{"ids": {"values": sorted(apart_from)}}],
-                }
-            },
-            "aggs": {"arns": {"terms": {"field": "endpoint_arn", "size": len(arns)}}},
-        }
-        with answering("endpoints in use"):
-            # A search sees what the last refresh saw.
-            self._client.indices.refresh(index=_INDEX)
-            answer = self._client.search(index=_INDEX, body=body, allow_partial_search_results=False)
-        if answer["timed_out"] or answer["_shards"]["failed"]:
-            raise Retry("OpenSearch answered only in part which endpoints are in use")
-        return {bucket["key"] for bucket in answer["aggregations"]["arns"]["buckets"]}
-
 
 class InMemoryDeviceStates:
     """States in a dictionary, for unit tests; failing: raised by the next calls until it is None again."""
@@ -131,17 +106,6 @@ class InMemoryDeviceStates:
             if name not in self.states or self.states[name].version <= state.version:
                 self.states[name] = state
         return dict.fromkeys(states)
-
-    def in_use(self, arns: Collection[str], apart_from: Collection[str]) -> set[str]:
-        self._called()
-        return {
-            state.endpoint_arn
-            for name, state in self.states.items()
-            if state.endpoint_arn in arns
-            and state.enabled
-            and name not in apart_from
-            and state.endpoint_arn is not None
-        }
 
     def _called(self) -> None:
         if self.failing is not None:

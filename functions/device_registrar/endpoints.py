@@ -32,21 +32,13 @@ class InvalidToken(Exception):
 
 
 class Endpoints(Protocol):
-    """What the registrar needs of the provider. Every call may be repeated to the same effect.
+    """What the registrar needs of the provider: nothing that takes an endpoint away, which may be another device's by now.
 
-    Errors of each: Retry (busy, down, slow), Stop (it refuses us).
+    A call may be repeated to the same effect. Errors: Retry (busy, down, slow), Stop (it refuses us).
     """
 
     def register(self, platform: str, token: str) -> str:
         """The ARN of the token's endpoint, made or found, and enabled. Errors: InvalidToken too."""
-        ...
-
-    def disable(self, arn: str) -> None:
-        """Nothing can be published to it any more; one that is gone stays so."""
-        ...
-
-    def delete(self, arn: str) -> None:
-        """Take it away; one that is gone stays so."""
         ...
 
 
@@ -93,24 +85,6 @@ class SnsEndpoints:
             raise Retry(f"SNS does not answer: {type(second).__name__}") from second
         return exists.group(1)
 
-    def disable(self, arn: str) -> None:
-        try:
-            self._client.set_endpoint_attributes(EndpointArn=arn, Attributes={"Enabled": "false"})
-        except ClientError as error:
-            if _code(error) not in ("NotFound", "NotFoundException"):
-                raise _as_ours(error) from error
-        except BotoCoreError as error:
-            raise Retry(f"SNS does not answer: {type(error).__name__}") from error
-
-    def delete(self, arn: str) -> None:
-        try:
-            self._client.delete_endpoint(EndpointArn=arn)
-        except ClientError as error:
-            if _code(error) not in ("NotFound", "NotFoundException"):
-                raise _as_ours(error) from error
-        except BotoCoreError as error:
-            raise Retry(f"SNS does not answer: {type(error).__name__}") from error
-
 
 def _code(error: ClientError) -> str:
     return error.response.get("Error", {}).get("Code", "")
@@ -143,15 +117,6 @@ class InMemoryEndpoints:
         arn = f"arn:{platform}:{token}"
         self.enabled[arn] = True
         return arn
-
-    def disable(self, arn: str) -> None:
-        self._called("disable", arn)
-        if arn in self.enabled:
-            self.enabled[arn] = False
-
-    def delete(self, arn: str) -> None:
-        self._called("delete", arn)
-        self.enabled.pop(arn, None)
 
     def _called(self, what: str, argument: str) -> None:
         self.calls.append((what, argument))

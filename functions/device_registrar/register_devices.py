@@ -107,41 +107,29 @@ class RegisterDevices(UseCase[Fact]):
             device.before = known.get(device.id)
         # What follows a newer row already must not be undone by an older one.
         due = [d for d in devices.values() if d.before is None or d.before.version <= d.row.version]
-        unused = self._no_longer_used(due)
         with ThreadPoolExecutor(self._workers) as pool:
-            tasks = [pool.submit(self._settle, device, unused, batch.remaining_s) for device in due]
+            tasks = [pool.submit(self._settle, device, batch.remaining_s) for device in due]
         for task in tasks:
             task.result()
         fates = self._states.write({d.id: d.after for d in due if d.after is not None})
         for device in devices.values():
             device.error = device.error or fates.get(device.id)
             device.end(device.error)
-        self._delete_replaced(due, unused)
 
-    def _no_longer_used(self, due: Iterable[_Device]) -> set[str]:
-        """Endpoints that these devices leave and that no other enabled device has, in the index or in this batch."""
-        leaving = [d for d in due if d.before is not None and not _wants(d.row, d.before.token)]
-        left = {d.before.endpoint_arn for d in leaving if d.before is not None and d.before.endpoint_arn is not None}
-        wanted = {(d.row.columns or {}).get("token") for d in due if _active(d.row)}
-        kept = {d.before.endpoint_arn for d in due if d.before is not None and d.before.token in wanted}
-        return left - kept - self._states.in_use(left, {d.id for d in leaving})
-
-    def _settle(self, device: _Device, unused: set[str], remaining_s: Callable[[], float]) -> None:
+    def _settle(self, device: _Device, remaining_s: Callable[[], float]) -> None:
         """Have the provider do what the row says, and note it. Errors: Stop; Retry is the device's own."""
         if remaining_s() < _CALL_S:
             device.error = Retry("no time was left for another call")
             return
         try:
-            device.after = self._as_the_row_says(device.row, device.before, unused)
+            device.after = self._as_the_row_says(device.row, device.before)
         except Stop:
             raise
         except Exception as error:
             device.error = error
 
-    def _as_the_row_says(self, row: RowChanged, before: DeviceState | None, unused: set[str]) -> DeviceState:
+    def _as_the_row_says(self, row: RowChanged, before: DeviceState | None) -> DeviceState:
         if row.columns is None:
-            if before is not None and before.endpoint_arn in unused and before.endpoint_arn is not None:
-                self._endpoints.delete(before.endpoint_arn)
             return self._state(row, token=None, reason="deleted")
         token, platform = _text(row.columns, "token"), _text(row.columns, "platform")
         if not token or not platform:
@@ -149,8 +137,6 @@ class RegisterDevices(UseCase[Fact]):
         same = before is not None and before.token == token
         arn = before.endpoint_arn if before is not None and same else None
         if not _active(row):
-            if arn is not None and arn in unused and before is not None and before.enabled:
-                self._endpoints.disable(arn)
             return self._state(row, token=token, endpoint_arn=arn, reason="inactive")
         known_dead = before is not None and before.reason == _TAKES_NOTHING and before.version == row.version
         if arn is not None and before is not None and (before.enabled or known_dead):
@@ -173,27 +159,6 @@ class RegisterDevices(UseCase[Fact]):
             updated_at=self._clock.now_ms(),
         )
 
-    def _delete_replaced(self, due: Iterable[_Device], unused: set[str]) -> None:
-        """Take away the endpoints of tokens that were replaced, after the states name the new ones.
-
-        A failure leaves an endpoint nobody publishes to, which is no reason to do the records again.
-        """
-        replaced = [
-            d.before.endpoint_arn
-            for d in due
-            if d.before is not None
-            and d.before.endpoint_arn in unused
-            and d.row.columns is not None
-            and d.after is not None
-            and d.after.token != d.before.token
-            and d.error is None
-        ]
-        for arn in filter(None, replaced):
-            try:
-                self._endpoints.delete(arn)
-            except Retry:
-                return
-
 
 def _newest(items: Iterable[Item[Fact]]) -> dict[str, _Device]:
     devices: dict[str, _Device] = {}
@@ -206,11 +171,6 @@ def _newest(items: Iterable[Item[Fact]]) -> dict[str, _Device]:
         if row.version >= device.row.version:
             device.row = row
     return devices
-
-
-def _wants(row: RowChanged, token: str | None) -> bool:
-    """Whether the row still needs the endpoint of that token."""
-    return _active(row) and (row.columns or {}).get("token") == token
 
 
 def _active(row: RowChanged) -> bool:

@@ -119,9 +119,7 @@ def _provider(
         found.append(iam.PolicyStatement(actions=["sns:Publish"], resources=endpoints))
     if profile.registers_endpoints:
         found.append(iam.PolicyStatement(actions=["sns:CreatePlatformEndpoint"], resources=applications))
-        found.append(
-            iam.PolicyStatement(actions=["sns:DeleteEndpoint", "sns:SetEndpointAttributes"], resources=endpoints)
-        )
+        found.append(iam.PolicyStatement(actions=["sns:SetEndpointAttributes"], resources=endpoints))
     if profile.email:
         domain = environment.sender.rpartition("@")[2]
         found.append(

@@ -1,7 +1,7 @@
 """The registrar's adapters on LocalStack and OpenSearch keep what every adapter promises."""
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import boto3
@@ -54,6 +54,10 @@ class TestSnsEndpoints(EndpointsContract):
                 return None
 
         return ask
+
+    @pytest.fixture
+    def disable(self, client: SNSClient) -> Callable[[str], None]:
+        return lambda arn: client.set_endpoint_attributes(EndpointArn=arn, Attributes={"Enabled": "false"}) and None
 
 
 @pytest.mark.parametrize(

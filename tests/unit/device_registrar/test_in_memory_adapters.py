@@ -1,5 +1,7 @@
 """The registrar's fakes keep what every adapter promises."""
 
+from collections.abc import Callable
+
 import pytest
 
 from functions.device_registrar.device_states import InMemoryDeviceStates
@@ -19,6 +21,10 @@ class TestInMemoryEndpoints(EndpointsContract):
     @pytest.fixture
     def enabled(self, endpoints: InMemoryEndpoints) -> Enabled:
         return endpoints.enabled.get
+
+    @pytest.fixture
+    def disable(self, endpoints: InMemoryEndpoints) -> Callable[[str], None]:
+        return lambda arn: endpoints.enabled.update({arn: False})
 
 
 class TestInMemoryDeviceStates(DeviceStatesContract):

@@ -97,12 +97,11 @@ def test_a_token_seen_before_does_not_pass_for_news_after_a_newer_row() -> None:
     assert registrar.states.states["1"].token == "a"
 
 
-def test_a_new_token_is_a_new_endpoint_and_the_old_one_goes() -> None:
+def test_a_new_token_is_a_new_endpoint() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "c", 10, device(1, "a")))
     registrar.run(row("devices", "u", 20, device(1, "b")))
     assert registrar.states.states["1"].endpoint_arn == "arn:gcm:b"
-    assert registrar.endpoints.enabled == {"arn:gcm:b": True}
 
 
 def test_several_changes_of_a_device_in_a_batch_are_one_call() -> None:
@@ -112,39 +111,21 @@ def test_several_changes_of_a_device_in_a_batch_are_one_call() -> None:
     assert registrar.asked() == [("register", "c")]
 
 
-def test_an_inactive_device_is_disabled_and_enabled_again() -> None:
+def test_an_inactive_device_is_left_out_until_it_is_active() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "c", 10, device(1, "a")))
     registrar.run(row("devices", "u", 20, device(1, "a", active=False)))
-    assert registrar.endpoints.enabled == {"arn:gcm:a": False}
     assert (registrar.states.states["1"].enabled, registrar.states.states["1"].reason) == (False, "inactive")
     registrar.run(row("devices", "u", 30, device(1, "a")))
-    assert registrar.endpoints.enabled == {"arn:gcm:a": True}
     assert registrar.states.states["1"].enabled
 
 
-def test_a_deleted_device_s_endpoint_goes_and_its_state_stays_against_older_rows() -> None:
+def test_a_deleted_device_keeps_a_state_against_older_rows() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "c", 10, device(1, "a")))
     registrar.run(row("devices", "d", 20, None, device(1, "a")), record("devices", {"id": 1}, None))
-    assert registrar.endpoints.enabled == {}
     registrar.run(row("devices", "c", 10, device(1, "a")))
-    assert registrar.endpoints.enabled == {}
     assert registrar.states.states["1"].reason == "deleted"
-
-
-@pytest.mark.parametrize("together", [True, False])
-def test_an_endpoint_that_another_device_has_stays(together: bool) -> None:
-    registrar = Registrar()
-    registrar.run(row("devices", "c", 10, device(1, "shared")))
-    rows = row("devices", "c", 20, device(2, "shared")), row("devices", "d", 21, None, device(1, "shared"))
-    if together:
-        registrar.run(*rows)
-    else:
-        for each in rows:
-            registrar.run(each)
-    assert registrar.endpoints.enabled == {"arn:gcm:shared": True}
-    assert registrar.states.states["2"].endpoint_arn == "arn:gcm:shared"
 
 
 def test_an_invalid_token_is_kept_as_such_and_blocks_nothing() -> None:
@@ -217,7 +198,6 @@ def test_a_refused_row_replaces_the_endpoint_and_good_rows_before_it_succeed() -
     assert len(registrar.producer.produced) == 1
     assert registrar.states.states["1"].version == 30
     assert not registrar.states.states["1"].enabled
-    assert registrar.endpoints.enabled == {}
 
 
 def test_a_refused_row_comes_again_until_its_state_is_kept() -> None:

@@ -1,0 +1,125 @@
+"""Every order in which the steps of concurrent environments can happen, each run once; with crashes where asked for.
+
+A step is a call of an adapter: between two of them nothing is shared. An environment that crashes loses what it has not
+written and begins its work again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from threading import Semaphore, Thread
+from typing import Any
+
+type Work = Callable[["Environment"], None]
+
+
+class Crash(BaseException):
+    """The process ends here; no handler of the code under test sees it as an error."""
+
+
+@dataclass
+class Environment:
+    """One execution environment: its steps wait for their turn."""
+
+    work: Work
+    error: BaseException | None = None
+    over: bool = False
+    _turn: Semaphore = field(default_factory=lambda: Semaphore(0))
+    _waits: Semaphore = field(default_factory=lambda: Semaphore(0))
+    _crashing: bool = False
+
+    def steps(self, adapter: Any) -> Any:
+        """The adapter, each of whose calls is a step of this environment."""
+        return _Stepwise(adapter, self)
+
+    def step(self) -> None:
+        """Wait for the turn. Raises Crash where the process ends instead."""
+        self._waits.release()
+        self._turn.acquire()
+        if self._crashing:
+            raise Crash
+
+    def begin(self) -> None:
+        """Run to the first step."""
+        Thread(target=self._run, daemon=True).start()
+        self._waits.acquire()
+
+    def go_on(self, *, crashing: bool = False) -> None:
+        """Take the step and run to the next one, or to the end."""
+        self._crashing = crashing
+        self._turn.release()
+        self._waits.acquire()
+
+    def _run(self) -> None:
+        try:
+            self.work(self)
+        except Crash:
+            pass
+        except BaseException as error:
+            self.error = error
+        self.over = True
+        self._waits.release()
+
+
+class _Stepwise:
+    def __init__(self, adapter: Any, environment: Environment) -> None:
+        self._adapter = adapter
+        self._environment = environment
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._adapter, name)
+
+        def stepping(*arguments: Any, **options: Any) -> Any:
+            self._environment.step()
+            return call(*arguments, **options)
+
+        return stepping
+
+
+def every_order(make: Callable[[], tuple[Sequence[Work], Callable[[], None]]], *, crashes: int = 0) -> Iterator[str]:
+    """Run all orders; each is named after its turns, e.g. "0 1 1! 0": environment 1 crashed at its second step.
+
+    make: new surroundings, and the check at the end. Raises what a check raises, with the order in a note.
+    """
+    prefix: list[int] | None = []
+    while prefix is not None:
+        works, check = make()
+        name, choices = _run(works, prefix, crashes)
+        try:
+            check()
+        except AssertionError as error:
+            error.add_note(f"order: {name}")
+            raise
+        yield name
+        prefix = _next(choices)
+
+
+def _run(works: Sequence[Work], prefix: Sequence[int], crashes: int) -> tuple[str, list[tuple[int, int]]]:
+    environments = [Environment(work) for work in works]
+    for each in environments:
+        each.begin()
+    taken: list[str] = []
+    choices: list[tuple[int, int]] = []
+    while alive := [number for number, each in enumerate(environments) if not each.over]:
+        options = [(number, False) for number in alive]
+        if sum(name.endswith("!") for name in taken) < crashes:
+            options += [(number, True) for number in alive]
+        place = prefix[len(choices)] if len(choices) < len(prefix) else 0
+        choices.append((place, len(options)))
+        number, crashing = options[place]
+        taken.append(f"{number}!" if crashing else str(number))
+        environments[number].go_on(crashing=crashing)
+        if error := environments[number].error:
+            error.add_note(f"order: {' '.join(taken)}")
+            raise error
+        if crashing:
+            environments[number] = Environment(works[number])
+            environments[number].begin()
+    return " ".join(taken), choices
+
+
+def _next(choices: list[tuple[int, int]]) -> list[int] | None:
+    while choices:
+        place, count = choices.pop()
+        if place + 1 < count:
+            return [*(each for each, _ in choices), place + 1]
+    return None

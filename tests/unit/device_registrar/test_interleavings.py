@@ -1,0 +1,114 @@
+"""A phone changes hands: whatever the order of the registrars' steps, each live device has a live endpoint."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from functions.device_registrar.device_states import InMemoryDeviceStates
+from functions.device_registrar.endpoints import InMemoryEndpoints
+from functions.device_registrar.register_devices import RegisterDevices
+from masscomm.batch import BatchDriver
+from masscomm.clock import FixedClock
+from masscomm.kafka_event import KafkaRecord
+from masscomm.producer import InMemoryProducer
+from masscomm.wire import Codec, InMemorySchemaRegistry
+from tests.chain import entry, event
+from tests.interleavings import Environment, every_order
+from tests.unit.cdc_consumer.debezium import row
+
+type Row = dict[str, Any] | None
+GONE: Row = None
+
+
+def phone(device_id: int, token: str, *, active: bool = True) -> dict[str, Any]:
+    return {"id": device_id, "user_id": device_id, "platform": "gcm", "token": token, "active": active}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A device's row from an LSN on."""
+
+    device_id: int
+    lsn: int
+    row: Row
+
+    def record(self) -> KafkaRecord:
+        before = phone(self.device_id, "?")
+        return row("devices", "d" if self.row is None else "u", self.lsn, self.row, before)
+
+
+class Context:
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
+
+
+def registrar(states: Any, endpoints: Any) -> Callable[[Change], None]:
+    """An environment of the function. A record that comes again is an error: nothing fails here."""
+    use_case = RegisterDevices(generation="g1", states=states, endpoints=endpoints, clock=FixedClock(5), workers=1)
+    codec = Codec(InMemorySchemaRegistry())
+    driver = BatchDriver(function="device_registrar", codec=codec, producer=InMemoryProducer())
+
+    def invoke(change: Change) -> None:
+        record = change.record()
+        events = event(entry(record.value, topic=record.topic, key=record.key))
+        assert driver.run(events, Context(), use_case)["batchItemFailures"] == []
+
+    return invoke
+
+
+FIRST = [Change(1, 10, phone(1, "t")), Change(2, 10, phone(2, "u"))]
+# What each environment works off, one invocation a change.
+CASES: dict[str, list[list[Change]]] = {
+    "deleted while another registers": [[Change(1, 20, GONE)], [Change(3, 20, phone(3, "t"))]],
+    "inactive while another registers": [[Change(1, 20, phone(1, "t", active=False))], [Change(3, 20, phone(3, "t"))]],
+    "another token while another registers": [[Change(1, 20, phone(1, "v"))], [Change(3, 20, phone(3, "t"))]],
+    "two swap their tokens": [[Change(1, 20, phone(1, "u"))], [Change(2, 20, phone(2, "t"))]],
+    "there and back": [
+        [Change(1, 20, GONE), Change(1, 40, phone(1, "t"))],
+        [Change(3, 20, phone(3, "t")), Change(3, 30, GONE)],
+    ],
+    "three hands": [[Change(1, 20, GONE)], [Change(2, 20, phone(2, "t"))], [Change(3, 30, phone(3, "t"))]],
+    "two environments with one partition": [[Change(1, 20, phone(1, "v"))], [Change(1, 30, phone(1, "w"))]],
+}
+
+
+def _every_order(programs: Sequence[Sequence[Change]], crashes: int) -> int:
+    newest = {each.device_id: each for each in (*FIRST, *sorted(sum(map(list, programs), []), key=lambda c: c.lsn))}
+
+    def make() -> tuple[list[Callable[[Environment], None]], Callable[[], None]]:
+        states, endpoints = InMemoryDeviceStates(), InMemoryEndpoints()
+        for change in FIRST:
+            registrar(states, endpoints)(change)
+
+        def work(program: Sequence[Change]) -> Callable[[Environment], None]:
+            def invoked(environment: Environment) -> None:
+                for change in program:
+                    registrar(environment.steps(states), environment.steps(endpoints))(change)
+
+            return invoked
+
+        def check() -> None:
+            for device_id, change in newest.items():
+                state = states.states[str(device_id)]
+                live = change.row is not None and change.row["active"]
+                assert (state.version, state.enabled) == (change.lsn, live)
+                if change.row is not None and live:
+                    assert state.token == change.row["token"]
+                    assert endpoints.enabled.get(state.endpoint_arn or "") is True
+
+        return [work(program) for program in programs], check
+
+    return sum(1 for _ in every_order(make, crashes=crashes))
+
+
+@pytest.mark.parametrize("programs", CASES.values(), ids=CASES.keys())
+def test_live_devices_keep_endpoints_in_every_order(programs: Sequence[Sequence[Change]]) -> None:
+    assert _every_order(programs, crashes=0) >= 10
+
+
+@pytest.mark.parametrize("programs", [p for p in CASES.values() if len(p) == 2], ids=range(6))
+def test_live_devices_keep_endpoints_after_a_crash(programs: Sequence[Sequence[Change]]) -> None:
+    if sum(map(len, programs)) == 2:
+        assert _every_order(programs, crashes=1) >= 30
