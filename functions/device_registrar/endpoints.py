@@ -32,7 +32,7 @@ class InvalidToken(Exception):
 
 
 class Endpoints(Protocol):
-    """What the registrar needs of the provider: nothing that takes an endpoint away, which may be another device's by now.
+    """What the registrar needs of the provider. Nothing takes an endpoint away: it may be another device's by now.
 
     A call may be repeated to the same effect. Errors: Retry (busy, down, slow), Stop (it refuses us).
     """

@@ -33,7 +33,7 @@ from masscomm.problem import Problem
 from masscomm.source_records import InMemorySourceRecords
 from masscomm.topics import DEAD_LETTER
 from masscomm.waiting import InMemoryWaitingStore
-from tests.chain import Chain, entry
+from tests.chain import NOW, Chain, entry
 from tests.hostile_records import hostile_records
 from tests.unit.builder.test_build_messages import Builder
 from tests.unit.cdc_consumer.fake_opensearch import FakeOpenSearch
@@ -124,7 +124,9 @@ def records_a_topic(request: pytest.FixtureRequest) -> int:
 def _entries(names: Sequence[str], count: int, chain: Chain) -> Iterator[dict[str, Any]]:
     floods = [hostile_records(name, count, codec=chain.codec) for name in names]
     for offset, each in enumerate(chain_of.from_iterable(zip(*floods, strict=True))):
-        yield entry(each.value, topic=each.topic, offset=offset, key=each.key, headers=each.headers)
+        # A schema id that the registry denies is asked again for 30 s.
+        place = {"offset": offset, "timestamp": NOW - 60_000}
+        yield entry(each.value, topic=each.topic, key=each.key, headers=each.headers, **place)
 
 
 @pytest.mark.parametrize(("function", "names"), CASES)

@@ -75,7 +75,8 @@ CASES: dict[str, list[list[Change]]] = {
 
 
 def _every_order(programs: Sequence[Sequence[Change]], crashes: int) -> int:
-    newest = {each.device_id: each for each in (*FIRST, *sorted(sum(map(list, programs), []), key=lambda c: c.lsn))}
+    changes = sorted((change for program in programs for change in program), key=lambda change: change.lsn)
+    newest = {change.device_id: change for change in (*FIRST, *changes)}
 
     def make() -> tuple[list[Callable[[Environment], None]], Callable[[], None]]:
         states, endpoints = InMemoryDeviceStates(), InMemoryEndpoints()
