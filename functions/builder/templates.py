@@ -1,56 +1,30 @@
 """Templates: which one applies, compiled once, rendered for a channel.
 
-Templates are written by tenants: they run in Jinja's immutable sandbox, a missing variable is an error, and what they
-yield is escaped for its channel and bounded. They are texts with places to fill in and conditions, no programs: loops,
-assignments, calls and arithmetic are refused, because no sandbox bounds the time or memory of `{{ 'x' * 10**9 }}`.
+Templates are written by tenants: a missing variable is an error, their text is escaped for its channel, and both
+compiling and rendering are bounded in steps (`functions/builder/rendering.py`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from sys import getsizeof
 from typing import Any
 
-from jinja2 import StrictUndefined, meta, nodes
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
+from functions.builder.rendering import OutOfSteps, RenderError, Steps, compile_source, render
 from masscomm.clock import Clock
 from masscomm.directory import Directory, Template, User
 
 DEFAULT_LOCALE = "en"
-_MAX_SOURCE_CHARACTERS = 200_000
-_MAX_OUTPUT_BYTES = 200_000
 _KEEP_SECONDS = 5.0
-
-# Each yields a text of about its input's size. `safe` is not among them: nobody turns the escaping off.
-_FILTERS = frozenset(
-    {
-        "default",
-        "d",
-        "upper",
-        "lower",
-        "capitalize",
-        "title",
-        "trim",
-        "striptags",
-        "escape",
-        "e",
-        "truncate",
-        "urlencode",
-    }
-    | {"first", "last", "length", "int", "float", "round", "abs", "string"}
-)
-_SYNTAX = frozenset(
-    {nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.CondExpr, nodes.Name, nodes.Const}
-    | {nodes.Getattr, nodes.Getitem, nodes.Slice, nodes.Filter, nodes.Keyword, nodes.Test}
-    | {nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Neg, nodes.List, nodes.Tuple}
-)
-_DEEPEST = 20
+# A subject or a title. Python's e-mail package folds a header in quadratic time.
+MAX_LINE_BYTES = 2_000
+# Of the templates as they were looked up, and of those compiled: each is a small part of an environment's memory.
+MAX_CACHE_BYTES = 16_000_000
+# Beyond its texts, measured with tracemalloc: closures and syntax that a compiled template keeps.
+_BYTES_A_TEMPLATE = 3_000
+_BYTES_A_STEP = 60
 
 Key = tuple[int, str, str]  # club, type, channel
-
-
-class RenderError(Exception):
-    """This template does not render for this recipient; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +33,36 @@ class Field:
 
     name: str
     personal: bool
-    render: Callable[[Mapping[str, Any]], str]
+    render: Callable[[Mapping[str, Any], Steps], str]
+
+
+class SizedCache[K, V]:
+    """The entries used last whose sizes are max_bytes at most in all; an entry that is larger alone is not kept."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self.size = 0
+
+    def get(self, key: K) -> V | None:
+        """The entry, which is now the one used last."""
+        if key not in self._entries:
+            return None
+        self._entries.move_to_end(key)
+        return self._entries[key][0]
+
+    def put(self, key: K, value: V, size: int) -> None:
+        """Keep an entry, at the expense of those that have not been used for longest. size: bytes."""
+        self.remove(key)
+        self._entries[key] = value, size
+        self.size += size
+        while self.size > self._max_bytes:
+            self.remove(next(iter(self._entries)))
+
+    def remove(self, key: K) -> None:
+        """Forget an entry, if it is there."""
+        if key in self._entries:
+            self.size -= self._entries.pop(key)[1]
 
 
 class TemplateCache:
@@ -68,35 +71,40 @@ class TemplateCache:
     def __init__(self, directory: Directory, clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
-        self._known: dict[Key, tuple[float, list[Template]]] = {}
+        self._known: SizedCache[Key, tuple[float, list[Template]]] = SizedCache(MAX_CACHE_BYTES)
 
     def load(self, keys: Sequence[Key]) -> dict[Key, list[Template]]:
         """The templates of each key, one look-up for those that are not known or too old. Errors: Retry."""
         now = self._clock.monotonic()
-        self._known = {key: entry for key, entry in self._known.items() if now - entry[0] < _KEEP_SECONDS}
-        missing = [key for key in dict.fromkeys(keys) if key not in self._known]
+        found = {}
+        for key in dict.fromkeys(keys):
+            entry = self._known.get(key)
+            if entry is not None and now - entry[0] < _KEEP_SECONDS:
+                found[key] = entry[1]
+        missing = [key for key in dict.fromkeys(keys) if key not in found]
         if missing:
             for key, templates in self._directory.templates(missing).items():
-                if templates:  # that there is none may be about to change
-                    self._known[key] = (now, templates)
-        return {key: self._known[key][1] if key in self._known else [] for key in keys}
+                found[key] = templates
+                if templates:  # an empty answer is not kept: a first template is used at once
+                    self._known.put(key, (now, templates), sum(_text_bytes(template) for template in templates))
+        return found
 
     def forget(self, key: Key) -> None:
         """Look this key up again next time."""
-        self._known.pop(key, None)
+        self._known.remove(key)
 
 
-def choose(templates: Sequence[Template], locale: str) -> Template | None:
-    """The template for a locale: the locale itself, then its language, then the default one.
+def by_locale(templates: Sequence[Template]) -> dict[str, Template]:
+    """The template of each normalised locale; a club's own wins over the one for every club."""
+    ordered = sorted(templates, key=lambda template: (template.club_id is None, template.template_id), reverse=True)
+    return {_normal(template.locale): template for template in ordered}
 
-    Within each a club's own wins over the one for every club.
-    """
+
+def choose(templates: Mapping[str, Template], locale: str) -> Template | None:
+    """The template for a locale: of the locale itself, then of its language, then of the default one."""
     locale = _normal(locale)
-    for wanted in dict.fromkeys([locale, locale.split("-")[0], DEFAULT_LOCALE]):
-        matching = [template for template in templates if _normal(template.locale) == wanted]
-        if matching:
-            return min(matching, key=lambda template: (template.club_id is None, template.template_id))
-    return None
+    wanted = (locale, locale.split("-")[0], DEFAULT_LOCALE)
+    return next((templates[each] for each in wanted if each in templates), None)
 
 
 def _normal(locale: str) -> str:
@@ -104,12 +112,29 @@ def _normal(locale: str) -> str:
     return locale.replace("_", "-").lower()
 
 
-def fields_of(template: Template) -> list[Field]:
+def fields_of(template: Template, steps: Steps) -> list[Field]:
     """The template's fields for its channel, compiled; kept by content, so that a new version is a new entry.
 
-    Errors: RenderError where the template does not compile.
+    Errors: RenderError where the template does not compile. The steps of compiling are charged each time, so that
+    the outcome does not depend on what is kept.
     """
-    return _compiled(template.channel, template.title, template.body, template.html)
+    key = (template.channel, template.title, template.body, template.html)
+    kept = _COMPILED.get(key)
+    if kept is not None:
+        steps.spend(kept.steps)
+    else:
+        before = steps.remaining
+        try:
+            compiled: list[Field] | RenderError = _compiled(template, steps)
+        except OutOfSteps:  # with more steps it may compile
+            raise
+        except RenderError as error:
+            compiled = RenderError(str(error))
+        kept = _Compiled(fields=compiled, steps=before - steps.remaining)
+        _COMPILED.put(key, kept, _text_bytes(template) + _BYTES_A_TEMPLATE + int(kept.steps * _BYTES_A_STEP))
+    if isinstance(kept.fields, RenderError):
+        raise kept.fields
+    return kept.fields
 
 
 def literal_fields(channel: str, data: Mapping[str, str]) -> list[Field] | None:
@@ -118,8 +143,8 @@ def literal_fields(channel: str, data: Mapping[str, str]) -> list[Field] | None:
         return None
     body_name, title_name = _NAMES[channel]["body"], _NAMES[channel]["title"]
     return [
-        Field(name=title_name, personal=False, render=lambda context: _one_line(str(context["data"]["title"]))),
-        Field(name=body_name, personal=False, render=lambda context: str(context["data"]["body"])),
+        Field(name=title_name, personal=False, render=lambda context, _steps: _one_line(str(context["data"]["title"]))),
+        Field(name=body_name, personal=False, render=lambda context, _steps: str(context["data"]["body"])),
     ]
 
 
@@ -136,67 +161,54 @@ def context_of(user: User, club_id: int, data: Mapping[str, str]) -> dict[str, A
 _NAMES = {"push": {"title": "title", "body": "body"}, "email": {"title": "subject", "body": "text"}}
 
 
-@lru_cache(maxsize=1_000)
-def _compiled(channel: str, title: str, body: str, html: str | None) -> list[Field]:
-    names = _NAMES[channel]
-    plain = _environment(escape=False)
-    fields = [_field(plain, names["title"], title, one_line=True), _field(plain, names["body"], body, one_line=False)]
-    if channel == "email" and html is not None:
-        fields.append(_field(_environment(escape=True), "html", html, one_line=False))
+@dataclass(frozen=True, kw_only=True)
+class _Compiled:
+    """fields: or why there are none; steps: that compiling took."""
+
+    fields: list[Field] | RenderError
+    steps: float
+
+
+_COMPILED: SizedCache[tuple[str, str, str, str | None], _Compiled] = SizedCache(MAX_CACHE_BYTES)
+
+
+def _compiled(template: Template, steps: Steps) -> list[Field]:
+    names = _NAMES[template.channel]
+    fields = [_field(names["title"], template.title, steps), _field(names["body"], template.body, steps)]
+    if template.channel == "email" and template.html is not None:
+        fields.append(_field("html", template.html, steps))
     return fields
 
 
-@lru_cache(maxsize=2)
-def _environment(*, escape: bool) -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=escape)
-    environment.filters = {name: environment.filters[name] for name in _FILTERS}
-    environment.globals.clear()
-    return environment
-
-
-def _field(environment: ImmutableSandboxedEnvironment, name: str, source: str, *, one_line: bool) -> Field:
-    if len(source) > _MAX_SOURCE_CHARACTERS:
-        raise RenderError(f"{name}: the template is longer than {_MAX_SOURCE_CHARACTERS} characters")
+def _field(name: str, source: str, steps: Steps) -> Field:
+    one_line = name in ("title", "subject")
     try:
-        tree = environment.parse(source)
-        _check(tree)
-        personal = "user" in meta.find_undeclared_variables(tree)
-        compiled = environment.from_string(source)
-    except Exception as error:  # beside Jinja's own errors what Python's lexer, parser and numbers raise
-        raise RenderError(f"{name}: {error}") from error
+        write, names = compile_source(source, escaped=name == "html", steps=steps)
+    except RenderError as error:
+        raise _in_field(name, error) from error
 
-    def render(context: Mapping[str, Any]) -> str:
+    def render_field(context: Mapping[str, Any], steps: Steps) -> str:
         try:
-            text = "".join(_bounded(compiled.generate(context)))
-        except Exception as error:  # a template is a tenant's program: it can raise whatever Python can
-            raise RenderError(f"{name}: {error}") from error
-        return _one_line(text) if one_line else text
+            text = render(write, context, steps)
+            return _one_line(text) if one_line else text
+        except RenderError as error:
+            raise _in_field(name, error) from error
 
-    return Field(name=name, personal=personal, render=render)
-
-
-def _bounded(pieces: Iterable[str]) -> Iterator[str]:
-    """The pieces of a text while it is not too long. Errors: RenderError."""
-    size = 0
-    for piece in pieces:
-        size += len(piece.encode())
-        if size > _MAX_OUTPUT_BYTES:
-            raise RenderError(f"the text is longer than {_MAX_OUTPUT_BYTES} bytes")
-        yield piece
+    return Field(name=name, personal="user" in names, render=render_field)
 
 
-def _check(node: nodes.Node, depth: int = 0) -> None:
-    """Refuse what could take time or memory out of proportion to the template's length. Errors: RenderError."""
-    if type(node) not in _SYNTAX:
-        raise RenderError(f"line {node.lineno}: {type(node).__name__} is not allowed in a template")
-    if depth > _DEEPEST:
-        raise RenderError(f"line {node.lineno}: nested more than {_DEEPEST} deep")
-    for child in node.iter_child_nodes():
-        if isinstance(node, nodes.List | nodes.Tuple) and not isinstance(child, nodes.Const):
-            raise RenderError(f"line {node.lineno}: a list may hold constants only")
-        _check(child, depth + 1)
+def _in_field(name: str, error: RenderError) -> RenderError:
+    return type(error)(f"{name}: {error}")
+
+
+def _text_bytes(template: Template) -> int:
+    """Bytes that the texts take in memory."""
+    return sum(getsizeof(text) for text in (template.title, template.body, template.html or ""))
 
 
 def _one_line(text: str) -> str:
-    """No line breaks: a subject with one would begin another header."""
-    return " ".join(text.split())
+    """No line breaks: a subject with one would begin another header. Errors: RenderError where it is too long."""
+    line = " ".join(text.split())
+    if len(line.encode(errors="replace")) > MAX_LINE_BYTES:
+        raise RenderError(f"a title or subject is longer than {MAX_LINE_BYTES} bytes")
+    return line

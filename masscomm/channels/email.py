@@ -9,6 +9,9 @@ from urllib.parse import urlencode
 
 from masscomm.channels.provider import Rejected
 
+# RFC 5321, 4.5.3.1: 64 octets, @ and 255 octets. Python's parser takes minutes for some longer addresses.
+_MAX_ADDRESS_BYTES = 320
+
 
 class _Whole(UnstructuredHeader):
     """A header whose parts stay as they are: folding would turn a long address into an encoded word nobody follows."""
@@ -56,12 +59,15 @@ def email_message(
         if html:
             message.add_alternative(html, subtype="html")
         return message.as_bytes()
-    except (ValueError, IndexError, MessageError) as error:  # the email package raises each of these over an address
+    # The email package raises each of these over an address.
+    except (ValueError, IndexError, MessageError, RecursionError) as error:
         raise Rejected(f"no e-mail can be made of it: {error}") from error
 
 
 def mail_domain_in_ascii(address: str) -> str:
-    """The address as mail servers take it. Errors: ValueError where its domain is no domain's name."""
+    """The address as mail servers take it. Errors: ValueError for a domain that is none, or too long an address."""
+    if len(address.encode(errors="replace")) > _MAX_ADDRESS_BYTES:
+        raise ValueError(f"the address is longer than {_MAX_ADDRESS_BYTES} bytes")
     name, at, domain = address.rpartition("@")
     return address if domain.isascii() else f"{name}{at}{domain.encode('idna').decode()}"
 

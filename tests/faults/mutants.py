@@ -49,6 +49,7 @@ class Mutant:
 
 # What no cell can see: there a batch is merged milliseconds after it is staged. test_exactness.py holds it up.
 BETWEEN_STAGING_AND_MERGE = "nothing dies between the staging of a batch and its merge in a cell"
+ONE_TENANTS_TEXT = "a cell's templates are the example monolith's"
 PLANS = "no cell changes what a batch is planned by"
 NEVER_COUNTED = (
     "tests/component/spark_metrics/test_archive.py::test_files_of_a_batch_that_was_never_counted_are_not_read_and_go"
@@ -490,6 +491,38 @@ MUTANTS = (
         new="True",
         red="tests/unit/scheduler/test_release_due.py",
         no_cell="what is released twice is harmless: the same record under the same id",
+    ),
+    Mutant(
+        guard="builder: a rendering takes a limited number of steps",
+        file="functions/builder/rendering.py",
+        old="        if self.remaining < self._floor:\n",
+        new="        if False:\n",
+        red="tests/unit/builder/test_rendering.py::test_a_rendering_takes_a_limited_number_of_steps",
+        no_cell=ONE_TENANTS_TEXT,
+    ),
+    Mutant(
+        guard="builder: a filter with hostile arguments ends",
+        file="functions/builder/rendering.py",
+        old="    if not -_MAX_PRECISION <= _number(precision) <= _MAX_PRECISION:\n",
+        new="    if False:\n",
+        red="tests/unit/builder/test_rendering.py::test_hostile_templates_end_within_a_cpu_limit",
+        no_cell=ONE_TENANTS_TEXT,
+    ),
+    Mutant(
+        guard="builder: a slow template leaves the others of its record their steps",
+        file="functions/builder/build_messages.py",
+        old="Steps(RECORD_STEPS / 2 * (1 / len(recipients) + number / len(users)))",
+        new="Steps(RECORD_STEPS)",
+        red="tests/unit/builder/test_rendering.py::test_a_slow_template_uses_up_only_its_share_of_a_record",
+        no_cell=ONE_TENANTS_TEXT,
+    ),
+    Mutant(
+        guard="builder: kept templates are bounded in bytes",
+        file="functions/builder/templates.py",
+        old="        while self.size > self._max_bytes:\n",
+        new="        while len(self._entries) > 1_000:\n",
+        red="tests/unit/builder/test_rendering.py::test_a_cache_holds_at_most_its_bytes",
+        no_cell="no cell fills an environment's memory",
     ),
     Mutant(
         guard="metrics: an id that was counted is refused",

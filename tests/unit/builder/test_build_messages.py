@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from functions.builder import build_messages
 from functions.builder.build_messages import MAX_CONTENT_BYTES, BuildMessages
+from functions.builder.rendering import Steps
 from functions.builder.templates import TemplateCache, fields_of
 from masscomm import topics
 from masscomm.decisions import InMemoryDecisionLog
@@ -201,9 +202,9 @@ def test_a_template_that_does_not_render_is_tried_once_and_not_once_a_recipient(
 ) -> None:
     tried = []
 
-    def counted(template: Template) -> Any:
+    def counted(template: Template, steps: Steps) -> Any:
         tried.append(template)
-        return fields_of(template)
+        return fields_of(template, steps)
 
     monkeypatch.setattr(build_messages, "fields_of", counted)
     builder = Builder()

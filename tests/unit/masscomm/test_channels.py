@@ -178,6 +178,22 @@ def test_what_is_no_address_is_rejected(recipient: str) -> None:
         _bytes(recipient=recipient)
 
 
+@pytest.mark.parametrize("recipient", ["(" * 320, "\\" * 320, '""' * 160, "a." * 160, "(" * 160 + ")" * 160])
+def test_an_address_that_is_too_long_is_rejected_unparsed(monkeypatch: pytest.MonkeyPatch, recipient: str) -> None:
+    """Python's parser of addresses recurses, and takes minutes for 100,000 backslashes."""
+    monkeypatch.setattr("masscomm.channels.email.Address", None)
+    with pytest.raises(Rejected, match="longer than 320 bytes"):
+        _bytes(recipient=f"{recipient}@b.example")
+
+
+@given(st.text('()<>[]\\".,:;@ a', max_size=318))
+def test_any_address_of_allowed_length_is_parsed_or_rejected(recipient: str) -> None:
+    try:
+        assert _bytes(recipient=recipient)
+    except Rejected:
+        return
+
+
 @given(st.text(max_size=40) | st.emails().map(str))
 def test_whatever_stands_in_an_address_is_a_message_to_it_alone_or_rejected(recipient: str) -> None:
     try:

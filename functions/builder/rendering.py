@@ -1,0 +1,418 @@
+"""Compile a template into functions that count the steps which they take.
+
+Jinja parses the template and nothing else: code that Jinja generates can be interrupted nowhere, and evaluates constant
+expressions while it compiles. Every operation here charges its steps before it begins, by the size of its operands, so
+that the same template and values end in the same way on every machine. A step takes a microsecond at most on one core
+of 2024 (`tests/unit/builder/test_rendering.py` renders hostile templates under a CPU limit).
+
+The language: text, conditions, attributes and items of mappings, slices, comparisons, and the filters and tests below.
+Loops, assignments, calls and arithmetic are refused.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, Undefined, nodes
+from jinja2.filters import FILTERS
+from jinja2.tests import TESTS
+from markupsafe import escape
+
+MAX_SOURCE_CHARACTERS = 200_000
+# Of one field; text between tags is one token, whatever its length.
+MAX_TOKENS = 2_000
+MAX_OUTPUT_BYTES = 200_000
+# Each operator and each {% if %} inside another is one level; Python's own compiler and stack allow for some hundreds.
+MAX_DEPTH = 20
+# Of one rendering of one field.
+MAX_STEPS = 25_000
+
+# Characters that an operation handles in a step.
+_SLOW, _SOURCE, _PLAIN, _TEXT = 4, 20, 50, 200
+_TOKEN_STEPS = 10
+# The lexer's patterns take half a microsecond for each digit.
+_LONG_NUMBER = re.compile(r"(?<![\d_])(?:_?\d){100}|0[xX](?:_?[\da-fA-F]){100}")
+_MAX_NUMBER_BITS = 64
+_MAX_PRECISION = 20
+_MAX_TRIMMED = 20  # distinct characters: trim compares each character of the text with each of them
+
+
+class RenderError(Exception):
+    """This template does not render for this recipient; the message says why."""
+
+
+class OutOfSteps(RenderError):
+    """The template needs more steps than it may take."""
+
+
+class Steps:
+    """The steps that remain for one template in one record: for compiling it and for all of its recipients."""
+
+    def __init__(self, total: float) -> None:
+        self.remaining = total
+        self._floor = 0.0
+
+    def begin_rendering(self) -> None:
+        """From here on, at most MAX_STEPS of the steps that remain."""
+        self._floor = max(0.0, self.remaining - MAX_STEPS)
+
+    def spend(self, steps: float) -> None:
+        """Charge an operation that is about to begin. Errors: OutOfSteps."""
+        self.remaining -= steps
+        if self.remaining < self._floor:
+            raise OutOfSteps("the template takes too many steps")
+
+
+type _Value = Callable[[Mapping[str, Any], Steps], Any]
+type _Write = Callable[[Mapping[str, Any], Steps, list[str]], None]
+
+
+def compile_source(source: str, *, escaped: bool, steps: Steps) -> tuple[_Write, frozenset[str]]:
+    """A function that appends the text for some values to a list, and the names that the template reads.
+
+    escaped: values are escaped for HTML. Errors: RenderError where it is no template of this language.
+    """
+    if len(source) > MAX_SOURCE_CHARACTERS:
+        raise RenderError(f"the template is longer than {MAX_SOURCE_CHARACTERS} characters")
+    compiler = _Compiler(escaped=escaped)
+    try:
+        _count_tokens(source, steps)
+        return compiler.write(_ENVIRONMENT.parse(source).body), frozenset(compiler.names)
+    except RenderError:
+        raise
+    except Exception as error:  # besides Jinja's own errors, RecursionError and what Python's numbers raise
+        raise RenderError(f"{type(error).__name__}: {error}") from error
+
+
+def _count_tokens(source: str, steps: Steps) -> None:
+    """Charge the steps of compiling before the parser begins, which recurses. Errors: RenderError, Jinja's own."""
+    steps.spend(len(source) / _SOURCE)
+    if _LONG_NUMBER.search(source):
+        raise RenderError("a number has more than 99 digits")
+    for count, _token in enumerate(_ENVIRONMENT.lexer.tokeniter(source, None)):
+        steps.spend(_TOKEN_STEPS)
+        if count >= MAX_TOKENS:
+            raise RenderError(f"the template has more than {MAX_TOKENS} tokens")
+
+
+def render(write: _Write, values: Mapping[str, Any], steps: Steps) -> str:
+    """The text of a compiled template. Errors: RenderError."""
+    steps.begin_rendering()
+    pieces: list[str] = []
+    try:
+        write(values, steps, pieces)
+        text = "".join(pieces)
+        size = len(text.encode())
+    except RenderError:
+        raise
+    except Exception as error:  # a tenant's expression can raise whatever Python's operators can
+        raise RenderError(f"{type(error).__name__}: {error}") from error
+    if size > MAX_OUTPUT_BYTES:
+        raise RenderError(f"the text is longer than {MAX_OUTPUT_BYTES} bytes")
+    return text
+
+
+_ENVIRONMENT = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - it only parses
+
+
+# --- filters and tests ------------------------------------------------------------------------------------------------
+
+_JINJA_FILTERS: Mapping[str, Callable[..., Any]] = FILTERS
+_JINJA_TESTS: Mapping[str, Any] = TESTS
+
+
+def _size(value: Any) -> int:
+    """Characters of a value. Errors: RenderError for a number whose arithmetic has no bound."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, int) and value.bit_length() > _MAX_NUMBER_BITS:
+        raise RenderError(f"a number has more than {_MAX_NUMBER_BITS} bits")
+    if isinstance(value, Mapping):
+        return sum(_size(key) + _size(each) for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return sum(map(_size, value))
+    return 1
+
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, int | float):
+        raise RenderError(f"{type(value).__name__} is not a number")
+    return value
+
+
+def _round(value: Any, precision: int = 0, method: Any = "common") -> Any:
+    if not -_MAX_PRECISION <= _number(precision) <= _MAX_PRECISION:
+        raise RenderError(f"round: the precision is not between -{_MAX_PRECISION} and {_MAX_PRECISION}")
+    return _JINJA_FILTERS["round"](_number(value), precision, method)
+
+
+def _trim(value: Any, chars: Any = None) -> Any:
+    if chars is not None and len(set(chars)) > _MAX_TRIMMED:
+        raise RenderError(f"trim: more than {_MAX_TRIMMED} characters")
+    return _JINJA_FILTERS["trim"](value, None if chars is None else "".join(set(chars)))
+
+
+def _with_environment(name: str) -> Callable[..., Any]:
+    jinja_filter = _JINJA_FILTERS[name]
+    return lambda *args, **kwargs: jinja_filter(_ENVIRONMENT, *args, **kwargs)
+
+
+# Each yields a text of about its input's size. `safe` is not among them: a template cannot turn the escaping off.
+# The number: characters a step.
+ALLOWED_FILTERS: Mapping[str, tuple[Callable[..., Any], int]] = {
+    **{
+        name: (_JINJA_FILTERS[name], _PLAIN)
+        for name in (
+            *("default", "d", "upper", "lower", "capitalize", "escape", "e", "length", "int", "float", "abs"),
+            "string",
+        )
+    },
+    **{name: (_JINJA_FILTERS[name], _SLOW) for name in ("title", "striptags", "urlencode")},
+    **{name: (_with_environment(name), _PLAIN) for name in ("truncate", "first", "last")},
+    "round": (_round, _PLAIN),
+    "trim": (_trim, _SLOW),
+}
+
+
+def _of_numbers(name: str) -> Callable[..., bool]:
+    """A test that computes `value % number`, which for a text is a format of any width."""
+    jinja_test = _JINJA_TESTS[name]
+    return lambda *numbers: bool(jinja_test(*map(_number, numbers)))
+
+
+ALLOWED_TESTS: Mapping[str, Callable[..., Any]] = {
+    **{
+        name: _JINJA_TESTS[name]
+        for name in (
+            *("defined", "undefined", "none", "boolean", "false", "true", "integer", "float", "number", "string"),
+            *("mapping", "sequence", "iterable", "sameas", "escaped", "lower", "upper", "in", "eq", "equalto", "ne"),
+            *("lt", "lessthan", "le", "gt", "greaterthan", "ge"),
+        )
+    },
+    **{name: _of_numbers(name) for name in ("odd", "even", "divisibleby")},
+}
+
+_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "lteq": operator.le,
+    "gt": operator.gt,
+    "gteq": operator.ge,
+    "in": lambda value, container: value in container,
+    "notin": lambda value, container: value not in container,
+}
+
+
+# --- the compiler -----------------------------------------------------------------------------------------------------
+
+
+class _Compiler:
+    """names: that the expressions compiled so far read."""
+
+    def __init__(self, *, escaped: bool) -> None:
+        self._escaped = escaped
+        self.names: set[str] = set()
+
+    def write(self, body: Sequence[nodes.Node], depth: int = 0) -> _Write:
+        parts = [part for node in body for part in self._parts(node, depth + 1)]
+
+        def write(values: Mapping[str, Any], steps: Steps, pieces: list[str]) -> None:
+            for part in parts:
+                part(values, steps, pieces)
+
+        return write
+
+    def _parts(self, node: nodes.Node, depth: int) -> list[_Write]:
+        _check_depth(node, depth)
+        match node:
+            case nodes.Output():
+                return [self._output(each, depth) for each in node.nodes]
+            case nodes.If():
+                return [self._if(node, depth)]
+        raise _refused(node)
+
+    def _output(self, node: nodes.Expr, depth: int) -> _Write:
+        if isinstance(node, nodes.TemplateData):
+            text = node.data
+
+            def write_text(_values: Mapping[str, Any], steps: Steps, pieces: list[str]) -> None:
+                steps.spend(1 + len(text) / _TEXT)
+                pieces.append(text)
+
+            return write_text
+        value, written, characters = self.value(node, depth + 1), escape if self._escaped else str, _TEXT
+        if self._escaped:
+            characters = _PLAIN
+
+        def write_value(values: Mapping[str, Any], steps: Steps, pieces: list[str]) -> None:
+            found = value(values, steps)
+            steps.spend(1 + _size(found) / characters)
+            # Markup's own methods would escape: the pieces are plain texts from here on.
+            pieces.append(str.__str__(written(found)))
+
+        return write_value
+
+    def _if(self, node: nodes.If, depth: int) -> _Write:
+        branches = [
+            (self.value(each.test, depth + 1), self.write(each.body, depth + 1)) for each in (node, *node.elif_)
+        ]
+        otherwise = self.write(node.else_, depth + 1)
+
+        def write(values: Mapping[str, Any], steps: Steps, pieces: list[str]) -> None:
+            for test, body in branches:
+                steps.spend(1)
+                if test(values, steps):
+                    return body(values, steps, pieces)
+            return otherwise(values, steps, pieces)
+
+        return write
+
+    def value(self, node: nodes.Node | None, depth: int) -> _Value:
+        """A function that evaluates an expression. Errors: RenderError for syntax that is not allowed."""
+        if node is None:
+            return _constant(None)
+        _check_depth(node, depth)
+        match node:
+            case nodes.Const():
+                _size(node.value)
+                return _constant(node.value)
+            case nodes.List() | nodes.Tuple():
+                if not all(isinstance(item, nodes.Const) for item in node.items):
+                    raise RenderError(f"line {node.lineno}: a list may hold constants only")
+                items = [item.value for item in node.items if isinstance(item, nodes.Const)]
+                return _constant(items if isinstance(node, nodes.List) else tuple(items))
+            case nodes.Name():
+                return self._name(node.name)
+            case nodes.Getattr():
+                return self._item(node.node, nodes.Const(node.attr, lineno=node.lineno), depth)
+            case nodes.Getitem():
+                return self._item(node.node, node.arg, depth)
+            case nodes.Filter() if node.node is not None:
+                if node.name not in ALLOWED_FILTERS:
+                    raise RenderError(f"line {node.lineno}: there is no filter {node.name!r}")
+                return self._call(node, *ALLOWED_FILTERS[node.name], depth)
+            case nodes.Test():
+                if node.name not in ALLOWED_TESTS:
+                    raise RenderError(f"line {node.lineno}: there is no test {node.name!r}")
+                return self._call(node, ALLOWED_TESTS[node.name], _SLOW if node.name == "in" else _PLAIN, depth)
+            case nodes.Compare():
+                return self._compare(node, depth)
+            case nodes.CondExpr():
+                return self._choice(node, depth)
+            case nodes.And() | nodes.Or():
+                return self._logic(node, depth)
+            case nodes.Not():
+                negated = self.value(node.node, depth + 1)
+                return lambda values, steps: not negated(values, steps)
+            case nodes.Neg():
+                number = self.value(node.node, depth + 1)
+                return lambda values, steps: -_number(number(values, steps))
+        raise _refused(node)
+
+    def _name(self, name: str) -> _Value:
+        self.names.add(name)
+
+        def read(values: Mapping[str, Any], steps: Steps) -> Any:
+            steps.spend(1)
+            return values[name] if name in values else StrictUndefined(name=name)
+
+        return read
+
+    def _item(self, node: nodes.Expr, key: nodes.Expr, depth: int) -> _Value:
+        owner = self.value(node, depth + 1)
+        if isinstance(key, nodes.Slice):
+            bounds = [self.value(bound, depth + 1) for bound in (key.start, key.stop, key.step)]
+
+            def cut(values: Mapping[str, Any], steps: Steps) -> Any:
+                text = owner(values, steps)
+                steps.spend(1 + _size(text) / _TEXT)
+                return text[slice(*(bound(values, steps) for bound in bounds))]
+
+            return cut
+        wanted = self.value(key, depth + 1)
+
+        def look_up(values: Mapping[str, Any], steps: Steps) -> Any:
+            steps.spend(1)
+            return _looked_up(owner(values, steps), wanted(values, steps))
+
+        return look_up
+
+    def _call(self, node: nodes.Filter | nodes.Test, run: Callable[..., Any], characters: int, depth: int) -> _Value:
+        if node.dyn_args is not None or node.dyn_kwargs is not None:
+            raise RenderError(f"line {node.lineno}: {node.name} takes no arguments by * or **")
+        operands = [self.value(each, depth + 1) for each in (node.node, *node.args)]
+        options = [
+            (str(pair.key), self.value(pair.value, depth + 1))
+            for pair in node.kwargs
+            if isinstance(pair, nodes.Keyword)
+        ]
+
+        def call(values: Mapping[str, Any], steps: Steps) -> Any:
+            args = [operand(values, steps) for operand in operands]
+            kwargs = {str(key): option(values, steps) for key, option in options}
+            steps.spend(1 + (_size(args) + _size(kwargs)) / characters)
+            result = run(*args, **kwargs)
+            _size(result)
+            return result
+
+        return call
+
+    def _compare(self, node: nodes.Compare, depth: int) -> _Value:
+        first = self.value(node.expr, depth + 1)
+        rest = [(each.op, _OPERATORS[each.op], self.value(each.expr, depth + 1)) for each in node.ops]
+
+        def compare(values: Mapping[str, Any], steps: Steps) -> Any:
+            left, result = first(values, steps), True
+            for name, compared, operand in rest:
+                right = operand(values, steps)
+                # A mapping is searched by its hash.
+                size = _size(left) + (1 if isinstance(right, Mapping) else _size(right))
+                steps.spend(1 + size / (_SLOW if name in ("in", "notin") else _TEXT))
+                result = compared(left, right)
+                if not result:
+                    break
+                left = right
+            return result
+
+        return compare
+
+    def _choice(self, node: nodes.CondExpr, depth: int) -> _Value:
+        test, then = self.value(node.test, depth + 1), self.value(node.expr1, depth + 1)
+        # Not StrictUndefined: without an else, a false condition writes nothing, as in Jinja.
+        missing = Undefined(f"line {node.lineno}: the condition is false and there is no else")
+        otherwise = _constant(missing) if node.expr2 is None else self.value(node.expr2, depth + 1)
+        return lambda values, steps: (then if test(values, steps) else otherwise)(values, steps)
+
+    def _logic(self, node: nodes.And | nodes.Or, depth: int) -> _Value:
+        left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+        if isinstance(node, nodes.And):
+            return lambda values, steps: left(values, steps) and right(values, steps)
+        return lambda values, steps: left(values, steps) or right(values, steps)
+
+
+def _constant(value: Any) -> _Value:
+    return lambda _values, _steps: value
+
+
+def _looked_up(owner: Any, key: Any) -> Any:
+    """An entry of a mapping, or of a text or list by number; no attribute of a Python object is ever read."""
+    for value in (owner, key):
+        if isinstance(value, Undefined):
+            str(value)  # StrictUndefined raises UndefinedError, which names the variable
+            raise RenderError("a condition without else has no value here")
+    if isinstance(owner, Mapping) and isinstance(key, str) and key in owner:
+        return owner[key]
+    if isinstance(owner, str | list | tuple) and isinstance(key, int) and -len(owner) <= key < len(owner):
+        return owner[key]
+    return StrictUndefined(obj=owner, name=key)
+
+
+def _check_depth(node: nodes.Node, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise RenderError(f"line {node.lineno}: nested more than {MAX_DEPTH} deep")
+
+
+def _refused(node: nodes.Node) -> RenderError:
+    return RenderError(f"line {node.lineno}: {type(node).__name__} is not allowed in a template")

@@ -1,0 +1,245 @@
+"""Templates end in a text or in an error within a bounded number of steps, and write what Jinja would write."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jinja2 import StrictUndefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from functions.builder import rendering
+from functions.builder.build_messages import RECORD_STEPS
+from functions.builder.rendering import (
+    MAX_STEPS,
+    OutOfSteps,
+    RenderError,
+    Steps,
+    compile_source,
+    render,
+)
+from functions.builder.templates import MAX_LINE_BYTES, SizedCache
+from tests.chain import build, told
+from tests.unit.builder.test_build_messages import TEMPLATE_ERROR, Builder, _texts
+
+ROOT = Path(__file__).parents[3]
+VALUES: Mapping[str, Any] = {
+    "data": {"a": "A <b>&amp; c</b>", "n": "12.5", "empty": "", "b_c": "straße 'x'", "items": "own"},
+    "user": {"first_name": "Ada", "last_name": "", "locale": "de"},
+    "club_id": 7,
+}
+
+
+def _rendered(source: str, *, escaped: bool = False, total: float = RECORD_STEPS) -> str:
+    steps = Steps(total)
+    write, _names = compile_source(source, escaped=escaped, steps=steps)
+    return render(write, VALUES, steps)
+
+
+def test_hostile_templates_end_within_a_cpu_limit() -> None:
+    """Every allowed filter, test and operator with hostile arguments, and the hardest sources for the compiler."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.unit.builder.hostile_templates"], cwd=ROOT, capture_output=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:].decode()
+
+
+def _sampled(alternatives: str) -> st.SearchStrategy[str]:
+    return st.sampled_from(alternatives.split(" ; "))
+
+
+IF = "{{% if {} -%}}  yes\n{{% elif {} %}}other{{% else %}}no{{% endif %}}\n"
+CONSTANTS = st.sampled_from(["0", "1", "-1", "2.5", "'x'", "'<i>'", "''", "true", "none", "[1, 'A']", "('x', 2)"])
+PATHS = _sampled(
+    "data.a ; data['n'] ; data.empty ; data.b_c ; data.missing ; user.first_name ; user.last_name ; club_id ; "
+    "data.a[0] ; data.a[1:3] ; data.n[::-1] ; missing ; data.a[99]"
+)
+FILTERS = _sampled(
+    "upper ; lower ; capitalize ; title ; trim ; trim('A') ; striptags ; e ; escape ; truncate(3) ; truncate(8, "
+    "true) ; urlencode ; first ; last ; truncate(5, false, '', 0) ; length ; int ; int(5) ; int(0, 16) ; float "
+    "; round ; round(1) ; round(1, 'ceil') ; abs ; string ; round(method='floor') ; default('d') ; d('<d>', "
+    "true)"
+)
+TESTS = _sampled(
+    "defined ; undefined ; none ; string ; number ; integer ; float ; boolean ; odd ; even ; mapping ; "
+    "divisibleby(3) ; upper ; lower ; sequence ; iterable ; eq('x') ; in('xyz') ; gt(1) ; sameas(none)"
+)
+OPERATORS = st.sampled_from(["==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or"])
+
+
+def _grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of(
+        st.builds("{} | {}".format, inner, FILTERS),
+        st.builds("({} is {})".format, inner, TESTS),
+        st.builds("({} is not {})".format, inner, TESTS),
+        st.builds("({} {} {})".format, inner, OPERATORS, inner),
+        st.builds("({} < {} == {})".format, inner, inner, inner),
+        st.builds("({} if {} else {})".format, inner, inner, inner),
+        st.builds("({} if {})".format, inner, inner),
+        st.builds("(not {})".format, inner),
+        st.builds("(-({}))".format, inner),
+    )
+
+
+EXPRESSIONS = st.recursive(CONSTANTS | PATHS, _grown, max_leaves=4)
+SOURCES = st.lists(
+    st.one_of(
+        st.builds("{{{{ {} }}}}".format, EXPRESSIONS),
+        st.builds(IF.format, EXPRESSIONS, EXPRESSIONS),
+        st.sampled_from(["<p>text & more</p>\n", "{# a comment #}", "{% raw %}{{ x }}{% endraw %}", "  "]),
+    ),
+    min_size=1,
+    max_size=4,
+).map("".join)
+
+
+@settings(max_examples=200, deadline=None)
+@given(source=SOURCES, escaped=st.booleans())
+def test_a_template_renders_as_jinja_renders_it(source: str, *, escaped: bool) -> None:
+    """Jinja's sandbox is the reference: the same text, or an error where it has one."""
+    jinja = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=escaped)
+    try:
+        expected = jinja.from_string(source).render(VALUES)
+    except Exception:  # a tenant's expression can raise whatever Python's operators can
+        expected = None
+    try:
+        assert _rendered(source, escaped=escaped) == expected
+    except RenderError:
+        assert expected is None
+
+
+@pytest.mark.parametrize("source", ["{{ data.items }}", "{{ data['items'] }}"])
+def test_a_name_of_a_python_attribute_is_a_key(source: str) -> None:
+    assert _rendered(source) == "own"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 1 | round(-99999999) }}",
+        "{{ 1 | round(999999999, 'ceil') }}",
+        "{{ '%999999999d' is odd }}",
+        "{{ '%999999999d' is divisibleby(1) }}",
+        "{{ 'x' | round(99999999, 'ceil') }}",
+        "{{ ('0x' ~ data.a) }}",
+        "{{ data.a | truncate(*data) }}",
+        "{{ data.a | trim('abcdefghijklmnopqrstuvwxyz') }}",
+        "{{ 18446744073709551616 }}",
+        "{{ " + "1" * 100 + " }}",
+        "{{ 0x" + "f" * 100 + " }}",
+        "{% if 0 %}" + "{% elif 0 %}" * 500 + "{% endif %}",
+        "{{ " + "(" * 500 + "1" + ")" * 500 + " }}",
+    ],
+    ids=lambda source: source[:40],
+)
+def test_an_operation_without_a_bound_is_an_error(source: str) -> None:
+    with pytest.raises(RenderError):
+        _rendered(source)
+
+
+def test_a_rendering_takes_a_limited_number_of_steps() -> None:
+    source = "{% if data.long | title %}{% endif %}" * 10
+    steps = Steps(RECORD_STEPS)
+    write, _names = compile_source(source, escaped=False, steps=steps)
+    compiled = steps.remaining
+    with pytest.raises(OutOfSteps):
+        render(write, {"data": {"long": "a " * 20_000}}, steps)
+    # The operation that is refused is charged and not begun.
+    assert MAX_STEPS < compiled - steps.remaining <= MAX_STEPS + 40_000 / 4 + 1
+
+
+def test_a_slow_template_uses_up_only_its_share_of_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two slow templates take no more steps than a record has; a third has enough for its recipients."""
+    spent = []
+
+    def counted(write: Any, values: Mapping[str, Any], steps: Steps) -> str:
+        before = steps.remaining
+        try:
+            return render(write, values, steps)
+        finally:
+            spent.append(before - steps.remaining)
+
+    monkeypatch.setattr("functions.builder.templates.render", counted)
+    builder = Builder()
+    locale = {user_id: ("en", "fr", "de")[(user_id - 1) // 200] for user_id in range(1, 451)}
+    for user_id in locale:
+        builder.put_user(user_id, first_name="Ada", locale=locale[user_id])
+    slow = "{{ (data.x | title | length) if user.locale }}"
+    for template_id, (name, body) in enumerate({"en": slow, "fr": slow, "de": "Hallo"}.items()):
+        builder.put_template("{{ user.first_name }}", body, template_id=template_id, locale=name)
+    assert builder.build(build(list(locale), data={"x": "a " * 40_000})) == []
+    written = set(_texts(builder.deliveries()))
+    failed = {user_id for user_id, _ in told(builder.outcomes())}
+    assert failed | written == set(locale)
+    assert {locale[user_id] for user_id in failed} == {"en", "fr"}
+    assert len(failed) > 300
+    assert sum(spent) < RECORD_STEPS + 2 * MAX_STEPS  # the operations that are refused
+
+
+def test_a_slow_template_fails_alone_in_its_batch() -> None:
+    builder = Builder()
+    builder.put_template("{{ data.x | title | title | title }}", "b")
+    builder.put_template("Hello", "b", template_id=2, type="other")
+    slow, good = build([1, 2], data={"x": "a " * 40_000}), build([3], type="other", record_id="g")
+    assert builder.build(slow, good) == []
+    assert told(builder.outcomes()) == {(1, "push"): TEMPLATE_ERROR, (2, "push"): TEMPLATE_ERROR}
+    assert sorted(_texts(builder.deliveries())) == [3]
+
+
+@pytest.mark.parametrize("title", ["{{", "News"])
+def test_a_template_is_compiled_once_for_all_records(monkeypatch: pytest.MonkeyPatch, title: str) -> None:
+    """One that does not compile as well: its records would take the time of compiling again and again."""
+    compiled = []
+
+    def counted(source: str, **options: Any) -> Any:
+        compiled.append(source)
+        return compile_source(source, **options)
+
+    monkeypatch.setattr("functions.builder.templates.compile_source", counted)
+    monkeypatch.setattr("functions.builder.templates._COMPILED", SizedCache(1_000_000))
+    builder = Builder()
+    builder.put_template(title, "b")
+    for number in range(3):
+        builder.build(build([1], record_id=str(number)))
+    assert compiled.count(title) == 1
+
+
+@pytest.mark.parametrize("of_template", [True, False])
+def test_a_title_that_is_too_long_fails_its_recipients(of_template: bool) -> None:
+    """Python's e-mail package folds a header in quadratic time."""
+    builder = Builder()
+    if of_template:
+        builder.put_template("{{ data.title }}", "b", channel="email")
+    long = build([1], channel="email", data={"title": "ä " * MAX_LINE_BYTES, "body": "b"})
+    assert builder.build(long, build([2], channel="email", record_id="g", data={"title": "t", "body": "b"})) == []
+    assert told(builder.outcomes()) == {(1, "email"): TEMPLATE_ERROR}
+    assert sorted(_texts(builder.deliveries())) == [2]
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 120)), max_size=60))
+def test_a_cache_holds_at_most_its_bytes(entries: list[tuple[int, int]]) -> None:
+    cache: SizedCache[int, int] = SizedCache(100)
+    for key, size in entries:
+        cache.put(key, size, size)
+        kept = [cache.get(each) for each in range(21)]
+        assert sum(each for each in kept if each is not None) == cache.size <= 100
+        assert (cache.get(key) == size) is (size <= 100)
+
+
+def test_a_cache_forgets_the_entries_not_used_for_longest() -> None:
+    cache: SizedCache[str, int] = SizedCache(3)
+    for key in "abc":
+        cache.put(key, 1, 1)
+    cache.get("a")
+    cache.put("d", 1, 1)
+    assert [key for key in "abcd" if cache.get(key)] == ["a", "c", "d"]
+
+
+def test_every_slow_filter_is_charged_as_slow() -> None:
+    """title, striptags and urlencode run Python code for each character, the others a loop in C."""
+    characters = {name: each for name, (_, each) in rendering.ALLOWED_FILTERS.items()}
+    assert {name for name, each in characters.items() if each < 10} == {"title", "striptags", "urlencode", "trim"}
