@@ -17,7 +17,6 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Undefined, nodes
 from jinja2.filters import FILTERS
 from jinja2.tests import TESTS
-from markupsafe import escape
 
 MAX_SOURCE_CHARACTERS = 200_000
 # Of one field; text between tags is one token, whatever its length.
@@ -120,6 +119,7 @@ _ENVIRONMENT = Environment(undefined=StrictUndefined, autoescape=False)  # noqa:
 
 _JINJA_FILTERS: Mapping[str, Callable[..., Any]] = FILTERS
 _JINJA_TESTS: Mapping[str, Any] = TESTS
+_escape = _JINJA_FILTERS["escape"]
 
 
 def _size(value: Any) -> int:
@@ -242,7 +242,7 @@ class _Compiler:
                 pieces.append(text)
 
             return write_text
-        value, written, characters = self.value(node, depth + 1), escape if self._escaped else str, _TEXT
+        value, written, characters = self.value(node, depth + 1), _escape if self._escaped else str, _TEXT
         if self._escaped:
             characters = _PLAIN
 
