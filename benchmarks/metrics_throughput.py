@@ -57,7 +57,7 @@ from devstack.settings import StackSettings
 from devstack.setup import JARS
 from devstack.stack import Stack
 from masscomm import ids
-from masscomm.measures import FAR_FUTURE_MS
+from masscomm.limits import FAR_FUTURE_MS
 from masscomm.topic_offsets import by_topic
 from masscomm.topics import chain_topics
 from masscomm.wire import HttpSchemaRegistry, own_schema

@@ -19,7 +19,7 @@ from benchmarks.metrics_throughput import count_all, outcomes, produce, settings
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from devstack.stack import Stack
-from masscomm.measures import FAR_FUTURE_MS
+from masscomm.limits import FAR_FUTURE_MS
 from masscomm.topics import chain_topics
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics.job import kafka_records, spark_session

@@ -50,6 +50,7 @@ from masscomm.clock import SystemClock
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
 from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.directory import Device, Settings, Template, User
+from masscomm.kafka_event import KafkaRecord
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.outcomes import RANGE_SIZE
 from masscomm.pacing import Pacer
@@ -242,7 +243,8 @@ def functions(chain: Chain, runs: int) -> dict[str, Any]:
     def sent(count: int) -> dict[str, float]:
         def chunk() -> RecheckRequested:
             asked = send(range(1, count + 1), send_id=str(uuid4()), data={"score": "3:1"})
-            return chunk_of(asked, (topics.SEND_API, 0, 0, 0))
+            place = KafkaRecord(topic=topics.SEND_API, partition=0, offset=0, timestamp_ms=asked.timestamp)
+            return chunk_of(asked, place)
 
         return timed(chain.check, chunk, runs)
 

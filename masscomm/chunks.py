@@ -1,10 +1,26 @@
 """A send's chunk as the recipients it names, and as what goes on once its send_at has come."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
-from masscomm.categories import resolve_channels
+from masscomm.categories import NAME_PATTERN, resolve_channels
+from masscomm.dead_letters import original_position
+from masscomm.errors import DeadLetter
 from masscomm.ids import chunk_id, derived_id, released_id, send_id_of_record
+from masscomm.kafka_event import KafkaRecord
+from masscomm.limits import (
+    END_OF_TIME_MS,
+    FAR_FUTURE_MS,
+    LONGEST_TEXT,
+    MAX_AHEAD_MS,
+    MAX_CHANNELS,
+    MAX_COPIED_BYTES,
+    MAX_RECORD_BYTES,
+    SEND_ID_PATTERN,
+)
 from masscomm.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
 from masscomm.topics import Lane, lane_of, shared_queue
 
@@ -17,13 +33,13 @@ SEND_AT = "send_at"
 SMALL_SEND = 100
 
 
-def chunk_of(send: SendRequested, position: tuple[str, int, int, int], *, channels: bool = True) -> RecheckRequested:
+def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
     """The send's distinct recipients, each at the first position it is named at.
 
-    position: where the record first stood (topic, partition, offset, timestamp ms), from which the send's id follows
-    where it has none; channels: whether they are resolved, or left empty.
+    record: the send's own; from its original position the send's id follows where it has none. Channels stay empty
+    where outcomes of its recipients could not be counted. Errors: DeadLetter (headers that are no position).
     """
-    send_id = send.send_id or send_id_of_record(*position)
+    send_id = send.send_id or send_id_of_record(*original_position(record))
     positions: dict[int, int] = {}
     for place, user_id in enumerate(send.to_users):
         positions.setdefault(user_id, place)
@@ -39,7 +55,7 @@ def chunk_of(send: SendRequested, position: tuple[str, int, int, int], *, channe
         club_id=send.club_id,
         type=send.type,
         timestamp=send.timestamp,
-        channels=resolve_channels(send.type, send.channels) if channels else [],
+        channels=resolve_channels(send.type, send.channels) if _is_countable(send, record) else [],
         template=send.template,
         data=send.data,
         locale=send.locale,
@@ -49,6 +65,53 @@ def chunk_of(send: SendRequested, position: tuple[str, int, int, int], *, channe
         positions=list(positions.values()),
         user_ids=list(positions),
     )
+
+
+def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> DeadLetter | None:
+    """Why a chunk of a send cannot be processed, None where it can; checked wherever a send enters the chain."""
+    size = len(record.value or b"")
+    copied = [send.template, send.locale, send.collapse_key, send.reference, *send.data, *send.data.values()]
+    copied_bytes = sum(len(text.encode()) for text in copied if text is not None)
+    if size > MAX_RECORD_BYTES:
+        return DeadLetter("too_large", f"the record has {size} bytes, more than {MAX_RECORD_BYTES}")
+    if copied_bytes > MAX_COPIED_BYTES:
+        return DeadLetter("too_large", f"data and the like have {copied_bytes} bytes, more than {MAX_COPIED_BYTES}")
+    if not _is_countable(send, record):
+        return DeadLetter(
+            "invalid",
+            "a timestamp before 1970 or more than a day after the record was produced, or "
+            f"more than {MAX_CHANNELS} channels, or a type, channel or send_id that is empty, holds a NUL or is "
+            f"longer than {LONGEST_TEXT} characters",
+        )
+    if not re.fullmatch(NAME_PATTERN, send.type):
+        return DeadLetter("invalid", "type is no category's name: letters, digits, _ . : - and at most 128 of them")
+    if send.send_id and not re.fullmatch(SEND_ID_PATTERN, send.send_id):
+        return DeadLetter("invalid", "send_id is no id: letters, digits and - and at most 64 of them")
+    if not 0 <= send.chunk_index < send.chunk_count:
+        return DeadLetter("invalid", f"chunk_index {send.chunk_index} is not one of {send.chunk_count} chunks")
+    if send.send_at is not None and send.send_at > now_ms + MAX_AHEAD_MS:
+        return DeadLetter("invalid", f"send_at lies more than {MAX_AHEAD_MS // 86_400_000} days ahead")
+    return None
+
+
+def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
+    """Whether its recipients' outcomes can be counted; a send for which this does not hold is not counted at all."""
+    if not 0 <= send.timestamp <= min(record.timestamp_ms + FAR_FUTURE_MS, END_OF_TIME_MS - 1):
+        return False
+    texts = [send.type, *send.channels, *([send.send_id] if send.send_id else [])]
+    return len(send.channels) <= MAX_CHANNELS and all(
+        0 < len(text) <= LONGEST_TEXT and "\0" not in text for text in texts
+    )
+
+
+def recheck_of(value: Mapping[str, Any]) -> RecheckRequested:
+    """Errors: DeadLetter where positions and users do not belong together."""
+    asked = RecheckRequested.from_avro(value)
+    ascending = all(one < next_one for one, next_one in pairwise(asked.positions))
+    inside = not asked.positions or (asked.range_start <= asked.positions[0] and asked.positions[-1] < asked.range_end)
+    if len(asked.positions) != len(asked.user_ids) or not ascending or not inside or asked.range_start < 0:
+        raise DeadLetter("invalid", "no recheck record: its positions are not its users', ascending and in its range")
+    return asked
 
 
 def lane_of_send(send: SendRequested, topic: str) -> Lane:

@@ -4,7 +4,7 @@ The narrower rule wins: category and channel, then category, then channel; what 
 category passes over a user's opt-out and their quiet hours.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,15 @@ def decide(user: User | None, settings: Settings | None, *, club_id: int, type: 
     if not is_member(user, club_id):
         return UNKNOWN
     return decide_by_settings(settings, type=type, channel=channel)
+
+
+def is_open(
+    user: User | None, settings: Settings | None, *, club_id: int, type: str, channels: Collection[str]
+) -> bool:
+    """Whether a row that is missing could change the decision: only then is the directory waited for."""
+    if not any(channel in CHANNELS for channel in channels):
+        return False
+    return not is_member(user, club_id) or (settings is None and not category(type).mandatory)
 
 
 def decide_by_settings(settings: Settings | None, *, type: str, channel: str) -> Decision:

@@ -27,7 +27,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.errors import MasscommError, Stop
-from masscomm.measures import DUPLICATE, END_OF_TIME_MS, QUEUED, REQUESTED
+from masscomm.limits import END_OF_TIME_MS
+from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics import recipient_log
 from spark_metrics.archive import LOCK, Archive

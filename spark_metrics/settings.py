@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from masscomm.denied_ids import RETRY_S
 from masscomm.errors import Stop
-from masscomm.measures import FAR_FUTURE_MS
+from masscomm.limits import FAR_FUTURE_MS
 
 # SPARK_MASTER where EMR submits the job: the session is there already, and nothing is to be said of its machines.
 EMR = "emr"

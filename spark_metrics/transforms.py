@@ -8,7 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from masscomm.categories import categories
-from masscomm.measures import DUPLICATE, END_OF_TIME_MS, LONGEST_TEXT, MAX_CHANNELS, QUEUED, REQUESTED
+from masscomm.limits import END_OF_TIME_MS, LONGEST_TEXT, MAX_CHANNELS
+from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics import identifiers
 from spark_metrics.decode import Writers, decoded, origin, wire_header
 from spark_metrics.states import RUN

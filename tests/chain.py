@@ -171,6 +171,27 @@ def send(to_users: Iterable[int], **values: Any) -> SendRequested:
     return SendRequested(**usual | {"to_users": list(to_users)} | values)
 
 
+def recheck(user_ids: Iterable[int], **values: Any) -> RecheckRequested:
+    """A recheck record of the users at positions 0, 1, …"""
+    users = list(user_ids)
+    usual: dict[str, Any] = {
+        "record_id": "44444444-4444-5444-8444-444444444444",
+        "parent_id": "22222222-2222-5222-8222-222222222222",
+        "why": "send_at",
+        "send_id": SEND_ID,
+        "chunk_index": 0,
+        "range_start": 0,
+        "range_end": 500,
+        "club_id": 7,
+        "type": "news",
+        "timestamp": NOW,
+        "channels": ["push"],
+        "positions": list(range(len(users))),
+        "user_ids": users,
+    }
+    return RecheckRequested(**usual | values)
+
+
 def build(user_ids: Iterable[int], **values: Any) -> BuildRequested:
     """A build record of the users at positions 0, 1, …"""
     users = list(user_ids)

@@ -1,30 +1,34 @@
 """Check what each recipient of a batch of sends wants, and pass on those who may be notified."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
-from typing import Any
 
 from functions.preference_checker.broadcast_queues import BroadcastQueues, InMemoryUseStore
 from functions.preference_checker.small_sends import SmallSends
 from masscomm import metrics, topics
 from masscomm.back_off import BackOff
 from masscomm.batch import Batch, Item
-from masscomm.categories import NAME_PATTERN
-from masscomm.chunks import SEND_AT, SPLIT_ABOVE, after_send_at, chunk_of, lane_of_send, ranges, split_parts
+from masscomm.chunks import (
+    SEND_AT,
+    SPLIT_ABOVE,
+    after_send_at,
+    chunk_of,
+    fault_of_send,
+    lane_of_send,
+    ranges,
+    recheck_of,
+    split_parts,
+)
 from masscomm.clock import Clock
-from masscomm.dead_letters import original_position
 from masscomm.decisions import DecisionLog, Decisions, settled
 from masscomm.directory import Directory, Settings, User
 from masscomm.errors import DeadLetter, OtherRecipients, Retry
 from masscomm.ids import derived_id, envelope_id, others_id, released_id
 from masscomm.kafka_event import KafkaRecord
-from masscomm.measures import END_OF_TIME_MS, FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
 from masscomm.metric_names import REPEATED_RECIPIENTS
 from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told
-from masscomm.preferences import Decision, decide, is_member
+from masscomm.preferences import Decision, decide, is_open
 from masscomm.quiet_hours import WHY as _QUIET_HOURS
 from masscomm.quiet_hours import by_end, decide_by_hours
 from masscomm.records import BuildRequested, RecheckRequested, SendRequested
@@ -32,14 +36,6 @@ from masscomm.statuses import Status
 from masscomm.topics import BROADCASTS, Lane
 from masscomm.waiting import Waiting, WaitingStore
 from masscomm.wire import Codec
-
-# Further ahead is a mistake of units, and nobody would hear of it before.
-MAX_AHEAD_MS = 366 * 86_400_000
-MAX_RECORD_BYTES = 1_000_000
-# Copied into every derived record.
-MAX_DATA_BYTES = 100_000
-
-_SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
 
 # Recorded like any decision: whoever gets the record again lets the same recipients wait.
 _WAITS = Decision(Status.ACCEPTED, None, "directory")
@@ -88,15 +84,22 @@ class CheckPreferences:
     def decode(self, record: KafkaRecord, codec: Codec) -> Chunk:
         """A record of send.* or recheck. Errors: DeadLetter, Retry."""
         if topics.base_of(record.topic) == topics.RECHECK:
-            asked = _recheck(codec.decode("RecheckRequested", record.value))
+            asked = recheck_of(codec.decode("RecheckRequested", record.value))
             # Who waited for a moment may come with many others, and their tenant's queue be another's by now.
             return Chunk(
                 asked=asked, lane=topics.lane_of(record.topic), queued=asked.why not in (SEND_AT, _QUIET_HOURS)
             )
         send = SendRequested.from_avro(codec.decode("SendRequested", record.value))
-        chunk = _chunk_of(send, record)
-        metrics.add(REPEATED_RECIPIENTS, len(send.to_users) - len(chunk.asked.positions))
-        return chunk
+        asked = chunk_of(send, record)
+        metrics.add(REPEATED_RECIPIENTS, len(send.to_users) - len(asked.positions))
+        return Chunk(
+            asked=asked,
+            lane=lane_of_send(send, record.topic),
+            asked_for=True,
+            queued=False,
+            send_at=send.send_at,
+            bad=fault_of_send(send, record, self.clock.now_ms()),
+        )
 
     def handle(self, batch: Batch[Chunk]) -> None:
         waiting: list[Item[Chunk]] = []
@@ -119,8 +122,6 @@ class CheckPreferences:
         if chunk.bad is not None:
             raise chunk.bad
         now_ms = self.clock.now_ms()
-        if chunk.send_at is not None and chunk.send_at > now_ms + MAX_AHEAD_MS:
-            raise DeadLetter("invalid", f"send_at lies more than {MAX_AHEAD_MS // 86_400_000} days ahead")
         asked = chunk.asked
         # What becomes of a chunk with a send_at and of a long one is the same whenever it is asked: the time is looked
         # at once there is nothing but recipients to decide about.
@@ -173,14 +174,22 @@ class CheckPreferences:
         try:
             believed = {id(item) for item in group if self.directory.is_confirmed(self._asked_at(item))}
             users, settings = self.directory.users_and_settings(_user_ids(group))
-            doubtful = [item for item in group if id(item) not in believed and _absent(item, users, settings)]
+        except Retry as error:
+            _fail(group, error)
+            return
+        doubtful = []
+        for item in group:
+            if id(item) not in believed and _absent(item, users, settings):
+                doubtful.append(item)
+            else:  # before the directory is waited for: it can change nothing of these
+                batch.attempt(item, partial(self._decide, batch, item, frozenset(), users, settings))
+        try:
             behind = self._behind(batch, doubtful)
             found = self._looked_up_again([item for item in doubtful if id(item) not in behind], users, settings)
         except Retry as error:
-            for item in group:
-                item.error = item.error or error
+            _fail(doubtful, error)
             return
-        for item in group:
+        for item in doubtful:
             unsure = frozenset(_absent(item, users, settings)) if id(item) in behind else frozenset[int]()
             batch.attempt(item, partial(self._decide, batch, item, unsure, *found))
 
@@ -330,57 +339,6 @@ class CheckPreferences:
         )
 
 
-def _chunk_of(send: SendRequested, record: KafkaRecord) -> Chunk:
-    asked = chunk_of(send, original_position(record), channels=_tellable(send, record))
-    lane = lane_of_send(send, record.topic)
-    bad = _fault(send, record)
-    return Chunk(asked=asked, lane=lane, asked_for=True, queued=False, send_at=send.send_at, bad=bad)
-
-
-def _recheck(value: Mapping[str, Any]) -> RecheckRequested:
-    """Errors: DeadLetter where positions and users do not belong together."""
-    asked = RecheckRequested.from_avro(value)
-    ascending = all(one < next_one for one, next_one in pairwise(asked.positions))
-    inside = not asked.positions or (asked.range_start <= asked.positions[0] and asked.positions[-1] < asked.range_end)
-    if len(asked.positions) != len(asked.user_ids) or not ascending or not inside or asked.range_start < 0:
-        raise DeadLetter("invalid", "no recheck record: its positions are not its users', ascending and in its range")
-    return asked
-
-
-def _tellable(send: SendRequested, record: KafkaRecord) -> bool:
-    """Whether its recipients' outcomes can be counted; a send for which this does not hold is not counted at all."""
-    if not 0 <= send.timestamp <= min(record.timestamp_ms + FAR_FUTURE_MS, END_OF_TIME_MS - 1):
-        return False
-    texts = [send.type, *send.channels, *([send.send_id] if send.send_id else [])]
-    return len(send.channels) <= MAX_CHANNELS and all(
-        0 < len(text) <= LONGEST_TEXT and "\0" not in text for text in texts
-    )
-
-
-def _fault(send: SendRequested, record: KafkaRecord) -> DeadLetter | None:
-    size = len(record.value or b"")
-    copied = [send.template, send.locale, send.collapse_key, send.reference, *send.data, *send.data.values()]
-    data_bytes = sum(len(text.encode()) for text in copied if text is not None)
-    if size > MAX_RECORD_BYTES:
-        return DeadLetter("too_large", f"the record has {size} bytes, more than {MAX_RECORD_BYTES}")
-    if data_bytes > MAX_DATA_BYTES:
-        return DeadLetter("too_large", f"data and the like have {data_bytes} bytes, more than {MAX_DATA_BYTES}")
-    if not _tellable(send, record):
-        return DeadLetter(
-            "invalid",
-            "a timestamp before 1970 or more than a day after the record was produced, or "
-            f"more than {MAX_CHANNELS} channels, or a type, channel or send_id that is empty, holds a NUL or is "
-            f"longer than {LONGEST_TEXT} characters",
-        )
-    if not re.fullmatch(NAME_PATTERN, send.type):
-        return DeadLetter("invalid", "type is no category's name: letters, digits, _ . : - and at most 128 of them")
-    if send.send_id and not re.fullmatch(_SEND_ID_PATTERN, send.send_id):
-        return DeadLetter("invalid", "send_id is no id: letters, digits and - and at most 64 of them")
-    if not 0 <= send.chunk_index < send.chunk_count:
-        return DeadLetter("invalid", f"chunk_index {send.chunk_index} is not one of {send.chunk_count} chunks")
-    return None
-
-
 def _told(asked: RecheckRequested, row: int, decision: Decision) -> Told:
     return Told(asked.positions[row], asked.user_ids[row], decision)
 
@@ -469,13 +427,24 @@ def _groups(items: Iterable[Item[Chunk]]) -> Iterator[list[Item[Chunk]]]:
 
 
 def _absent(item: Item[Chunk], users: Mapping[int, User], settings: Mapping[int, Settings]) -> list[int]:
-    """The item's users who are none of its club's in the directory, or have no settings there."""
+    """The item's users of whom the directory lacks a row that could change the decision."""
     asked = item.value.asked
     return [
         user_id
         for user_id in asked.user_ids
-        if not is_member(users.get(user_id), asked.club_id) or user_id not in settings
+        if is_open(
+            users.get(user_id),
+            settings.get(user_id),
+            club_id=asked.club_id,
+            type=asked.type,
+            channels=asked.channels,
+        )
     ]
+
+
+def _fail(items: Iterable[Item[Chunk]], error: Retry) -> None:
+    for item in items:
+        item.error = item.error or error
 
 
 def _user_ids(items: Iterable[Item[Chunk]]) -> list[int]:

@@ -19,7 +19,16 @@ from typing import Any
 from masscomm import topics
 from masscomm.back_off import BackOff
 from masscomm.batch import Batch, Item, count
-from masscomm.chunks import SPLIT_ABOVE, after_send_at, chunk_of, lane_of_send, ranges, split_parts
+from masscomm.chunks import (
+    SPLIT_ABOVE,
+    after_send_at,
+    chunk_of,
+    fault_of_send,
+    lane_of_send,
+    ranges,
+    recheck_of,
+    split_parts,
+)
 from masscomm.clock import Clock
 from masscomm.dead_letters import (
     REPLAYED,
@@ -27,7 +36,6 @@ from masscomm.dead_letters import (
     SOURCE_PARTITION,
     SOURCE_TIMESTAMP,
     SOURCE_TOPIC,
-    original_position,
 )
 from masscomm.delivery_ledger import DeliveryLedger, ended
 from masscomm.errors import DeadLetter
@@ -72,7 +80,8 @@ class GivenUp:
 
     parents: what was asked for in it, in the parts it comes back in; lane: they come back in; not_before: its send_at;
     as_is: its topic and bytes where it comes back as it was; returned, crashed: how often, this time included;
-    unfinished_at: when it was last given to a function that ended in an error over it (ms), None where it answered.
+    unfinished_at: when it was last given to a function that ended in an error over it (ms), None where it answered;
+    bad: why its function would put it aside.
     """
 
     parents: Sequence[Asked]
@@ -83,6 +92,7 @@ class GivenUp:
     returned: int
     crashed: int
     unfinished_at: int | None
+    bad: DeadLetter | None = None
 
     @property
     def about(self) -> Asked | None:
@@ -110,7 +120,7 @@ class TakeBack:
         failed, last = self._failed(record)
         # Somebody has looked at it since: it has all its returns again.
         afresh = record.header(REPLAYED) is not None
-        counts = {
+        counts: dict[str, Any] = {
             "returned": 1 + (0 if afresh else _count(failed, RETURNED)),
             "crashed": int(last is _Last.CRASH) + (0 if afresh else _count(failed, CRASHED)),
         }
@@ -121,20 +131,24 @@ class TakeBack:
         value = codec.decode(kind.__name__, failed.value)
         if issubclass(kind, SendRequested):
             send = kind.from_avro(value)
-            chunk = chunk_of(send, original_position(failed))
+            chunk, bad = chunk_of(send, failed), fault_of_send(send, failed, self.clock.now_ms())
             # It goes to another topic and as another kind of record: its first position is no longer where it belongs.
             headers = tuple(each for each in failed.headers if each[0] not in _POSITION)
             return GivenUp(
-                parents=_parts(chunk, send.send_at),
+                parents=_parts(chunk, send.send_at) if bad is None else [chunk],
                 lane=lane_of_send(send, failed.topic),
                 not_before=send.send_at or 0,
                 as_is=None,
                 headers=headers,
                 unfinished_at=unfinished_at,
+                bad=bad,
                 **counts,
             )
+        parent = recheck_of(value) if issubclass(kind, RecheckRequested) else kind.from_avro(value)
+        if len(parent.positions) != len(parent.user_ids):
+            raise DeadLetter("invalid", f"a record of {failed.topic} has not one position a user")
         return GivenUp(
-            parents=[kind.from_avro(value)],
+            parents=[parent],
             lane=topics.lane_of(failed.topic),
             not_before=0,
             as_is=(failed.topic, failed.value or b""),
@@ -163,7 +177,8 @@ class TakeBack:
                         parent,
                         told,
                         channel=channel,
-                        step="scheduler",
+                        # With the id that preference_checker gives it, which may have put the record aside before.
+                        step="scheduler" if item.value.bad is None else "preference",
                         start=start,
                         end=end,
                         now_ms=self.clock.now_ms(),
@@ -242,6 +257,8 @@ class TakeBack:
 
     def _wait(self, batch: Batch[GivenUp], item: Item[GivenUp]) -> None:
         given_up, now_ms = item.value, self.clock.now_ms()
+        if given_up.bad is not None:
+            raise given_up.bad
         if given_up.crashed > self.max_crashes:
             raise DeadLetter("crashes", f"its function crashed when it came back, {self.max_crashes} times")
         ends = [self._ends_ms(parent) for parent in given_up.parents if parent.expires_at is None]

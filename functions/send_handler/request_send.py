@@ -16,6 +16,19 @@ from masscomm.clock import Clock
 from masscomm.errors import DeadLetter
 from masscomm.ids import chunk_id
 from masscomm.json_reader import InvalidJson, read_json
+from masscomm.limits import (
+    CHUNK_SIZE,
+    LARGEST_ID,
+    MAX_COLLAPSE_KEY,
+    MAX_DATA_BYTES,
+    MAX_DATA_KEY,
+    MAX_DATA_KEYS,
+    MAX_LOCALE,
+    MAX_RECIPIENTS,
+    MAX_REFERENCE,
+    MAX_REQUEST_AHEAD_MS,
+    MAX_TEMPLATE,
+)
 from masscomm.metric_names import RECIPIENTS
 from masscomm.problem import FieldError, Problem
 from masscomm.producer import Headers, Producer
@@ -25,18 +38,11 @@ from masscomm.tenant import Clubs
 from masscomm.topics import Lane
 from masscomm.wire import Codec
 
-# Recipients of one chunk: a record of some 50 kB, and a batch the checker looks up at once.
-CHUNK_SIZE = 5_000
-MAX_RECIPIENTS = 500_000
-_MAX_DATA_BYTES = 100_000
-_LONG = 2**63 - 1
 _FLUSH_S = 20.0
 _LONGEST_PATH = 200
-# A day less than the checker takes: its clock is another.
-_MAX_AHEAD_MS = 365 * 86_400_000
 
-Identifier = Annotated[int, Field(ge=1, le=_LONG)]
-Word = Annotated[str, Field(min_length=1, max_length=128)]
+Identifier = Annotated[int, Field(ge=1, le=LARGEST_ID)]
+Word = Annotated[str, Field(min_length=1, max_length=MAX_DATA_KEY)]
 # What is counted by: it ends up in topics, tables and logs, so it is plain.
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 
@@ -50,20 +56,22 @@ class SendRequest(BaseModel):
     club_id: Identifier
     to_users: Annotated[list[Identifier], Field(min_length=1, max_length=MAX_RECIPIENTS)]
     channels: Annotated[list[Literal[*CHANNELS]], Field(max_length=len(CHANNELS))] = []  # type: ignore[valid-type]
-    template: Name | None = None
-    data: Annotated[dict[Word, str], Field(max_length=200)] = {}
-    locale: Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")] | None = None
+    template: Annotated[Name, Field(max_length=MAX_TEMPLATE)] | None = None
+    data: Annotated[dict[Word, str], Field(max_length=MAX_DATA_KEYS)] = {}
+    locale: Annotated[str, Field(pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$", max_length=MAX_LOCALE)] | None = (
+        None
+    )
     priority: Literal["bulk", "critical"] = "bulk"
     expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
     send_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
-    collapse_key: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    reference: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    collapse_key: Annotated[str, Field(min_length=1, max_length=MAX_COLLAPSE_KEY)] | None = None
+    reference: Annotated[str, Field(min_length=1, max_length=MAX_REFERENCE)] | None = None
 
     @field_validator("data")
     @classmethod
     def _bounded(cls, data: dict[str, str]) -> dict[str, str]:
-        if sum(len(key.encode()) + len(value.encode()) for key, value in data.items()) > _MAX_DATA_BYTES:
-            raise ValueError(f"more than {_MAX_DATA_BYTES} bytes in all")
+        if sum(len(key.encode()) + len(value.encode()) for key, value in data.items()) > MAX_DATA_BYTES:
+            raise ValueError(f"more than {MAX_DATA_BYTES} bytes in all")
         return data
 
     @field_validator("expires_at", "send_at", mode="before")
@@ -218,8 +226,8 @@ class RequestSend:
 def _check_send_at(send_at: int | None, expires_at: int | None, now_ms: int) -> None:
     if send_at is None:
         return
-    if not now_ms < send_at <= now_ms + _MAX_AHEAD_MS:
-        problem = f"must lie ahead, and not more than {_MAX_AHEAD_MS // 86_400_000} days"
+    if not now_ms < send_at <= now_ms + MAX_REQUEST_AHEAD_MS:
+        problem = f"must lie ahead, and not more than {MAX_REQUEST_AHEAD_MS // 86_400_000} days"
     elif expires_at is not None and expires_at <= send_at:
         problem = "must come before expires_at"
     else:

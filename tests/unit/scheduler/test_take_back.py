@@ -29,7 +29,8 @@ from masscomm.records import AvroRecord, BuildRequested
 from masscomm.source_records import InMemorySourceRecords
 from masscomm.statuses import Status
 from masscomm.waiting import InMemoryWaitingStore, Waiting
-from tests.chain import NOW, Chain, build, delivery, entry, send, told
+from tests.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS
+from tests.chain import NOW, Chain, build, delivery, entry, recheck, send, told
 
 PARTIAL = LastAnswer(request_id="r", status_code=200, executed_version="$LATEST", function_error=None)
 CRASH = replace(PARTIAL, function_error="Unhandled")
@@ -346,6 +347,44 @@ def test_what_cannot_come_back_goes_aside_with_its_reason(topic: str, value: byt
     office = Office()
     assert office.give_up(value, topic, with_payload=payload) == []
     assert [letter["masscomm.reason"] for letter in office.dead_letters()] == [reason]
+
+
+@pytest.mark.parametrize(("values", "reason"), BAD_SENDS)
+@pytest.mark.parametrize("send_at", [None, NOW + 1_000])
+def test_a_send_that_its_checker_would_put_aside_does_not_come_back(
+    values: dict[str, Any], reason: str, send_at: int | None
+) -> None:
+    """Its outcomes have the ids that preference_checker gives them: counted once, whoever put it aside."""
+    office = Office()
+    record = send([1, 2, 1], **{"send_at": send_at} | values)
+    assert office.give_up(record, topics.SEND_API) == []
+    assert not office.store.items
+    assert [letter["masscomm.reason"] for letter in office.dead_letters()] == [reason]
+    assert told(office.outcomes()) == {(1, "push"): ("failed", "dead_letter"), (2, "push"): ("failed", "dead_letter")}
+    ids = {outcome.record_id for outcome in office.outcomes()}
+    office.forget()
+    office.run(_checker(office), office.encoded(record, topics.SEND_API, partition=3, offset=41))
+    assert {outcome.record_id for outcome in office.outcomes()} == ids
+
+
+@pytest.mark.parametrize("values", UNCOUNTABLE_SENDS)
+def test_a_send_that_cannot_be_counted_does_not_come_back(values: dict[str, Any]) -> None:
+    office = Office()
+    assert office.give_up(send([1, 2], **values), topics.SEND_API) == []
+    assert not office.store.items
+    assert len(office.dead_letters()) == 1
+    assert office.outcomes() == []
+
+
+@pytest.mark.parametrize("topic", [topics.RECHECK, topics.BUILD, topics.DELIVERY])
+def test_a_record_without_one_position_a_user_does_not_come_back(topic: str) -> None:
+    office = Office()
+    record: Any = {topics.BUILD: build([1, 2]), topics.DELIVERY: delivery([1, 2]), topics.RECHECK: recheck([1, 2])}[
+        topic
+    ]
+    assert office.give_up(replace(record, user_ids=[1]), topic) == []
+    assert not office.store.items
+    assert [letter["masscomm.reason"] for letter in office.dead_letters()] == ["invalid"]
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"responseContext": 1, "payload": {}}'])

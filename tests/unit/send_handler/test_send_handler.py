@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.send_handler import handler as module
-from functions.send_handler.request_send import CHUNK_SIZE, MAX_RECIPIENTS, RequestSend
+from functions.send_handler.request_send import RequestSend
 from masscomm import topics, traces
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.ids import chunk_id
+from masscomm.limits import CHUNK_SIZE, MAX_RECIPIENTS
 from masscomm.records import SendRequested
 from tests.api_gateway import EVERY_CLUB
 from tests.chain import NOW, Chain, Context

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from masscomm import ids
 from masscomm.categories import resolve_channels
 from masscomm.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
-from masscomm.measures import END_OF_TIME_MS
+from masscomm.limits import END_OF_TIME_MS
 from masscomm.wire import own_schema
 from spark_metrics.transforms import exploded, facts, requested, resolved_channels
 from tests.tellable_sends import CASES, PRODUCED_MS

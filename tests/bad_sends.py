@@ -1,0 +1,30 @@
+"""Sends that are put aside, wherever they enter the chain."""
+
+from typing import Any
+
+from masscomm.limits import FAR_FUTURE_MS, MAX_AHEAD_MS, MAX_COPIED_BYTES
+from tests.chain import NOW
+
+# (values, the dead letter's reason); their recipients have failed.
+BAD_SENDS: list[tuple[dict[str, Any], str]] = [
+    ({"data": {"text": "x" * (MAX_COPIED_BYTES + 1)}}, "too_large"),
+    ({"reference": "x" * (MAX_COPIED_BYTES + 1)}, "too_large"),
+    ({"template": "x" * MAX_COPIED_BYTES, "collapse_key": "y"}, "too_large"),
+    ({"type": "two words"}, "invalid"),
+    ({"send_id": "no/id"}, "invalid"),
+    ({"chunk_index": 2, "chunk_count": 2}, "invalid"),
+    ({"chunk_index": -1}, "invalid"),
+    ({"send_at": NOW + MAX_AHEAD_MS + 1}, "invalid"),
+]
+
+# Their outcomes could not be counted: there are none.
+UNCOUNTABLE_SENDS: list[dict[str, Any]] = [
+    {"channels": [f"channel{place}" for place in range(17)]},
+    {"channels": ["x" * 201]},
+    {"channels": [""]},
+    {"type": "x" * 1_000_000},
+    {"type": "nul\0"},
+    {"send_id": "x" * 201},
+    {"timestamp": NOW + FAR_FUTURE_MS + 1},
+    {"timestamp": -1},
+]
