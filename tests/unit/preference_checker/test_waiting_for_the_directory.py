@@ -16,6 +16,7 @@ from masscomm.directory import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.ids import NAMESPACE, derived_id, released_id
 from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.kafka_event import KafkaRecord
 from masscomm.waiting import InMemoryWaitingStore, Waiting
 from tests.chain import NOW, Chain, entry, send, told
 
@@ -201,7 +202,9 @@ def test_absent_then_partly_absent_users_are_passed_on_once() -> None:
 @pytest.mark.parametrize("waits", [0, 1, 5])
 def test_ids_do_not_depend_on_how_often_it_waited(waits: int) -> None:
     office = Office()
-    (chunk,) = split_parts(chunk_of(send([1, 99, 98]), ("t", 0, 0, 0)))
+    (chunk,) = split_parts(
+        chunk_of(send([1, 99, 98]), KafkaRecord(topic="send.api", partition=0, offset=0, timestamp_ms=NOW))
+    )
     asked = replace(chunk, waits=waits)
     assert office.run(office.environment(), office.encoded(asked, topics.RECHECK)) == []
     (item,) = office.store.items.values()
@@ -213,7 +216,9 @@ def test_ids_do_not_depend_on_how_often_it_waited(waits: int) -> None:
 def test_a_record_delayed_by_the_previous_code_goes_on_once() -> None:
     """It was put under the id that counted its waits, and is released, and comes again, under that id."""
     office = Office()
-    (chunk,) = split_parts(chunk_of(send([99, 98]), ("t", 0, 0, 0)))
+    (chunk,) = split_parts(
+        chunk_of(send([99, 98]), KafkaRecord(topic="send.api", partition=0, offset=0, timestamp_ms=NOW))
+    )
     old_id = "3b0c2b55-5d2c-5f2f-9d0e-1f0c6f5f8f11"
     old = replace(chunk, record_id=old_id, why="directory", waits=3)
     value = office.codec.encode(topics.RECHECK, "RecheckRequested", old.to_avro())
