@@ -76,9 +76,9 @@ MUTANTS = (
     ),
     Mutant(
         guard="tenancy: another club's user waits for the directory as an unknown one does",
-        file="functions/preference_checker/check_preferences.py",
-        old="        if not is_member(users.get(user_id), asked.club_id) or user_id not in settings\n",
-        new="        if user_id not in users or user_id not in settings\n",
+        file="masscomm/preferences.py",
+        old="    return not is_member(user, club_id) or (settings",
+        new="    return user is None or (settings",
         red="tests/unit/preference_checker/test_check_preferences.py::test_another_clubs_user_is_answered_as_an_unknown_one",
         no_cell="no cell has change data capture behind and another club's users",
     ),
