@@ -7,6 +7,7 @@ Source: AWS documentation, "Lambda proxy integrations in API Gateway", "Gateway 
 import asyncio
 import base64
 import binascii
+import hashlib
 import json
 import logging
 import time
@@ -253,7 +254,7 @@ def proxy_event(request: web.Request, route: Route, parameters: Mapping[str, str
                 "accessKey": None,
                 "accountId": None,
                 "apiKey": headers.get("x-api-key"),
-                "apiKeyId": None,
+                "apiKeyId": _key_id(headers.get("x-api-key")),
                 "caller": None,
                 "cognitoAuthenticationProvider": None,
                 "cognitoAuthenticationType": None,
@@ -277,6 +278,11 @@ def proxy_event(request: web.Request, route: Route, parameters: Mapping[str, str
         "body": body.decode("utf-8", errors="replace") if body else None,
         "isBase64Encoded": False,
     }
+
+
+def _key_id(key: str | None) -> str | None:
+    """The id of an API key, which says nothing of the key: limits are counted by it."""
+    return None if key is None else hashlib.sha256(key.encode()).hexdigest()[:10]
 
 
 def proxy_response(payload: bytes) -> web.Response:

@@ -180,6 +180,13 @@ UNREADABLE = _gauge(
     "scheduler",
 )
 
+# --- the stream of changes --------------------------------------------------------------------------------------------
+POLLS_UNCOUNTED = _counter(
+    "OpenPollsUncounted",
+    "requests of the stream that were answered without waiting, because open polls could not be counted",
+    "metrics_handler",
+)
+
 # --- freshness --------------------------------------------------------------------------------------------------------
 CHANGE_DATA_AGE = _gauge(
     "ChangeDataAge",
@@ -225,6 +232,7 @@ ALL: Mapping[str, Metric] = {
         BACKLOG,
         OLDEST_DUE,
         UNREADABLE,
+        POLLS_UNCOUNTED,
         CHANGE_DATA_AGE,
         METRICS_AGE,
         JOB_RUNNING,

@@ -70,6 +70,16 @@ class Request:
         """The clubs that the caller may see."""
         return clubs_of((self.event.get("requestContext") or {}).get("authorizer"))
 
+    @property
+    def caller(self) -> str:
+        """The id of the API key that was used, else the authorizer's principal; "" where neither is known.
+
+        Source: AWS documentation, "API Gateway mapping template and access logging variable reference": apiKeyId.
+        """
+        context = self.event.get("requestContext") or {}
+        key = (context.get("identity") or {}).get("apiKeyId")
+        return str(key or (context.get("authorizer") or {}).get("principalId") or "")
+
     def header(self, name: str) -> str | None:
         """All that a header says, by its name in small letters."""
         for key, values in (self.event.get("multiValueHeaders") or {}).items():

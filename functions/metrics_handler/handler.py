@@ -6,12 +6,13 @@ from functools import cache
 from typing import Any
 
 from functions.metrics_handler.metrics_store import MetricsStore
+from functions.metrics_handler.poll_slots import PollSlots
 from functions.metrics_handler.query_metrics import QueryMetrics
 from functions.metrics_handler.request import CSV, Request, uncached
 from functions.metrics_handler.tell_send import TellSend
 from functions.metrics_handler.tell_trends import TellTrends
 from functions.metrics_handler.tell_user import TellUser
-from functions.metrics_handler.watch_metrics import WatchMetrics
+from functions.metrics_handler.watch_metrics import OPEN_POLLS, WatchMetrics
 from masscomm import logs, rest, settings
 from masscomm.authentication import database_url
 from masscomm.clock import Clock, SystemClock
@@ -37,19 +38,28 @@ class UseCases:
 @cache
 def bootstrap() -> UseCases:
     """The adapters, built at the first invocation and kept."""
+    from functions.metrics_handler.poll_slots_dynamodb import DynamoDbPollSlots
     from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
 
     store = PostgresMetricsStore(connection_pool(database_url(settings.required("METRICS_DATABASE_URL"))))
-    return use_cases(store, SystemClock(), timedelta(seconds=settings.number("METRICS_GRACE_S", 5)))
+    return use_cases(
+        store,
+        SystemClock(),
+        timedelta(seconds=settings.number("METRICS_GRACE_S", 5)),
+        DynamoDbPollSlots.from_environment(),
+        int(settings.number("METRICS_OPEN_POLLS", OPEN_POLLS)),
+    )
 
 
-def use_cases(store: MetricsStore, clock: Clock, grace: timedelta) -> UseCases:
-    """All of them over one store."""
+def use_cases(
+    store: MetricsStore, clock: Clock, grace: timedelta, slots: PollSlots, open_polls: int = OPEN_POLLS
+) -> UseCases:
+    """All of them over one store. slots, open_polls: of long polls."""
     query_metrics = QueryMetrics(store, clock, grace)
     return UseCases(
         query_metrics,
         TellTrends(store, clock, grace),
-        WatchMetrics(store, clock, query_metrics),
+        WatchMetrics(store, clock, query_metrics, slots, open_polls),
         TellSend(store, clock),
         TellUser(store, clock, grace),
     )
@@ -76,7 +86,8 @@ def get_stream(asked: rest.Request) -> Response:
     """What has been counted since, once something has."""
     request = Request.of(asked, JSON)
     remaining_s = asked.remaining_s()
-    return uncached(bootstrap().watch_metrics.answer(request.parameters, request.clubs, remaining_s=remaining_s))
+    watch = bootstrap().watch_metrics
+    return uncached(watch.answer(request.parameters, request.clubs, caller=asked.caller, remaining_s=remaining_s))
 
 
 @api.get("/v1/sends/{send_id}")

@@ -55,6 +55,10 @@ _PROBLEMS = {
     "406": "None of the media types wanted can be served",
     "503": "The database is away; Retry-After says when to come again",
 }
+# Problems of single routes.
+_OF_ONE = {
+    "/v1/metrics/stream": {"429": "The key has as many requests waiting as it may; Retry-After says when to come again"}
+}
 
 
 def document() -> dict[str, Any]:
@@ -87,7 +91,7 @@ def _operation(path: str, route: Route) -> dict[str, Any]:
         }
         | {
             status: {"description": meaning, "content": {CONTENT_TYPE: {"schema": {"$ref": _PROBLEM}}}}
-            for status, meaning in _PROBLEMS.items()
+            for status, meaning in sorted((_PROBLEMS | _OF_ONE.get(path, {})).items())
         },
     }
 

@@ -9,10 +9,14 @@ The cursor moves when a batch is counted, and when another whole minute is compl
 second while nothing happens, and no figure with it. No connection is held while waiting, and nothing is missed between
 two requests: what is counted then is newer than the cursor. Rows that are sent along may be newer than the cursor
 beside them, never older.
+
+A request that would wait takes one of its key's slots (poll_slots.py); where all are taken it is refused. One that is
+answered at once needs none.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,10 +25,15 @@ from functions.metrics_handler import parameters as parse
 from functions.metrics_handler.buckets import LENGTH, floor
 from functions.metrics_handler.metrics_store import Granularity, MetricsStore, Position
 from functions.metrics_handler.parameters import Reader, rfc3339
+from functions.metrics_handler.poll_slots import PollSlots
 from functions.metrics_handler.query_metrics import PARAMETERS as QUERY_PARAMETERS
 from functions.metrics_handler.query_metrics import QueryMetrics, parse_query
 from functions.metrics_handler.tenant import seen
+from masscomm import logs, metrics
 from masscomm.clock import Clock
+from masscomm.errors import Retry
+from masscomm.metric_names import POLLS_UNCOUNTED
+from masscomm.problem import Problem
 from masscomm.tenant import Clubs
 
 MAX_WAIT_S = 20
@@ -33,6 +42,13 @@ LOOK_EVERY_S = 0.5
 # What a query for the rows may take once the waiting is over.
 RESERVED_S = 8.0
 
+# Open polls of one key, where METRICS_OPEN_POLLS says no other number.
+OPEN_POLLS = 5
+# A slot is freed as soon as something is counted, which happens every few seconds.
+RETRY_AFTER_S = 5
+
+logger = logs.logger("metrics_handler")
+
 PARAMETERS = ("since", "wait", *QUERY_PARAMETERS)
 _OWN = ("since", "wait")
 _CURSOR = re.compile(r"[0-9]{1,20}-[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
@@ -40,16 +56,20 @@ _CURSOR = re.compile(r"[0-9]{1,20}-[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
 
 @dataclass(frozen=True)
 class WatchMetrics:
-    """The use case."""
+    """The use case. slots: shared by all environments; open_polls: of one key at a time."""
 
     store: MetricsStore
     clock: Clock
     query_metrics: QueryMetrics
+    slots: PollSlots
+    open_polls: int = OPEN_POLLS
 
-    def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs, *, remaining_s: float = 29.0) -> dict[str, Any]:
-        """The answer's body. remaining_s: how long the invocation may still take.
+    def answer(
+        self, parameters: Mapping[str, list[str]], clubs: Clubs, *, caller: str = "", remaining_s: float = 29.0
+    ) -> dict[str, Any]:
+        """The answer's body. caller: the id of the API key; remaining_s: how long the invocation may still take.
 
-        Errors: Problem (400 before anything is waited for, 403), Retry.
+        Errors: Problem (400 before anything is waited for, 403, 429 where the key's polls are all open), Retry, Stop.
         """
         read = Reader(parameters, PARAMETERS)
         since = read.single("since", _cursor)
@@ -60,7 +80,12 @@ class WatchMetrics:
         if query:
             parse_query(query, clubs)
         seen((), clubs)
-        position = self._moved(since, min(MAX_WAIT_S if wait is None else wait, remaining_s - RESERVED_S))
+        wait_s = min(MAX_WAIT_S if wait is None else wait, remaining_s - RESERVED_S)
+        position = self.store.position()
+        if self._cursor(position) == since and wait_s > 0:
+            with self._slot(caller, remaining_s) as may_wait:
+                if may_wait:
+                    position = self._moved(position, wait_s)
         changed = self._cursor(position) != since
         now = datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
         complete_to = self._complete_to(position)
@@ -74,15 +99,40 @@ class WatchMetrics:
             "generated_at": rfc3339(now),
         }
 
-    def _moved(self, since: str | None, wait_s: float) -> Position:
-        """Where the stream is, once that is not where `since` was, or the waiting is over."""
-        deadline = self.clock.monotonic() + wait_s
-        while True:
-            position = self.store.position()
-            left = deadline - self.clock.monotonic()
-            if self._cursor(position) != since or left <= 0:
-                return position
+    @contextmanager
+    def _slot(self, caller: str, remaining_s: float) -> Iterator[bool]:
+        """Around the waiting: whether there may be any. Errors: Problem (429), Stop."""
+        now_ms = self.clock.now_ms()
+        try:
+            # No later than Lambda ends the invocation: whatever becomes of it, the slot is free then.
+            until_ms = now_ms + int(remaining_s * 1000)
+            slot = self.slots.take(caller, self.open_polls, now_ms=now_ms, until_ms=until_ms)
+        except Retry as error:
+            # Polls that nobody counts must not wait: they would occupy every environment.
+            logger.warning("open polls are not counted, this one is answered at once", error=str(error))
+            metrics.add(POLLS_UNCOUNTED)
+            yield False
+            return
+        if slot is None:
+            raise Problem(
+                429,
+                f"This key has {self.open_polls} requests waiting already, and may have no more.",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        try:
+            yield True
+        finally:
+            # One that is not freed lapses.
+            with suppress(Retry):
+                self.slots.free(slot)
+
+    def _moved(self, since: Position, wait_s: float) -> Position:
+        """Where the stream is, once that is not where it was, or the waiting is over."""
+        position, deadline = since, self.clock.monotonic() + wait_s
+        while self._cursor(position) == self._cursor(since) and (left := deadline - self.clock.monotonic()) > 0:
             self.clock.sleep(min(LOOK_EVERY_S, left))
+            position = self.store.position()
+        return position
 
     def _cursor(self, position: Position) -> str:
         finished = position.finished_at

@@ -61,7 +61,7 @@ _MESSAGES = (
 # Where MSK Connect stores source offsets; masscomm/cdc_progress.py reads them.
 CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
-QUEUES = "broadcast_queues"
+QUEUES, POLLS = "broadcast_queues", "open_polls"
 METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
 
 
@@ -143,5 +143,5 @@ PROFILES = {
     ),
     "send_handler": Profile(warmth=Warmth.PROVISIONED),
     "metrics_handler": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER),
-    "metrics_stream": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER),
+    "metrics_stream": Profile(warmth=Warmth.SNAPSTART, database=METRICS_READER, tables=(POLLS,)),
 }

@@ -91,7 +91,8 @@ class SparkSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiSettings:
-    """The REST API. domain and certificate_arn: both or neither; rate and burst: requests a second of one key.
+    """The REST API. domain and certificate_arn: both or neither; rate and burst: requests a second of one key;
+    open_polls: long polls of one key that wait at a time.
 
     authorizer_secret_name: in Secrets Manager, who may see which clubs.
     """
@@ -102,10 +103,44 @@ class ApiSettings:
     burst: int = 100
     requests_a_day: int = 1_000_000
     requests_an_address: int = 2_000  # in five minutes
+    open_polls: int = 5
 
     def __post_init__(self) -> None:
         if (self.domain is None) != (self.certificate_arn is None):
             raise ValueError("ApiSettings: domain and certificate_arn are both given, or neither")
+
+
+# AWS keeps so much of an account's concurrency for functions without a reservation.
+UNRESERVED = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConcurrencySettings:
+    """Environments at a time. account: the account's limit in the region, as Service Quotas says it (L-B99A9384); a new
+    account begins with less than the 1,000 here.
+
+    The others: the most that callers of the API can occupy of each function, and what is kept for it. What they leave
+    is what records are processed with, one-time passwords included.
+    """
+
+    account: int = 1_000
+    metrics_stream: int = 20
+    metrics_handler: int = 20
+    send_handler: int = 20
+
+    def __post_init__(self) -> None:
+        """Errors: ValueError where Lambda would refuse the reservations."""
+        if sum(self.reserved.values()) > self.account - UNRESERVED:
+            raise ValueError(f"concurrency: {self.reserved} leave less than {UNRESERVED} of {self.account}")
+
+    @property
+    def reserved(self) -> dict[str, int]:
+        """By function."""
+        return {
+            "metrics_stream": self.metrics_stream,
+            "metrics_handler": self.metrics_handler,
+            "send_handler": self.send_handler,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +209,7 @@ class Environment:
     spark: SparkSettings = SparkSettings()
     api: ApiSettings = ApiSettings()
     providers: ProviderSettings = ProviderSettings()
+    concurrency: ConcurrencySettings = ConcurrencySettings()
 
     def __post_init__(self) -> None:
         """Errors: ValueError, before anything is made that AWS would refuse half an hour later."""
@@ -189,6 +225,8 @@ class Environment:
             raise ValueError(f"{self.name}: kafka: min_insync_replicas < replication_factor <= brokers")
         if self.log_days not in LOG_DAYS:
             raise ValueError(f"{self.name}: log_days is one of {', '.join(map(str, LOG_DAYS))}")
+        if not 0 <= self.provisioned <= min(self.concurrency.reserved.values()):
+            raise ValueError(f"{self.name}: provisioned is no more than each reservation of concurrency")
         if not 0 <= self.trace_ratio <= 1 or not 0 <= self.receipts_percent <= 100:
             raise ValueError(f"{self.name}: trace_ratio is from 0 to 1, receipts_percent from 0 to 100")
 
@@ -232,6 +270,7 @@ PROD = Environment(
     kafka=KafkaSettings(instance_type="kafka.m7g.xlarge", volume_gb=1000, partitions_factor=4),
     opensearch=OpenSearchSettings(instance_type="r7g.xlarge.search"),
     database=DatabaseSettings(instance_type="r7g.xlarge", volume_gb=200),
+    concurrency=ConcurrencySettings(metrics_stream=100, metrics_handler=100, send_handler=100),
 )
 
 

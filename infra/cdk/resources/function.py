@@ -91,6 +91,7 @@ class MasscommFunction(Construct):
             vpc=vpc,
             vpc_subnets=subnets,
             security_groups=[group],
+            reserved_concurrent_executions=environment.concurrency.reserved.get(entry.name),
             snap_start=lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS
             if warmth is Warmth.SNAPSTART and environment.provisioned
             else None,

@@ -26,6 +26,7 @@ from masscomm.metric_names import (
     METRICS_AGE,
     NAMESPACE,
     OLDEST_DUE,
+    POLLS_UNCOUNTED,
     PROVIDER_CALLS,
     PROVIDER_ERRORS,
     PROVIDER_THROTTLES,
@@ -224,7 +225,7 @@ def of_services(cdc: CdcStack, registry: RegistryStack, metrics: MetricsStack) -
     yield Watch("streaming-job", "streaming-job", what, job, 1, minutes=10, below=True, silence_is_bad=True)
 
 
-def of_api(api: ApiStack) -> Iterator[Watch]:
+def of_api(environment: Environment, api: ApiStack) -> Iterator[Watch]:
     """What callers of the REST API notice."""
     name = {"ApiName": api.rest.api.rest_api_name}
     failing = metric("AWS/ApiGateway", "5XXError", "Average", name)
@@ -232,6 +233,9 @@ def of_api(api: ApiStack) -> Iterator[Watch]:
     route = {**name, "Stage": STAGE, "Method": "GET", "Resource": "/v1/metrics"}
     what = "One in a hundred requests takes more than three seconds; waiting streams are not counted."
     yield Watch("api-slow", "api-errors", what, metric("AWS/ApiGateway", "Latency", "p99", route), 3000)
+    uncounted = ours(environment, POLLS_UNCOUNTED, "metrics_handler")
+    what = "Open polls cannot be counted: dashboards are answered at once, and ask again at once."
+    yield Watch("polls-uncounted", "throttles", what, uncounted, 10, most=3)
 
 
 def of_providers(environment: Environment) -> Iterator[Watch]:

@@ -59,7 +59,7 @@ class ObservabilityStack(Stack):
             *alarm_table.of_records(environment, functions),
             *alarm_table.of_freshness(environment, counts=servers is not None),
             *alarm_table.of_servers(data, self.account),
-            *alarm_table.of_api(api),
+            *alarm_table.of_api(environment, api),
             *alarm_table.of_providers(environment),
         ]
         if servers is not None:

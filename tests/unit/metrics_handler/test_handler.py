@@ -9,6 +9,7 @@ import pytest
 
 from functions.metrics_handler import handler as module
 from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
+from functions.metrics_handler.poll_slots import InMemoryPollSlots
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry
 from tests.api_gateway import get, lambda_context
@@ -40,7 +41,7 @@ def _nothing_is_kept() -> Iterator[None]:
 def answer(
     monkeypatch: pytest.MonkeyPatch, store: InMemoryMetricsStore, event: dict[str, Any]
 ) -> tuple[int, dict[str, list[str]], dict[str, Any]]:
-    cases = module.use_cases(store, FixedClock(), timedelta())
+    cases = module.use_cases(store, FixedClock(), timedelta(), InMemoryPollSlots())
     monkeypatch.setattr(module, "bootstrap", lambda: cases)
     found = module.handler(event, lambda_context())
     return found["statusCode"], found["multiValueHeaders"], json.loads(found["body"])

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from functions.metrics_handler import handler as module
 from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.metrics_store import Granularity, SendTotals
+from functions.metrics_handler.poll_slots import InMemoryPollSlots
 from masscomm.clock import FixedClock
+from masscomm.rest import Request
 from tests.api_gateway import get, lambda_context
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -29,7 +31,8 @@ class Api:
         self.store.sends["s"] = SendTotals(
             send_id="s", club_id=2, type="news", requested_at=NOON, chunk_count=1, chunks=1, channels={}, watermark=None
         )
-        self.cases = module.use_cases(self.store, self.clock, timedelta())
+        self.slots = InMemoryPollSlots()
+        self.cases = module.use_cases(self.store, self.clock, timedelta(), self.slots, 1)
 
     def get(
         self,
@@ -167,3 +170,26 @@ def test_no_request_makes_a_fault(
     valid = ASKED if path == "/v1/metrics" else {}
     status, _, _ = api.get(path.format(segment), valid | parameters, headers=headers, club_ids=club_ids)
     assert status < 500
+
+
+def test_too_many_open_polls_are_429_with_retry_after(api: Api) -> None:
+    """Counted by the id that API Gateway gives a key, not by what an authorizer calls its caller."""
+    cursor = json.loads(api.get("/v1/metrics/stream")[2])["cursor"]
+    now_ms = api.clock.now_ms()
+    assert api.slots.take("operator", 1, now_ms=now_ms, until_ms=now_ms + 29_000)
+    status, headers, body = api.get("/v1/metrics/stream", {"since": [cursor]})
+    assert (status, headers["Content-Type"], headers["Retry-After"]) == (429, "application/problem+json", "5")
+    assert json.loads(body)["title"] == "Too Many Requests"
+
+
+@pytest.mark.parametrize(
+    ("context", "caller"),
+    [
+        ({"identity": {"apiKeyId": "k1"}, "authorizer": {"principalId": "p"}}, "k1"),
+        ({"identity": {"apiKeyId": None}, "authorizer": {"principalId": "p"}}, "p"),
+        ({"identity": None, "authorizer": None}, ""),
+        (None, ""),
+    ],
+)
+def test_a_caller_is_its_key_else_its_principal(context: object, caller: str) -> None:
+    assert Request({"requestContext": context}, lambda: 0.0).caller == caller

@@ -1,5 +1,6 @@
 """The long poll over a store in memory and a clock that moves when it is slept on."""
 
+import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,10 +9,13 @@ import pytest
 
 from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.metrics_store import Granularity
+from functions.metrics_handler.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.query_metrics import QueryMetrics
-from functions.metrics_handler.watch_metrics import RESERVED_S, WatchMetrics
+from functions.metrics_handler.watch_metrics import RESERVED_S, RETRY_AFTER_S, WatchMetrics
+from masscomm import metrics
 from masscomm.clock import FixedClock
-from masscomm.errors import Retry
+from masscomm.errors import Retry, Stop
+from masscomm.metric_names import POLLS_UNCOUNTED
 from masscomm.problem import Problem
 from masscomm.tenant import ALL_CLUBS
 
@@ -27,15 +31,21 @@ class World(FixedClock):
         self.store = InMemoryMetricsStore(watermark=NOON, batch_id=7, finished_at=NOON)
         self.slept = 0.0
         self.planned: list[tuple[float, Callable[[], None]]] = []
-        self.watch = WatchMetrics(self.store, self, QueryMetrics(self.store, self, timedelta(seconds=5)))
+        self.slots = InMemoryPollSlots()
+        self.watch = self.environment()
+
+    def environment(self, open_polls: int = 2) -> WatchMetrics:
+        """Another execution environment: what it shares with the first is the stores."""
+        query = QueryMetrics(self.store, self, timedelta(seconds=5))
+        return WatchMetrics(self.store, self, query, self.slots, open_polls)
 
     def sleep(self, seconds: float) -> None:
         self.slept += seconds
         self.advance(seconds)
-        for when, happen in list(self.planned):
-            if self.slept >= when:
-                self.planned.remove((when, happen))
-                happen()
+        # What happens may sleep, too: of several polls at a time each is in the middle of the one before.
+        while due := [each for each in self.planned if self.slept >= each[0]]:
+            self.planned.remove(due[0])
+            due[0][1]()
 
     def count(self) -> None:
         self.store.stored.append(
@@ -166,3 +176,74 @@ def test_a_store_that_goes_away_ends_the_waiting(world: World, monkeypatch: pyte
     with pytest.raises(Retry):
         world.ask(before)
     assert world.slept == 1.0
+
+
+# --- open polls of a key ----------------------------------------------------------------------------------------------
+
+
+def poll(world: World, watch: WatchMetrics, since: str, caller: str = "key") -> dict[str, Any]:
+    return watch.answer({"since": [since]}, ALL_CLUBS, caller=caller)
+
+
+def test_a_poll_beyond_its_keys_limit_is_refused(world: World) -> None:
+    """Whichever environments the others wait in; other keys have slots of their own."""
+    since = world.ask()["cursor"]
+    found: list[object] = []
+
+    def others_ask() -> None:
+        for caller in ("key", "key", "other"):
+            try:
+                found.append(poll(world, world.environment(), since, caller)["changed"])
+            except Problem as problem:
+                found.append((problem.status, problem.retry_after_s))
+
+    # Both wait: the second one asks while the first one sleeps, the others while the second one does.
+    world.planned = [(0.5, lambda: found.append(poll(world, world.environment(), since)["changed"])), (1.0, others_ask)]
+    assert poll(world, world.watch, since)["changed"] is False
+    refused = (429, RETRY_AFTER_S)
+    assert found == [refused, refused, False, False]
+
+
+def test_a_poll_frees_its_slot_whatever_ends_it(world: World) -> None:
+    since = world.ask()["cursor"]
+    for ends in (world.count, lambda: setattr(world.store, "failing", Retry("away"))):
+        world.planned = [(world.slept + 1, ends)]
+        with contextlib.suppress(Retry):
+            poll(world, world.watch, since)
+        assert world.slots.taken == {}
+        world.store.failing = None
+        since = world.ask()["cursor"]
+
+
+def test_a_poll_that_was_killed_blocks_its_key_briefly(world: World) -> None:
+    since = world.ask()["cursor"]
+    for _ in range(2):
+        assert world.slots.take("key", 2, now_ms=world.now_ms(), until_ms=world.now_ms() + 29_000)
+    with pytest.raises(Problem):
+        poll(world, world.watch, since)
+    world.advance(29)
+    assert poll(world, world.watch, since)["changed"] is False
+
+
+def test_an_answer_at_once_needs_no_slot(world: World) -> None:
+    before = world.ask()["cursor"]
+    world.count()
+    assert world.ask(before)["changed"] is True
+    assert world.ask(world.ask()["cursor"], {"wait": ["0"]})["changed"] is False
+    assert world.slots.calls == 0
+
+
+def test_polls_that_cannot_be_counted_do_not_wait(world: World) -> None:
+    since = world.ask()["cursor"]
+    world.slots.failing = Retry("DynamoDB is away")
+    metrics.taken()
+    answer = poll(world, world.watch, since)
+    assert (answer["changed"], answer["cursor"], world.slept) == (False, since, 0.0)
+    assert metrics.taken()[0] == {POLLS_UNCOUNTED.name: 1}
+
+
+def test_a_missing_table_is_no_reason_to_wait(world: World) -> None:
+    since = world.ask()["cursor"]
+    world.slots.failing = Stop("there is no table")
+    with pytest.raises(Stop):
+        poll(world, world.watch, since)

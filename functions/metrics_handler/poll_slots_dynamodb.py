@@ -1,0 +1,80 @@
+"""Slots of long polls on DynamoDB: an item for each slot of the table of schemas/dynamodb/open_polls.json."""
+
+import os
+import random
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+
+from functions.metrics_handler.poll_slots import Slot
+from masscomm.aws_client import DynamoDb
+from masscomm.aws_request import Limits
+from masscomm.dynamodb import ConditionFailed, answering
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+TABLE = "open_polls"
+# Items are no longer needed when they have lapsed; the table forgets them after a while.
+_KEPT_S = 3_600
+_WHAT = "open polls"
+
+
+class DynamoDbPollSlots:
+    """One for each function environment; client: for tests."""
+
+    def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
+        self._table = table
+        self._given: Any = client
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """The table of OPEN_POLLS_TABLE, or as schemas/dynamodb calls it."""
+        return cls(table=os.environ.get("OPEN_POLLS_TABLE", TABLE))
+
+    @cached_property
+    def _client(self) -> Any:
+        """Made for the first poll that waits: the package's other function has no table."""
+        # A caller waits for it, and can do without: one attempt, and little patience.
+        return self._given or DynamoDb(Limits(connections=1, connect_s=0.25, read_s=0.5))
+
+    def take(self, caller: str, limit: int, *, now_ms: int, until_ms: int) -> Slot | None:
+        # Polls that come together begin with different slots, and rarely meet.
+        first = random.randrange(limit) if limit else 0  # noqa: S311 - no secret
+        for number in (*range(first, limit), *range(first)):
+            slot = Slot(caller=caller, number=number, token=str(uuid4()))
+            try:
+                with answering(_WHAT):
+                    self._client.put_item(
+                        TableName=self._table,
+                        Item={
+                            **_key(slot),
+                            "token": {"S": slot.token},
+                            "until_ms": {"N": str(until_ms)},
+                            "expires_at": {"N": str(until_ms // 1000 + _KEPT_S)},
+                        },
+                        ConditionExpression="attribute_not_exists(id) OR until_ms <= :now",
+                        ExpressionAttributeValues={":now": {"N": str(now_ms)}},
+                    )
+            except ConditionFailed:
+                continue
+            return slot
+        return None
+
+    def free(self, slot: Slot) -> None:
+        try:
+            with answering(_WHAT):
+                self._client.delete_item(
+                    TableName=self._table,
+                    Key=_key(slot),
+                    ConditionExpression="#token = :token",
+                    # `token` is one of DynamoDB's reserved words.
+                    ExpressionAttributeNames={"#token": "token"},
+                    ExpressionAttributeValues={":token": {"S": slot.token}},
+                )
+        except ConditionFailed:
+            return
+
+
+def _key(slot: Slot) -> dict[str, Any]:
+    return {"id": {"S": f"{slot.caller}#{slot.number}"}}

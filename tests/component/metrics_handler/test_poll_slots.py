@@ -1,0 +1,27 @@
+"""Slots of long polls on LocalStack's DynamoDB, under the contract of those in memory."""
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from devstack.settings import StackSettings
+from functions.metrics_handler.poll_slots import PollSlots
+from functions.metrics_handler.poll_slots_dynamodb import DynamoDbPollSlots
+from masscomm.errors import Stop
+from tests.dynamodb_table import dynamodb, functions_client, new_table
+from tests.poll_slots_contract import LATER, NOW, PollSlotsContract
+
+__all__ = ["functions_client"]
+
+
+class TestDynamoDbPollSlots(PollSlotsContract):
+    @pytest.fixture
+    def slots(self, localstack: StackSettings, functions_client: Any) -> PollSlots:
+        return DynamoDbPollSlots(table=new_table(dynamodb(localstack), "open_polls"), client=functions_client)
+
+
+def test_a_table_that_does_not_exist_is_the_installations_fault(localstack: StackSettings) -> None:
+    slots = DynamoDbPollSlots(table=f"no-{uuid4()}", client=dynamodb(localstack))
+    with pytest.raises(Stop):
+        slots.take("a", 1, now_ms=NOW, until_ms=LATER)

@@ -1,0 +1,55 @@
+"""What every store of poll slots does, whatever stands behind it."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+from functions.metrics_handler.poll_slots import PollSlots
+
+NOW = 1_700_000_000_000
+LATER = NOW + 29_000
+
+
+class PollSlotsContract:
+    """Subclasses give the fixture `slots`, with nothing in it."""
+
+    def test_a_key_has_as_many_slots_as_its_limit(self, slots: PollSlots) -> None:
+        taken = [slots.take("a", 3, now_ms=NOW, until_ms=LATER) for _ in range(4)]
+        assert taken[3] is None
+        assert {slot.number for slot in taken if slot is not None} == {0, 1, 2}
+        assert slots.take("b", 3, now_ms=NOW, until_ms=LATER) is not None
+
+    def test_a_freed_slot_can_be_taken_again(self, slots: PollSlots) -> None:
+        first = slots.take("a", 1, now_ms=NOW, until_ms=LATER)
+        assert first is not None
+        assert slots.take("a", 1, now_ms=NOW, until_ms=LATER) is None
+        slots.free(first)
+        assert slots.take("a", 1, now_ms=NOW, until_ms=LATER) is not None
+
+    def test_a_slot_lapses_when_its_request_is_over(self, slots: PollSlots) -> None:
+        """The environment that had it was killed: nobody frees it."""
+        assert slots.take("a", 1, now_ms=NOW, until_ms=LATER) is not None
+        assert slots.take("a", 1, now_ms=LATER - 1, until_ms=LATER + 1) is None
+        assert slots.take("a", 1, now_ms=LATER, until_ms=LATER + 29_000) is not None
+
+    def test_a_lapsed_slot_is_not_freed_for_its_next_owner(self, slots: PollSlots) -> None:
+        old = slots.take("a", 1, now_ms=NOW, until_ms=LATER)
+        assert old is not None
+        assert slots.take("a", 1, now_ms=LATER, until_ms=LATER + 29_000) is not None
+        slots.free(old)
+        assert slots.take("a", 1, now_ms=LATER, until_ms=LATER + 29_000) is None
+
+    def test_polls_of_many_environments_share_the_limit(self, slots: PollSlots) -> None:
+        together = Barrier(8, timeout=30)
+
+        def poll(_: int) -> bool:
+            together.wait()
+            return slots.take("a", 3, now_ms=NOW, until_ms=LATER) is not None
+
+        with ThreadPoolExecutor(8) as environments:
+            assert sum(environments.map(poll, range(8))) == 3
+
+    def test_a_lower_limit_leaves_taken_slots_alone(self, slots: PollSlots) -> None:
+        for _ in range(3):
+            assert slots.take("a", 3, now_ms=NOW, until_ms=LATER) is not None
+        assert slots.take("a", 1, now_ms=NOW, until_ms=LATER) is None
+        assert slots.take("a", 0, now_ms=NOW, until_ms=LATER) is None

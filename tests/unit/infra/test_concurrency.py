@@ -1,0 +1,97 @@
+"""Callers of the API cannot take the environments that records are processed with.
+
+Lambda keeps 100 of an account's concurrency unreserved, and refuses a reservation or provisioned concurrency that would
+leave less: https://docs.aws.amazon.com/lambda/latest/dg/configuration-concurrency.html. Provisioned concurrency of a
+function counts towards its reservation, else towards the unreserved rest:
+https://docs.aws.amazon.com/lambda/latest/dg/provisioned-concurrency.html. A Kafka mapping invokes once a partition at a
+time, and five times a poller: https://docs.aws.amazon.com/lambda/latest/dg/kafka-scaling-modes.html.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from functions.catalogue import read_catalogue
+from infra.cdk.profiles import PROFILES, Warmth
+from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER
+from infra.cdk.resources.kafka import partitions_of
+from infra.cdk.settings import DEV, ENVIRONMENTS, UNRESERVED, ConcurrencySettings, Environment
+from masscomm.topics import Lane, cdc_topics, chain_topics
+from tests.unit.infra.templates import SynthesisedEnvironment
+
+NAMES = sorted(ENVIRONMENTS)
+OF_THE_API = {"metrics_stream", "metrics_handler", "send_handler"}
+
+
+def invoked_by_kafka(environment: Environment) -> dict[str, int]:
+    """Function → how many of its environments its mappings' pollers can occupy at a time."""
+    topics = {topic.name: topic for topic in [*chain_topics(), *cdc_topics(environment.generation)]}
+    return {
+        entry.name: sum(
+            min(partitions_of(topics[topic], environment), environment.pollers * INVOCATIONS_A_POLLER)
+            for topic in entry.event_source.topics
+        )
+        for entry in read_catalogue(generation=environment.generation)
+        if entry.event_source is not None
+    }
+
+
+def provisioned(environment: Environment) -> dict[str, int]:
+    """Function → environments that are kept warm."""
+    found = {}
+    for entry in read_catalogue(generation=environment.generation):
+        profile = PROFILES[entry.package]
+        warmth = profile.critical if entry.lane is Lane.CRITICAL else profile.warmth
+        if warmth is Warmth.PROVISIONED:
+            found[entry.name] = environment.provisioned
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reserved_and_provisioned_leave_what_lambda_keeps(name: str) -> None:
+    environment = ENVIRONMENTS[name]
+    reserved, warm = environment.concurrency.reserved, provisioned(environment)
+    of_the_rest = sum(count for function, count in warm.items() if function not in reserved)
+    assert sum(reserved.values()) + of_the_rest <= environment.concurrency.account - UNRESERVED
+    assert all(warm.get(function, 0) <= most for function, most in reserved.items())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_api_leaves_is_enough_for_every_poller(name: str) -> None:
+    """All lanes at once, one-time passwords included, and 100 for everything else: schedules, receipts, helpers."""
+    environment = ENVIRONMENTS[name]
+    warm, pollers = provisioned(environment), invoked_by_kafka(environment)
+    reserved = environment.concurrency.reserved
+    wanted = sum(max(most, warm.get(function, 0)) for function, most in pollers.items() if function not in reserved)
+    assert wanted > 100
+    assert wanted + UNRESERVED <= environment.concurrency.account - sum(reserved.values())
+
+
+def test_every_function_that_callers_invoke_has_a_maximum() -> None:
+    with_routes = {entry.name for entry in read_catalogue(generation="any") if entry.routes}
+    assert with_routes == OF_THE_API == ConcurrencySettings().reserved.keys()
+
+
+@pytest.mark.parametrize("name", ["dev", "prod", "local"])
+def test_maxima_are_deployed(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
+    environment = ENVIRONMENTS.get(name, DEV)
+    found = {}
+    for function in synthesised[name].resources("AWS::Lambda::Function"):
+        if "ReservedConcurrentExecutions" in function.properties:
+            short = str(function.properties["FunctionName"]).removeprefix(f"masscomm-{name}-")
+            found[short] = function.properties["ReservedConcurrentExecutions"]
+    assert found == environment.concurrency.reserved
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_key_can_open_all_polls(name: str) -> None:
+    environment = ENVIRONMENTS[name]
+    assert 0 < environment.api.open_polls * 2 <= environment.concurrency.metrics_stream
+
+
+def test_reservations_that_lambda_refuses_are_no_settings() -> None:
+    ConcurrencySettings(account=400, metrics_stream=100, metrics_handler=100, send_handler=100)
+    with pytest.raises(ValueError, match="leave less than 100 of 399"):
+        ConcurrencySettings(account=399, metrics_stream=100, metrics_handler=100, send_handler=100)
+    with pytest.raises(ValueError, match="provisioned"):
+        replace(DEV, provisioned=21)

@@ -1,0 +1,12 @@
+"""Slots of long polls in memory."""
+
+import pytest
+
+from functions.metrics_handler.poll_slots import InMemoryPollSlots, PollSlots
+from tests.poll_slots_contract import PollSlotsContract
+
+
+class TestInMemoryPollSlots(PollSlotsContract):
+    @pytest.fixture
+    def slots(self) -> PollSlots:
+        return InMemoryPollSlots()
