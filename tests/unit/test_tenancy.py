@@ -13,6 +13,7 @@ import yaml
 from functions.metrics_handler import handler as metrics_handler
 from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.metrics_store import ChannelTotals, Granularity, LogKey, LogRow, SendTotals
+from functions.metrics_handler.poll_slots import InMemoryPollSlots
 from functions.send_handler import handler as send_handler
 from functions.send_handler.request_send import RequestSend
 from infra.cdk.handlers import authorizer
@@ -57,7 +58,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Chain:
     )
     rows = [(7, LogRow(LogKey(SENT_AT, "s", "push"), CLUB, "canary", "suppressed", "other_tenant"))]
     store = InMemoryMetricsStore([count], sends={"s": send}, watermark=SENT_AT, recipients=rows)
-    cases = metrics_handler.use_cases(store, clock, timedelta())
+    cases = metrics_handler.use_cases(store, clock, timedelta(), InMemoryPollSlots())
     monkeypatch.setattr(metrics_handler, "bootstrap", lambda: cases)
     request_send = RequestSend(codec=chain.codec, producer=chain.producer, clock=chain.clock)
     monkeypatch.setattr(send_handler, "bootstrap", lambda: request_send)

@@ -96,6 +96,8 @@ async def test_the_event_is_a_rest_proxy_event() -> None:
     assert context["httpMethod"] == "POST"
     assert context["identity"]["sourceIp"] == "127.0.0.1"
     assert context["identity"]["apiKey"] == "k"
+    # Limits are counted by it: one a key, and not the key.
+    assert context["identity"]["apiKeyId"] not in (None, "", "k")
     assert clubs_of(context["authorizer"]) == ALL_CLUBS
     assert isinstance(context["requestTimeEpoch"], int)
 
