@@ -2,9 +2,10 @@
 
     <folder>/date=2026-11-21/hour=09/batch=<attempt>/part-….parquet
 
-A record stands there as it came (value, headers, position, timestamp) beside what was understood of it, so that later
-transforms read it without anything being rewritten. A record that cannot be counted lies under the time it was
-produced.
+A row holds the columns of a record that counting needs: never its value or headers, so no text, address or one-time
+password. The users of outcomes are there only while the log of recipients is on, which is counted from them. A record
+that cannot be counted lies under the time it was produced, with its position and problem. Earlier versions wrote value
+and headers, too: spark_metrics.archived_records reads both forms, and rewriting a folder removes the bytes.
 
 `batch` is the number of the attempt that wrote it. The transaction that counts a batch says so in archive_batches;
 folders of attempts that never were counted are removed before the next one is written, and nobody reads them meanwhile.
@@ -12,7 +13,7 @@ folders of attempts that never were counted are removed before the next one is w
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,11 +28,18 @@ from spark_metrics.sink import Attempt
 
 _log = logging.getLogger(__name__)
 
-RAW = ("topic", "partition", "kafka_offset", "timestamp_ms", "value", "headers")
-UNDERSTOOD = (
-    *("source", "schema_id", "problem", "record_id", "send_id", "club_id", "type", "at_ms"),
-    *("chunk_index", "chunk_count", "counts"),
+PLACE = ("topic", "partition", "kafka_offset")
+ARCHIVED = (
+    *PLACE,
+    *("timestamp_ms", "source", "schema_id", "problem", "record_id", "send_id", "club_id", "type", "at_ms"),
+    *("chunk_index", "chunk_count", "counts", "run", "listed"),
 )
+# Of facts made for the log of recipients.
+OF_RECIPIENTS = ("user_ids", "result_index")
+type Rows = Callable[[DataFrame], DataFrame]
+# A date and an hour of it (UTC), as folders spell them.
+type Hour = tuple[str, str]
+
 _BATCH = "batch="
 # Half the size of snappy's files, in the same time. What is kept in memory of a file until it is written: Parquet's own
 # 128 MB would be a quarter of a small driver.
@@ -95,8 +103,8 @@ class Archive:
         at = F.when(F.col("problem").isNull(), F.col("at_ms")).otherwise(F.col("timestamp_ms"))
         moment = F.timestamp_millis(at)
         return facts.select(
-            *RAW,
-            *UNDERSTOOD,
+            *ARCHIVED,
+            *[name for name in OF_RECIPIENTS if name in facts.columns],
             _own_number(attempt.number).alias("attempt"),
             _own_number(round(attempt.counted_at.timestamp() * 1_000_000)).alias("counted_us"),
             # A date is spelt out once a folder, where a text would be once a record.
@@ -144,7 +152,7 @@ class Archive:
         return self._spark.createDataFrame(rows, "attempt long, since_us long")
 
     def read(self, paths: list[str]) -> DataFrame:
-        """The records of these paths: RAW, UNDERSTOOD, attempt, counted_us, date, hour, batch."""
+        """The rows of these paths, with the columns of SCHEMA; one that its file lacks is null."""
         return (
             (
                 self._spark.read.option("basePath", self._folder)
@@ -156,35 +164,72 @@ class Archive:
             else self._spark.createDataFrame([], SCHEMA)
         )
 
-    def compact(self, connection: psycopg.Connection[Any], *, before: datetime, at_least: int = 2) -> int:
+    def compact(
+        self,
+        connection: psycopg.Connection[Any],
+        rows: Rows = lambda rows: rows,
+        *,
+        before: datetime,
+        at_least: int = 2,
+    ) -> int:
         """Write each hour before a time that lies in `at_least` folders or more as one; how many hours.
+
+        rows: what is written of the rows that `read` gives.
 
         Readers see the old folders until the new one is committed, then the new one. One compaction runs at a time, and
         a reader that has begun (recompute) is waited for, since the old folders are then removed.
         """
+        last = before.astimezone(UTC).strftime("%Y-%m-%d %H")
+        with self._locked(connection):
+            return self._compact_hours(
+                connection,
+                {
+                    hour: paths
+                    for hour, paths in self._hours(connection).items()
+                    if " ".join(hour) < last and len(paths) >= at_least
+                },
+                rows,
+            )
+
+    def rewrite(self, connection: psycopg.Connection[Any], rows: Rows, wanted: Column) -> int:
+        """Write each hour that holds a wanted row as one folder, as `compact` does; how many hours."""
+        with self._locked(connection):
+            hours = self._hours(connection)
+            everything = [path for paths in hours.values() for path in paths]
+            found = self.read(everything).where(wanted).select("date", "hour").distinct().collect()
+            of = {(row["date"], row["hour"]) for row in found}
+            return self._compact_hours(connection, {hour: paths for hour, paths in hours.items() if hour in of}, rows)
+
+    @contextmanager
+    def _locked(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
         connection.execute("select pg_advisory_lock(%s)", [LOCK])
         try:
-            hours: dict[tuple[str, str], list[str]] = {}
-            for path in self.folders(connection):
-                folder = _folder(path)
-                if f"{folder.date} {folder.hour}" < before.astimezone(UTC).strftime("%Y-%m-%d %H"):
-                    hours.setdefault((folder.date, folder.hour), []).append(path)
-            done = 0
-            for (day, hour), paths in hours.items():
-                if len(paths) >= at_least:
-                    self._compact_hour(connection, day, hour, paths)
-                    done += 1
-            self._remove_replaced(connection)
-            return done
+            yield
         finally:
             connection.execute("select pg_advisory_unlock(%s)", [LOCK])
 
-    def _compact_hour(self, connection: psycopg.Connection[Any], day: str, hour: str, paths: list[str]) -> None:
+    def _hours(self, connection: psycopg.Connection[Any]) -> dict[Hour, list[str]]:
+        hours: dict[Hour, list[str]] = {}
+        for path in self.folders(connection):
+            folder = _folder(path)
+            hours.setdefault((folder.date, folder.hour), []).append(path)
+        return hours
+
+    def _compact_hours(self, connection: psycopg.Connection[Any], hours: dict[Hour, list[str]], rows: Rows) -> int:
+        for (day, hour), paths in hours.items():
+            self._compact_hour(connection, day, hour, paths, rows)
+        self._remove_replaced(connection)
+        return len(hours)
+
+    def _compact_hour(
+        self, connection: psycopg.Connection[Any], day: str, hour: str, paths: list[str], rows: Rows
+    ) -> None:
         row = connection.execute("select nextval('staging_attempt_numbers')").fetchone()
         number = int(row[0]) if row else 0
         target = f"{self._folder}/date={day}/hour={hour}/{_BATCH}{number}"
         # A folder of its own: a committer of the stream must not tidy up after this one.
-        self.read(paths).drop("date", "hour", "batch").coalesce(1).write.options(**_PARQUET).parquet(target)
+        written = rows(self.read(paths)).drop("date", "hour", "batch")
+        written.coalesce(1).write.options(**_PARQUET).parquet(target)
         with connection.transaction():
             connection.execute(_COMPACTED, {"number": number})
             connection.execute(
@@ -264,11 +309,13 @@ def _folder(path: str) -> Folder:
 # A lock of Postgres: held by a compaction, and shared by those who read for long.
 LOCK = 4_602_678_819
 
+# value and headers: null but in files of earlier versions.
 SCHEMA = (
     "topic string, partition int, kafka_offset long, timestamp_ms long, value binary,"
     " headers array<struct<key: string, value: binary>>, source string, schema_id long, problem string,"
     " record_id string, send_id string, club_id long, type string, at_ms long, chunk_index int, chunk_count int,"
     " counts array<struct<channel: string, measure: string, reason: string, count_total: long>>,"
+    " run binary, listed string, user_ids array<long>, result_index array<int>,"
     " attempt long, counted_us long, date string, hour string, batch long"
 )
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_metrics.archive import Archive
 from spark_metrics.sink import Attempt, Floor, Merged, PostgresSink, Repeated
-from spark_metrics.staging import ARCHIVED_ONLY, REFUSED, Staging
+from spark_metrics.staging import REFUSED, Staging
 from spark_metrics.transforms import Facts
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Staged:
         """Stage it again without what is counted already. Redeliveries stay in the archive, replays stand there under
         the batch that counted them."""
         whole = self.staging.facts(self.records, self.facts)
-        rows = whole.drop(*ARCHIVED_ONLY) if self.rows is None else self.rows
+        rows = whole if self.rows is None else self.rows
         if repeated.floor:
             self.rows = above(rows, repeated.floor)
             self.replayed = whole.count() - self.rows.count()
@@ -100,8 +100,7 @@ def stage_batch(
     if staging.small and whole is not None:
         kept = whole.persist()
     elif sink.recipients:
-        # The archive reads and decodes the records for itself: to keep them for it, bytes and all, costs as much.
-        kept = staging.facts(records, facts, archived=False).persist()
+        kept = staging.facts(records, facts).persist()
     try:
         attempt = sink.begin(beside)
         staged = Staged(records, facts, batch_id, attempt, spent, staging, database_url, archive, kept)

@@ -5,13 +5,13 @@ bucket that the span cuts is counted again as a whole, in each grain: of the spa
 hours from 09:00 on, and the whole day. Sends are those requested in the span itself; what is counted of a send without
 any of its chunks lies in no span but that of everything.
 
-All three grains and the totals of the sends are made anew, from the archived bytes, with the stream's own transforms
-and its rule for duplicates, and compared with what is served; the stream may run meanwhile. Prints the rows that
-differ; status 0 if none does, 1 if some do, 2 if it could not be found out.
+All three grains and the totals of the sends are made anew, from the archived rows, with the stream's own sums and its
+rule for duplicates, and compared with what is served; the stream may run meanwhile. Prints the rows that differ; status
+0 if none does, 1 if some do, 2 if it could not be found out.
 
 --swap makes what is served what was recomputed, in one transaction. --check-topics also compares the archive, position
-by position and byte by byte, with what the topics still hold. --compact first writes each past hour of the archive as
-one file.
+by position, with what the topics still hold: every archived column that is counted, made anew from the record.
+--compact first writes each past hour of the archive as one file.
 
 Settings come from the environment, as the job's.
 """
@@ -21,32 +21,32 @@ import logging
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import psycopg
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from masscomm.errors import MasscommError, Stop
-from masscomm.limits import END_OF_TIME_MS
 from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
-from masscomm.wire import HttpSchemaRegistry
 from spark_metrics import recipient_log
-from spark_metrics.archive import LOCK, Archive
+from spark_metrics.archive import ARCHIVED, LOCK, PLACE, Archive
 from spark_metrics.archive_mark import check
+from spark_metrics.archived_records import archived_facts, decoded_again, writers_in
 from spark_metrics.database import connect
 from spark_metrics.decode import Writers
-from spark_metrics.job import kafka_options, parses, spark_session
+from spark_metrics.job import kafka_options, spark_session
 from spark_metrics.served import TABLES, Served, log_of, tables_of
 from spark_metrics.settings import Settings, settings_from
 from spark_metrics.span import Span, instant
 from spark_metrics.states import blocks_of
-from spark_metrics.transforms import exploded, facts, states, sums
+from spark_metrics.transforms import exploded, states, sums
 from spark_metrics.views import complete, kept_since, load_views, maintained_since
-from spark_metrics.writers import KnownWriters
 
 _log = logging.getLogger("spark_metrics.recompute")
 
-_PLACE = ("topic", "partition", "kafka_offset")
+# Of a counted record: what the archive and its topic must agree on.
+_COMPARED = tuple(name for name in ARCHIVED if name not in (*PLACE, "problem"))
 
 
 def positions_refused(archived: DataFrame, window_s: int, remembered: DataFrame) -> DataFrame:
@@ -59,13 +59,13 @@ def positions_refused(archived: DataFrame, window_s: int, remembered: DataFrame)
     archived = archived.join(F.broadcast(remembered), "attempt", "left").withColumn(
         "since_us", F.coalesce("since_us", F.col("counted_us") - window_s * 1_000_000)
     )
-    place = F.struct("attempt", *_PLACE, "counted_us", "since_us")
+    place = F.struct("attempt", *PLACE, "counted_us", "since_us")
     empty = F.array().cast("array<struct<topic: string, partition: int, kafka_offset: long>>")
     state = F.struct(F.lit(None).cast("long").alias("counted_us"), empty.alias("refused"))
 
     def follow(so_far: Column, here: Column) -> Column:
         again = F.coalesce(so_far["counted_us"] >= here["since_us"], F.lit(False))
-        refused = F.array(F.struct(*[here[name].alias(name) for name in _PLACE]))
+        refused = F.array(F.struct(*[here[name].alias(name) for name in PLACE]))
         return F.struct(
             F.when(again, so_far["counted_us"]).otherwise(here["counted_us"]).alias("counted_us"),
             F.when(again, F.concat(so_far["refused"], refused)).otherwise(so_far["refused"]).alias("refused"),
@@ -97,11 +97,12 @@ class Recompute:
         """How many rows differ, after saying which."""
         with connect(self._settings.database_url, "spark_metrics recompute") as connection:
             check(connection, self._archive)
+            logged, logged_since = maintained_since(connection, recipient_log.NAME)
+            rows = partial(archived_facts, writers_of=self._writers, recipients=logged)
             if compact:
-                hours = self._archive.compact(connection, before=datetime.now(UTC))
+                hours = self._archive.compact(connection, rows, before=datetime.now(UTC))
                 _log.info("compacted %d hours", hours)
             connection.execute("select pg_advisory_lock_shared(%s)", [LOCK])
-            logged, logged_since = maintained_since(connection, recipient_log.NAME)
             tables = tables_of(self._views, kept_since(connection)) | (log_of(logged_since) if logged else {})
             served = Served(connection, self._span, tables)
             # One state: what is served, and the batches that it counts.
@@ -111,12 +112,12 @@ class Recompute:
                 everything = self._archive.folders(connection)
                 offsets = connection.execute("select topic, partition, next_offset from stream_offsets").fetchall()
                 remembered = self._archive.remembers_since(connection, self._settings.redelivery_window_s)
-            archived = self._archive.read(everything)
-            counted = self._counted(archived, remembered, recipients=logged).persist()
+            archived = rows(self._archive.read(everything))
+            counted = self._counted(archived, remembered).persist()
             try:
                 self._rebuild(served, counted)
                 if logged:
-                    self._rebuild_log(served, counted, archived, logged_since)
+                    self._rebuild_log(served, counted, logged_since)
             finally:
                 counted.unpersist()
             differing = served.differing()
@@ -134,41 +135,13 @@ class Recompute:
                 differing += wrong
             return differing
 
-    def _counted(self, archived: DataFrame, remembered: DataFrame, *, recipients: bool) -> DataFrame:
-        """The facts of every record that the stream counts, made anew from its bytes."""
+    def _counted(self, archived: DataFrame, remembered: DataFrame) -> DataFrame:
+        """The facts of every record that the stream counts."""
         refused = positions_refused(archived, self._settings.redelivery_window_s, remembered)
-        good = archived.where(F.col("problem").isNull()).join(refused, list(_PLACE), "left_anti")
-        ids = [(row["source"], row["schema_id"]) for row in good.select("source", "schema_id").distinct().collect()]
-        raw = good.select(
-            "topic",
-            "partition",
-            F.col("kafka_offset").alias("offset"),
-            F.timestamp_millis("timestamp_ms").alias("timestamp"),
-            "value",
-            "headers",
-            # What a category's channels are may have changed since; the functions resolved them then.
-            F.when(F.col("source") == "send", F.array_distinct("counts.channel")).alias("channels_then"),
-        )
-        return (
-            raw.transform(
-                facts,
-                writers=self._writers(ids),
-                # What was too far ahead then is archived with that problem; what was not is counted.
-                far_future_ms=END_OF_TIME_MS,
-                recipients=recipients,
-                channels="channels_then",
-            )
-            .where(F.col("problem").isNull())
-            .drop("value", "headers")
-        )
+        return archived.where(F.col("problem").isNull()).join(refused, list(PLACE), "left_anti")
 
     def _writers(self, wanted: Sequence[tuple[str, int]]) -> Writers:
-        jvm = self._spark.sparkContext._jvm
-        writers = KnownWriters(HttpSchemaRegistry(self._settings.registry_url), lambda text: parses(jvm, text))
-        refused = writers.learn(wanted).refused
-        if refused:
-            raise Stop(f"the registry no longer has schemas of archived records: {sorted(refused)}")
-        return writers.known
+        return writers_in(self._settings.registry_url, self._spark)(wanted)
 
     def _rebuild(self, served: Served, counted: DataFrame) -> None:
         summed = counted.transform(exploded).transform(sums).persist()
@@ -236,12 +209,10 @@ class Recompute:
         sends.unpersist()
         summed.unpersist()
 
-    def _rebuild_log(self, served: Served, counted: DataFrame, archived: DataFrame, since: datetime | None) -> None:
+    def _rebuild_log(self, served: Served, counted: DataFrame, since: datetime | None) -> None:
         told = counted.where(_within(F.col("at_ms"), self._span))
         if since is not None:
-            since_us = round(since.timestamp() * 1_000_000)
-            places = archived.where(F.col("counted_us") >= since_us).select(*_PLACE)
-            told = told.join(places, list(_PLACE), "left_semi")
+            told = told.where(F.col("counted_us") >= round(since.timestamp() * 1_000_000))
         rows = told.transform(recipient_log.recipients).transform(recipient_log.compared)
         served.rebuilt(recipient_log.NAME, map(tuple, rows.toLocalIterator()))
 
@@ -249,28 +220,39 @@ class Recompute:
         """Positions that stand in the topics below the stream's offsets and not, or not so, in the archive."""
         if not offsets:
             return 0
-        held = self._spark.read.format("kafka").options(**kafka_options(self._settings)).load()
+        options = kafka_options(self._settings)
+        held = self._spark.read.format("kafka").options(**options).option("includeHeaders", True).load()
         ends = self._spark.createDataFrame(offsets, "topic string, partition int, next_offset long")
         held = (
             held.join(F.broadcast(ends), ["topic", "partition"])
             .where(F.col("offset") < F.col("next_offset"))
-            .select("topic", "partition", F.col("offset").alias("kafka_offset"), F.sha1("value").alias("held"))
-            .withColumn("in_topic", F.lit(True))
+            .withColumn("timestamp_ms", F.unix_millis("timestamp"))
+            .withColumnRenamed("offset", "kafka_offset")
+            .join(archived.select(*PLACE, "source", "counts"), list(PLACE), "left")
             .coalesce(self._spark.sparkContext.defaultParallelism)
+        )
+        ids = archived.where(F.col("problem").isNull()).select("source", "schema_id").distinct().collect()
+        writers = self._writers([(row["source"], row["schema_id"]) for row in ids])
+        digest = F.xxhash64(*_COMPARED)
+        held = (
+            decoded_again(held, writers)
+            .select(*PLACE, digest.alias("held"))
+            .withColumn("in_topic", F.lit(True))
             .persist()
         )
         first = held.groupBy("topic", "partition").agg(F.min("kafka_offset").alias("first"))
         stored = (
             archived.join(F.broadcast(first), ["topic", "partition"])
             .where(F.col("kafka_offset") >= F.col("first"))
-            .select(*_PLACE, F.sha1("value").alias("stored"))
+            # Of a record that is not counted its position is all there is to compare.
+            .select(*PLACE, F.when(F.col("problem").isNull(), digest).alias("stored"))
             .withColumn("in_archive", F.lit(True))
             .persist()
         )
-        same = F.col("in_topic") & F.col("in_archive") & F.col("held").eqNullSafe(F.col("stored"))
+        same = F.col("in_topic") & F.col("in_archive") & F.coalesce(F.col("held") == F.col("stored"), F.lit(True))
         # A position that stands in the archive twice joins twice, and is told by the count of distinct ones.
-        twice = stored.count() - stored.select(*_PLACE).distinct().count()
-        return held.join(stored, list(_PLACE), "full").where(~F.coalesce(same, F.lit(False))).count() + twice
+        twice = stored.count() - stored.select(*PLACE).distinct().count()
+        return held.join(stored, list(PLACE), "full").where(~F.coalesce(same, F.lit(False))).count() + twice
 
 
 def _at(ms: int) -> datetime:

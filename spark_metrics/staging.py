@@ -61,8 +61,6 @@ _NUL, _FIELDS = b"\0", 4 + len(_STATES_KEY)
 
 # Beside the words of transforms.Problem: a record that was counted before has been seen, and adds nothing.
 REFUSED = "refused"
-# What of the facts only the archive reads.
-ARCHIVED_ONLY = ("value", "headers")
 
 # Records that one core has counted before two have agreed on who counts which.
 SMALL = 5_000
@@ -108,16 +106,11 @@ class Staging:
         """How many tasks are to archive a batch while it is staged."""
         return max(1, self.tasks(cores) // 2)
 
-    def facts(self, records: DataFrame, facts: Facts, *, archived: bool = True) -> DataFrame:
-        """Kafka's records as facts; a leaf. archived: with what only the archive reads."""
-
-        def transform(frame: DataFrame) -> DataFrame:
-            found = _decoded(frame, facts, tasks)
-            return found if archived else found.drop(*ARCHIVED_ONLY)
-
+    def facts(self, records: DataFrame, facts: Facts) -> DataFrame:
+        """Kafka's records as facts; a leaf."""
         with self._planning:
             tasks = self._plan_for(records)
-            return self._plans_of(facts).frame(("facts", tasks, archived), [records], transform)
+            return self._plans_of(facts).frame(("facts", tasks), [records], lambda frame: _decoded(frame, facts, tasks))
 
     def groups(self, facts: DataFrame) -> DataFrame:
         """Facts to groups of records; those that were counted before have the problem REFUSED.

@@ -67,7 +67,7 @@ def facts(
 ) -> DataFrame:
     """Kafka's records to what is known of each: a row a record, every position seen.
 
-    Columns: topic, partition, kafka_offset, timestamp_ms, value, headers, source, schema_id, send_id, record_id, id
+    Columns: topic, partition, kafka_offset, timestamp_ms, source, schema_id, send_id, record_id, id
     (its 16 bytes), club_id, type, at_ms, chunk_index, chunk_count, counts (channel, measure, reason, count_total), run,
     listed (both as spark_metrics.states reads them), problem; with recipients also user_ids and result_index. Nothing
     but position and problem may be believed where there is one.
@@ -100,7 +100,7 @@ def _with_channels(before: str | None) -> list[Column]:
     return [F.col("*"), F.when(F.col("source") == "send", resolved).alias("channels")]
 
 
-_BESIDE_VALUE = ("topic", "partition", "kafka_offset", "timestamp_ms", "value", "headers", "source", "schema_id")
+_PLACED = ("topic", "partition", "kafka_offset", "timestamp_ms", "source", "schema_id")
 _FOUND = (
     *("send_id", "record_id", "id", "club_id", "type", "at_ms", "chunk_index", "chunk_count"),
     *("counts", "run", "listed"),
@@ -112,7 +112,7 @@ def _facts(*, recipients: bool) -> list[Column]:
     """What the three sources have in common, and `counts`: an array of {channel, measure, reason, count_total}."""
     send, delivery, outcome = F.col("send"), F.col("delivery"), F.col("outcome")
     return [
-        *map(F.col, _BESIDE_VALUE),
+        *map(F.col, _PLACED),
         # A condition on `problem` would be pushed below all this, and each expression it stands on written out again
         # wherever it is used, the decoding too. What is not deterministic is not pushed through.
         (F.col("known") & (F.spark_partition_id() >= 0)).alias("known"),
@@ -264,7 +264,7 @@ def _with_problem(far_future_ms: int, *, recipients: bool) -> list[Column]:
         .when(F.col("at_ms") >= END_OF_TIME_MS, Problem.FAR_FUTURE)
     )
     beside = _OF_RECIPIENTS if recipients else ()
-    return [*map(F.col, (*_BESIDE_VALUE, *_FOUND, *beside)), problem.alias("problem")]
+    return [*map(F.col, (*_PLACED, *_FOUND, *beside)), problem.alias("problem")]
 
 
 def _storable(text: Column) -> Column:
