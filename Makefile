@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything is made inside this folder: .venv, .devstack (jars, LocalStack) and .state.
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check faults faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
+.PHONY: help setup run demo test check faults nightly faults-headline faults-mutants bench bench-lanes bench-metrics capacity recompute-check audit sbom licences synth snapshots package package-job deploy-local clean-state lock status down
 
 # setup.py itself looks for Python 3.13; any python3 can tell what is missing.
 PYTHON ?= python3
@@ -31,6 +31,9 @@ test: check infra/cdk/node_modules/.package-lock.json ## every check and every t
 
 faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000
 	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all $(if $(HEADLINE),--headline) -v --tb=short
+
+nightly: setup ## what takes too long for each change: an upgrade from an earlier commit, on its data
+	.venv/bin/python -m pytest tests/upgrade --nightly -v --tb=short
 
 faults-headline: setup ## a broadcast to 100,000 while every process is killed in turn
 	.venv/bin/python -m tests.faults.headline

@@ -20,13 +20,14 @@ def recompute_check(settings: StackSettings) -> int:
     On the stack that runs, else on servers started for it over what the last run has left. Errors: StackError.
     """
     try:
-        return _run(RunningStack.of(settings).settings)
+        return run_recompute(RunningStack.of(settings).settings)
     except NotRunningError:
         with Stack(settings, _SERVERS):
-            return _run(settings)
+            return run_recompute(settings)
 
 
-def _run(settings: StackSettings) -> int:
+def run_recompute(settings: StackSettings) -> int:
+    """Run spark_metrics.recompute over everything, on servers that run; its exit status."""
     done = subprocess.run(
         [sys.executable, "-m", "spark_metrics.recompute", "--check-topics"],
         cwd=ROOT,

@@ -43,6 +43,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="of hostile records: some hundred a topic, or 20,000",
     )
     parser.addoption("--headline", action="store_true", help="and the broadcast to 100,000")
+    parser.addoption("--nightly", action="store_true", help="and what takes too long for each change: tests/upgrade")
+    parser.addoption("--upgrade-from", default="1748bbf", help="the commit that the upgrade begins with")
     parser.addoption("--part", default="1/1", help="of those cells: the second of five parts is 2/5")
 
 

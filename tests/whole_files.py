@@ -22,6 +22,7 @@ HOLD_A_STACK = {
     "tests/e2e/test_full_stack.py",
     "tests/faults/test_matrix.py",
     "tests/localstack/test_deployment.py",
+    "tests/upgrade/test_upgrade.py",
 }
 
 SPARK = "spark"

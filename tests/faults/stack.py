@@ -8,7 +8,7 @@ reading of Kafka) uses the servers directly.
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,8 @@ from typing import Any, Self
 import boto3
 import yaml
 
-from devstack.service import AWS_CREDENTIALS, Service, function_environment
+from devstack.provision import provisioning
+from devstack.service import AWS_CREDENTIALS, Service, Task, function_environment
 from devstack.services import all_services
 from devstack.settings import LOOPBACK, REGION, ROOT, StackSettings
 from devstack.sns_stand_in import SnsStandIn
@@ -45,11 +46,18 @@ class FaultStack:
     code      the tree the functions and the job are taken from
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        code: Path = ROOT,
+        tasks: Callable[[StackSettings], list[Task]] = provisioning,
+    ) -> None:
         self.settings = StackSettings.on_free_ports(folder)
         self._changes: Changes = {}
-        self.code = ROOT
-        self._job_text = _text_of(ROOT / "spark_metrics")
+        self.code = code
+        self._tasks = tasks
+        self._job_text = _text_of(code / "spark_metrics")
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
@@ -67,7 +75,7 @@ class FaultStack:
             log.parent.mkdir(parents=True, exist_ok=True)
             self.sns = resources.enter_context(SnsStandIn.start(log=log, any_endpoint=True))
             self._create_applications()
-            self.stack = resources.enter_context(Stack(self.settings, catalogue=self._services))
+            self.stack = resources.enter_context(Stack(self.settings, catalogue=self._services, tasks=self._tasks))
             self._resources = resources.pop_all()
         return self
 

@@ -1,0 +1,87 @@
+"""Everything that our stores hold, as text."""
+
+import json
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import boto3
+import psycopg
+from psycopg import sql
+
+from devstack.service import AWS_CREDENTIALS
+from devstack.settings import REGION, StackSettings
+from tests.opensearch_client import TestClient
+
+
+def dumps(settings: StackSettings) -> dict[str, str]:
+    """Every document, item, row and file, by store."""
+    return {
+        "OpenSearch": "\n".join(_documents(settings)),
+        "DynamoDB": "\n".join(_items(settings)),
+        "Postgres": "\n".join(_rows(settings)),
+        "archive": "\n".join(_cells(settings.archive_dir)),
+    }
+
+
+def _documents(settings: StackSettings) -> Iterator[str]:
+    client = TestClient(settings.opensearch_url, timeout_s=60)
+    client.indices.refresh()
+    body = {"size": 5_000, "query": {"match_all": {}}, "sort": ["_doc"]}
+    answer = client.search(index="*", body=body, scroll="1m")
+    while hits := answer["hits"]["hits"]:
+        yield json.dumps(hits, ensure_ascii=False)
+        answer = client.request("POST", "_search/scroll", {"scroll": "1m", "scroll_id": answer["_scroll_id"]})
+    client.close()
+
+
+def _items(settings: StackSettings) -> Iterator[str]:
+    client: Any = boto3.client(
+        "dynamodb",
+        endpoint_url=settings.aws_url,
+        region_name=REGION,
+        aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+    )
+    for table in client.list_tables()["TableNames"]:
+        for page in client.get_paginator("scan").paginate(TableName=table):
+            for item in page["Items"]:
+                yield repr(item)
+                for value in item.values():
+                    for raw in value.values():
+                        if isinstance(raw, bytes):
+                            yield raw.decode("latin-1")
+                            # What is packed; a part of something larger is not by itself.
+                            with suppress(zlib.error):
+                                yield zlib.decompress(raw).decode("latin-1")
+
+
+def _rows(settings: StackSettings) -> Iterator[str]:
+    with psycopg.connect(settings.database_url("metrics")) as connection:
+        found = connection.execute("select tablename from pg_tables where schemaname = 'public' order by 1")
+        for (table,) in found.fetchall():
+            for row in connection.execute(sql.SQL("select row::text from {} as row").format(sql.Identifier(table))):
+                yield f"{table} {row}"
+
+
+def _cells(folder: Path) -> Iterator[str]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    yield from (path.read_bytes().decode("latin-1") for path in files)
+    tables = [str(path) for path in files if path.suffix == ".parquet"]
+    # A process of its own: this one's Spark would be another's, too.
+    command = [sys.executable, "-c", _READ]
+    yield subprocess.run(command, input=json.dumps(tables), capture_output=True, text=True, check=True).stdout
+
+
+_READ = """
+import json, sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+for path in json.load(sys.stdin):
+    for row in spark.read.parquet(path).collect():
+        print(row.asDict(recursive=True))
+"""

@@ -1,0 +1,96 @@
+"""An earlier commit's tree, and what its own code provisions."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from devstack.provision import provisioning
+from devstack.service import Service, Task
+from devstack.services import all_services
+from devstack.settings import ROOT, StackSettings
+from tests.faults.stack import FaultStack
+
+_PROVISION = """
+import json, sys
+from devstack.provision import provisioning
+from devstack.settings import StackSettings
+[task] = [each for each in provisioning(StackSettings.from_dict(json.loads(sys.argv[2]))) if each.name == sys.argv[1]]
+task.run()
+"""
+
+_CONFIG = """
+import json, sys
+from devstack.services.lambda_host import service
+from devstack.settings import StackSettings
+[text] = [text for path, text in service(StackSettings.from_dict(json.loads(sys.argv[1]))).files.items()]
+print(text)
+"""
+_HOST = (
+    "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module('devstack.lambda_host', run_name='__main__')"
+)
+# Settings of the host that FaultStack adds.
+_ADDED = {"task_root", "mappings"}
+
+
+@contextmanager
+def tree_of(commit: str, folder: Path) -> Iterator[Path]:
+    """The files of a commit, in a worktree of this repository's until the end of the block.
+
+    Raises:
+        LookupError: the history does not hold the commit; a shallow clone lacks it.
+    """
+    found = subprocess.run(
+        ["git", "merge-base", "--is-ancestor", commit, "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if found.returncode != 0:
+        raise LookupError(f"The history of HEAD does not hold the commit {commit}: {found.stderr.strip()}")
+    subprocess.run(["git", "worktree", "add", "--detach", str(folder), commit], cwd=ROOT, check=True)
+    try:
+        for name in (".venv", ".devstack"):
+            (folder / name).symlink_to(ROOT / name)
+        yield folder
+    finally:
+        subprocess.run(["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, check=True)
+
+
+def provisioned_by(tree: Path, settings: StackSettings) -> list[Task]:
+    """The steps of `provisioning`, each done by a tree's own code with its own schemas."""
+
+    def done(name: str) -> None:
+        command = [sys.executable, "-c", _PROVISION, name, json.dumps(settings.as_dict())]
+        subprocess.run(command, cwd=tree, check=True)
+
+    return [replace(task, run=partial(done, task.name)) for task in provisioning(settings)]
+
+
+class EarlierStack(FaultStack):
+    """A stack that begins with an earlier tree: its functions with its own host and gateway, its job, its
+    provisioning."""
+
+    def __init__(self, folder: Path, tree: Path) -> None:
+        super().__init__(folder, code=tree, tasks=partial(provisioned_by, tree))
+
+    def _host(self, service: Service) -> Service:
+        # Not what ran until now, which another tree's host was made of.
+        made = super()._host(all_services(self.settings)[service.name])
+        if self.code == ROOT:
+            return made
+        settings = json.dumps(self.settings.as_dict())
+        told = subprocess.run(
+            [sys.executable, "-c", _CONFIG, settings], cwd=self.code, check=True, capture_output=True, text=True
+        )
+        known = json.loads(told.stdout).keys() | _ADDED
+        files = {
+            path: json.dumps({name: value for name, value in json.loads(text).items() if name in known})
+            if path.name == "config.json"
+            else text
+            for path, text in made.files.items()
+        }
+        [config] = [path for path in files if path.name == "config.json"]
+        command = [sys.executable, "-c", _HOST, str(self.code), "--config", str(config)]
+        return replace(made, files=files, command=command)

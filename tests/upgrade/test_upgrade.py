@@ -1,0 +1,194 @@
+"""An earlier version's functions and job leave work undone; today's take its data over.
+
+The servers go on meanwhile, as they do where a deployment replaces functions and the job.
+"""
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import boto3
+import psycopg
+import pytest
+from psycopg import sql
+
+from devstack.demo.directory import next_minute
+from devstack.erase import erase_person
+from devstack.provision import provisioning
+from devstack.recompute import run_recompute
+from devstack.service import AWS_CREDENTIALS
+from devstack.settings import REGION, ROOT, StackSettings
+from devstack.sns_stand_in import Rule
+from masscomm.statuses import Reason, Status
+from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from tests.faults.bench import Bench, Sent
+from tests.faults.cell import Cell, Load, Send
+from tests.faults.population import CLUB, address
+from tests.faults.waiting import until
+from tests.opensearch_client import TestClient
+from tests.upgrade.dumps import dumps
+from tests.upgrade.earlier import EarlierStack, tree_of
+
+PEOPLE = 600
+# Until what was put off is due: the earlier version must have put it off, and ended, by then.
+LATER_S = 60.0
+PATIENCE_S = 300.0
+
+
+@pytest.fixture(scope="module")
+def bench(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, one_stack_at_a_time: None
+) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp("upgrade")
+    with (
+        tree_of(request.config.getoption("--upgrade-from"), folder / "earlier") as earlier,
+        EarlierStack(folder / "state", earlier) as stack,
+        Bench.on(stack, shared=PEOPLE) as made,
+    ):
+        made.patience_s = PATIENCE_S
+        yield made
+
+
+def test_upgrade_amid_sends_misses_doubles_and_miscounts_none(bench: Bench) -> None:
+    """A counted send, a scheduled one, held recipients and half a broadcast are left by an earlier version."""
+    result = bench.run(Cell(name="upgrade", fault=_upgrade, load=Load()))
+    assert result.ok, result.describe()
+    assert run_recompute(bench.stack.settings) == 0
+
+
+def test_erased_person_is_in_no_store_and_counts_stay(bench: Bench) -> None:
+    """With what both versions have stored, and amid a delayed e-mail to several."""
+    erasure = _Erasure()
+    result = bench.run(Cell(name="erasure", fault=erasure, load=Load()))
+    assert result.ok, result.describe()
+    assert erasure.secrets
+    assert erasure.found == []
+    assert run_recompute(bench.stack.settings) == 0
+
+
+class _Erasure:
+    """Erases one person while an e-mail to them and others waits for its provider.
+
+    secrets: what no store may hold afterwards; found: (store, secret) of those that one holds.
+    """
+
+    def __init__(self) -> None:
+        self.secrets: list[str] = []
+        self.found: list[tuple[str, str]] = []
+
+    def __call__(self, bench: Bench, _: Send) -> None:
+        users = bench.population.grow(20)
+        person = next(user_id for user_id in users if user_id % 10 == 5)  # who has two devices
+        self.secrets = [address(person), f"token-{person}-0", f"token-{person}-1", *bench.population.endpoints[person]]
+        settings = bench.stack.settings
+        bench.await_counted(_ended(bench, bench.emit(users)))
+        with bench.stack.mail.down():
+            mailed = bench.emit(users, channel="email")
+            until("the e-mail waits for long", partial(_waits, settings, mailed, 10.0), PATIENCE_S, every_s=0.1)
+            _delete(settings, person)
+            until("the directory has no such user", partial(_is_unknown, settings, person), every_s=0.1)
+            bench.stack.stack.kill("lambda_host")
+            assert _waits(settings, mailed, 0), "it was released before the person was erased"
+            held = dumps(settings)
+            assert address(person) in held["DynamoDB"]
+            before = _counts(settings)
+            assert erase_person(settings, person, CLUB, [], even_if_known=False) == 0
+            held = dumps(settings)
+            self.found = [(store, secret) for store, text in held.items() for secret in self.secrets if secret in text]
+            assert _counts(settings) == before
+        bench.killed += 1
+        mailed.fates[person] = frozenset({Reason.UNKNOWN_USER})
+        mailed.calls.pop(person)
+        bench.stack.stack.restart("lambda_host")
+
+
+def _ended(bench: Bench, sent: Sent) -> Sent:
+    until("it has ended", lambda: bench.ended(sent), PATIENCE_S, every_s=0.2)
+    return sent
+
+
+def _waits(settings: StackSettings, sent: Sent, seconds: float) -> bool:
+    """Whether its delivery records wait, and are due in more than so many seconds."""
+    found = [item for item in _store(settings).everything() if sent.send_id.encode() in item.value]
+    return bool(found) and min(item.due_ms for item in found) > (time.time() + seconds) * 1000
+
+
+def _store(settings: StackSettings) -> DynamoDbWaitingStore:
+    client: Any = boto3.client(
+        "dynamodb",
+        endpoint_url=settings.aws_url,
+        region_name=REGION,
+        aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+    )
+    return DynamoDbWaitingStore(client=client)
+
+
+def _delete(settings: StackSettings, user_id: int) -> None:
+    with psycopg.connect(settings.database_url("monolith")) as connection:
+        for statement in (
+            "delete from devices where user_id = %s",
+            "delete from user_settings where user_id = %s",
+            "delete from users where id = %s",
+        ):
+            connection.execute(statement, [user_id])
+
+
+def _is_unknown(settings: StackSettings, user_id: int) -> bool:
+    """Whether both who follow the monolith's tables have seen that the user is gone."""
+    client = TestClient(settings.opensearch_url)
+    row = client.get(index="users", id=str(user_id))["_source"]
+    states = client.mget(index="device_state", body={"ids": [f"{user_id * 10 + place}" for place in (0, 1)]})["docs"]
+    client.close()
+    return bool(row.get("deleted")) and not any(state["_source"]["enabled"] for state in states)
+
+
+def _counts(settings: StackSettings) -> list[Any]:
+    """What is counted."""
+    with psycopg.connect(settings.database_url("metrics")) as connection:
+        return [
+            connection.execute(sql.SQL("select * from {} order by 1, 2, 3, 4").format(sql.Identifier(table))).fetchall()
+            for table in ("counts_minute", "counts_hour", "counts_day", "sends", "send_channels", "send_totals")
+        ]
+
+
+def _upgrade(bench: Bench, _: Send) -> None:
+    bench.await_counted(_ended(bench, bench.emit(bench.shared[:200])))
+
+    sleepers = [user_id for user_id in bench.population.grow(60) if user_id % 10 >= 6]
+    due = next_minute(LATER_S)
+    bench.population.sleep(sleepers, due)
+    held = bench.emit(sleepers)
+    mailed = bench.emit(bench.shared[:50], channel="email", send_at=round(due.timestamp() * 1000))
+    scheduled = bench.emit(bench.shared[50:150], send_at=round(due.timestamp() * 1000))
+    until("recipients are held", partial(_all_are, bench, held, Status.HELD))
+    for sent in (mailed, scheduled):
+        until("a send is scheduled", partial(_all_are, bench, sent, Status.SCHEDULED))
+
+    bench.stack.sns.answer(Rule(code="reset_before", after=250))
+    broadcast = bench.emit(bench.shared, chunk=200)
+    until("some of a broadcast wait", lambda: bool(_said(bench, broadcast, Status.SENDING)), PATIENCE_S, every_s=0.1)
+    assert not bench.ended(broadcast)
+    assert time.time() < due.timestamp(), "it took so long that what was put off is due: nothing was tried"
+    bench.kill("delivery")
+
+    for task in provisioning(bench.stack.settings):
+        task.run()
+    bench.stack.use(ROOT)
+    bench.stack.sns.clear()
+    until("what was put off is due", lambda: time.time() >= due.timestamp(), 2 * LATER_S, every_s=0.5)
+
+
+def _all_are(bench: Bench, sent: Sent, status: Status) -> bool:
+    return _said(bench, sent, status) == set(sent.fates)
+
+
+def _said(bench: Bench, sent: Sent, status: Status) -> set[int]:
+    """The users of whom an outcome said that."""
+    return {
+        user_id
+        for record in bench.outcomes.of(sent.send_id)
+        for user_id, place in zip(record["user_ids"], record["result_index"], strict=True)
+        if record["results"][place]["status"] == status
+    }
