@@ -341,6 +341,27 @@ def recompute_check() -> None:
     raise typer.Exit(run_check(_settings()))
 
 
+@app.command()
+def erase(
+    user: Annotated[int, typer.Option("--user", help="The user's id.")],
+    club: Annotated[int, typer.Option("--club", help="The tenant the user belongs to.")],
+    address: Annotated[
+        list[str] | None,
+        typer.Option("--address", help="An e-mail address of theirs that the directory lost. May be repeated."),
+    ] = None,
+    even_if_known: Annotated[
+        bool, typer.Option("--even-if-known", help="Though the directory still has the user.")
+    ] = False,
+) -> None:
+    """Erase one person of one tenant from every store. Delete the user in the monolith first.
+
+    Exit status 1 when it is refused, 2 when a store could not be reached.
+    """
+    from devstack.erase import erase_person
+
+    raise typer.Exit(erase_person(RunningStack.of(_settings()).settings, user, club, address or [], even_if_known))
+
+
 @app.command("clean-state")
 def clean_state() -> None:
     """Remove everything the stack has stored. Refused while it runs."""

@@ -26,7 +26,7 @@ from tests.faults.stack import FaultStack
 from tests.faults.waiting import until
 
 # What the functions and the tests of a mutant need.
-TREES = ("functions", "masscomm", "schemas", "spark_metrics", "devstack", "examples", "tests")
+TREES = ("functions", "masscomm", "schemas", "spark_metrics", "erasure", "devstack", "examples", "tests")
 OUT = ROOT / "out" / "faults-mutants.json"
 
 
@@ -51,6 +51,7 @@ class Mutant:
 BETWEEN_STAGING_AND_MERGE = "nothing dies between the staging of a batch and its merge in a cell"
 ONE_TENANTS_TEXT = "a cell's templates are the example monolith's"
 PLANS = "no cell changes what a batch is planned by"
+ERASES_NOBODY = "no cell erases a person"
 NEVER_COUNTED = (
     "tests/component/spark_metrics/test_archive.py::test_files_of_a_batch_that_was_never_counted_are_not_read_and_go"
 )
@@ -638,6 +639,14 @@ MUTANTS = (
         no_cell=BETWEEN_STAGING_AND_MERGE,
     ),
     Mutant(
+        guard="archive: a compaction removes the values that earlier versions archived",
+        file="spark_metrics/archive.py",
+        old="written = rows(self.read(paths)).drop(",
+        new="written = self.read(paths).drop(",
+        red="tests/component/spark_metrics/test_archive.py::test_compaction_removes_values_of_earlier_versions",
+        no_cell="no cell begins with an archive of an earlier version",
+    ),
+    Mutant(
         guard="archive: what was never counted is not read",
         file="spark_metrics/archive.py",
         old="if folder.batch in committed and folder.batch",
@@ -686,6 +695,38 @@ MUTANTS = (
         new="        self._alone = threading.BoundedSemaphore(9)\n",
         red="tests/component/spark_metrics/test_archive.py::test_one_at_a_time_writes_the_archive_or_removes_from_it",
         no_cell=BETWEEN_STAGING_AND_MERGE,
+    ),
+    Mutant(
+        guard="erase: endpoints of other users' devices stay",
+        file="erasure/search_indices.py",
+        old="for arn in arns - self._used_by_others(arns, [state.id for state in states]):",
+        new="for arn in arns:",
+        red="tests/component/erasure/test_search_indices.py::test_endpoints_go_but_those_of_other_users_stay",
+        no_cell=ERASES_NOBODY,
+    ),
+    Mutant(
+        guard="erase: only the data of that tenant's user",
+        file="erasure/delayed_records.py",
+        old='if record["club_id"] != person.club_id or not rows:',
+        new="if not rows:",
+        red="tests/unit/erasure/test_delayed_records.py::test_record_of_another_club_or_user_stays_as_it_is",
+        no_cell=ERASES_NOBODY,
+    ),
+    Mutant(
+        guard="erase: the directory's rows stay while a store is unfinished",
+        file="erasure/command.py",
+        old="    if report.failed:\n",
+        new="    if False:\n",
+        red="tests/unit/erasure/test_command.py::test_failing_store_keeps_the_directory_rows_and_is_reported",
+        no_cell=ERASES_NOBODY,
+    ),
+    Mutant(
+        guard="erase: the archive names the same user as the log",
+        file="erasure/metrics_store.py",
+        old='facts.withColumn("user_ids", _erased_users(person)) if logged else facts',
+        new="facts",
+        red="tests/component/spark_metrics/test_archive.py::test_erased_user_is_named_nowhere_and_counts_stay",
+        no_cell=ERASES_NOBODY,
     ),
     Mutant(
         guard="prepared plans: each batch's own rows",

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from devstack.settings import ROOT
+from erasure import metrics_store
+from erasure.person import ERASED_USER, Person
 from masscomm.categories import categories
 from masscomm.errors import Stop
 from masscomm.ids import chunk_id, derived_id
@@ -24,6 +27,7 @@ from masscomm.wire import own_schema
 from spark_metrics import transforms
 from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import claim
+from spark_metrics.archived_records import archived_facts
 from spark_metrics.batches import Staged, merge_batch, stage_batch
 from spark_metrics.decode import Writers
 from spark_metrics.recompute import Recompute
@@ -66,7 +70,7 @@ def a_send(number: int, schema_id: int = OLD, **changes: Any) -> Record:
     return {"topic": "send.api", "offset": number, "value": framed(schema_id, value | changes)}
 
 
-def an_outcome(number: int, send_id: str) -> Record:
+def an_outcome(number: int, send_id: str, club_id: int = 7) -> Record:
     """Both users of a send: sent."""
     parent_id = chunk_id(send_id, 0)
     value = {
@@ -77,7 +81,7 @@ def an_outcome(number: int, send_id: str) -> Record:
         "chunk_index": 0,
         "range_start": 0,
         "range_end": 2,
-        "club_id": 7,
+        "club_id": club_id,
         "type": "news",
         "channel": "push",
         "timestamp": PRODUCED_MS,
@@ -93,11 +97,14 @@ def an_outcome(number: int, send_id: str) -> Record:
 class Stream:
     """The job's batches, without Kafka and a process of its own."""
 
-    def __init__(self, spark: SparkSession, kafka_frame: ToFrame, database: str, folder: Path) -> None:
+    def __init__(
+        self, spark: SparkSession, kafka_frame: ToFrame, database: str, folder: Path, *, recipients: bool = False
+    ) -> None:
         self.spark, self.frame = spark, kafka_frame
+        self.recipients = recipients
         self.settings = Settings(bootstrap_servers="", registry_url="", database_url=database, archive_dir=str(folder))
         self.archive = Archive(spark, str(folder))
-        self.sink = PostgresSink(database, views=load_views(self.settings.views))
+        self.sink = PostgresSink(database, views=load_views(self.settings.views), recipients=recipients)
         self.sink.take_over()
         claim(self.sink.connected(), self.archive)
         self.batches = 0
@@ -106,7 +113,7 @@ class Stream:
         self.batches += 1
         return stage_batch(
             self.frame(records),
-            Facts(writers=WRITERS, far_future_ms=86_400_000),
+            Facts(writers=WRITERS, far_future_ms=86_400_000, recipients=self.recipients),
             staging=Staging(),
             batch_id=self.batches,
             sink=self.sink,
@@ -169,25 +176,129 @@ def test_records_of_old_and_new_writers_are_read_as_one(stream: Stream) -> None:
     before = {path: path.read_bytes() for path in Path(stream.archive.folder).rglob("*.parquet")}
     assert stream.offsets() == [0, 1, 2, 3]
     assert stream.differing() == 0
-    # What nobody has understood yet stands in the bytes, and is read when somebody does.
-    (value,) = (
-        row["value"]
-        for row in stream.archive.read(stream.archive.folders(stream.sink.connected())).collect()
-        if row["schema_id"] == NEW
-    )
-    decoded = fastavro.schemaless_reader(io.BytesIO(bytes(value[5:])), fastavro.parse_schema(LATER), None)
-    assert isinstance(decoded, dict)
-    assert decoded["campaign"] == "spring"
 
     # As a version before and one after this would have written them.
     one = next(path for path in before if "batch=1" in str(path))
-    narrow = stream.spark.read.parquet(str(one)).drop("chunk_index").withColumn("of_a_later_version", F.lit(1)).cache()
+    narrow = stream.spark.read.parquet(str(one)).drop("listed").withColumn("of_a_later_version", F.lit(1)).cache()
     assert narrow.count() == 1
     narrow.write.mode("overwrite").parquet(str(one.parent))
     narrow.unpersist()
     assert stream.offsets() == [0, 1, 2, 3]
     assert stream.differing() == 0
     assert all(path.read_bytes() == raw for path, raw in before.items() if path.parent != one.parent)
+
+
+SECRET = "739182"
+A_HEADER = ("traceparent", b"00-secret-header-01")
+
+
+def with_a_secret(number: int, **changes: Any) -> Record:
+    return a_send(number, data={"code": SECRET, "address": "ada@example.org"}, **changes) | {"headers": [A_HEADER]}
+
+
+def texts_of_archive(stream: Stream) -> str:
+    """Every cell of every file, counted or not."""
+    files = [str(path) for path in Path(stream.archive.folder).rglob("*.parquet")]
+    rows = [stream.spark.read.parquet(each).collect() for each in files]
+    assert files
+    return "\n".join(str(row.asDict(recursive=True)) for each in rows for row in each)
+
+
+def written_by_an_earlier_version(stream: Stream, *records: Record) -> None:
+    """Write the files of the last batch anew, with whole records, as versions before the column `run` wrote them."""
+    columns = (
+        *("topic", "partition", "kafka_offset", "timestamp_ms", "source", "schema_id", "problem", "record_id"),
+        *("send_id", "club_id", "type", "at_ms", "chunk_index", "chunk_count", "counts", "attempt", "counted_us"),
+    )
+    place = ("topic", "partition", "kafka_offset")
+    raw = stream.frame(records).withColumnRenamed("offset", "kafka_offset").select(*place, "value", "headers")
+    for folder in Path(stream.archive.folder).glob(f"date=*/hour=*/{batch_folders(stream)[-1]}"):
+        rows = stream.spark.read.parquet(str(folder)).select(*columns)
+        whole = rows.join(raw, list(place)).cache()
+        assert whole.count() == rows.count()
+        whole.write.mode("overwrite").parquet(str(folder))
+        whole.unpersist()
+
+
+def test_no_value_or_header_of_a_record_is_archived(stream: Stream) -> None:
+    """Texts, addresses and one-time passwords end with the topics' retention."""
+    poison = {"topic": "send.api", "offset": 9, "value": SECRET.encode(), "headers": [A_HEADER]}
+    stream.count(with_a_secret(0), poison)
+    assert stream.offsets() == [0, 9]
+    texts = texts_of_archive(stream)
+    assert "send 0" in texts
+    for secret in (SECRET, "ada@", "secret-header", "user_ids"):
+        assert secret not in texts
+    assert stream.differing() == 0
+
+
+def test_files_of_earlier_versions_are_counted_with_later_ones(stream: Stream) -> None:
+    earlier = (with_a_secret(0), a_send(1, NEW), an_outcome(0, "send 0"), an_outcome(1, "send 5"))
+    poison = {"topic": "send.api", "offset": 9, "value": b"poison"}
+    stream.count(*earlier, poison)
+    written_by_an_earlier_version(stream, *earlier, poison)
+    assert SECRET in texts_of_archive(stream)
+    stream.count(with_a_secret(10), an_outcome(10, "send 1"), an_outcome(11, "send 0"))
+    assert stream.differing() == 0
+    stream.sink.connected().execute("update send_totals set count_total = 5 where send_id = 'send 0'")
+    assert stream.differing() == 1
+
+
+def test_erased_user_is_named_nowhere_and_counts_stay(
+    spark: SparkSession, kafka_frame: ToFrame, database: str, tmp_path: Path
+) -> None:
+    """In files of earlier versions and of this one; another tenant's user of that number stays."""
+    stream = Stream(spark, kafka_frame, database, tmp_path / "archive", recipients=True)
+    earlier = (with_a_secret(0), an_outcome(0, "send 0"))
+    stream.count(*earlier)
+    written_by_an_earlier_version(stream, *earlier)
+    stream.count(a_send(1), an_outcome(1, "send 1"), an_outcome(2, "send 2", club_id=8))
+    connection = stream.sink.connected()
+
+    def counts() -> list[Any]:
+        tables = ("counts_minute", "counts_day", "sends", "send_channels", "send_totals", "send_states", "trending")
+        return [connection.execute(f"select * from {table} order by 1, 2, 3, 4").fetchall() for table in tables]  # noqa: S608
+
+    before = counts()
+    assert stream.differing() == 0
+    person = Person(user_id=2, club_id=7)
+    metrics_store.learn(connection, person)
+    assert person.clubs == {7, 8}
+    (staged,) = connection.execute("select count(*) from staging_recipients where 2 = any(user_ids) and club_id = 7")
+    assert metrics_store.erase_log(connection, person) == 2 + staged[0]
+    assert stream.differing() > 0, "the archive still names the user"
+    erased = partial(metrics_store.erase_archive, spark, connection, stream.archive.folder, person, lambda _: WRITERS)
+    assert erased() == 1
+    assert stream.differing() == 0
+    assert counts() == before
+    logged = connection.execute("select send_id, user_id, club_id from recipient_log order by 1, 2").fetchall()
+    assert logged == [
+        *[("send 0", user_id, 7) for user_id in (ERASED_USER, 1)],
+        *[("send 1", user_id, 7) for user_id in (ERASED_USER, 1)],
+        *[("send 2", user_id, 8) for user_id in (1, 2)],
+    ]
+    rows = stream.archive.read(stream.archive.folders(connection)).where("source = 'outcome'").collect()
+    assert sorted((row["club_id"], *sorted(row["user_ids"])) for row in rows) == [(7, 0, 1), (7, 0, 1), (8, 1, 2)]
+    assert SECRET not in texts_of_archive(stream)
+    assert erased() == 0
+    assert metrics_store.erase_log(connection, person) == 0
+    # The stream goes on as it was.
+    stream.count(a_send(10))
+    assert stream.differing() == 0
+    stream.sink.close()
+
+
+def test_compaction_removes_values_of_earlier_versions(stream: Stream) -> None:
+    earlier = (with_a_secret(0), an_outcome(0, "send 0"))
+    stream.count(*earlier)
+    written_by_an_earlier_version(stream, *earlier)
+    stream.count(with_a_secret(1))
+    known = stream.offsets()
+    reduced = partial(archived_facts, writers_of=lambda _: WRITERS, recipients=False)
+    assert stream.archive.compact(stream.sink.connected(), reduced, before=NOW + timedelta(hours=1)) == 1
+    assert SECRET not in texts_of_archive(stream)
+    assert stream.offsets() == known
+    assert stream.differing() == 0
 
 
 def test_the_code_that_writes_a_batch_is_compiled_once(stream: Stream) -> None:

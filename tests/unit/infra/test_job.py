@@ -9,14 +9,14 @@ from devstack.settings import ROOT
 from infra.cdk.settings import SparkSettings
 from infra.job_archive import write_archive
 
-ROOMS = ("masscomm", "schemas", "spark_metrics")
+ROOMS = ("masscomm", "schemas", "spark_metrics", "erasure")
 # The distribution of requirements/job.in that a module comes from, where the names differ.
 NAMES = {"confluent_kafka": "confluent-kafka", "yaml": "pyyaml"}
 
 LOADED = """
 import sys
 before = set(sys.modules)
-import spark_metrics.job
+import spark_metrics.job, erasure.__main__
 origin = sys.prefix
 for name in sorted({name.partition(".")[0] for name in set(sys.modules) - before}):
     file = getattr(sys.modules.get(name), "__file__", None) or ""

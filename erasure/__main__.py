@@ -1,0 +1,137 @@
+"""Erase one person of one tenant: `python -m erasure --user 7 --club 3 [--address ada@example.org]`.
+
+Delete the user in the monolith first: the monolith's tables are its own, and change data capture would bring back what
+is erased here. The command refuses while the directory still has the user, unless it is given --even-if-known.
+
+--address: an e-mail address of the person that the directory no longer has; its suppressions and the receipts that wait
+are found by it. May be repeated.
+
+Prints what was erased in each store, and until when topics and backups keep what is left. Status 0: done; 1: refused;
+2: a store could not be reached: run it again. Counts do not change. Records of the person that are still on their way
+bring data back: run it again when their sends have ended.
+
+Settings come from the environment, as the functions' and the job's. ERASURE_BACKUPS: days that each backup or log is
+kept, as database-backups=14,logs=365.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import psycopg
+
+from erasure import metrics_store
+from erasure.command import Step, check, erase
+from erasure.delayed_records import DelayedRecords
+from erasure.item_tables import ItemTables
+from erasure.person import Person
+from erasure.remains import what_remains
+from erasure.search_indices import SearchIndices
+from masscomm.aws_client import DynamoDb, Sns
+from masscomm.aws_request import Limits
+from masscomm.errors import MasscommError, Stop
+from masscomm.opensearch import connect_from_environment
+from masscomm.topics import cdc_topics, chain_topics
+from masscomm.wire import HttpSchemaRegistry
+from spark_metrics.archive import Archive
+from spark_metrics.archive_mark import check as check_mark
+from spark_metrics.archived_records import writers_in
+from spark_metrics.database import connect
+from spark_metrics.job import spark_session
+from spark_metrics.settings import Settings, settings_from
+
+_log = logging.getLogger("erasure")
+
+
+def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
+    """Run the command; the process's exit status."""
+    chosen = _chosen(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    person = Person(user_id=chosen.user, club_id=chosen.club)
+    for address in chosen.address:
+        person.learn_address(address)
+    try:
+        settings = settings_from(environ)
+        indices = SearchIndices(connect_from_environment(), Sns(Limits(connect_s=2, read_s=10, attempts=3)))
+        with ExitStack() as resources:
+            connection = resources.enter_context(connect(settings.database_url, "masscomm erase"))
+            still_known = indices.learn(person)
+            metrics_store.learn(connection, person)
+            check(person, still_known=still_known, even_if_known=chosen.even_if_known)
+            report = erase(
+                person,
+                _stores(settings, environ, indices, connection, resources),
+                ("directory rows", indices.erase_rows),
+            )
+    except Stop as error:
+        _log.error("%s", error)
+        return 1
+    except (MasscommError, psycopg.OperationalError) as error:
+        _log.error("%s", error)
+        return 2
+    topics = [*chain_topics(), *cdc_topics(environ.get("CDC_GENERATION", "any"))]
+    backups = dict(each.split("=") for each in environ.get("ERASURE_BACKUPS", "").split(",") if each)
+    for line in [
+        *report.lines(),
+        "Still kept:",
+        *what_remains(topics, {name: int(days) for name, days in backups.items()}, datetime.now(UTC)),
+    ]:
+        print(line)  # noqa: T201 - the command's answer
+    return 2 if report.failed else 0
+
+
+def _stores(
+    settings: Settings,
+    environ: Mapping[str, str],
+    indices: SearchIndices,
+    connection: psycopg.Connection[Any],
+    resources: ExitStack,
+) -> dict[str, Step]:
+    """Each store's step. Delayed records are first: they may name an address that the directory no longer has."""
+    tables = ItemTables(
+        DynamoDb(Limits(connect_s=2, read_s=10, attempts=5)),
+        ledger=environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"),
+        waiting=environ.get("WAITING_TABLE", "waiting"),
+        records=DelayedRecords(HttpSchemaRegistry(settings.registry_url)),
+    )
+    return {
+        "delayed records": tables.erase_delayed,
+        "delivery ledger": tables.erase_ledger,
+        "log of recipients": partial(metrics_store.erase_log, connection),
+        "archive hours": partial(_erase_archive, settings, connection, resources),
+        "provider messages": indices.erase_messages,
+        "device endpoints": indices.erase_endpoints,
+        "suppressions": indices.erase_suppressions,
+    }
+
+
+def _erase_archive(
+    settings: Settings, connection: psycopg.Connection[Any], resources: ExitStack, person: Person
+) -> int:
+    if not settings.archive_dir:
+        return 0
+    spark = spark_session(settings)
+    resources.callback(spark.stop)
+    check_mark(connection, Archive(spark, settings.archive_dir))
+    writers_of = writers_in(settings.registry_url, spark)
+    return metrics_store.erase_archive(spark, connection, settings.archive_dir, person, writers_of)
+
+
+def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="erasure", description="Erase one person of one tenant from every store.")
+    parser.add_argument("--user", type=int, required=True, help="the user's id")
+    parser.add_argument("--club", type=int, required=True, help="the tenant the user belongs to")
+    parser.add_argument("--address", action="append", default=[], help="an e-mail address of theirs; may be repeated")
+    parser.add_argument("--even-if-known", action="store_true", help="though the directory still has the user")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""A delayed record without one of its recipients' data: every position stays, so that each still gets one outcome.
+
+The user id stays until the record is released: the directory knows no such user then, and they are suppressed.
+"""
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import fastavro
+
+from erasure.person import ERASED_ADDRESS, Person
+from masscomm import topics
+from masscomm.wire import SchemaRegistry
+
+_HEADER = 5  # a zero byte and the schema's id
+_ERASED = ""
+
+
+class DelayedRecords:
+    """Reads and writes delayed records by the schemas they were written with. registry: where those are."""
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self._registry = registry
+        self._schemas: dict[int, Any] = {}
+
+    def without(self, person: Person, topic: str, value: bytes) -> bytes:
+        """The record's bytes without the person's data; the same where there is none.
+
+        Errors: DeadLetter (its schema is unknown), Retry (the registry cannot be asked), ValueError and others of
+        fastavro's (the schema does not read it).
+        """
+        schema = self._schema(int.from_bytes(value[1:_HEADER], "big"))
+        record: Any = fastavro.schemaless_reader(io.BytesIO(value[_HEADER:]), schema, None)
+        changed = _erased(person, topics.base_of(topic), record)
+        if changed == record:
+            return value
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, schema, changed)
+        return value[:_HEADER] + buffer.getvalue()
+
+    def _schema(self, schema_id: int) -> Any:
+        if schema_id not in self._schemas:
+            self._schemas[schema_id] = fastavro.parse_schema(self._registry.schema_by_id(schema_id))
+        return self._schemas[schema_id]
+
+
+def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    if topic == topics.RECEIPT:
+        return {**record, "body": _without_addresses(person, record["body"])}
+    rows = [row for row, user_id in enumerate(record["user_ids"]) if user_id == person.user_id]
+    if record["club_id"] != person.club_id or not rows:
+        return dict(record)
+    person.clubs.add(record["club_id"])
+    alone = len(rows) == len(record["user_ids"])
+    if topic != topics.DELIVERY:
+        # What a template is filled with is one recipient's own only where there is no other.
+        return {**record, "data": {}} if alone else dict(record)
+    for row in rows:
+        if row < len(record["addresses"]):
+            person.learn_address(record["addresses"][row])
+    positions = {record["positions"][row] for row in rows}
+    return {
+        **record,
+        "addresses": [_ERASED if row in rows else text for row, text in enumerate(record["addresses"])],
+        "content": [_without_values(column, rows, alone=alone) for column in record["content"]],
+        "taken": [
+            {**each, "target": _ERASED} if each["position"] in positions else each for each in record.get("taken", [])
+        ],
+    }
+
+
+def _without_values(column: Mapping[str, Any], rows: list[int], *, alone: bool) -> dict[str, Any]:
+    """A content column in which the rows have an empty value, and no value stays that none has."""
+    if alone:
+        return {**column, "values": [_ERASED], "index": []}
+    if not column["index"]:
+        return dict(column)  # everybody's
+    texts = [_ERASED if row in rows else column["values"][place] for row, place in enumerate(column["index"])]
+    values = list(dict.fromkeys(texts))
+    return {**column, "values": values, "index": [values.index(text) for text in texts]}
+
+
+def _without_addresses(person: Person, body: str) -> str:
+    """A provider's JSON with the person's addresses replaced, however they are written in it."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return body
+    changed = _replaced(person, document)
+    return body if changed == document else json.dumps(changed)
+
+
+def _replaced(person: Person, value: Any) -> Any:
+    if isinstance(value, str):
+        for address in person.addresses:
+            while (start := value.lower().find(address)) >= 0:
+                value = value[:start] + ERASED_ADDRESS + value[start + len(address) :]
+        # An event inside an event: SNS hands JSON on as a text.
+        return value
+    if isinstance(value, list):
+        return [_replaced(person, each) for each in value]
+    if isinstance(value, dict):
+        return {name: _replaced(person, each) for name, each in value.items()}
+    return value

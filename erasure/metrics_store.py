@@ -1,0 +1,58 @@
+"""The person in the metrics: the log of recipients, in Postgres and in the archive it is counted again from.
+
+Both name the same user instead, so that counting again still finds what is served.
+"""
+
+from typing import Any
+
+import psycopg
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from erasure.person import ERASED_USER, Person
+from spark_metrics import recipient_log
+from spark_metrics.archive import Archive
+from spark_metrics.archived_records import WritersOf, archived_facts
+from spark_metrics.views import maintained_since
+
+
+def learn(connection: psycopg.Connection[Any], person: Person) -> None:
+    """Note the tenants under which the log names the user."""
+    rows = connection.execute("select distinct club_id from recipient_log where user_id = %s", [person.user_id])
+    person.clubs.update(club for (club,) in rows)
+
+
+def erase_log(connection: psycopg.Connection[Any], person: Person) -> int:
+    """Replace the user id in the log of recipients, and in what is staged for it."""
+    erased = 0
+    for statement in (
+        "update recipient_log set user_id = %(erased)s where user_id = %(user)s and club_id = %(club)s",
+        "update staging_recipients set user_ids = array_replace(user_ids, %(user)s, %(erased)s)"
+        " where club_id = %(club)s and %(user)s = any(user_ids)",
+    ):
+        ids = {"user": person.user_id, "club": person.club_id, "erased": ERASED_USER}
+        erased += connection.execute(statement, ids).rowcount
+    return erased
+
+
+def erase_archive(
+    spark: SparkSession, connection: psycopg.Connection[Any], folder: str, person: Person, writers_of: WritersOf
+) -> int:
+    """Write anew each archived hour that names the user, or that holds whole records, as earlier versions wrote them;
+    how many hours. Those of earlier versions lose the values of everybody's records."""
+    archive = Archive(spark, folder)
+    logged, _ = maintained_since(connection, recipient_log.NAME)
+
+    def anonymised(rows: DataFrame) -> DataFrame:
+        facts = archived_facts(rows, writers_of, recipients=logged)
+        return facts.withColumn("user_ids", _erased_users(person)) if logged else facts
+
+    named = (F.col("club_id") == person.club_id) & F.array_contains("user_ids", person.user_id)
+    return archive.rewrite(connection, anonymised, F.col("value").isNotNull() | F.coalesce(named, F.lit(False)))
+
+
+def _erased_users(person: Person) -> Column:
+    def one(user_id: Column) -> Column:
+        return F.when(user_id == person.user_id, F.lit(ERASED_USER).cast("long")).otherwise(user_id)
+
+    return F.when(F.col("club_id") == person.club_id, F.transform("user_ids", one)).otherwise(F.col("user_ids"))

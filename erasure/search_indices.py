@@ -1,0 +1,186 @@
+"""The person's documents in OpenSearch, those of old generations included, and their devices' endpoints in SNS."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from erasure.person import ERASED_USER, Person
+from masscomm import suppressions
+from masscomm.errors import Retry
+from masscomm.opensearch import VersionedDocument, answering, write
+from masscomm.opensearch_client import NotFoundError, OpenSearch
+from masscomm.opensearch_directory import DEVICE_STATE, DEVICES, USER_SETTINGS, USERS
+
+MESSAGES = "provider_messages"
+_PAGE = 1_000
+_SCROLL = "2m"
+_GONE = {"NotFound", "NotFoundException"}
+
+
+class Endpoints(Protocol):
+    """masscomm.aws_client.Sns, as far as it is asked here."""
+
+    def delete_endpoint(self, *, EndpointArn: str) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A document as a search finds it."""
+
+    index: str
+    id: str
+    version: int
+    source: Mapping[str, Any]
+
+
+class SearchIndices:
+    """Errors of every method: Retry, Stop."""
+
+    def __init__(
+        self,
+        client: OpenSearch,
+        endpoints: Endpoints,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._client = client
+        self._endpoints = endpoints
+        self._now_ms = now_ms
+
+    def learn(self, person: Person) -> bool:
+        """Note what the person's documents say of them; whether the directory that answers look-ups still has them."""
+        for document in self._rows(person, USERS, USER_SETTINGS):
+            if isinstance(club := document.source.get("club_id"), int):
+                person.clubs.add(club)
+            person.learn_address(document.source.get("email"))
+        serving = self._search(USERS, {"ids": {"values": [str(person.user_id)]}})
+        return any(not document.source.get("deleted") for document in serving)
+
+    def erase_messages(self, person: Person) -> int:
+        """Replace the user id in what is remembered of messages that a provider took."""
+        erased = 0
+        for page in self._pages(MESSAGES):
+            changed = [
+                replace(document, source=_without_user(document.source, person))
+                for document in page
+                if _names(document.source, person)
+            ]
+            self._write(changed)
+            erased += len(changed)
+        return erased
+
+    def erase_endpoints(self, person: Person) -> int:
+        """Delete the endpoints of the person's devices that no other device uses, and what is known of them."""
+        states = self._states(person)
+        arns = {arn for state in states if isinstance(arn := state.source.get("endpoint_arn"), str)}
+        for arn in arns - self._used_by_others(arns, [state.id for state in states]):
+            self._delete_endpoint(arn)
+        # As the registrar leaves the state of a device whose row is deleted.
+        none = {"token": None, "endpoint_arn": None, "enabled": False, "reason": "deleted"}
+        left = {"updated_at": self._now_ms()}
+        erased = [state for state in states if state.source.get("token") or state.source.get("endpoint_arn")]
+        self._write([replace(state, source=none | left) for state in erased])
+        return len(erased)
+
+    def erase_suppressions(self, person: Person) -> int:
+        """Delete the club's suppressions of the person's addresses. Those of earlier versions are every club's: they
+        stay until `masscomm suppressions remove`."""
+        erased = 0
+        for address in person.addresses:
+            name, _ = suppressions.ids_of(person.club_id, address)
+            try:
+                with answering("a removal of a suppression"):
+                    self._client.request("DELETE", f"{suppressions.INDEX}/_doc/{name}")
+                erased += 1
+            except Retry as error:
+                if not isinstance(error.__cause__, NotFoundError):
+                    raise
+        return erased
+
+    def erase_rows(self, person: Person) -> int:
+        """Leave of the person's rows, in every generation, what a deleted row leaves: a version that older changes of
+        it cannot pass."""
+        rows = [row for row in self._rows(person, USERS, USER_SETTINGS, DEVICES) if not row.source.get("deleted")]
+        deleted = {"deleted": True, "deleted_at_ms": self._now_ms()}
+        self._write([replace(row, source=deleted) for row in rows])
+        return len(rows)
+
+    def _rows(self, person: Person, *tables: str) -> list[Document]:
+        """The person's rows of these tables, of all generations."""
+        by_id = {"ids": {"values": [str(person.user_id)]}}
+        by_user = {"term": {"user_id": person.user_id}}
+        return [row for table in tables for row in self._search(f"{table}-*", by_user if table == DEVICES else by_id)]
+
+    def _states(self, person: Person) -> list[Document]:
+        ids = {row.id for row in self._rows(person, DEVICES)}
+        # An old generation may name a device that is another user's by now.
+        serving = self._search(DEVICES, {"ids": {"values": sorted(ids)}})
+        ids -= {row.id for row in serving if row.source.get("user_id", person.user_id) != person.user_id}
+        return list(self._search(DEVICE_STATE, {"ids": {"values": sorted(ids)}}))
+
+    def _used_by_others(self, arns: set[str], ours: Sequence[str]) -> set[str]:
+        query = {
+            "bool": {
+                "filter": [{"terms": {"endpoint_arn": sorted(arns)}}, {"term": {"enabled": True}}],
+                "must_not": [{"ids": {"values": list(ours)}}],
+            }
+        }
+        return {state.source["endpoint_arn"] for state in self._search(DEVICE_STATE, query)} if arns else set()
+
+    def _delete_endpoint(self, arn: str) -> None:
+        try:
+            self._endpoints.delete_endpoint(EndpointArn=arn)
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") not in _GONE:
+                raise Retry(
+                    f"SNS does not delete an endpoint: {error.response.get('Error', {}).get('Code')}"
+                ) from error
+        except BotoCoreError as error:
+            raise Retry(f"SNS does not answer: {type(error).__name__}") from error
+
+    def _write(self, documents: Sequence[Document]) -> None:
+        fates = write(
+            self._client,
+            [VersionedDocument(index=d.index, id=d.id, version=d.version, source=d.source) for d in documents],
+        )
+        for fate in fates:
+            if fate is not None:
+                raise fate
+
+    def _search(self, index: str, query: Mapping[str, Any]) -> Iterator[Document]:
+        """What a query finds. Errors: Retry where an alias is missing: no generation of the directory is complete."""
+        for page in self._pages(index, query):
+            yield from page
+
+    def _pages(self, index: str, query: Mapping[str, Any] | None = None) -> Iterator[list[Document]]:
+        with answering(f"a search of {index}"):
+            self._client.indices.refresh(index=index)
+            body = {"query": query or {"match_all": {}}, "size": _PAGE, "version": True, "sort": ["_doc"]}
+            answer = self._client.search(index=index, body=body, scroll=_SCROLL)
+            while hits := _hits(index, answer):
+                yield hits
+                answer = self._client.request(
+                    "POST", "_search/scroll", {"scroll": _SCROLL, "scroll_id": answer["_scroll_id"]}
+                )
+
+
+def _hits(index: str, answer: Any) -> list[Document]:
+    if answer["timed_out"] or answer["_shards"]["failed"]:
+        raise Retry(f"OpenSearch answered a search of {index} only in part")
+    return [
+        Document(index=hit["_index"], id=hit["_id"], version=hit["_version"], source=hit["_source"])
+        for hit in answer["hits"]["hits"]
+    ]
+
+
+def _names(source: Mapping[str, Any], person: Person) -> bool:
+    outcome = source.get("outcome", {})
+    return outcome.get("club_id") == person.club_id and person.user_id in outcome.get("user_ids", ())
+
+
+def _without_user(source: Mapping[str, Any], person: Person) -> dict[str, Any]:
+    outcome = source["outcome"]
+    others = [ERASED_USER if user_id == person.user_id else user_id for user_id in outcome["user_ids"]]
+    return {**source, "outcome": {**outcome, "user_ids": others}}

@@ -1,0 +1,157 @@
+"""Erasing in DynamoDB: the ledger and the store of delayed records stay usable, without the person."""
+
+import zlib
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from devstack.settings import StackSettings
+from erasure.delayed_records import DelayedRecords
+from erasure.item_tables import ItemTables
+from erasure.person import ERASED_USER, Person
+from masscomm.clock import FixedClock
+from masscomm.delivery_ledger import Answer, Decided
+from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.outcomes import SENT
+from masscomm.records import ContentColumn, DeliveryRequested
+from masscomm.waiting import Waiting
+from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+from tests.chain import NOW
+from tests.dynamodb_table import dynamodb, functions_client, new_table
+
+__all__ = ["functions_client"]
+
+ADDRESS = "ada.erased@example.org"
+NAME = "Ada Erased"
+
+
+class World:
+    """Both tables and what reads them."""
+
+    def __init__(self, localstack: StackSettings, client: Any) -> None:
+        self.admin = dynamodb(localstack)
+        self.ledger_table, self.waiting_table = (new_table(self.admin, name) for name in ("delivery_ledger", "waiting"))
+        registry = InMemorySchemaRegistry()
+        registry.register("delivery-value", own_schema("DeliveryRequested"))
+        self.codec = Codec(registry)
+        self.store = DynamoDbWaitingStore(table=self.waiting_table, client=client)
+        self.ledger = DynamoDbDeliveryLedger(table=self.ledger_table, owner="a", clock=FixedClock(), client=client)
+        self.erasing = ItemTables(
+            client,
+            ledger=self.ledger_table,
+            waiting=self.waiting_table,
+            records=DelayedRecords(registry),
+            now_ms=lambda: NOW,
+        )
+
+    def delay(self, record_id: str, **changes: Any) -> None:
+        """An e-mail to the users 7 and 8 waits for an hour."""
+        usual: dict[str, Any] = {
+            **dict.fromkeys(("record_id", "parent_id", "send_id"), record_id),
+            "chunk_index": 0,
+            "range_start": 0,
+            "range_end": 2,
+            "club_id": 3,
+            "type": "news",
+            "timestamp": NOW,
+            "built_at": NOW,
+            "channel": "email",
+            "positions": [0, 1],
+            "user_ids": [7, 8],
+            "addresses": [ADDRESS, "bob@example.org"],
+            "content": [ContentColumn(field="subject", values=[NAME, "Bob"], index=[0, 1])],
+        }
+        record = DeliveryRequested(**usual | changes)
+        value = self.codec.encode("delivery", "DeliveryRequested", record.to_avro())
+        item = Waiting(id=record_id, due_ms=NOW + 3_600_000, topic="delivery", value=value, why="provider")
+        self.store.put(item, NOW)
+
+    def texts(self) -> str:
+        """Every item of both tables; what waits also as it will be released."""
+        items = [self.admin.scan(TableName=name)["Items"] for name in (self.ledger_table, self.waiting_table)]
+        return f"{items}{self.delayed()}"
+
+    def delayed(self) -> dict[str, dict[str, Any]]:
+        found = [(item.id, self.codec.decode("DeliveryRequested", item.value)) for item in self.store.everything()]
+        assert len(dict(found)) == len(found), "an item waits twice"
+        return dict(found)
+
+
+@pytest.fixture
+def world(localstack: StackSettings, functions_client: Any) -> World:
+    return World(localstack, functions_client)
+
+
+def test_delayed_record_keeps_positions_and_the_others_data(world: World) -> None:
+    world.delay("both")
+    world.delay("another club's", club_id=4)
+    long = [f"{ADDRESS}{number}" for number in range(60_000)]  # larger than an item of DynamoDB
+    world.delay("large", content=[ContentColumn(field="subject", values=[*long, "Bob"], index=[0, 60_000])])
+    before = world.delayed()
+    person = Person(user_id=7, club_id=3)
+    assert world.erasing.erase_delayed(person) == 2
+    after = world.delayed()
+    assert after.keys() == before.keys()
+    assert after["another club's"] == before["another club's"]
+    for name in ("both", "large"):
+        assert after[name]["addresses"] == ["", "bob@example.org"]
+        assert (after[name]["positions"], after[name]["user_ids"]) == ([0, 1], [7, 8])
+        assert ADDRESS not in str(after[name])
+        assert NAME not in str(after[name])
+    assert person.addresses == {ADDRESS}
+    assert world.erasing.erase_delayed(person) == 0
+    released = [item.due_ms for item in world.store.everything() if item.id == "both"]
+    assert released == [NOW + 3_600_001]
+
+
+def test_delayed_record_of_an_earlier_version_leaves_no_part(world: World) -> None:
+    """It was stored under its minute and id, with parts by id that a copy for another minute shares."""
+    texts = [f"{ADDRESS}{uuid4()}" for _ in range(20_000)]
+    world.delay("earlier", content=[ContentColumn(field="subject", values=[*texts, "Bob"], index=[0, 20_000])])
+    [item] = list(world.store.everything())
+    world.store.done(item)
+    packed = zlib.compress(item.value)
+    first, *others = [packed[start : start + 350_000] for start in range(0, len(packed), 350_000)]
+    assert others
+    for number, part in enumerate(others, 1):
+        key = {"due_bucket": {"S": "part#earlier"}, "id": {"S": f"{number:04d}"}}
+        world.admin.put_item(TableName=world.waiting_table, Item={**key, "value": {"B": part}})
+    for minute in (1, 2):
+        row: dict[str, Any] = {
+            "due_bucket": {"S": f"{minute:010d}#0"},
+            "id": {"S": "earlier"},
+            "due_ms": {"N": str(minute * 60_000)},
+            "topic": {"S": "delivery"},
+            "value": {"B": first},
+            "parts": {"N": str(len(others) + 1)},
+            "headers": {"S": "[]"},
+            "why": {"S": "provider"},
+        }
+        world.admin.put_item(TableName=world.waiting_table, Item=row)
+    assert world.erasing.erase_delayed(Person(user_id=7, club_id=3)) == 2
+    [after] = list(world.delayed().values())
+    assert after["addresses"] == ["", "bob@example.org"]
+    left = world.admin.scan(TableName=world.waiting_table)["Items"]
+    assert [each for each in left if each["due_bucket"] == {"S": "part#earlier"}] == []
+    assert all(len(each.get("value", {}).get("B", b"")) < 10_000 for each in left)
+
+
+def test_ledger_keeps_decisions_and_loses_the_user(world: World) -> None:
+    answers = (Answer(target="device-of-ada", message_id="m1"), Answer(target="device-2", error="Throttled"))
+    slices = [
+        Decided(position=0, user_id=7, decision=SENT, answers=answers),
+        Decided(position=1, user_id=8, decision=SENT, answers=(Answer(target="device-of-bob", message_id="m2"),)),
+    ]
+    world.ledger.acquire("record")
+    world.ledger.record("record", slices)
+    world.ledger.record("of others", slices[1:])
+    person = Person(user_id=7, club_id=3)
+    assert world.erasing.erase_ledger(person) == 1
+    first, second = world.ledger.decided("record")
+    assert (first.position, first.user_id, first.decision) == (0, ERASED_USER, SENT)
+    assert first.message_ids == ("m1",)
+    assert second == slices[1]
+    assert "device-of-ada" not in world.texts()
+    assert world.erasing.erase_ledger(person) == 0

@@ -1,0 +1,168 @@
+"""Erasing in OpenSearch itself, with two generations of the directory."""
+
+import fcntl
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from devstack.provision import create_indices
+from devstack.settings import StackSettings
+from erasure.person import ERASED_USER, Person
+from erasure.search_indices import SearchIndices
+from functions.receipts.messages import MESSAGES, OpenSearchMessages, Told
+from masscomm import suppressions
+from masscomm.errors import Retry
+from masscomm.opensearch import VersionedDocument, write
+from masscomm.topics import CDC_TABLES
+from tests.messages_contract import outcome
+from tests.opensearch_client import TestClient
+
+OLD, SERVING = "erasing1", "erasing2"
+ADDRESS = "ada.erased@example.org"
+ARN, SHARED_ARN, OTHER_ARN = (f"arn:aws:sns:::endpoint/GCM/x/{name}" for name in ("own", "shared", "moved"))
+EVERYWHERE = ",".join(
+    [f"{table}-{generation}" for table in CDC_TABLES for generation in (OLD, SERVING)]
+    + ["device_state", MESSAGES, "suppressions"]
+)
+
+
+class Endpoints:
+    """deleted: what was asked for; gone: what there is none of; failing: raised by each call."""
+
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+        self.failing: str | None = None
+
+    def delete_endpoint(self, *, EndpointArn: str) -> None:
+        if self.failing is not None:
+            raise ClientError({"Error": {"Code": self.failing, "Message": ""}}, "DeleteEndpoint")
+        self.deleted.append(EndpointArn)
+
+
+@pytest.fixture
+def client(opensearch: StackSettings) -> Iterator[TestClient]:
+    with (opensearch.state_dir / "directory.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        client = TestClient(opensearch.opensearch_url, timeout_s=60)
+        # Look-ups go by aliases, which an index of that name would take.
+        client.indices.delete(index=f"{EVERYWHERE},{','.join(CDC_TABLES)}", ignore_unavailable=True)
+        for generation in (OLD, SERVING):
+            create_indices(opensearch.opensearch_url, generation)
+        actions = [{"add": {"index": f"{table}-{SERVING}", "alias": table}} for table in CDC_TABLES]
+        client.indices.update_aliases(body={"actions": actions})
+        yield client
+        client.indices.delete(index=EVERYWHERE, ignore_unavailable=True)
+        client.close()
+
+
+def put(client: TestClient, index: str, name: str, version: int = 5, **source: Any) -> None:
+    assert write(client, [VersionedDocument(index=index, id=name, version=version, source=source)]) == [None]
+
+
+@pytest.fixture
+def person(client: TestClient) -> Person:
+    """User 7 of club 3 has devices 70, 71 and 72; the serving generation says that 71 is user 8's, and 8 has the token
+    of 72 on device 80, too."""
+    for generation in (OLD, SERVING):
+        for user_id in (7, 8):
+            put(client, f"users-{generation}", str(user_id), club_id=3, email=f"{user_id}.{ADDRESS}", first_name="Ada")
+            put(client, f"user_settings-{generation}", str(user_id), user_id=user_id, club_id=3)
+        for device_id, user_id in ((70, 7), (71, 7 if generation == OLD else 8), (72, 7), (80, 8)):
+            put(client, f"devices-{generation}", str(device_id), id=device_id, user_id=user_id, token=f"t{device_id}")
+    for device_id, arn in ((70, ARN), (71, OTHER_ARN), (72, SHARED_ARN), (80, SHARED_ARN)):
+        state: dict[str, Any] = {
+            "token": f"t{device_id}",
+            "endpoint_arn": arn,
+            "enabled": True,
+            "reason": None,
+            "updated_at": 1,
+        }
+        put(client, "device_state", str(device_id), **state)
+    return Person(user_id=7, club_id=3)
+
+
+def everything(client: TestClient) -> str:
+    """Every document of every index, as text."""
+    client.indices.refresh()
+    hits = client.search(index="*", body={"size": 10_000, "query": {"match_all": {}}})["hits"]
+    assert hits["total"]["value"] == len(hits["hits"])
+    return json.dumps(hits["hits"])
+
+
+def test_rows_of_every_generation_are_erased(client: TestClient, person: Person) -> None:
+    indices = SearchIndices(client, Endpoints(), now_ms=lambda: 99)
+    assert indices.learn(person)
+    assert (person.clubs, person.addresses) == ({3}, {f"7.{ADDRESS}"})
+    # 70 and 72 of both generations, and 71 of the old one.
+    assert indices.erase_rows(person) == 2 + 2 + 5
+    assert f"7.{ADDRESS}" not in everything(client)
+    assert f"8.{ADDRESS}" in everything(client)
+    assert not indices.learn(Person(user_id=7, club_id=3))
+    assert indices.erase_rows(person) == 0
+    # A change that is older than what was erased comes again, and stays away; a later one is the monolith's word.
+    put(client, f"users-{SERVING}", "7", version=4, club_id=3, email=ADDRESS)
+    assert client.get(index=f"users-{SERVING}", id="7")["_source"] == {"deleted": True, "deleted_at_ms": 99}
+
+
+def test_endpoints_go_but_those_of_other_users_stay(client: TestClient, person: Person) -> None:
+    endpoints = Endpoints()
+    indices = SearchIndices(client, endpoints)
+    assert indices.erase_endpoints(person) == 2
+    assert endpoints.deleted == [ARN]
+    texts = everything(client)
+    assert ARN not in texts
+    assert OTHER_ARN in texts
+    state = client.get(index="device_state", id="80")["_source"]
+    assert (state["endpoint_arn"], state["enabled"]) == (SHARED_ARN, True)
+    assert client.get(index="device_state", id="71")["_source"]["endpoint_arn"] == OTHER_ARN
+    assert indices.erase_endpoints(person) == 0
+    assert endpoints.deleted == [ARN]
+
+
+def test_endpoint_that_cannot_be_deleted_stays_known(client: TestClient, person: Person) -> None:
+    endpoints = Endpoints()
+    endpoints.failing = "Throttled"
+    with pytest.raises(Retry):
+        SearchIndices(client, endpoints).erase_endpoints(person)
+    assert client.get(index="device_state", id="70")["_source"]["endpoint_arn"] == ARN
+    endpoints.failing = "NotFound"
+    assert SearchIndices(client, endpoints).erase_endpoints(person) == 2
+
+
+def test_messages_keep_ids_and_positions_without_the_user(client: TestClient, person: Person) -> None:
+    """A receipt that comes afterwards still belongs to its position, and is counted."""
+    messages = OpenSearchMessages(client)
+    told = [
+        Told(outcome("own", [["m1"], ["m2"]], user_ids=[7, 8], club_id=3)),
+        Told(outcome("another tenant's", [["m3"]], user_ids=[7], club_id=4)),
+    ]
+    assert messages.remember(told) == [None, None]
+    indices = SearchIndices(client, Endpoints())
+    assert indices.erase_messages(person) == 1
+    client.indices.refresh(index=MESSAGES)
+    found = messages.find(["m1", "m2", "m3"])
+    assert [(found[name].user_id, found[name].position) for name in ("m1", "m2", "m3")] == [
+        (ERASED_USER, 500),
+        (8, 501),
+        (7, 500),
+    ]
+    assert indices.erase_messages(person) == 0
+
+
+def test_suppressions_of_known_addresses_are_erased(client: TestClient, person: Person) -> None:
+    """Another club's stay, and those of earlier versions, which name no club."""
+    person.addresses = {ADDRESS, "never@example.org"}
+    own, earlier = suppressions.ids_of(3, ADDRESS)
+    another_clubs, _ = suppressions.ids_of(4, ADDRESS)
+    anothers, _ = suppressions.ids_of(3, "bob@example.org")
+    for name in (own, another_clubs, anothers, earlier):
+        put(client, suppressions.INDEX, name, reason="bounced", at=1)
+    indices = SearchIndices(client, Endpoints())
+    assert indices.erase_suppressions(person) == 1
+    client.indices.refresh(index=suppressions.INDEX)
+    left = client.search(index=suppressions.INDEX, body={"query": {"match_all": {}}})["hits"]["hits"]
+    assert {hit["_id"] for hit in left} == {another_clubs, anothers, earlier}
+    assert indices.erase_suppressions(person) == 0

@@ -1,0 +1,127 @@
+"""A delayed record without one of its recipients' data: the others' is whole, and each position stays."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devstack.settings import ROOT
+from erasure.delayed_records import DelayedRecords
+from erasure.person import Person
+from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+
+EXAMPLES = ROOT / "schemas" / "examples"
+TOPICS = {
+    "delivery": "DeliveryRequested",
+    "recheck.small": "RecheckRequested",
+    "build.bulk2": "BuildRequested",
+    "receipt": "ReceiptReceived",
+}
+
+
+class World:
+    """A registry with each topic's schema, and what reads and writes by it."""
+
+    def __init__(self) -> None:
+        registry = InMemorySchemaRegistry()
+        for topic, schema in TOPICS.items():
+            registry.register(f"{topic}-value", own_schema(schema))
+        self.codec = Codec(registry)
+        self.records = DelayedRecords(registry)
+
+    def erased(self, person: Person, topic: str, record: dict[str, Any]) -> dict[str, Any]:
+        value = self.codec.encode(topic, TOPICS[topic], record)
+        return self.codec.decode(TOPICS[topic], self.records.without(person, topic, value))
+
+    def record(self, topic: str, example: str, **changes: Any) -> dict[str, Any]:
+        """An example, with every field."""
+        found: dict[str, Any] = json.loads(Path(EXAMPLES, f"{example}.json").read_text()) | changes
+        return self.codec.decode(TOPICS[topic], self.codec.encode(topic, TOPICS[topic], found))
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def a_delivery(world: World, **changes: Any) -> dict[str, Any]:
+    """To the users 7 (twice named by no one else), 8 and 9."""
+    usual = {
+        "club_id": 3,
+        "channel": "email",
+        "positions": [0, 1, 4],
+        "user_ids": [7, 8, 9],
+        "addresses": ["ada@example.org", "bob@example.org", "cyd@example.org"],
+        "content": [
+            {"field": "subject", "values": ["Ada: 739182", "Bob: 11", "Cyd: 11"], "index": [0, 1, 2]},
+            {"field": "body", "values": ["for all"], "index": []},
+            {"field": "html", "values": ["shared", "Cyd"], "index": [0, 0, 1]},
+        ],
+        "taken": [
+            {"position": 0, "target": "device 70", "message_id": "m0"},
+            {"position": 1, "target": "device 80", "message_id": "m1"},
+        ],
+    }
+    return world.record("delivery", "DeliveryRequested.email", **(usual | changes))
+
+
+def test_delivery_to_several_loses_one_recipients_values(world: World) -> None:
+    before = a_delivery(world)
+    person = Person(user_id=7, club_id=3)
+    after = world.erased(person, "delivery", before)
+    assert after["addresses"] == ["", "bob@example.org", "cyd@example.org"]
+    texts = {
+        column["field"]: [column["values"][place] for place in column["index"] or [0, 0, 0]]
+        for column in after["content"]
+    }
+    assert texts == {
+        "subject": ["", "Bob: 11", "Cyd: 11"],
+        "body": ["for all"] * 3,
+        "html": ["", "shared", "Cyd"],
+    }
+    assert "739182" not in json.dumps(after)
+    assert [each["target"] for each in after["taken"]] == ["", "device 80"]
+    unchanged = before.keys() - {"addresses", "content", "taken"}
+    assert {name: after[name] for name in unchanged} == {name: before[name] for name in unchanged}
+    assert person.addresses == {"ada@example.org"}
+
+
+def test_delivery_to_one_loses_its_texts(world: World) -> None:
+    alone = {"positions": [0], "user_ids": [7], "addresses": ["ada@example.org"], "taken": []}
+    content = [{"field": "body", "values": ["Your code is 739182"], "index": []}]
+    after = world.erased(Person(user_id=7, club_id=3), "delivery", a_delivery(world, **alone, content=content))
+    assert after["content"] == [{"field": "body", "values": [""], "index": []}]
+    assert (after["positions"], after["user_ids"], after["addresses"]) == ([0], [7], [""])
+
+
+@pytest.mark.parametrize("person", [Person(user_id=7, club_id=4), Person(user_id=70, club_id=3)])
+def test_record_of_another_club_or_user_stays_as_it_is(world: World, person: Person) -> None:
+    before = a_delivery(world)
+    assert world.erased(person, "delivery", before) == before
+    value = world.codec.encode("delivery", "DeliveryRequested", before)
+    assert world.records.without(person, "delivery", value) is value
+
+
+@pytest.mark.parametrize(
+    ("topic", "example"), [("recheck.small", "RecheckRequested.split"), ("build.bulk2", "BuildRequested.push")]
+)
+def test_variables_of_a_send_to_one_are_erased(world: World, topic: str, example: str) -> None:
+    usual = {"club_id": 3, "positions": [5], "user_ids": [7], "data": {"code": "739182"}}
+    person = Person(user_id=7, club_id=3)
+    alone = world.record(topic, example, **usual, range_start=5, range_end=6)
+    assert world.erased(person, topic, alone) == alone | {"data": {}}
+    several = world.record(topic, example, **usual | {"positions": [5, 6], "user_ids": [7, 8]})
+    assert world.erased(person, topic, several) == several
+
+
+def test_receipt_keeps_its_shape_without_the_address(world: World) -> None:
+    message = json.dumps({"mail": {"destination": ["Ada@example.org"]}, "bounce": {"bouncedRecipients": []}})
+    body = json.dumps({"Message": message, "MessageId": "m"})
+    before = world.record("receipt", "ReceiptReceived.bounce", body=body)
+    person = Person(user_id=7, club_id=3, addresses={"ada@example.org"})
+    after = world.erased(person, "receipt", before)
+    told = json.loads(json.loads(after["body"])["Message"])
+    assert told["mail"]["destination"] == ["erased@erased.invalid"]
+    assert after["record_id"] == before["record_id"]
+    assert world.erased(Person(user_id=7, club_id=3), "receipt", before) == before

@@ -1,0 +1,56 @@
+"""docs/personal-data.md has a row for each place where something is stored."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import yaml
+
+from devstack.settings import ROOT
+from infra.cdk.resources.tables import definitions
+
+SCHEMAS = ROOT / "schemas"
+PAGE = (ROOT / "docs" / "personal-data.md").read_text()
+TABLE = re.compile(r"create (?:unlogged )?table if not exists (\w+)")
+BUCKET = re.compile(r'_bucket\(\s*\w+,\s*"([a-z-]+)"')
+
+
+def rows() -> list[list[str]]:
+    lines = [line for line in PAGE.splitlines() if line.startswith("|") and not line.startswith(("|---", "| stored"))]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def stored() -> Iterator[str]:
+    """Names of everything that holds records, documents, items, rows or files."""
+    yield from (path.stem for path in (SCHEMAS / "indices").glob("*.json"))
+    yield from (json.loads(path.read_text())["table"]["TableName"] for path in (SCHEMAS / "dynamodb").glob("*.json"))
+    yield from definitions()
+    for folder in ("schemas", "infra", "provisioning"):
+        for path in (ROOT / folder).rglob("*.sql"):
+            yield from TABLE.findall(path.read_text())
+    topics = yaml.safe_load((SCHEMAS / "topics.yaml").read_text())
+    yield from topics["topics"]
+    yield from (f"cdc.{name}" for name in [*topics["cdc"]["tables"], "notification", "heartbeat"])
+    yield from BUCKET.findall((ROOT / "infra" / "cdk" / "resources" / "buckets.py").read_text())
+
+
+def test_everything_that_is_stored_has_a_row_and_nothing_else() -> None:
+    named = [name for row in rows() for name in re.findall(r"`([^`]+)`", row[0])]
+    assert len(named) == len(set(named)), "a place has two rows"
+    assert set(named) == set(stored())
+    assert {"archive", "access-log"} < set(named), "the buckets must be found"
+
+
+def test_each_row_says_what_why_how_long_and_what_erase_does() -> None:
+    assert len(rows()) > 30
+    assert [row for row in rows() if len(row) != 5 or not all(row)] == []
+    linked = (ROOT / "README.md").read_text()
+    assert "(docs/personal-data.md)" in linked
+
+
+def test_the_page_names_the_retention_of_each_topic() -> None:
+    topics = yaml.safe_load((SCHEMAS / "topics.yaml").read_text())
+    for row in rows():
+        for name in re.findall(r"`([^`]+)`", row[0]):
+            if name in topics["topics"] and name != "dead-letter-status":
+                assert row[3] == f"{topics['topics'][name]['retention_hours'] // 24} days"
