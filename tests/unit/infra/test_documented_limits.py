@@ -273,3 +273,119 @@ def test_databases_have_a_size_and_backups_that_rds_takes(environment: Synthesis
         assert 0 <= properties["BackupRetentionPeriod"] <= 35, instance
         # `admin`, `rdsadmin` and other words of the engine's are refused.
         assert properties.get("MasterUsername") not in ("admin", "postgres", "rdsadmin", "rds_superuser"), instance
+
+
+# Broker → partitions with their replicas up to which MSK still updates a cluster.
+# https://docs.aws.amazon.com/msk/latest/developerguide/bestpractices.html#partitions-per-broker
+PARTITIONS_A_BROKER = {"kafka.t3.small": 300, "kafka.m7g.large": 1_500, "kafka.m7g.xlarge": 1_500}
+
+
+def test_brokers_hold_the_partitions_of_every_topic(environment: SynthesisedEnvironment) -> None:
+    (cluster,) = environment.resources("AWS::MSK::Cluster")
+    topics = [each.properties for each in environment.resources("AWS::MSK::Topic")]
+    replicas = sum(each["PartitionCount"] * each["ReplicationFactor"] for each in topics)
+    kind = cluster.properties["BrokerNodeGroupInfo"]["InstanceType"]
+    assert replicas <= PARTITIONS_A_BROKER[kind] * cluster.properties["NumberOfBrokerNodes"]
+
+
+def test_connectors_have_a_capacity_that_msk_connect_knows(environment: SynthesisedEnvironment) -> None:
+    """https://docs.aws.amazon.com/MSKC/latest/mskc/API_ProvisionedCapacity.html"""
+    (connector,) = environment.resources("AWS::KafkaConnect::Connector")
+    capacity = connector.properties["Capacity"]["ProvisionedCapacity"]
+    assert capacity["McuCount"] in (1, 2, 4, 8)
+    assert 1 <= capacity["WorkerCount"] <= 10
+
+
+def test_tasks_have_a_size_that_fargate_knows(environment: SynthesisedEnvironment) -> None:
+    """https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html"""
+    memory = {256: (512, 2_048), 512: (1_024, 4_096), 1_024: (2_048, 8_192), 2_048: (4_096, 16_384)}
+    tasks = list(environment.resources("AWS::ECS::TaskDefinition"))
+    assert tasks
+    for task in tasks:
+        least, most = memory[int(task.properties["Cpu"])]
+        assert least <= int(task.properties["Memory"]) <= most, task
+        assert int(task.properties["Memory"]) % 512 == 0, task
+
+
+def test_health_checks_end_before_the_next_begins(environment: SynthesisedEnvironment) -> None:
+    """https://docs.aws.amazon.com/elasticloadbalancing/latest/application/target-group-health-checks.html"""
+    groups = list(environment.resources("AWS::ElasticLoadBalancingV2::TargetGroup"))
+    assert groups
+    for group in groups:
+        properties = group.properties
+        assert 2 <= properties["HealthCheckTimeoutSeconds"] <= 120, group
+        assert properties["HealthCheckTimeoutSeconds"] < properties["HealthCheckIntervalSeconds"] <= 300, group
+        assert 2 <= properties["HealthyThresholdCount"] <= 10, group
+        assert 2 <= properties["UnhealthyThresholdCount"] <= 10, group
+
+
+def test_events_are_kept_and_retried_within_limits(environment: SynthesisedEnvironment) -> None:
+    """A rule's target: 60 s to a day, 185 attempts; an asynchronous invocation: 60 s to 6 h, 2; a queue: 14 days.
+
+    https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_RetryPolicy.html
+    https://docs.aws.amazon.com/lambda/latest/api/API_PutFunctionEventInvokeConfig.html
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html
+    """
+    for rule in environment.resources("AWS::Events::Rule"):
+        for target in rule.properties["Targets"]:
+            retries = target.get("RetryPolicy", {})
+            assert 60 <= retries.get("MaximumEventAgeInSeconds", 86_400) <= 86_400, rule
+            assert 0 <= retries.get("MaximumRetryAttempts", 185) <= 185, rule
+    for invoking in environment.resources("AWS::Lambda::EventInvokeConfig"):
+        assert 60 <= invoking.properties["MaximumEventAgeInSeconds"] <= 21_600, invoking
+        assert 0 <= invoking.properties["MaximumRetryAttempts"] <= 2, invoking
+    for queue in environment.resources("AWS::SQS::Queue"):
+        assert 60 <= queue.properties["MessageRetentionPeriod"] <= 1_209_600, queue
+
+
+def test_objects_move_when_their_class_takes_them(environment: SynthesisedEnvironment) -> None:
+    """To infrequent access after 30 days or more, and before they end.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/lifecycle-transition-general-considerations.html
+    """
+    for bucket in environment.resources("AWS::S3::Bucket"):
+        for rule in bucket.properties.get("LifecycleConfiguration", {}).get("Rules", ()):
+            for transition in rule.get("Transitions", ()):
+                assert transition["TransitionInDays"] >= 30, bucket
+                assert transition["TransitionInDays"] < rule.get("ExpirationInDays", 10_000), bucket
+
+
+def test_the_firewall_counts_as_waf_can(environment: SynthesisedEnvironment) -> None:
+    """https://docs.aws.amazon.com/waf/latest/APIReference/API_RateBasedStatement.html"""
+    for acl in environment.resources("AWS::WAFv2::WebACL"):
+        rules = acl.properties["Rules"]
+        assert len({rule["Priority"] for rule in rules}) == len(rules)
+        for rule in rules:
+            # A group's rule overrides an action, any other has one.
+            assert ("OverrideAction" in rule) != ("Action" in rule), rule["Name"]
+            if rate := rule["Statement"].get("RateBasedStatement"):
+                assert 10 <= rate["Limit"] <= 2_000_000_000
+                assert rate["EvaluationWindowSec"] in (60, 120, 300, 600)
+
+
+def test_job_requests_keep_the_limits_of_emr_serverless(environment: SynthesisedEnvironment) -> None:
+    """https://docs.aws.amazon.com/emr-serverless/latest/APIReference/API_StartJobRun.html"""
+    (parameter,) = environment.resources("AWS::SSM::Parameter")
+    request = flat(parameter.properties["Value"])
+    assert len(re.findall(r'"name":"([^"]*)"', request)[0]) <= 256
+    (entry,) = re.findall(r'"entryPoint":"([^"]*)"', request)
+    assert len(entry) <= 256
+    (parameters,) = re.findall(r'"sparkSubmitParameters":"((?:[^"\\]|\\.)*)"', request)
+    assert len(parameters) <= 102_400
+    (application,) = environment.resources("AWS::EMRServerless::Application")
+    assert 1 <= application.properties["AutoStopConfiguration"]["IdleTimeoutMinutes"] <= 10_080
+
+
+@pytest.mark.parametrize("name", ["dev", "prod", "local"])
+def test_templates_are_no_larger_than_cloudformation_takes(
+    synthesised: dict[str, SynthesisedEnvironment], name: str
+) -> None:
+    """500 resources, 200 outputs, 1 MB from S3.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html
+    """
+    for stack, template in synthesised[name].templates().items():
+        assert len(template["Resources"]) <= 500, stack
+        assert len(template.get("Outputs", {})) <= 200, stack
+        assert len(json.dumps(template)) <= 1_000_000, stack
+        assert all(len(each) <= 255 for each in template["Resources"]), stack
