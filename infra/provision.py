@@ -17,7 +17,7 @@ import boto3
 
 from functions.catalogue import read_catalogue
 from infra.cdk.profiles import METRICS_READER, METRICS_WRITER, PROFILES
-from masscomm.authentication import NONE, OpenSearchSigner
+from masscomm.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws_signature import Credentials
 from masscomm.topics import chain_topics
 from provisioning import ProvisioningError
@@ -67,7 +67,7 @@ def administrator_url(client: Client, instance: str) -> str:
     known = json.loads(secret["SecretString"])
     at = told["Endpoint"]
     user, password = quote(known["username"], safe=""), quote(known["password"], safe="")
-    return f"postgresql://{user}:{password}@{at['Address']}:{at['Port']}/{told['DBName']}?sslmode=require"
+    return verified(f"postgresql://{user}:{password}@{at['Address']}:{at['Port']}/{told['DBName']}")
 
 
 def provision(client: Client, prefix: str, sign: Callable[[str], OpenSearchSigner]) -> list[str]:
@@ -86,7 +86,7 @@ def provision(client: Client, prefix: str, sign: Callable[[str], OpenSearchSigne
         done.append(f"{len(users)} roles at {url}")
     done.append(f"{len(create_indices(url, directory['CDC_GENERATION'], auth=auth))} indices at {url}")
     if metrics["METRICS_DATABASE_AUTHENTICATION"] == NONE:
-        apply_sql(metrics["METRICS_DATABASE_URL"], TABLES)
+        apply_sql(verified(metrics["METRICS_DATABASE_URL"]), TABLES)
     else:
         administrator = administrator_url(client, f"{prefix}-metrics")
         apply_sql(administrator, TABLES)

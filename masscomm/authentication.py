@@ -5,22 +5,27 @@
     METRICS_DATABASE_AUTHENTICATION   none, aws_rds_iam
 
 The region is AWS_REGION, which Lambda sets. Every signature is made anew from the role's credentials: no password is
-stored anywhere.
+stored anywhere. Every connection to another machine verifies that the server is the one it was meant for.
 """
 
 import base64
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from masscomm import settings
 from masscomm.aws_credentials import RoleCredentials
 from masscomm.aws_signature import Credentials, Scope, signed_headers, signed_url
+from masscomm.errors import Stop
 from masscomm.topics import SPARK_GROUP
+from schemas import absolute
 
 NONE = "none"
 MSK_IAM, SIGV4, RDS_IAM = "aws_msk_iam", "aws_sigv4", "aws_rds_iam"
+# Amazon's own authorities, which sign RDS Proxy's certificates, and RDS' of each region that is deployed to.
+_AUTHORITIES = "certificates/postgres.pem"
+_THIS_MACHINE = frozenset({"", "127.0.0.1", "::1", "localhost"})
 # As long as AWS lets them hold.
 _EXPIRES_S = 900
 
@@ -44,7 +49,13 @@ def kafka_settings() -> dict[str, Any]:
     def oauth_cb(_config: str) -> tuple[str, float]:
         return msk_token(region, credentials(), _now())
 
-    return {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER", "oauth_cb": oauth_cb}
+    return {
+        "security.protocol": "SASL_SSL",
+        "enable.ssl.certificate.verification": True,
+        "ssl.endpoint.identification.algorithm": "https",
+        "sasl.mechanisms": "OAUTHBEARER",
+        "oauth_cb": oauth_cb,
+    }
 
 
 def spark_kafka_options() -> dict[str, str]:
@@ -56,6 +67,7 @@ def spark_kafka_options() -> dict[str, str]:
     return {
         "kafka.group.id": SPARK_GROUP,
         "kafka.security.protocol": "SASL_SSL",
+        "kafka.ssl.endpoint.identification.algorithm": "https",
         "kafka.sasl.mechanism": "AWS_MSK_IAM",
         "kafka.sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
         "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
@@ -104,12 +116,31 @@ def opensearch_auth() -> OpenSearchSigner | None:
 def database_url(url: str) -> str | Callable[[], str]:
     """The metrics database's address as psycopg's pool takes it: with a password that is made at each connection.
 
-    url: libpq's, with user and without password where tokens are used. Errors: Stop for a setting that does not exist.
+    url: libpq's, with user and without password where tokens are used. Errors: Stop for a setting that does not exist,
+    and for what is no such URL.
     """
+    url = verified(url)
     if settings.choice("METRICS_DATABASE_AUTHENTICATION", (NONE, RDS_IAM)) == NONE:
         return url
     region, credentials = settings.required("AWS_REGION"), RoleCredentials()
     return lambda: with_password(url, rds_token(url, region, credentials(), _now()))
+
+
+def verified(url: str) -> str:
+    """The URL with sslmode=verify-full, and with RDS' certificate authorities where it names none.
+
+    A server on this machine is reached as the URL says. Any other mode takes any server's certificate.
+    Errors: Stop where it is not libpq's URL.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgresql", "postgres"):
+        raise Stop("the database's address is not a URL: postgresql://USER@HOST/NAME")
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    hosts = (query.get("host") or parts.hostname or "").split(",")
+    if all(host in _THIS_MACHINE or host.startswith("/") for host in hosts):
+        return url
+    query = {"sslrootcert": absolute(_AUTHORITIES)} | query | {"sslmode": "verify-full"}
+    return urlunsplit(parts._replace(query=urlencode(query, quote_via=quote, safe="/")))
 
 
 def address_now(url: str) -> str:

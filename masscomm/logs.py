@@ -21,7 +21,7 @@ from typing import Any, TextIO
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.logging.formatter import THREAD_LOCAL_KEYS
 
-from masscomm.untrusted import mask, masked, visible_json
+from masscomm.untrusted import mask_root_logger, masked, visible_json
 
 # What a line says of a record, where the record has it.
 IDS = ("send_id", "club_id", "record_id", "channel")
@@ -42,26 +42,12 @@ class _StandardOutput(logging.StreamHandler[TextIO]):
 def logger(service: str) -> Logger:
     """The logger of a function. service: its name, where the deployment does not say another."""
     name = os.environ.get("POWERTOOLS_SERVICE_NAME") or service
-    for handler in logging.getLogger().handlers:  # those of Lambda's runtime: libraries log through them
-        if not any(isinstance(each, _Masking) for each in handler.filters):
-            handler.addFilter(_Masking())
+    mask_root_logger()  # of Lambda's runtime: libraries log through it
     return Logger(service=name, logger_handler=_StandardOutput(), use_rfc3339=True, utc=True, json_serializer=_line)
 
 
 def _line(keys: Mapping[str, Any]) -> str:
     return visible_json(json.dumps(masked(keys), separators=(",", ":"), ensure_ascii=False))
-
-
-class _Masking(logging.Filter):
-    """Masks a record before a plain formatter writes it."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = mask(record.getMessage()), None
-        if record.exc_info and not record.exc_text:
-            record.exc_text = logging.Formatter().formatException(record.exc_info)
-        if record.exc_text:
-            record.exc_text = mask(record.exc_text)
-        return True
 
 
 def ids_of(value: Any) -> dict[str, Any]:

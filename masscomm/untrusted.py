@@ -4,6 +4,7 @@ Masked are e-mail addresses, phone numbers with a country code, device tokens, A
 (topic-partition@offset), UUIDs, trace ids and bare numbers stay: log lines are searched by them.
 """
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -75,3 +76,20 @@ def visible_json(document: str) -> str:
 def _json_escape(found: re.Match[str]) -> str:
     pair = found[0].encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{pair[start : start + 4]}" for start in range(0, len(pair), 4))
+
+
+def mask_root_logger() -> None:
+    """Mask what the root logger's handlers write from now on, a line each: a text cannot pass for another line."""
+    for handler in logging.getLogger().handlers:
+        if not any(isinstance(each, _Masking) for each in handler.filters):
+            handler.addFilter(_Masking())
+
+
+class _Masking(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = visible(mask(record.getMessage())), None
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        if record.exc_text:
+            record.exc_text = visible(mask(record.exc_text))
+        return True

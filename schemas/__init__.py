@@ -1,4 +1,4 @@
-"""Records, topics, indices and tables as files, for whoever reads them."""
+"""Records, topics, indices, tables and the databases' certificate authorities as files, for whoever reads them."""
 
 from pathlib import Path
 
@@ -11,3 +11,8 @@ def read_text(path: str) -> str:
     Errors: OSError where there is none. importlib.resources does the same, and imports what unpacks archives for it.
     """
     return (_HERE / path).read_text()
+
+
+def absolute(path: str) -> str:
+    """Where a file stands, by its path in here, for libraries that open it themselves."""
+    return str((_HERE / path).resolve())

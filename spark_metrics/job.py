@@ -32,6 +32,7 @@ from masscomm.denied_ids import DeniedIds
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.metric_names import METRICS_AGE
 from masscomm.topic_offsets import by_topic
+from masscomm.untrusted import mask_root_logger
 from masscomm.wire import HttpSchemaRegistry
 from spark_metrics.archive import Archive
 from spark_metrics.archive_mark import claim
@@ -530,6 +531,7 @@ def _first_line(error: object) -> str:
 def main() -> int:
     """Run the job; the process's exit status."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    mask_root_logger()
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         job = Job(settings_from())

@@ -29,6 +29,7 @@ from pyspark.sql import functions as F
 
 from masscomm.errors import MasscommError, Stop
 from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
+from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
 from spark_metrics.archive import ARCHIVED, LOCK, PLACE, Archive
 from spark_metrics.archive_mark import check
@@ -279,6 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.first and chosen.end and chosen.first >= chosen.end:
         parser.error("--to must be later than --from")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    mask_root_logger()
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         settings = settings_from()

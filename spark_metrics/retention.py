@@ -20,6 +20,7 @@ import psycopg
 from psycopg import sql
 
 from masscomm.errors import MasscommError, Stop
+from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
 from spark_metrics.database import connect
 from spark_metrics.settings import Settings, view_names
@@ -79,6 +80,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     parser.add_argument("--quarantine-days", type=_days, default=180, help="days to keep; 180")
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    mask_root_logger()
     try:
         url = environ.get("METRICS_DATABASE_URL")
         if not url:

@@ -11,6 +11,7 @@ from devstack.deployed.cloud import Cloud, DeploymentError
 from devstack.deployed.trial import Trial, TrialError, run
 from devstack.settings import StackSettings
 from devstack.stack import StackError
+from masscomm.untrusted import mask_root_logger
 
 
 def main() -> int:
@@ -22,6 +23,7 @@ def main() -> int:
         settings = StackSettings.on_free_ports(chosen.keep or Path(temporary))
         settings.log("pollers").parent.mkdir(parents=True, exist_ok=True)
         logging.basicConfig(filename=settings.log("pollers"), level=logging.INFO, format="%(asctime)s %(message)s")
+        mask_root_logger()
         try:
             with Cloud(settings) as cloud:
                 print(f"up in {cloud.stack.start_s:.1f} s")

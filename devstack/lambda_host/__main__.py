@@ -10,6 +10,8 @@ import logging
 import sys
 from pathlib import Path
 
+from masscomm.untrusted import mask_root_logger
+
 
 def main() -> int:
     """Read the arguments and serve; 1 where a port is taken or the configuration is wrong."""
@@ -19,6 +21,7 @@ def main() -> int:
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="JSON, see devstack.serverless")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    mask_root_logger()
     try:
         config = read_config(json.loads(arguments.config.read_text()))
         asyncio.run(serve(config))

@@ -1,11 +1,18 @@
-"""Rows as CSV (RFC 4180) that a spreadsheet can open without running what somebody named a category."""
+"""Rows as CSV (RFC 4180) that a spreadsheet can open without running what somebody named a category.
+
+Source: OWASP, "CSV Injection".
+"""
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 
 # What makes a spreadsheet take a cell for a formula, in the wide forms of East Asian keyboards too.
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001 - the wide forms are meant
+
+# What a spreadsheet may drop before it looks at a cell: spaces, controls, characters without width.
+_IGNORED = re.compile(r"^[\s\x00-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]+")
 
 
 def csv_rows(columns: Sequence[str], rows: Sequence[Mapping[str, int | str]]) -> str:
@@ -21,6 +28,6 @@ def csv_rows(columns: Sequence[str], rows: Sequence[Mapping[str, int | str]]) ->
 
 
 def _cell(value: int | str) -> int | str:
-    if isinstance(value, str) and (value.startswith(_FORMULA) or value.lstrip().startswith(_FORMULA)):
+    if isinstance(value, str) and (value.startswith(_FORMULA) or _IGNORED.sub("", value).startswith(_FORMULA)):
         return f"'{value}"
     return value

@@ -287,6 +287,14 @@ def test_a_rules_text_lets_no_canary_out() -> None:
     assert_clean(json.dumps(record.to_avro()))
 
 
+def test_every_plain_log_is_masked() -> None:
+    """Where a process sets up logging by itself, it masks it."""
+    for folder in ("masscomm", "functions", "devstack", "spark_metrics", "provisioning"):
+        for path in (ROOT / folder).rglob("*.py"):
+            set_up = re.findall(r"^ *logging\.basicConfig\(.*\n(.*)\n", path.read_text(), re.MULTILINE)
+            assert [line.strip() for line in set_up] == ["mask_root_logger()"] * len(set_up), path
+
+
 def test_only_one_module_makes_loggers() -> None:
     """Any other would write lines that are not masked."""
     found = [
@@ -295,7 +303,7 @@ def test_only_one_module_makes_loggers() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if re.search(r"\bLogger\(|getLogger\(", path.read_text())
     ]
-    assert found == ["masscomm/logs.py"]
+    assert sorted(found) == ["masscomm/logs.py", "masscomm/untrusted.py"]
 
 
 def test_an_uncaught_error_is_masked_before_lambda_logs_it() -> None:

@@ -183,7 +183,7 @@ def test_where_nothing_is_said_nothing_is_signed(monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv(name, raising=False)
     assert authentication.kafka_settings() == {}
     assert authentication.opensearch_auth() is None
-    assert authentication.database_url("postgresql://u:p@h/d") == "postgresql://u:p@h/d"
+    assert authentication.database_url("postgresql://u:p@127.0.0.1/d") == "postgresql://u:p@127.0.0.1/d"
 
 
 @pytest.mark.parametrize("name", NAMES)

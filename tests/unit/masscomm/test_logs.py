@@ -1,6 +1,7 @@
 """Log lines say whose record they are about, and never another's."""
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -92,3 +93,15 @@ def test_every_record_of_a_batch_logs_its_own_ids_whatever_becomes_of_it(lines: 
         ("record comes again", "1"),
         ("record comes again", "3"),
     ]
+
+
+@pytest.mark.parametrize(
+    "text", ['x\n{"level":"INFO","message":"forged"}', "a\rb", "\x1b[2J\x9b", "a\u2028b\u202ec\x85", "\ud800"]
+)
+def test_a_text_cannot_pass_for_another_line(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    capsys.readouterr()
+    logs.logger("test_logs_lines").warning("said", error=text)
+    written = capsys.readouterr().out
+    assert len(written.splitlines()) == 1
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e]", written)
+    assert json.loads(written)["error"] == text

@@ -29,10 +29,9 @@ def test_the_administrator_signs_in_past_the_proxy_with_the_password_that_rds_ke
     }
     secret = json.dumps({"username": "administrator", "password": "a/b@c:d"})
     client = Client(describe_db_instances={"DBInstances": [instance]}, get_secret_value={"SecretString": secret})
-    assert (
-        administrator_url(lambda _: client, "masscomm-prod-metrics")
-        == "postgresql://administrator:a%2Fb%40c%3Ad@metrics.example:5432/metrics?sslmode=require"
-    )
+    url = administrator_url(lambda _: client, "masscomm-prod-metrics")
+    assert url.startswith("postgresql://administrator:a%2Fb%40c%3Ad@metrics.example:5432/metrics?")
+    assert url.endswith("&sslmode=verify-full")
     assert client.calls == [{"DBInstanceIdentifier": "masscomm-prod-metrics"}, {"SecretId": "arn:secret"}]
 
 

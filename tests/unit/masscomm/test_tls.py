@@ -1,0 +1,287 @@
+"""Every client refuses a server that cannot prove who it is, and sends it nothing."""
+
+import datetime
+import socket
+import ssl
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from masscomm import authentication
+from masscomm.authentication import verified
+from masscomm.aws_request import FORM, Limits, Requests
+from masscomm.aws_signature import Credentials
+from masscomm.errors import Stop
+from masscomm.opensearch_client import ConnectionError as NoAnswer
+from masscomm.opensearch_client import OpenSearch
+from masscomm.topics import chain_topics
+from masscomm.wire import HttpSchemaRegistry
+from provisioning.registry import register_schemas
+from schemas import absolute
+
+type Key = ec.EllipticCurvePrivateKey
+_SSL_REQUEST = 8  # bytes of PostgreSQL's SSLRequest
+
+
+def _certificate(name: str, key: Key, issuer: str, issuer_key: Key, *, is_authority: bool) -> x509.Certificate:
+    now = datetime.datetime.now(datetime.UTC)
+    names: list[x509.GeneralName] = [x509.DNSName(name)]
+    if name == "localhost":
+        names.append(x509.IPAddress(ip_address("127.0.0.1")))
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, issuer)]))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(issuer_key, hashes.SHA256())
+    )
+
+
+@dataclass
+class TlsServer:
+    """Takes TLS connections, PostgreSQL's too, and keeps what a client sends once it trusts the server."""
+
+    context: ssl.SSLContext
+    listening: socket.socket
+    postgres: bool = False
+    handshakes: int = 0
+    received: list[bytes] = field(default_factory=list)
+
+    @property
+    def port(self) -> int:
+        return int(self.listening.getsockname()[1])
+
+    def serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listening.accept()
+            except OSError:
+                return
+            with connection:
+                try:
+                    connection.settimeout(5)
+                    if self.postgres:
+                        connection.recv(_SSL_REQUEST)
+                        connection.sendall(b"S")
+                    with self.context.wrap_socket(connection, server_side=True) as trusted:
+                        self.handshakes += 1
+                        if data := trusted.recv(1_000):
+                            self.received.append(data)
+                except OSError:  # the client has refused us
+                    continue
+
+
+@dataclass(frozen=True)
+class Authority:
+    """path: of its PEM."""
+
+    key: Key
+    path: Path
+    folder: Path
+
+    def context(self, name: str) -> ssl.SSLContext:
+        """A server with a certificate for the name."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = _certificate(name, key, "a test's authority", self.key, is_authority=False)
+        path = self.folder / f"{name}.pem"
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(path)
+        return context
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _certificate("a test's authority", key, "a test's authority", key, is_authority=True)
+    path = folder / "authority.pem"
+    path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    return Authority(key, path, folder)
+
+
+@pytest.fixture
+def serving(authority: Authority) -> Iterator[Callable[..., TlsServer]]:
+    """Callable: a server with a certificate for a name, of an authority that only the test knows."""
+    servers: list[TlsServer] = []
+
+    def start(name: str = "localhost", *, postgres: bool = False) -> TlsServer:
+        server = TlsServer(authority.context(name), socket.create_server(("127.0.0.1", 0)), postgres=postgres)
+        threading.Thread(target=server.serve, daemon=True).start()
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        server.listening.close()
+
+
+# --- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+
+def _refused_by(server: TlsServer, host: str, query: str = "") -> str:
+    """Why psycopg has no connection to the server under a host's name."""
+    url = verified(f"postgresql://u@{host}:{server.port}/metrics?hostaddr=127.0.0.1&connect_timeout=5{query}")
+    with pytest.raises(psycopg.OperationalError) as raised:
+        psycopg.connect(url)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("query", ["", "&sslmode=require", "&sslmode=disable", "&sslmode=verify-ca"])
+def test_a_database_of_an_unknown_authority_is_refused(serving: Callable[..., TlsServer], query: str) -> None:
+    """Also where the URL itself asks for less, as addresses that earlier versions deployed do."""
+    server = serving("database.example", postgres=True)
+    assert "certificate verify failed" in _refused_by(server, "database.example", query)
+    assert server.received == []
+
+
+def test_a_database_with_another_hosts_certificate_is_refused(
+    serving: Callable[..., TlsServer], authority: Authority
+) -> None:
+    server = serving("another.example", postgres=True)
+    text = _refused_by(server, "database.example", f"&sslrootcert={authority.path}&sslmode=verify-ca")
+    assert 'does not match host name "database.example"' in text
+    assert server.received == []
+
+
+def test_a_database_that_proves_who_it_is_is_trusted(serving: Callable[..., TlsServer], authority: Authority) -> None:
+    """The refusals above are about the certificate."""
+    server = serving("database.example", postgres=True)
+    text = _refused_by(server, "database.example", f"&sslrootcert={authority.path}")
+    assert "certificate" not in text
+    assert b"metrics" in server.received[0]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:p@127.0.0.1:5432/d",
+        "postgresql://u@localhost/d?sslmode=disable",
+        "postgresql://u@[::1]/d",
+        "postgresql:///d?host=/tmp",
+        "postgresql:///d",
+    ],
+)
+def test_a_database_on_this_machine_is_reached_as_its_url_says(url: str) -> None:
+    assert verified(url) == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u@host/d",
+        "postgres://u@host/d?sslmode=prefer",
+        "postgresql://u@localhost,host/d",
+        "postgresql://u@localhost/d?host=host",
+        "postgresql://u@127.0.0.1.example/d",
+    ],
+)
+def test_a_database_elsewhere_is_verified(url: str) -> None:
+    query = parse_qs(urlsplit(verified(url)).query)
+    assert (query["sslmode"], query["sslrootcert"]) == (["verify-full"], [absolute("certificates/postgres.pem")])
+    assert verified(verified(url)) == verified(url)
+
+
+@pytest.mark.parametrize("text", ["host=h dbname=d", "h", "", "mysql://h/d"])
+def test_what_is_no_url_is_refused(text: str) -> None:
+    with pytest.raises(Stop):
+        verified(text)
+
+
+def test_psycopg_reads_the_authorities() -> None:
+    """A file that libpq cannot read would fail every connection in AWS."""
+    context = ssl.create_default_context(cafile=absolute("certificates/postgres.pem"))
+    names = {dict(entry[0] for entry in each["subject"])["commonName"] for each in context.get_ca_certs()}  # type: ignore[misc]
+    assert {f"Amazon Root CA {number}" for number in range(1, 5)} < names
+
+
+# --- HTTPS ------------------------------------------------------------------------------------------------------------
+
+
+def of_opensearch(url: str) -> None:
+    OpenSearch(url, timeout_s=5).get(index="i", id="1")
+
+
+def of_registry(url: str) -> None:
+    HttpSchemaRegistry(url).schema_by_id(1)
+
+
+def of_aws(url: str) -> None:
+    credentials = Credentials(access_key="a", secret_key="s", token="t")
+    limits = Limits(connections=1, connect_s=5, read_s=5)
+    Requests("sns", limits, url=url, region="eu-central-1", credentials=lambda: credentials).post(b"a=b", FORM)
+
+
+def of_provisioning(url: str) -> None:
+    register_schemas(url, chain_topics()[:1])
+
+
+@pytest.mark.parametrize("call", [of_opensearch, of_registry, of_aws, of_provisioning], ids=lambda call: call.__name__)
+@pytest.mark.parametrize("name", ["localhost", "another.example"])
+def test_an_https_server_of_an_unknown_authority_is_refused(
+    serving: Callable[..., TlsServer], call: Callable[[str], None], name: str
+) -> None:
+    server = serving(name)
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - each client has its own, and one cause
+        call(f"https://localhost:{server.port}")
+    assert "CERTIFICATE_VERIFY_FAILED" in "".join(traceback.format_exception(raised.value))
+    assert server.received == []
+
+
+def test_opensearchs_refusal_is_no_answer(serving: Callable[..., TlsServer]) -> None:
+    with pytest.raises(NoAnswer, match="certificate"):
+        of_opensearch(f"https://localhost:{serving().port}")
+
+
+# --- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "trusted"), [("localhost", False), ("another.example", True)])
+def test_a_broker_that_cannot_prove_who_it_is_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    serving: Callable[..., TlsServer],
+    authority: Authority,
+    name: str,
+    trusted: bool,
+) -> None:
+    """trusted: whether the authority is known, and only the name is another's."""
+    monkeypatch.setenv("KAFKA_AUTHENTICATION", "aws_msk_iam")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    server = serving(name)
+    said: list[str] = []
+    settings = authentication.kafka_settings() | {
+        "bootstrap.servers": f"localhost:{server.port}",
+        "broker.address.family": "v4",
+        "oauth_cb": lambda _: ("token", 4e9),
+        "error_cb": lambda error: said.append(str(error)),
+        **({"ssl.ca.location": str(authority.path)} if trusted else {}),
+    }
+    client = AdminClient(settings)
+    for _ in range(50):
+        if said:
+            break
+        with pytest.raises(KafkaException):
+            client.list_topics(timeout=0.2)
+        client.poll(0)
+    assert any("SSL handshake failed" in each and "verif" in each for each in said), said
+    assert server.received == []
