@@ -9,8 +9,9 @@ stored anywhere. Every connection to another machine verifies that the server is
 """
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -91,16 +92,18 @@ def msk_token(region: str, credentials: Credentials, at: datetime) -> tuple[str,
 
 
 class OpenSearchSigner:
-    """opensearch-py's http_auth: the headers of each request."""
+    """Signs each request to the directory."""
 
     def __init__(self, region: str, credentials: CredentialsNow, now: Now = _now) -> None:
         self._region, self._credentials, self._now = region, credentials, now
 
-    def __call__(self, method: str, url: str, body: bytes | str | None) -> dict[str, str]:
-        """method, url and body as they are sent."""
-        content = body.encode() if isinstance(body, str) else body or b""
+    def __call__(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> dict[str, str]:
+        """All headers to send. method, url, headers and body as they are sent."""
+        content = body or b""
         scope = Scope(service="es", region=self._region, at=self._now())
-        return signed_headers(method, url, content, scope=scope, credentials=self._credentials())
+        # OpenSearch Service takes requests without it, OpenSearch Serverless does not.
+        hashed = {"x-amz-content-sha256": sha256(content).hexdigest()}
+        return signed_headers(method, url, {**headers, **hashed}, content, scope=scope, credentials=self._credentials())
 
 
 def opensearch_auth() -> OpenSearchSigner | None:

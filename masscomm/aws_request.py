@@ -14,6 +14,8 @@ from masscomm import aws_endpoint
 from masscomm.aws_credentials import RoleCredentials
 from masscomm.aws_signature import Credentials, Scope, signed_headers
 
+# urllib3 adds headers of its own after the request is signed; its urllib3.util.SKIP_HEADER leaves one out.
+NOTHING_UNSIGNED = dict.fromkeys(("user-agent", "accept-encoding"), "@@@SKIP_HEADER@@@")
 FORM = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
 
 
@@ -72,8 +74,8 @@ class Requests:
         Errors: urllib3's HTTPError; Stop and Retry where there are no credentials.
         """
         scope = Scope(service=self._service, region=self._region, at=self._now())
-        signed = signed_headers("POST", self.url, body, scope=scope, credentials=self._credentials())
-        answer = self._pool.urlopen("POST", self.url, body=body, headers={**headers, **signed}, redirect=False)
+        signed = signed_headers("POST", self.url, headers, body, scope=scope, credentials=self._credentials())
+        answer = self._pool.urlopen("POST", self.url, body=body, headers=signed | NOTHING_UNSIGNED, redirect=False)
         return answer.status, answer.data
 
 

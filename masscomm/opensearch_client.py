@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-type Auth = Callable[[str, str, bytes | str | None], dict[str, str]]
+from masscomm.aws_request import NOTHING_UNSIGNED
+
+type Auth = Callable[[str, str, Mapping[str, str], bytes | None], dict[str, str]]
 type Params = Mapping[str, Any]
 
 
@@ -66,7 +68,7 @@ _BY_STATUS = {
 class OpenSearch:
     """A client that connects at its first request and repeats nothing by itself; for all threads.
 
-    timeout_s: of one request, connecting included; auth: the headers that sign a request (method, URL, body).
+    timeout_s: of one request, connecting included; auth: all headers of a request, signed (method, URL, headers, body).
     Errors of every method: the tree above.
     """
 
@@ -89,7 +91,7 @@ class OpenSearch:
         content = body if lines or body is None else json.dumps(body, ensure_ascii=False).encode()
         headers = {"content-type": "application/x-ndjson" if lines else "application/json"}
         if self._auth is not None:
-            headers |= self._auth(method, url, content)
+            headers = self._auth(method, url, headers, content) | NOTHING_UNSIGNED
         try:
             response = self._pool.request(method, url, body=content, headers=headers)
         except urllib3.exceptions.HTTPError as error:

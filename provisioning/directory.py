@@ -38,7 +38,11 @@ class SignedRequests(httpx.Auth):
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
         """httpx's hook."""
-        request.headers.update(self._signer(request.method, str(request.url), request.content))
+        kind = {name: request.headers[name] for name in ("content-type",) if name in request.headers}
+        signed = self._signer(request.method, str(request.url), kind, request.content)
+        # httpx adds headers of its own, which nothing signs: only those that the connection needs remain.
+        kept = {name: request.headers[name] for name in ("host", "content-length") if name in request.headers}
+        request.headers = httpx.Headers({**kept, **signed})
         yield request
 
 

@@ -558,6 +558,24 @@ MUTANTS = (
         no_cell="no cell fills an environment's memory",
     ),
     Mutant(
+        guard="signatures: every header that is sent is signed",
+        file="masscomm/aws_signature.py",
+        old="    request = canonical_request(method, url, {\"host\": _host(url), **signed}, body)\n"
+        "    names = \";\".join(sorted([\"host\", *signed]))\n",
+        new="    request = canonical_request(method, url, {\"host\": _host(url), \"x-amz-date\": scope.stamp}, body)\n"
+        "    names = \"host;x-amz-date\"\n",
+        red="tests/unit/masscomm/test_aws_signature.py::test_every_header_that_is_received_is_signed",
+        no_cell="the stand-ins for AWS take any signature",
+    ),
+    Mutant(
+        guard="signatures: no header is added once a request is signed",
+        file="masscomm/aws_request.py",
+        old="headers=signed | NOTHING_UNSIGNED",
+        new="headers=signed",
+        red="tests/unit/masscomm/test_aws_signature.py::test_every_header_of_a_push_is_signed",
+        no_cell="the stand-ins for AWS take any signature",
+    ),
+    Mutant(
         guard="metrics: an id that was counted is refused",
         file="spark_metrics/counted_ids.py",
         old='from these_ids join counted_records using (record_id, source)"',

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
-from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import aws_msk_iam_sasl_signer.MSKAuthTokenProvider as msk_library
 import botocore.auth
 import botocore.session
 import psycopg
 import pytest
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as BotocoreCredentials
 from botocore.hooks import HierarchicalEmitter
 from botocore.model import ServiceId
@@ -24,11 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from masscomm import authentication
-from masscomm.authentication import OpenSearchSigner, msk_token, rds_token, with_password
+from masscomm.authentication import msk_token, rds_token, with_password
 from masscomm.aws_credentials import RoleCredentials
 from masscomm.aws_signature import Credentials
 from masscomm.errors import Retry, Stop
-from masscomm.opensearch import connect
 
 REGIONS = st.sampled_from(["eu-central-1", "us-east-1", "ap-southeast-2"])
 SECRETS = st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1, max_size=60)
@@ -39,13 +36,6 @@ CREDENTIALS = st.builds(
     st.none() | st.text("ABCabc019+/=", min_size=1, max_size=200),
 )
 TIMES = st.integers(1_500_000_000, 2_500_000_000).map(lambda at: datetime.fromtimestamp(at, UTC))
-SEGMENTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=12).filter(
-    lambda text: text.strip(".") != ""
-)
-PATHS = st.lists(SEGMENTS, max_size=4).map(lambda parts: "/" + "/".join(quote(part, safe=",*") for part in parts))
-QUERIES = st.lists(st.tuples(SEGMENTS, SEGMENTS), max_size=4, unique_by=lambda pair: pair[0]).map(
-    lambda pairs: "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs)
-)
 
 
 def at_that_time(at: datetime) -> pytest.MonkeyPatch:
@@ -57,46 +47,6 @@ def at_that_time(at: datetime) -> pytest.MonkeyPatch:
 
 def of_botocore(credentials: Credentials) -> BotocoreCredentials:
     return BotocoreCredentials(credentials.access_key, credentials.secret_key, credentials.token)
-
-
-@given(
-    method=st.sampled_from(["GET", "POST", "PUT", "HEAD", "DELETE"]),
-    host=st.sampled_from(["vpc-directory.eu-central-1.es.amazonaws.com", "localhost:9200", "directory:443"]),
-    path=PATHS,
-    query=QUERIES,
-    body=st.none() | st.binary(max_size=200) | st.text(max_size=50),
-    region=REGIONS,
-    credentials=CREDENTIALS,
-    at=TIMES,
-)
-def test_a_request_to_opensearch_is_signed_as_botocore_signs_it(
-    method: str,
-    host: str,
-    path: str,
-    query: str,
-    body: bytes | str | None,
-    region: str,
-    credentials: Credentials,
-    at: datetime,
-) -> None:
-    url = f"https://{host}{path}{'?' + query if query else ''}"
-    ours = OpenSearchSigner(region, lambda: credentials, lambda: at)(method, url, body)
-    content = body.encode() if isinstance(body, str) else body
-    request = AWSRequest(
-        method=method,
-        url=url,
-        data=content,
-        headers={"x-amz-content-sha256": ours["x-amz-content-sha256"]},
-    )
-    patch = at_that_time(at)
-    try:
-        SigV4Auth(of_botocore(credentials), "es", region).add_auth(request)
-    finally:
-        patch.undo()
-    theirs = {name.lower(): value for name, value in request.headers.items()}
-    assert ours["authorization"] == theirs["authorization"]
-    assert ours["x-amz-date"] == theirs["x-amz-date"]
-    assert ours.get("x-amz-security-token") == theirs.get("x-amz-security-token")
 
 
 @settings(max_examples=50)
@@ -223,53 +173,6 @@ def test_each_connection_to_the_database_has_a_password_of_its_own(
     assert "DBUser=reader" in first
     assert "20261121T000000Z" in first
     assert "20261122T000000Z" in second
-
-
-def test_the_client_of_the_directory_sends_what_was_signed(as_a_role: None) -> None:
-    """What a server sees is signed again with botocore, and must come to the same."""
-    seen: list[tuple[str, str, dict[str, str], bytes]] = []
-
-    class Server(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            seen.append((self.command, self.path, headers, body))
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"{}")
-
-        do_GET = do_POST
-
-        def log_message(self, *_args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Server) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
-        client = connect(url, auth=OpenSearchSigner("eu-central-1", RoleCredentials()))
-        try:
-            client.search(index="users,devices*", body={"query": {"match": {"name": "Jürgen"}}}, routing="a b/c")
-            client.mget(body={"docs": [{"_index": "users", "_id": "1"}]})
-        finally:
-            client.close()
-            server.shutdown()
-    assert len(seen) == 2
-    for command, path, headers, body in seen:
-        at = datetime.strptime(headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-        request = AWSRequest(
-            method=command,
-            url=url + path,
-            data=body,
-            headers={"x-amz-content-sha256": headers["x-amz-content-sha256"], "host": headers["host"]},
-        )
-        patch = at_that_time(at)
-        try:
-            SigV4Auth(BotocoreCredentials("AKIDEXAMPLE", "secret", "token"), "es", "eu-central-1").add_auth(request)
-        finally:
-            patch.undo()
-        assert headers["authorization"] == request.headers["Authorization"]
 
 
 # --- the role's credentials -------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Our client asks as opensearch-py asks, and says what it says of each answer."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -90,13 +90,14 @@ def test_no_answer_and_half_an_answer_are_errors(server: AnsweringServer) -> Non
 
 
 def test_what_signs_a_request_is_given_what_is_sent(server: AnsweringServer) -> None:
-    signed: list[tuple[str, str, Any]] = []
+    signed: list[tuple[str, str, Any, Any]] = []
 
-    def auth(method: str, url: str, body: bytes | str | None) -> dict[str, str]:
-        signed.append((method, url, body))
-        return {"x-signed": "1"}
+    def auth(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> dict[str, str]:
+        signed.append((method, url, headers, body))
+        return {**headers, "x-signed": "1"}
 
     client = ours.OpenSearch(server.url, auth=auth)
     client.search(index="a,b", body={"size": 1}, allow_partial_search_results=False)
     client.close()
-    assert signed == [("POST", f"{server.url}/a,b/_search?allow_partial_search_results=false", b'{"size": 1}')]
+    url = f"{server.url}/a,b/_search?allow_partial_search_results=false"
+    assert signed == [("POST", url, {"content-type": "application/json"}, b'{"size": 1}')]
