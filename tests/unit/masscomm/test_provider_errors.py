@@ -204,7 +204,7 @@ def test_what_is_sent_is_what_the_sdk_sends_and_signed_as_it_signs() -> None:
     assert parse_qs(body.decode()) == parse_qs(sdk.decode())
     headers = {name.lower(): value for name, value in re.findall(r"^([\w-]+): (.*?)\r?$", head.decode(), re.MULTILINE)}
     request = AWSRequest(method="POST", url=url + "/", data=body)
-    for name in ("x-amz-date", "x-amz-security-token", "x-amz-content-sha256"):
+    for name in ("content-type", "x-amz-date", "x-amz-security-token"):
         request.headers[name] = headers[name]
     scope = "20261121/eu-central-1/sns/aws4_request"
     auth = SigV4Auth(BotocoreCredentials("key", "secret", "token"), "sns", "eu-central-1")
