@@ -560,10 +560,10 @@ MUTANTS = (
     Mutant(
         guard="signatures: every header that is sent is signed",
         file="masscomm/aws_signature.py",
-        old="    request = canonical_request(method, url, {\"host\": _host(url), **signed}, body)\n"
-        "    names = \";\".join(sorted([\"host\", *signed]))\n",
-        new="    request = canonical_request(method, url, {\"host\": _host(url), \"x-amz-date\": scope.stamp}, body)\n"
-        "    names = \"host;x-amz-date\"\n",
+        old='    request = canonical_request(method, url, {"host": _host(url), **signed}, body)\n'
+        '    names = ";".join(sorted(["host", *signed]))\n',
+        new='    request = canonical_request(method, url, {"host": _host(url), "x-amz-date": scope.stamp}, body)\n'
+        '    names = "host;x-amz-date"\n',
         red="tests/unit/masscomm/test_aws_signature.py::test_every_header_that_is_received_is_signed",
         no_cell="the stand-ins for AWS take any signature",
     ),
