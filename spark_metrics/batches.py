@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_metrics.archive import Archive
+from spark_metrics.refusals import Place
 from spark_metrics.sink import Attempt, Floor, Merged, PostgresSink, Repeated
 from spark_metrics.staging import REFUSED, Staging
 from spark_metrics.transforms import Facts
@@ -26,7 +27,8 @@ class Staged:
     """A batch that is staged (and archived) under an attempt, and waits for its merge.
 
     records: as Kafka gives them; rows: the facts of them that are staged, None where it is all; replayed: how many were
-    left out as consumed before; refused: what the registry does not have.
+    left out as consumed before; refused: what the registry does not have; unstorable: places of records that are left
+    out because Postgres refuses them.
     """
 
     records: DataFrame
@@ -40,6 +42,7 @@ class Staged:
     rows: DataFrame | None = None
     replayed: int = 0
     refused: set[tuple[str, int]] = field(default_factory=set)
+    unstorable: Collection[Place] = ()
 
     def send(self, sink: PostgresSink, learn: Learn | None = None) -> None:
         """Have the executors stage the rows. learn: for the first time."""
@@ -56,6 +59,8 @@ class Staged:
             self.refused = learn(unknown)
         if self.refused:
             sink.refuse_schemas(self.attempt, self.refused)
+        if self.unstorable:
+            sink.quarantine(self.attempt, self.unstorable)
 
     def send_without(self, repeated: Repeated, sink: PostgresSink) -> None:
         """Stage it again without what is counted already. Redeliveries stay in the archive, replays stand there under
@@ -85,12 +90,14 @@ def stage_batch(
     archive: Archive | None,
     learn: Learn,
     beside: Collection[int] = (),
+    unstorable: Collection[Place] = (),
     rehearsal: bool = False,
 ) -> Staged:
     """Stage a batch of Kafka's records, and archive it meanwhile; nothing is counted before merge_batch.
 
     facts, staging: the same for every batch; beside: the numbers of other attempts that are staged and not merged yet;
-    rehearsal: it will be undone (the files of `archive` are the caller's to remove).
+    unstorable: places of records of the batch that are not among `records`, to be quarantined; rehearsal: it will be
+    undone (the files of `archive` are the caller's to remove).
 
     Errors: those of sink, of Spark, and of `learn`; the same batch may come again.
     """
@@ -104,6 +111,7 @@ def stage_batch(
     try:
         attempt = sink.begin(beside)
         staged = Staged(records, facts, batch_id, attempt, spent, staging, database_url, archive, kept)
+        staged.unstorable = unstorable
         if archive is not None and not rehearsal:
             _make_room(archive, sink, attempt, beside)
         files = staging.files(records.sparkSession.sparkContext.defaultParallelism)

@@ -39,6 +39,15 @@ from spark_metrics.archive_mark import claim
 from spark_metrics.batches import Staged, merge_batch, stage_batch
 from spark_metrics.broker import Broker
 from spark_metrics.pipeline import Pipeline
+from spark_metrics.refusals import (
+    Place,
+    RefusedByPostgres,
+    first_of,
+    is_permanent,
+    places_of,
+    refused_places,
+    without_places,
+)
 from spark_metrics.rehearsal import rehearse
 from spark_metrics.settings import EMR, Settings, settings_from
 from spark_metrics.sink import Merged, PostgresSink, StagingLost, StatusWriter
@@ -221,6 +230,8 @@ class Job:
         self._staging = Staging()
         self._facts: Facts | None = None
         self._forgot = time.monotonic()
+        # By Spark's number of a batch that Postgres refused: what is left out of it, None until that is found.
+        self._unstorable: dict[int, list[Place] | None] = {}
         self._looked: tuple[float, int] | None = None
 
     def stop(self) -> None:
@@ -309,30 +320,64 @@ class Job:
                 raise Retry("the job stops before the registry was asked again")
             return learned.refused
 
+        def staged(some: DataFrame, archive: Archive | None, **more: Any) -> Staged:
+            with _postgres_errors():
+                return stage_batch(
+                    some,
+                    self._known_facts(writers),
+                    batch_id=number,
+                    staging=self._staging,
+                    sink=self._staging_sink,
+                    database_url=self._settings.database_url,
+                    archive=archive,
+                    learn=learn,
+                    beside=beside,
+                    **more,
+                )
+
+        def fits(some: DataFrame) -> bool:
+            try:
+                trial = staged(some, None, rehearsal=True)
+                with _postgres_errors():
+                    merge_batch(trial, sink=self._staging_sink, rehearsal=True)
+            except RefusedByPostgres:
+                return False
+            return True
+
         while True:
             try:
-                with _postgres_errors():
-                    return stage_batch(
-                        records,
-                        self._known_facts(writers),
-                        batch_id=number,
-                        staging=self._staging,
-                        sink=self._staging_sink,
-                        database_url=self._settings.database_url,
-                        archive=archive,
-                        learn=learn,
-                        beside=beside,
-                    )
+                if number in self._unstorable and self._unstorable[number] is None:
+                    self._unstorable[number] = _refused(records, fits)
+                left_out = self._unstorable.get(number) or []
+                return staged(without_places(records, left_out), archive, unstorable=left_out)
             except NewWriters:
                 _log.info("reading the batch again with new writer schemas")
                 self._facts = None
+            except RefusedByPostgres as error:
+                self._find_unstorable(number, error)
 
     def _merge(self, staged: Staged) -> Merged:
-        with _postgres_errors():
-            if time.monotonic() - self._forgot > _FORGET_EVERY_S:
-                self._forgot = time.monotonic()
-                _log.info("forgot %d record ids older than the redelivery window", self._sink.forget(staged.attempt))
-            return merge_batch(staged, sink=self._sink)
+        try:
+            with _postgres_errors():
+                if time.monotonic() - self._forgot > _FORGET_EVERY_S:
+                    self._forgot = time.monotonic()
+                    forgotten = self._sink.forget(staged.attempt)
+                    _log.info("forgot %d record ids older than the redelivery window", forgotten)
+                merged = merge_batch(staged, sink=self._sink)
+        except RefusedByPostgres as error:
+            self._find_unstorable(staged.batch_id, error)
+            raise Retry(f"the batch is staged again without what Postgres refuses: {error}") from error
+        self._unstorable.pop(staged.batch_id, None)
+        return merged
+
+    def _find_unstorable(self, number: int, error: RefusedByPostgres) -> None:
+        """Have the next staging of a batch look for the records that Postgres refuses.
+
+        Errors: RefusedByPostgres, where that is what it was doing.
+        """
+        if number in self._unstorable and self._unstorable[number] is None:
+            raise error
+        self._unstorable[number] = None
 
     def _known_facts(self, writers: KnownWriters) -> Facts:
         """What reads every batch until a writer's schema is learned."""
@@ -495,6 +540,14 @@ def passed(progress: Mapping[str, Any] | None, merged_up_to: int) -> dict[str, d
     return found
 
 
+def _refused(records: DataFrame, fits: Callable[[DataFrame], bool]) -> list[Place]:
+    """The places of a batch's records that Postgres refuses. fits: whether it takes some of the records."""
+    places = places_of(records)
+    found = refused_places(places, lambda n, without: fits(first_of(records, places[:n], without)))
+    _log.warning("Postgres refuses %d records of %d: %s", len(found), len(places), found[:10])
+    return found
+
+
 def _flat(offsets: dict[str, dict[int, int]]) -> dict[tuple[str, int], int]:
     return {(topic, p): offset for topic, partitions in offsets.items() for p, offset in partitions.items()}
 
@@ -510,10 +563,14 @@ def parses(jvm: Any, schema: str) -> bool:
 
 @contextmanager
 def _postgres_errors() -> Iterator[None]:
-    """What executors were told by Postgres, as an error that waiting may help."""
+    """Postgres' errors, also those that executors got: RefusedByPostgres, or one that waiting may help."""
     try:
         yield
-    except (Py4JJavaError, PySparkException) as error:
+    except (psycopg.Error, Py4JJavaError, PySparkException) as error:
+        if is_permanent(error):
+            raise RefusedByPostgres(_psycopg_line(error)) from error
+        if isinstance(error, psycopg.Error):
+            raise
         if "psycopg." in str(error):
             raise Retry(f"Postgres does not take the staged rows: {_psycopg_line(error)}") from error
         raise
@@ -521,6 +578,8 @@ def _postgres_errors() -> Iterator[None]:
 
 def _psycopg_line(error: Exception) -> str:
     """What psycopg said, of the stack traces of two languages around it."""
+    if isinstance(error, psycopg.Error):
+        return _first_line(error)
     return next(line for line in str(error).splitlines() if "psycopg." in line).strip()[:300]
 
 

@@ -29,7 +29,8 @@ from masscomm.errors import Stop
 from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics import counted_ids, recipient_log
 from spark_metrics.database import connect
-from spark_metrics.staging import TABLES
+from spark_metrics.sources import SOURCES
+from spark_metrics.staging import TABLES, copy_rows
 from spark_metrics.states import BlockKey, Told, blocks_of, merged, restored, stored
 from spark_metrics.transforms import Problem
 from spark_metrics.views import View, maintain
@@ -41,6 +42,9 @@ STREAM = "metrics"
 # (topic, partition): the first offset that is not a replay
 type Floor = dict[tuple[str, int], int]
 
+
+# The part of an attempt that no task of Spark's stages.
+_NO_PART = -1
 
 # {topic: {partition: offset or number of records}}
 type Offsets = dict[str, dict[int, int]]
@@ -243,6 +247,24 @@ class PostgresSink:
                 "update staging_problems set problem = %s"
                 " where attempt = %s and source = %s and schema_id = %s and problem = %s",
                 [Problem.UNKNOWN_SCHEMA, attempt.number, source, schema_id, Problem.NOT_LEARNED],
+            )
+
+    def quarantine(self, attempt: Attempt, places: Collection[tuple[str, int, int]]) -> None:
+        """Stage these positions as consumed and not countable; their records are not staged."""
+        kinds = {topic: source.kind for source in SOURCES for topic in source.topics()}
+        with self.connected().transaction():
+            copy_rows(
+                self.connected(),
+                attempt.number,
+                _NO_PART,
+                0,
+                {
+                    "staging_positions": [f"{topic}\t{p}\t{offset}\t{offset}\t1" for topic, p, offset in places],
+                    "staging_problems": [
+                        f"{topic}\t{p}\t{offset}\t{kinds[topic]}\t\\N\t{Problem.UNSTORABLE}"
+                        for topic, p, offset in places
+                    ],
+                },
             )
 
     def merge(

@@ -31,6 +31,7 @@ class Problem(StrEnum):
     BAD_COUNT = "bad_count"  # a count below 0
     BAD_TIMESTAMP = "bad_timestamp"  # before 1970
     FAR_FUTURE = "far_future"  # its timestamp is long after it was produced, or where dates end
+    UNSTORABLE = "unstorable"  # Postgres refuses what is counted of it: a constraint, a range
     NOT_LEARNED = "not_learned"  # never stays: the registry is asked, and it is counted or becomes unknown_schema
 
 

@@ -135,13 +135,17 @@ class World(Topics):
 
     def put_poison(self) -> None:
         """Records that cannot be counted."""
-
-        def then(topic: str, partition: int, offset: int, _timestamp_ms: int) -> None:
-            self.quarantined.add((topic, partition, offset))
-
         for topic in ("send.api", "outcome", "delivery"):
             for value in self.poison(topic):
-                self.put(topic, value, then)
+                self.put(topic, value, self._quarantine)
+
+    def put_refused(self, club_id: int) -> None:
+        """A send of a club that the database has a constraint against."""
+        value = {"type": "news", "club_id": club_id, "timestamp": int(time.time() * 1000), "to_users": [1]}
+        self.put("send.api", self.own("send.api", "SendRequested", value), self._quarantine)
+
+    def _quarantine(self, topic: str, partition: int, offset: int, _timestamp_ms: int) -> None:
+        self.quarantined.add((topic, partition, offset))
 
     def expected(self, step_ms: int) -> dict[tuple[Any, ...], int]:
         found: Counter[tuple[Any, ...]] = Counter()
@@ -306,6 +310,18 @@ def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     counted_up_to(job, world.flush())
     assert_is_a_plain_count(job.database, world)
     assert_views_are_sums_of_the_counts(job.database)
+
+    # What Postgres refuses for good, in the merge or while it is staged, is quarantined, and all else is counted.
+    with psycopg.connect(job.database) as connection:
+        connection.execute("alter table counts_minute add check (club_id <> 666)")
+        connection.execute("alter table staging_counts add check (club_id <> 667)")
+    for club_id in (666, 667, 666):
+        world.a_send()
+        world.put_refused(club_id)
+    world.a_send(times=2)
+    counted_up_to(job, world.flush())
+    assert_is_a_plain_count(job.database, world)
+    assert one(job.database, "select count(*) from quarantine where reason = 'unstorable'") == 3
 
     job.process.send_signal(signal.SIGTERM)
     assert job.process.wait(WAIT_S) == 0

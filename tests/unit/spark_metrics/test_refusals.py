@@ -1,0 +1,61 @@
+"""Of a batch that Postgres refuses, the records that it refuses are found, and no others."""
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_metrics.refusals import Place, RefusedByPostgres, is_permanent, refused_places
+
+PLACES: list[Place] = [("outcome", n % 3, n) for n in range(100)]
+
+
+@given(st.sets(st.integers(0, 99), max_size=8))
+def test_exactly_the_refused_records_are_found(bad: set[int]) -> None:
+    trials = 0
+
+    def fits(n: int, without: object) -> bool:
+        nonlocal trials
+        trials += 1
+        return not any(place in bad_places and place not in found_of(without) for place in PLACES[:n])
+
+    bad_places = {PLACES[n] for n in bad}
+    assert set(refused_places(PLACES, fits)) == bad_places
+    assert trials <= 1 + 8 * len(bad)
+
+
+def found_of(without: object) -> list[Place]:
+    assert isinstance(without, list)
+    return without
+
+
+def test_of_records_that_do_not_fit_together_the_last_is_refused() -> None:
+    """A sum that leaves its range: each record alone is taken."""
+    assert refused_places(PLACES[:5], lambda n, without: n - len(without) < 4) == PLACES[3:5]
+
+
+def test_a_batch_refused_for_no_record_is_an_error() -> None:
+    with pytest.raises(RefusedByPostgres):
+        refused_places(PLACES[:4], lambda _n, _without: False)
+
+
+@pytest.mark.parametrize(
+    ("error", "permanent"),
+    [
+        (psycopg.errors.NumericValueOutOfRange("x"), True),
+        (psycopg.errors.CheckViolation("x"), True),
+        (psycopg.errors.UntranslatableCharacter("x"), True),
+        (psycopg.errors.ProgramLimitExceeded("index row size 3000 exceeds btree maximum"), True),
+        (psycopg.OperationalError("connection refused"), False),
+        (psycopg.errors.AdminShutdown("x"), False),
+        (psycopg.errors.DiskFull("x"), False),
+        (psycopg.errors.DeadlockDetected("x"), False),
+        (psycopg.errors.UndefinedColumn("x"), False),
+        (RuntimeError("in a task: psycopg.errors.CheckViolation: new row violates"), True),
+        (RuntimeError("in a task: psycopg.OperationalError: refused"), False),
+        (RuntimeError("in a task: psycopg.errors.AdminShutdown: ended"), False),
+        (RuntimeError("something else"), False),
+    ],
+)
+def test_what_waiting_does_not_help_is_permanent(error: Exception, permanent: bool) -> None:
+    assert is_permanent(error) == permanent
