@@ -23,7 +23,8 @@ class Producer(Protocol):
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
         """Hand a record over. report is called once, at the latest in flush: with None when the broker has it on
-        all in-sync replicas, with DeadLetter (too_large, or invalid: text that is no UTF-8) when no try will ever
+        all in-sync replicas, with DeadLetter (too_large, or invalid: text that is no UTF-8, no key in a
+        compacted topic) when no try will ever
         succeed, with Retry otherwise.
         """
         ...
@@ -121,8 +122,10 @@ def _connected(configuration: dict[str, Any]) -> "ConfluentProducer":
 def _as_ours(error: "KafkaError") -> Exception:
     from confluent_kafka import KafkaError
 
-    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-        return DeadLetter("too_large", f"Kafka refuses the record: {error.str()}")
+    # Of the record; all else is of the cluster or of the moment (docs/permanent-answers.md).
+    reason = {KafkaError.MSG_SIZE_TOO_LARGE: "too_large", KafkaError.INVALID_RECORD: "invalid"}.get(error.code())
+    if reason is not None:
+        return DeadLetter(reason, f"Kafka refuses the record: {error.str()}")
     return Retry(f"Kafka did not take the record: {error.str()}")
 
 
@@ -148,6 +151,7 @@ class InMemoryProducer:
         self.flushes = 0
         self._max_bytes = max_bytes
         self._limits = {topic.name: topic.max_message_bytes for topic in topics.chain_topics()}
+        self._compacted = {topic.name for topic in topics.chain_topics() if topic.cleanup == "compact"}
         self._waiting: list[Callable[[], None]] = []
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
@@ -161,6 +165,10 @@ class InMemoryProducer:
         size = len(key or b"") + len(value or b"") + sum(len(name.encode()) + len(each) for name, each in headers)
         if size > limit:
             report(DeadLetter("too_large", f"{size} bytes are more than {limit}"))
+            return
+
+        if key is None and topic in self._compacted:
+            report(DeadLetter("invalid", f"{topic} is compacted, and the record has no key"))
             return
 
         def settle() -> None:

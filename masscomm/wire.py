@@ -17,6 +17,8 @@ _HEADER_BYTES = 5
 LAST_SCHEMA_ID = 2**31 - 1
 # Every installation registers it: a registry that denies this one, too, is a wrong or an empty one.
 KNOWN_SUBJECT = f"{topics.OUTCOME}-value"
+# Bad request, no login, not allowed, no schema: of what this code sends, and of its rights.
+_REFUSED = (400, 401, 403, 422)
 # So long a denial holds: the records of a batch ask once.
 _DENIED_FOR_S = 1.0
 _DENIALS_KEPT = 1_000
@@ -102,6 +104,8 @@ class HttpSchemaRegistry:
                 raise Stop(
                     f"the registry's subject {subject} does not hold the schema this code writes: deploy schemas/ first"
                 )
+            if status in _REFUSED:
+                raise Stop(f"the registry refuses to look up the schema of {subject}: it answered {status}")
             schema_id = self._expect(status, body).get("id")
             if not isinstance(schema_id, int):
                 raise Retry(f"the schema registry answered without an id for {subject}")

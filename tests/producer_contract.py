@@ -24,11 +24,12 @@ class Reports:
 
 @dataclass(frozen=True)
 class Target:
-    """A producer with a topic that takes up to 1 MB; values: what the topic holds, in no order."""
+    """A producer with a topic that takes up to 1 MB; values: what the topic holds, in no order; compacted: another."""
 
     producer: Producer
     topic: str
     values: Callable[[], list[bytes | None]]
+    compacted: str
 
 
 class ProducerContract:
@@ -78,6 +79,14 @@ class ProducerContract:
         assert error.reason == "invalid"
         assert reports.of["good"] == [None]
         assert target.values() == [b"2"]
+
+    def test_a_record_without_a_key_in_a_compacted_topic_is_refused(self, target: Target) -> None:
+        reports = Reports()
+        target.producer.produce(target.compacted, None, b"1", [], reports.to("bad"))
+        target.producer.produce(target.topic, None, b"2", [], reports.to("good"))
+        target.producer.flush(20)
+        assert [getattr(error, "reason", error) for error in reports.of["bad"]] == ["invalid"]
+        assert reports.of["good"] == [None]
 
     def test_a_broker_that_does_not_answer_is_reported_once_as_retry(self, unreachable: Producer) -> None:
         reports = Reports()

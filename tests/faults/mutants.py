@@ -123,6 +123,22 @@ MUTANTS = (
         no_cell="a cell's registry denies such ids as others",
     ),
     Mutant(
+        guard="dynamodb: an item that no table takes is the record's fault",
+        file="masscomm/dynamodb.py",
+        old="    if code == _INVALID and any(",
+        new="    if False and any(",
+        red="tests/unit/masscomm/test_dynamodb.py::test_an_item_that_no_table_takes_is_the_records_fault",
+        no_cell="no cell has an item of that size",
+    ),
+    Mutant(
+        guard="job: records that Postgres refuses for good are quarantined",
+        file="spark_metrics/job.py",
+        old="        if is_permanent(error):",
+        new="        if False:",
+        red="tests/component/spark_metrics/test_job.py::test_what_is_produced_is_counted_once_and_what_is_bad_put_aside",
+        no_cell="no cell has a constraint that a record violates",
+    ),
+    Mutant(
         guard="job: a denied schema is asked for again before it is quarantined",
         file="spark_metrics/writers.py",
         old="bool(asked_again))",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from devstack.settings import StackSettings
+from masscomm.errors import Retry
 from masscomm.producer import KafkaProducer, Producer
 from tests.component.masscomm.broker import make_topic, messages_of
 from tests.producer_contract import TOO_LARGE, ProducerContract, Reports, Target
@@ -17,7 +18,10 @@ class TestKafkaProducer(ProducerContract):
         topic = make_topic(kafka.kafka_bootstrap)
         producer = KafkaProducer(kafka.kafka_bootstrap)
         return Target(
-            producer, topic, lambda: [message.value() for message in messages_of(kafka.kafka_bootstrap, topic)]
+            producer,
+            topic,
+            lambda: [message.value() for message in messages_of(kafka.kafka_bootstrap, topic)],
+            compacted=make_topic(kafka.kafka_bootstrap, cleanup_policy="compact"),
         )
 
     @pytest.fixture
@@ -33,6 +37,13 @@ class TestKafkaProducer(ProducerContract):
         target.producer.flush(20)
         assert [getattr(error, "reason", error) for error in reports.of["large"]] == ["too_large"]
         assert target.values() == []
+
+    def test_a_topic_there_is_none_of_is_no_fault_of_the_record(self, kafka: StackSettings) -> None:
+        reports = Reports()
+        producer = KafkaProducer(kafka.kafka_bootstrap, message_timeout_ms=1000)
+        producer.produce("absent", None, b"value", [], reports.to("a"))
+        producer.flush(20)
+        assert [type(error) for error in reports.of["a"]] == [Retry]
 
     def test_a_record_that_timed_out_is_reported_by_the_client_itself(self, unreachable: Producer) -> None:
         reports = Reports()

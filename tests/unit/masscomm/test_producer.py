@@ -15,7 +15,12 @@ class TestInMemoryProducer(ProducerContract):
     @pytest.fixture
     def target(self) -> Target:
         producer = InMemoryProducer()
-        return Target(producer, "topic", lambda: [value for _, _, value, _ in producer.produced])
+        return Target(
+            producer,
+            "topic",
+            lambda: [value for _, _, value, _ in producer.produced],
+            compacted="dead-letter-status",
+        )
 
     @pytest.fixture
     def unreachable(self) -> Producer:

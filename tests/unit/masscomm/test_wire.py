@@ -224,6 +224,19 @@ def test_a_registry_that_does_not_tell_our_id_is_asked_again_later(status: int, 
         HttpSchemaRegistry(server.url).id_of(SUBJECT, own_schema("SendRequested"))
 
 
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_a_registry_that_refuses_our_own_schema_stops(status: int) -> None:
+    with _answering(status, b"{}") as server, pytest.raises(Stop):
+        HttpSchemaRegistry(server.url).id_of(SUBJECT, own_schema("SendRequested"))
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 422])
+def test_a_registry_that_refuses_to_look_up_an_id_is_asked_again(status: int) -> None:
+    """The other records of the batch, whose schemas are known, go on."""
+    with _answering(status, b"{}") as server, pytest.raises(Retry):
+        HttpSchemaRegistry(server.url).schema_by_id(1)
+
+
 def test_a_registry_that_asks_for_an_hour_is_not_waited_for() -> None:
     with _answering(503, b"", {"Retry-After": "3600"}) as server, pytest.raises(Retry):
         HttpSchemaRegistry(server.url).schema_by_id(1)

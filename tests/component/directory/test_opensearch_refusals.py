@@ -1,0 +1,63 @@
+"""What OpenSearch refuses for good: of the document, and then of that one alone, or of the installation?"""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from devstack.settings import StackSettings
+from masscomm.errors import DeadLetter, Retry
+from masscomm.opensearch import VersionedDocument, connect, write
+from masscomm.opensearch_client import OpenSearch
+
+
+@pytest.fixture
+def client(opensearch: StackSettings) -> OpenSearch:
+    return connect(opensearch.opensearch_url)
+
+
+@pytest.fixture
+def index(client: OpenSearch) -> Iterator[str]:
+    name = f"test-{uuid4()}"
+    fields = {"at": {"type": "date", "format": "epoch_millis"}, "n": {"type": "long"}, "text": {"type": "keyword"}}
+    client.request("PUT", f"/{name}", {"mappings": {"dynamic": "strict", "properties": fields}})
+    yield name
+    client.request("DELETE", f"/{name}")
+
+
+def document(index: str, name: str, *, version: int = 1, **source: Any) -> VersionedDocument:
+    return VersionedDocument(index=index, id=name, version=version, source=source)
+
+
+def test_each_refused_document_is_refused_alone(client: OpenSearch, index: str) -> None:
+    good = [document(index, str(n), n=n) for n in range(5)]
+    bad = [
+        document(index, "x" * 513),  # an id of more than 512 bytes refuses the whole request
+        document(index, "negative", version=-5),
+        document(index, "range", n=2**63),
+        document(index, "type", n="seven"),
+        document(index, "date", at="yesterday"),
+        document(index, "unmapped", another=1),
+        document(index, "immense", text="ü" * 20_000),  # Lucene's terms end at 32,766 bytes
+    ]
+    fates = write(client, [good[0], *bad[:3], *good[1:4], *bad[3:], good[4]])
+    refused = [fate for fate in fates if fate is not None]
+    assert [type(fate) for fate in refused] == [DeadLetter] * len(bad)
+    assert {fate.reason for fate in refused if isinstance(fate, DeadLetter)} == {"unmappable"}
+    assert [fates.index(fate) for fate in refused] == [1, 2, 3, 7, 8, 9, 10]
+
+
+def test_an_index_there_is_none_of_is_no_fault_of_the_document(client: OpenSearch, index: str) -> None:
+    fates = write(client, [document("absent", "1", n=1), document(index, "1", n=1)])
+    assert [type(fate) for fate in fates] == [Retry, type(None)]
+
+
+def test_an_index_that_takes_no_writes_is_no_fault_of_the_document(client: OpenSearch, index: str) -> None:
+    client.request("PUT", f"/{index}/_settings", {"index.blocks.write": True})
+    assert [type(fate) for fate in write(client, [document(index, "1", n=1)])] == [Retry]
+
+
+def test_an_older_version_is_no_error(client: OpenSearch, index: str) -> None:
+    assert write(client, [document(index, "1", version=9, n=1)]) == [None]
+    assert write(client, [document(index, "1", version=8, n=2)]) == [None]
