@@ -1,0 +1,40 @@
+"""What `masscomm up` does when a service ends."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from devstack import cli
+from devstack.settings import StackSettings
+from devstack.stack import Crash, Stack
+
+
+@pytest.fixture
+def signals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    sent: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda _pid, number: sent.append(number))
+    return sent
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Stack:
+    """A stack of which a service has ended."""
+    stack = Stack(StackSettings.on_free_ports(tmp_path))
+    stack.crashes.append(Crash("kafka", -9, "kafka.log", "the end of it"))
+    stack.crashed.set()
+    return stack
+
+
+def test_a_service_that_ends_during_the_demo_ends_the_command(crashed: Stack, signals: list[int]) -> None:
+    cli._end_at_crash(crashed, threading.Event())
+    assert signals == [signal.SIGTERM]
+
+
+def test_a_service_that_ends_after_the_demo_does_not(crashed: Stack, signals: list[int]) -> None:
+    over = threading.Event()
+    over.set()
+    cli._end_at_crash(crashed, over)
+    assert signals == []
