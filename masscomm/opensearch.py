@@ -93,12 +93,18 @@ def _bulk(client: OpenSearch, lines: list[bytes]) -> list[Exception | None]:
     except Retry as error:
         return [error] * len(lines)
     except TransportError as error:
-        if error.status_code not in (_BAD_REQUEST, _TOO_LARGE):
+        if not _is_about_documents(error):
             raise
         if len(lines) == 1:
             return [DeadLetter("unmappable", f"OpenSearch does not take the document: {error}"[:500])]
         half = len(lines) // 2
         return _bulk(client, lines[:half]) + _bulk(client, lines[half:])
+
+
+def _is_about_documents(error: TransportError) -> bool:
+    """Whether a request is refused for what is in it: a wrong address is refused without a type of error."""
+    told = error.info.get("error") if isinstance(error.info, dict) else None
+    return error.status_code == _TOO_LARGE or (error.status_code == _BAD_REQUEST and isinstance(told, dict))
 
 
 def _requests(documents: Sequence[VersionedDocument]) -> Iterator[list[bytes]]:

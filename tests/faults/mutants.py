@@ -123,6 +123,14 @@ MUTANTS = (
         no_cell="a cell's registry denies such ids as others",
     ),
     Mutant(
+        guard="opensearch: a wrong address is no fault of a document",
+        file="masscomm/opensearch.py",
+        old="error.status_code == _BAD_REQUEST and isinstance(told, dict)",
+        new="error.status_code == _BAD_REQUEST",
+        red="tests/unit/masscomm/test_opensearch_answers.py::test_a_wrong_address_is_no_fault_of_the_document",
+        no_cell="no cell has a wrong address",
+    ),
+    Mutant(
         guard="dynamodb: an item that no table takes is the record's fault",
         file="masscomm/dynamodb.py",
         old="    if code == _INVALID and any(",
@@ -904,7 +912,7 @@ MUTANTS = (
     Mutant(
         guard="directory: a document that OpenSearch refuses costs no other",
         file="masscomm/opensearch.py",
-        old="        if error.status_code not in (_BAD_REQUEST, _TOO_LARGE):\n",
+        old="        if not _is_about_documents(error):\n",
         new="        if True:\n",
         red="tests/unit/masscomm/test_opensearch_answers.py::test_one_refused_document_costs_no_other",
         no_cell="the decoders refuse what OpenSearch is known to",

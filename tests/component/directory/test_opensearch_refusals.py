@@ -9,7 +9,7 @@ import pytest
 from devstack.settings import StackSettings
 from masscomm.errors import DeadLetter, Retry
 from masscomm.opensearch import VersionedDocument, connect, write
-from masscomm.opensearch_client import OpenSearch
+from masscomm.opensearch_client import OpenSearch, TransportError
 
 
 @pytest.fixture
@@ -21,9 +21,9 @@ def client(opensearch: StackSettings) -> OpenSearch:
 def index(client: OpenSearch) -> Iterator[str]:
     name = f"test-{uuid4()}"
     fields = {"at": {"type": "date", "format": "epoch_millis"}, "n": {"type": "long"}, "text": {"type": "keyword"}}
-    client.request("PUT", f"/{name}", {"mappings": {"dynamic": "strict", "properties": fields}})
+    client.request("PUT", name, {"mappings": {"dynamic": "strict", "properties": fields}})
     yield name
-    client.request("DELETE", f"/{name}")
+    client.request("DELETE", name)
 
 
 def document(index: str, name: str, *, version: int = 1, **source: Any) -> VersionedDocument:
@@ -54,8 +54,16 @@ def test_an_index_there_is_none_of_is_no_fault_of_the_document(client: OpenSearc
 
 
 def test_an_index_that_takes_no_writes_is_no_fault_of_the_document(client: OpenSearch, index: str) -> None:
-    client.request("PUT", f"/{index}/_settings", {"index.blocks.write": True})
+    client.request("PUT", f"{index}/_settings", {"index.blocks.write": True})
     assert [type(fate) for fate in write(client, [document(index, "1", n=1)])] == [Retry]
+
+
+def test_a_wrong_address_is_no_fault_of_the_document(opensearch: StackSettings, index: str) -> None:
+    """OpenSearch answers it with 400, too."""
+    wrong = connect(f"{opensearch.opensearch_url}/another/path/that/is/none")
+    with pytest.raises(TransportError) as caught:
+        write(wrong, [document(index, "1", n=1)])
+    assert caught.value.status_code == 400
 
 
 def test_an_older_version_is_no_error(client: OpenSearch, index: str) -> None:

@@ -27,7 +27,8 @@ class FakeOpenSearch:
         # One such action refuses the whole request (tests/component/masscomm/test_bulk_writes.py).
         for action in lines[::2]:
             if not 0 < len(action["index"]["_id"].encode()) <= 512 or not 0 <= action["index"]["version"] < 2**63:
-                raise TransportError(400, "action_request_validation_exception")
+                kind = "action_request_validation_exception"
+                raise TransportError(400, kind, {"error": {"type": kind}})
         items = []
         for action, source in zip(lines[::2], lines[1::2], strict=True):
             index = action["index"]

@@ -116,7 +116,8 @@ class RefusingOneId:
     def bulk(self, *, body: bytes) -> Any:
         lines = body.splitlines()
         if b"x" * 513 in body:
-            raise TransportError(400, "action_request_validation_exception", {})
+            kind = "action_request_validation_exception"
+            raise TransportError(400, kind, {"error": {"type": kind}})
         return {"items": [{"index": {"status": 200}}] * (len(lines) // 2)}
 
 
@@ -125,6 +126,15 @@ def test_one_refused_document_costs_no_other() -> None:
     documents = [VersionedDocument(index="i", id=name, version=1, source={}) for name in names]
     fates = write(cast(OpenSearch, RefusingOneId()), documents)
     assert [type(fate) for fate in fates] == [type(None), type(None), DeadLetter, type(None), type(None)]
+
+
+def test_a_wrong_address_is_no_fault_of_the_document() -> None:
+    refused = TransportError(
+        400, "no handler found", {"error": "no handler found for uri [/x/_bulk] and method [POST]"}
+    )
+    document = VersionedDocument(index="i", id="1", version=1, source={})
+    with pytest.raises(TransportError):
+        write(cast(OpenSearch, Answering(refused)), [document])
 
 
 def test_being_refused_stops() -> None:
