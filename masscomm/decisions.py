@@ -42,10 +42,7 @@ class DecisionLog(Protocol):
     """Where they are kept, for KEPT_S. Errors: Retry (down, slow), Stop (there is no table, or it refuses us)."""
 
     def first(self, record_id: str, decided: bytes) -> bytes:
-        """What stands for the record: what was recorded before, or this from now on.
-
-        Errors: DeadLetter where it is larger than can be kept.
-        """
+        """What stands for the record: what was recorded before, or this from now on; of any size."""
         ...
 
 

@@ -1,21 +1,24 @@
-"""First decisions on DynamoDB: the table of schemas/dynamodb/decisions.json, one conditional write a record."""
+"""First decisions on DynamoDB: the table of schemas/dynamodb/decisions.json, one conditional write a record.
+
+What one item cannot hold stands in several. The further ones are written first, under ids that follow from the whole,
+and the record's own item, by its condition, decides which of them count.
+"""
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from masscomm.aws_client import DynamoDb
 from masscomm.aws_request import Limits
 from masscomm.clock import Clock
 from masscomm.decisions import KEPT_S
-from masscomm.dynamodb import ConditionFailed, answering
-from masscomm.errors import DeadLetter
+from masscomm.dynamodb import ConditionFailed, answering, digest_of, parts_of
+from masscomm.errors import Retry
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 TABLE = "decisions"
-# An item takes 400 kB, names and all.
-_MAX_BYTES = 390_000
 
 
 class DynamoDbDecisionLog:
@@ -34,20 +37,43 @@ class DynamoDbDecisionLog:
         return cls(clock=clock, table=os.environ.get("DECISIONS_TABLE", TABLE))
 
     def first(self, record_id: str, decided: bytes) -> bytes:
-        if len(decided) > _MAX_BYTES:
-            raise DeadLetter("too_large", f"the decisions of one record take {len(decided)} bytes")
+        parts, digest = parts_of(decided), digest_of(decided)
+        expires = {"N": str(self._clock.now_ms() // 1000 + KEPT_S)}
+        item: dict[str, Any] = {"record_id": {"S": record_id}, "decided": {"B": parts[0]}, "expires_at": expires}
+        if len(parts) > 1:
+            item |= {"parts": {"N": str(len(parts))}, "digest": {"S": digest}}
+        with answering("first decisions"):
+            for number, part in enumerate(parts[1:], start=1):
+                key = {"record_id": {"S": _part_id(record_id, digest, number)}}
+                self._client.put_item(
+                    TableName=self._table, Item={**key, "decided": {"B": part}, "expires_at": expires}
+                )
         try:
             with answering("first decisions"):
                 self._client.put_item(
                     TableName=self._table,
-                    Item={
-                        "record_id": {"S": record_id},
-                        "decided": {"B": decided},
-                        "expires_at": {"N": str(self._clock.now_ms() // 1000 + KEPT_S)},
-                    },
+                    Item=item,
                     ConditionExpression="attribute_not_exists(record_id)",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except ConditionFailed as failed:
-            return bytes(failed.item["decided"]["B"])
+            return whole(self._client, self._table, failed.item)
         return decided
+
+
+def whole(client: Any, table: str, item: Mapping[str, Any]) -> bytes:
+    """What a record's item says, with its further parts. Errors: Retry, Stop."""
+    decided = bytes(item["decided"]["B"])
+    if "parts" in item:
+        for number in range(1, int(item["parts"]["N"])):
+            key = {"record_id": {"S": _part_id(item["record_id"]["S"], item["digest"]["S"], number)}}
+            with answering("first decisions"):
+                part = client.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+            if part is None:
+                raise Retry(f"a part of the first decisions of {item['record_id']['S']} is not there")
+            decided += bytes(part["decided"]["B"])
+    return decided
+
+
+def _part_id(record_id: str, digest: str, number: int) -> str:
+    return f"{record_id}#{digest}#{number:04d}"

@@ -1,10 +1,12 @@
 """The delivery ledger on DynamoDB: the table of schemas/dynamodb/delivery_ledger.json.
 
-Conditional writes of single items, so that two functions with one record agree without a transaction.
+Conditional writes of single items, so that two functions with one record agree without a transaction. A slice that one
+item cannot hold (many devices, long message ids) stands in several. The further ones are written first, under keys that
+follow from the whole, and the slice's own item, by its condition, decides which of them count.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from masscomm.aws_client import DynamoDb
@@ -23,12 +25,16 @@ from masscomm.delivery_ledger import (
     from_document,
     to_document,
 )
-from masscomm.dynamodb import ConditionFailed, answering
+from masscomm.dynamodb import ConditionFailed, answering, digest_of, parts_of
+from masscomm.errors import Retry
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _LEASE = {"S": "lease"}
+_SLICE = "slice#"
+# Between the lease and the slices, so that one query reads the slices and their parts.
+_PART = "part#"
 
 
 class DynamoDbDeliveryLedger:
@@ -94,41 +100,49 @@ class DynamoDbDeliveryLedger:
             return
 
     def decided(self, record_id: str) -> list[Decided]:
-        slices = []
+        items = []
         with answering("a record's slices"):
             pages = self._client.get_paginator("query").paginate(
                 TableName=self._table,
-                KeyConditionExpression="record_id = :record AND begins_with(part, :slice)",
-                ExpressionAttributeValues={":record": {"S": record_id}, ":slice": {"S": "slice#"}},
+                KeyConditionExpression="record_id = :record AND part > :lease",
+                ExpressionAttributeValues={":record": {"S": record_id}, ":lease": _LEASE},
                 # A slice that was just recorded must be seen: it is what keeps it from being published again.
                 ConsistentRead=True,
             )
             for page in pages:
-                slices += [(int(item["recorded_ms"]["N"]), item["decided"]["S"]) for item in page["Items"]]
-        return first_decisions([(recorded_ms, from_document(json.loads(text))) for recorded_ms, text in slices])
+                items += page["Items"]
+        return first_decisions([(int(item["recorded_ms"]["N"]), decided) for item, decided in slices_of(items)])
 
     def record(self, record_id: str, decided: Sequence[Decided]) -> None:
-        now_ms = self._clock.now_ms()
-        text = json.dumps(to_document(decided), separators=(",", ":"))
+        now_ms, position = self._clock.now_ms(), decided[0].position
+        text = json.dumps(to_document(decided), separators=(",", ":")).encode()
+        parts, digest = [part.decode() for part in parts_of(text)], digest_of(text)
+        common = {"record_id": {"S": record_id}, "expires_at": {"N": str(now_ms // 1000 + KEPT_S)}}
+        with answering("a slice"):
+            for number, part in enumerate(parts[1:], start=1):
+                key = {"part": {"S": _part_key(position, digest, number)}}
+                self._client.put_item(TableName=self._table, Item={**common, **key, "text": {"S": part}})
+        item: dict[str, Any] = {
+            **common,
+            "part": {"S": f"{_SLICE}{position:010d}"},
+            "decided": {"S": parts[0]},
+            "owner": {"S": self._owner},
+            "recorded_ms": {"N": str(now_ms)},
+        }
+        if len(parts) > 1:
+            item |= {"parts": {"N": str(len(parts))}, "digest": {"S": digest}}
         try:
             with answering("a slice"):
                 self._client.put_item(
                     TableName=self._table,
-                    Item={
-                        "record_id": {"S": record_id},
-                        "part": {"S": f"slice#{decided[0].position:010d}"},
-                        "decided": {"S": text},
-                        "owner": {"S": self._owner},
-                        "recorded_ms": {"N": str(now_ms)},
-                        "expires_at": {"N": str(now_ms // 1000 + KEPT_S)},
-                    },
+                    Item=item,
                     ConditionExpression="attribute_not_exists(part)",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except ConditionFailed as failed:
             # Our own, where the answer to the first attempt was lost.
-            if failed.item["decided"]["S"] != text:
-                raise Conflict(f"positions from {decided[0].position} were recorded by somebody else") from failed
+            if any(failed.item.get(name) != item.get(name) for name in ("decided", "digest")):
+                raise Conflict(f"positions from {position} were recorded by somebody else") from failed
 
     def _lease(self, now_ms: int) -> dict[str, Any]:
         return {
@@ -136,3 +150,22 @@ class DynamoDbDeliveryLedger:
             ":until": {"N": str(now_ms + round(LEASE_S * 1000))},
             ":expires": {"N": str(now_ms // 1000 + LEASE_KEPT_S)},
         }
+
+
+def slices_of(items: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], list[Decided]]]:
+    """(a slice's own item, its decisions) of the items of one record. Errors: Retry where a part is not there yet."""
+    by_key = {item["part"]["S"]: item for item in items}
+    for key, item in by_key.items():
+        if not key.startswith(_SLICE):
+            continue
+        text = str(item["decided"]["S"])
+        for number in range(1, int(item["parts"]["N"]) if "parts" in item else 1):
+            part = by_key.get(_part_key(int(key.removeprefix(_SLICE)), item["digest"]["S"], number))
+            if part is None:
+                raise Retry(f"part {number} of {key} is not there: it was recorded while the record was read")
+            text += part["text"]["S"]
+        yield item, from_document(json.loads(text))
+
+
+def _part_key(position: int, digest: str, number: int) -> str:
+    return f"{_PART}{position:010d}#{digest}#{number:04d}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
@@ -20,6 +21,20 @@ _OF_THE_ITEM = (
     *_TOO_LARGE,
     *("number overflow", "significant digits", "up to 38 digits", "empty string value", "nesting levels"),
 )
+
+
+# Bytes of one value. An item takes 400 kB, names and all.
+PART_BYTES = 350_000
+
+
+def parts_of(value: bytes) -> list[bytes]:
+    """A value cut into what one item each can hold; at least one part."""
+    return [value[start : start + PART_BYTES] for start in range(0, len(value), PART_BYTES)] or [b""]
+
+
+def digest_of(value: bytes) -> str:
+    """Names a value's further parts, so that two values' are never mixed, and tells the values apart."""
+    return blake2b(value, digest_size=16).hexdigest()
 
 
 class ConditionFailed(Exception):

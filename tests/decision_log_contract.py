@@ -18,6 +18,19 @@ class DecisionLogContract:
     def test_records_are_apart(self, log: DecisionLog) -> None:
         assert [log.first(str(uuid4()), text) for text in (b"a", b"b")] == [b"a", b"b"]
 
+    def test_what_no_item_holds_is_kept_whole(self, log: DecisionLog) -> None:
+        """An item of DynamoDB takes 400 kB."""
+        record_id = str(uuid4())
+        large = hashlib.shake_128(b"large").digest(1_000_000)
+        other = large[:-1] + bytes([large[-1] ^ 1])
+        for text in (large, large, other, b"small"):
+            assert log.first(record_id, text) == large
+
+    def test_what_stands_is_read_when_something_large_comes_second(self, log: DecisionLog) -> None:
+        record_id = str(uuid4())
+        assert log.first(record_id, b"small") == b"small"
+        assert log.first(record_id, bytes(1_000_000)) == b"small"
+
     def test_the_most_that_ten_thousand_recipients_come_to_is_kept_whole(self, log: DecisionLog) -> None:
         record_id, large = str(uuid4()), hashlib.shake_128(b"large").digest(390_000)
         assert log.first(record_id, large) == large

@@ -21,6 +21,11 @@ def decided(position: int, decision: Decision = SENT, *answers: Answer) -> Decid
     return Decided(position=position, user_id=1000 + position, decision=decision, answers=answers)
 
 
+def _answers(count: int) -> list[Answer]:
+    """Some 100 bytes each."""
+    return [Answer(target=str(10**9 + device), message_id=f"{device:060}") for device in range(count)]
+
+
 class DeliveryLedgerContract:
     """Subclasses give the fixtures `ledgers` (a ledger by its owner, all of one table) and `clock`, their time."""
 
@@ -105,6 +110,24 @@ class DeliveryLedgerContract:
         clock.advance(1)
         ledgers("b").record(record_id, [decided(4, OPTED_OUT), decided(5, OPTED_OUT)])
         assert ledgers("a").decided(record_id) == [decided(4, OPTED_OUT), decided(5)]
+
+    @pytest.mark.parametrize("recipients", [1, 40])
+    def test_a_slice_larger_than_an_item_is_kept_whole(self, ledgers: Ledgers, record_id: str, recipients: int) -> None:
+        """An item of DynamoDB takes 400 kB; a user may have any number of devices, and ids any length."""
+        large = [decided(position, SENT, *_answers(16_000 // recipients)) for position in range(recipients)]
+        for _ in range(2):
+            ledgers("a").record(record_id, large)
+        ledgers("a").record(record_id, [decided(recipients)])
+        assert ledgers("b").decided(record_id) == [*large, decided(recipients)]
+
+    def test_of_two_large_slices_the_first_stands(self, ledgers: Ledgers, record_id: str) -> None:
+        """They differ in their last answer alone, far behind what one item holds."""
+        answers = _answers(8_000)
+        first = decided(0, SENT, *answers)
+        ledgers("a").record(record_id, [first])
+        with pytest.raises(Conflict):
+            ledgers("b").record(record_id, [decided(0, SENT, *answers[:-1], Answer(target="1", message_id="z" * 60))])
+        assert ledgers("b").decided(record_id) == [first]
 
     def test_a_whole_records_decisions_are_read_at_once(self, ledgers: Ledgers, record_id: str) -> None:
         answers = tuple(Answer(target=str(device), message_id=str(uuid4())) for device in range(40))

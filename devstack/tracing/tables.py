@@ -1,6 +1,5 @@
 """What the tables keep of a send: first decisions, the delivery ledger, and what waits."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -10,7 +9,9 @@ from devstack.payloads import payload_of
 from devstack.tracing.records import Read
 from devstack.tracing.steps import Asked, Kind, Step
 from masscomm.decisions import KEPT_S, unpacked
-from masscomm.delivery_ledger import Decided, from_document
+from masscomm.decisions_dynamodb import whole
+from masscomm.delivery_ledger import Decided
+from masscomm.delivery_ledger_dynamodb import slices_of
 from masscomm.errors import DeadLetter
 from masscomm.preferences import Decision
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
@@ -43,14 +44,8 @@ def _ledger(client: "DynamoDBClient", table: str, record_id: str, asked: Asked) 
         KeyConditionExpression="record_id = :record",
         ExpressionAttributeValues={":record": {"S": record_id}},
     )
-    for item in (item for page in pages for item in page["Items"]):
-        if "decided" not in item:
-            continue  # the lease: whose turn it was, which is over or will be
-        decided = [
-            entry
-            for entry in from_document(json.loads(item["decided"]["S"]))
-            if asked.user_id is None or entry.user_id == asked.user_id
-        ]
+    for item, entries in slices_of(item for page in pages for item in page["Items"]):
+        decided = [entry for entry in entries if asked.user_id is None or entry.user_id == asked.user_id]
         if decided:
             yield Step(
                 at_ms=int(item["recorded_ms"]["N"]),
@@ -86,7 +81,7 @@ def _decisions(client: "DynamoDBClient", table: str, read: Read, record_id: str,
         first.setdefault(user_id, place)
     positions = list(read.value.get("positions") or first.values())
     try:
-        decided = unpacked(bytes(item["decided"]["B"]), positions=positions, user_ids=users)
+        decided = unpacked(whole(client, table, item), positions=positions, user_ids=users)
     except DeadLetter:
         return
     told = []

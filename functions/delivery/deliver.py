@@ -7,11 +7,12 @@ last finished slice and tells the decisions that were recorded, whatever was dec
 now waits (functions/delivery/waiting.py) and holds up nobody.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 
 from functions.delivery.calls import Caller
 from functions.delivery.night import LOOK_AGAIN_AFTER_S, Night
@@ -36,6 +37,9 @@ from masscomm.wire import Codec
 
 # A crash's duplicates are at most this many recipients; what they cost is a write of the ledger for so many.
 SLICE_SIZE = 40
+
+# Bytes of message ids in one outcome record: a topic takes a megabyte, and a user may have any number of devices.
+IDS_BYTES = 500_000
 
 # How often somebody else's lease is looked at: it may be released, or the record finished, before it runs out.
 _LONGEST_WAIT_S = 2.0
@@ -217,8 +221,8 @@ class Deliver:
     def _tell(
         self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], done: Mapping[int, Decided]
     ) -> None:
-        """One outcome for the whole record, of everything recorded; that somebody waits for the provider is told once,
-        not each time.
+        """One outcome for the whole record, of everything recorded, or several where their message ids are many; that
+        somebody waits for the provider is told once, not each time.
         """
         delivery = item.value
         told = [
@@ -228,17 +232,18 @@ class Deliver:
             for _, entry in sorted(done.items())
             if entry.again_ms is None or not delivery.waits or entry.decision.status is Status.HELD
         ]
-        batch.tell(
-            item,
-            delivery,
-            told,
-            step="delivery",
-            channel=delivery.channel,
-            start=delivery.range_start,
-            end=delivery.range_end,
-            now_ms=self.clock.now_ms(),
-            directory=self.directory,
-        )
+        for start, end, some in _by_size(told, delivery.range_start, delivery.range_end):
+            batch.tell(
+                item,
+                delivery,
+                some,
+                step="delivery",
+                channel=delivery.channel,
+                start=start,
+                end=end,
+                now_ms=self.clock.now_ms(),
+                directory=self.directory,
+            )
 
     def _tell_of_device(
         self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], device: Device, error: TargetGone
@@ -258,6 +263,24 @@ class Deliver:
             send_id=delivery.send_id,
         )
         batch.produce(item, topics.DEVICE_STATUS, str(device.device_id), record)
+
+
+def _by_size(told: Sequence[Told], start: int, end: int) -> Iterator[tuple[int, int, Sequence[Told]]]:
+    """(start, end, those told of) of each outcome record: the whole range, or halves of it where it is too large.
+
+    Of one recipient the ids that fit are told: receipts for the other devices are about a message that nobody knows.
+    """
+    size = sum(len(name) + 4 for entry in told for name in entry.message_ids)
+    if size <= IDS_BYTES:
+        yield start, end, told
+    elif len(told) == 1:
+        sizes = accumulate(len(name) + 4 for name in told[0].message_ids)
+        fitting = sum(size <= IDS_BYTES for size in sizes)
+        yield start, end, [replace(told[0], message_ids=told[0].message_ids[:fitting])]
+    else:
+        middle = (start + end) // 2
+        yield from _by_size([entry for entry in told if entry.position < middle], start, middle)
+        yield from _by_size([entry for entry in told if entry.position >= middle], middle, end)
 
 
 def _is_held(start: "Future[_Begun | Held]") -> bool:

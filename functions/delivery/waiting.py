@@ -7,8 +7,10 @@ comes in between, or after, finds what was recorded and leaves the same record a
 the same time. Released twice, the ledger has it once.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from masscomm import quiet_hours, traces
 from masscomm.back_off import BackOff
@@ -22,6 +24,8 @@ from masscomm.waiting import Waiting, WaitingStore
 from masscomm.wire import Codec
 
 WHY = "back_off"
+# What a topic takes, with room for the headers.
+RECORD_BYTES = 1_000_000
 # Headers of ours are about the record they stand on.
 _OURS = "masscomm."
 
@@ -57,14 +61,13 @@ class Later:
         delivery, topic = item.value, item.record.topic
         waiting = {entry.position: entry for entry in done if entry.again_ms is not None}
         for (due_ms, why), positions in _parts(waiting).items():
+            step = why if why == WHY else f"{why}.{due_ms}"
             those = {position: waiting[position] for position in positions}
-            part_id = _next_id(delivery, why if why == WHY else f"{why}.{due_ms}", those.values())
-            part = _part(delivery, part_id, those)
-            value = codec.encode(topic, "DeliveryRequested", part.to_avro())
-            self.store.put(
-                Waiting(id=part_id, due_ms=due_ms, topic=topic, value=value, why=why, headers=_carried(item)),
-                self.clock.now_ms(),
-            )
+            for part_id, value in _records(delivery, step, those, partial(codec.encode, topic, "DeliveryRequested")):
+                self.store.put(
+                    Waiting(id=part_id, due_ms=due_ms, topic=topic, value=value, why=why, headers=_carried(item)),
+                    self.clock.now_ms(),
+                )
 
 
 def _parts(waiting: Mapping[int, Decided]) -> dict[tuple[int, str], set[int]]:
@@ -89,11 +92,33 @@ def _carried(item: Item[DeliveryRequested]) -> tuple[tuple[str, bytes], ...]:
     return theirs if item.span is None else traces.replaced(theirs, item.span.trace)
 
 
-def _next_id(delivery: DeliveryRequested, why: str, waiting: Iterable[Decided]) -> str:
+def _records(
+    delivery: DeliveryRequested, step: str, waiting: Mapping[int, Decided], encode: Callable[[dict[str, Any]], bytes]
+) -> Iterator[tuple[str, bytes]]:
+    """(id, value) of the records in which those positions go on: one, or halves of the range where it is too large.
+
+    With the devices that took the message a record may be larger than it was.
+    """
+    pending = [(delivery.range_start, delivery.range_end)]
+    while pending:
+        start, end = pending.pop()
+        inside = {position: entry for position, entry in waiting.items() if start <= position < end}
+        if not inside:
+            continue
+        part = _part(delivery, _next_id(delivery, step, inside.values(), start, end), inside)
+        value = encode(part.to_avro())
+        if len(value) > RECORD_BYTES and len(inside) > 1:
+            middle = (start + end) // 2
+            pending += [(middle, end), (start, middle)]
+        else:
+            yield part.record_id, value
+
+
+def _next_id(delivery: DeliveryRequested, step: str, waiting: Iterable[Decided], start: int, end: int) -> str:
     if delivery.waits and any(entry.numbered for entry in waiting):
         # Recorded by the previous code, which may have left the record to the scheduler already.
-        return numbered_id(delivery.record_id, why, delivery.waits + 1, delivery.range_start, delivery.range_end)
-    return released_id(delivery.record_id, why, delivery.range_start, delivery.range_end)
+        return numbered_id(delivery.record_id, step, delivery.waits + 1, start, end)
+    return released_id(delivery.record_id, step, start, end)
 
 
 def _part(delivery: DeliveryRequested, part_id: str, waiting: Mapping[int, Decided]) -> DeliveryRequested:

@@ -114,6 +114,11 @@ CELLS = (
     Cell(name="DynamoDB's answers to conditional writes lost", fault=servers.dynamodb_answers_lost, ci=True),
     Cell(name="DynamoDB down while deciding", fault=servers.dynamodb_down_while_deciding),
     Cell(name="DynamoDB down before publishing", fault=servers.dynamodb_down),
+    Cell(
+        name="a slice that no item of DynamoDB holds",
+        fault=delivering.very_many_devices,
+        load=NOBODY,
+    ),
     Cell(name="DynamoDB down while publishing", fault=servers.dynamodb_down_while_publishing),
     # --- SNS ---
     Cell(name="SNS throttles", fault=providers.sns_throttles),

@@ -54,3 +54,17 @@ def absent_then_partly_absent(bench: Bench, _: Send) -> None:
             held.discard()
         first = set(sent.calls[users[0]])
         until("the one who is known has it", lambda: received(bench) >= first, every_s=0.1)
+
+
+# What is recorded of so many takes more than the 400 kB of one item of DynamoDB.
+VERY_MANY_DEVICES = 8_000
+
+
+def very_many_devices(bench: Bench, _: Send) -> None:
+    """A user has so many devices that no item holds what they answered: it is published once, and recorded."""
+    users = bench.population.grow(10)
+    several = next(user_id for user_id in users if user_id % 10 >= 6)  # they have a device, and want everything
+    devices = bench.population.add_many_devices(several, VERY_MANY_DEVICES)
+    bench.emit(users)
+    bench.settle()
+    bench.population.remove_devices(devices)

@@ -221,6 +221,13 @@ MUTANTS = (
         red="a chunk index used again for other users",
     ),
     Mutant(
+        guard="ledger: a slice that no item holds stands in several",
+        file="masscomm/dynamodb.py",
+        old="PART_BYTES = 350_000\n",
+        new="PART_BYTES = 350_000_000\n",
+        red="a slice that no item of DynamoDB holds",
+    ),
+    Mutant(
         guard="opt-outs are looked at right before publishing",
         file="functions/delivery/slices.py",
         old="                if decision is None and wanted.status is not None:\n",

@@ -1,6 +1,6 @@
 """The people cells send to: rows in the monolith's tables, brought to the directory the way all rows are."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import batched
@@ -97,22 +97,8 @@ class Population:
         added = range(self._next, self._next + users)
         self._next = added.stop
         application = function_environment(self.settings)["PLATFORM_APPLICATION_ARN_GCM"]
-        states = OpenSearchDeviceStates(TestClient(self.settings.opensearch_url))
-        for some in batched(added, 10_000, strict=False):
-            written = states.write(
-                {
-                    str(user_id * 10): DeviceState(
-                        token=_token(user_id),
-                        endpoint_arn=endpoint_arn(application, _token(user_id)),
-                        enabled=True,
-                        reason=None,
-                        version=1,
-                        updated_at=1,
-                    )
-                    for user_id in some
-                }
-            )
-            assert set(written.values()) == {None}
+        endpoints = {user_id * 10: endpoint_arn(application, _token(user_id)) for user_id in added}
+        self._write_states(endpoints, lambda number: _token(number // 10))
         with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
             self._insert(connection, _INSERT_UNIFORM, added)
         self.refresh()
@@ -137,6 +123,41 @@ class Population:
                 until("the devices' rows", lambda: directory.differing(connection) is None, every_s=0.5)
         finally:
             directory.close()
+
+    def add_many_devices(self, user_id: int, count: int) -> range:
+        """So many devices of one user, known to the provider already; waits until the directory has them; their ids."""
+        ids = range(user_id * 100_000, user_id * 100_000 + count)
+        application = function_environment(self.settings)["PLATFORM_APPLICATION_ARN_GCM"]
+        self._write_states({number: endpoint_arn(application, f"token-{number}") for number in ids})
+        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+            connection.execute(
+                "INSERT INTO devices (id, user_id, platform, token)"
+                " SELECT id, %s, 'gcm', 'token-' || id FROM generate_series(%s::bigint, %s::bigint) AS id",
+                (user_id, ids.start, ids.stop - 1),
+            )
+        self.refresh()
+        self._await_rows()
+        return ids
+
+    def remove_devices(self, ids: range) -> None:
+        """Take rows away again, and do not wait."""
+        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+            connection.execute("DELETE FROM devices WHERE id BETWEEN %s AND %s", (ids.start, ids.stop - 1))
+        self.refresh()
+
+    def _write_states(self, endpoints: Mapping[int, str], token: Callable[[int], str] = "token-{}".format) -> None:
+        """What the registrar would write of these devices: ARN by device id."""
+        states = OpenSearchDeviceStates(TestClient(self.settings.opensearch_url))
+        for some in batched(endpoints.items(), 10_000, strict=False):
+            written = states.write(
+                {
+                    str(number): DeviceState(
+                        token=token(number), endpoint_arn=arn, enabled=True, reason=None, version=1, updated_at=1
+                    )
+                    for number, arn in some
+                }
+            )
+            assert set(written.values()) == {None}
 
     def refresh(self) -> None:
         """Look at the monolith's tables again."""

@@ -9,7 +9,7 @@ from devstack.settings import StackSettings
 from masscomm.clock import FixedClock
 from masscomm.decisions import DecisionLog
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
-from masscomm.errors import DeadLetter, Stop
+from masscomm.errors import Stop
 from tests.decision_log_contract import DecisionLogContract
 from tests.dynamodb_table import dynamodb, functions_client, new_table
 
@@ -21,10 +21,6 @@ class TestDynamoDbDecisionLog(DecisionLogContract):
     def log(self, localstack: StackSettings, functions_client: Any) -> DecisionLog:
         table = new_table(dynamodb(localstack), "decisions")
         return DynamoDbDecisionLog(clock=FixedClock(), table=table, client=functions_client)
-
-    def test_what_no_item_holds_is_a_bad_record_and_stops_nobody_else(self, log: DecisionLog) -> None:
-        with pytest.raises(DeadLetter):
-            log.first("r", b"x" * 400_000)
 
     def test_a_table_that_is_not_there_stops(self, localstack: StackSettings) -> None:
         client = dynamodb(localstack)
