@@ -15,6 +15,8 @@ from typing import Protocol
 from masscomm import topics
 from masscomm.topics import Lane
 
+# The header of a released record: what it waited for.
+WAITED_FOR = "masscomm.released"
 # How long a sweep keeps a record to itself; longer than an invocation lasts.
 CLAIM_S = 90
 MINUTE_MS = 60_000

@@ -2,6 +2,9 @@
 
     the record's lease → what is recorded of it → whoever is left, slice by slice → one outcome for the whole record
 
+Of a record that was delayed the users are looked up as well: they may have been erased, or have another address, since
+it was built.
+
 Nothing is published without the ledger's word on what was published before. A record that comes again goes on after the
 last finished slice and tells the decisions that were recorded, whatever was decided since. Who cannot be delivered to
 now waits (functions/delivery/waiting.py) and holds up nobody.
@@ -25,7 +28,7 @@ from masscomm.channels.provider import TargetGone
 from masscomm.channels.provider_errors import code_of
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import Decided, DeliveryLedger, Held, KeptLease, Lease, ended, recorded_of
-from masscomm.directory import Device, Directory, Settings
+from masscomm.directory import Device, Directory, Settings, User
 from masscomm.errors import DeadLetter, MasscommError, OtherRecipients, Retry
 from masscomm.ids import derived_id, others_id
 from masscomm.kafka_event import KafkaRecord
@@ -33,6 +36,7 @@ from masscomm.metric_names import DUPLICATES_REFUSED
 from masscomm.outcomes import DEAD_LETTERED, Told
 from masscomm.records import ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.statuses import Reason, Status
+from masscomm.waiting import WAITED_FOR
 from masscomm.wire import Codec
 
 # A crash's duplicates are at most this many recipients; what they cost is a write of the ledger for so many.
@@ -57,6 +61,15 @@ class _Begun:
 
     lease: Lease | None
     done: dict[int, Decided]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What the directory says of a batch's users; users: of those of delayed records alone."""
+
+    settings: Mapping[int, Settings]
+    devices: Mapping[int, list[Device]]
+    users: Mapping[int, User]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +118,7 @@ class Deliver:
             first = {item.value.record_id: item for item in reversed(items)}
             begun = {record_id: pool.submit(self._begin, item.value) for record_id, item in first.items()}
             try:
-                settings, devices = self._look_up(items)
+                found = self._look_up(items)
             except Exception:
                 for record_id, start in begun.items():
                     if start.exception() is None:
@@ -118,7 +131,7 @@ class Deliver:
 
         # Whoever can begin does so before anybody is waited for, and a few recipients before many.
         for item in sorted(items, key=lambda item: (_is_held(begun[item.value.record_id]), len(item.value.positions))):
-            batch.attempt(item, partial(self._deliver, batch, item, start_of(item), settings, devices))
+            batch.attempt(item, partial(self._deliver, batch, item, start_of(item), found))
 
     def dead_lettered(self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], why: DeadLetter) -> None:
         """Its recipients failed, but for those of whom something else is recorded. Errors: Retry."""
@@ -131,13 +144,18 @@ class Deliver:
             item.value = replace(delivery, record_id=others_id(delivery.record_id, delivery.user_ids))
         self._tell(batch, item, end)
 
-    def _look_up(self, items: Sequence[Item[DeliveryRequested]]) -> tuple[dict[int, Settings], dict[int, list[Device]]]:
-        """Both at once: a password waits for each round trip."""
+    def _look_up(self, items: Sequence[Item[DeliveryRequested]]) -> _Found:
+        """All at once: round trips add to a one-time password's latency."""
         pushed = [item for item in items if item.value.channel == "push"]
-        with ThreadPoolExecutor(1) as pool:
-            settings = pool.submit(self.directory.settings, _user_ids(items))
+        delayed = [item for item in items if _was_delayed(item)]
+        direct = [item for item in items if not _was_delayed(item)]
+        with ThreadPoolExecutor(2) as pool:
+            settings = pool.submit(self.directory.settings, _user_ids(direct)) if direct else None
+            both = pool.submit(self.directory.users_and_settings, _user_ids(delayed)) if delayed else None
             devices = self.directory.devices(_user_ids(pushed)) if pushed else {}
-            return settings.result(), devices
+            users, of_delayed = both.result() if both is not None else ({}, {})
+            of_direct = settings.result() if settings is not None else {}
+        return _Found(settings=of_direct | of_delayed, devices=devices, users=users)
 
     def _begin(self, delivery: DeliveryRequested) -> _Begun | Held:
         """Take the record, or learn whose it is.
@@ -172,15 +190,14 @@ class Deliver:
         batch: Batch[DeliveryRequested],
         item: Item[DeliveryRequested],
         begin: Callable[[], _Begun | Held],
-        settings: Mapping[int, Settings],
-        devices: Mapping[int, list[Device]],
+        found: _Found,
     ) -> None:
         delivery, begun = item.value, begin()
         if isinstance(begun, Held):
             begun = self._await_turn(batch, delivery, begun)
             if begun.lease is not None:  # what was looked up before is as old as the waiting was long
                 try:
-                    settings, devices = self._look_up([item])
+                    found = self._look_up([item])
                 except Exception:
                     self._release(delivery.record_id)
                     raise
@@ -203,10 +220,11 @@ class Deliver:
                 confirm=partial(batch.confirm, self.directory),
                 gone=partial(self._tell_of_device, batch, item),
                 again_ms=partial(self.later.again_ms, delivery),
+                users=found.users if _was_delayed(item) else None,
             )
             try:
-                asleep = night.asleep(delivery, topics.lane_of(item.record.topic), settings)
-                slices.finish(settings, devices, asleep)
+                asleep = night.asleep(delivery, topics.lane_of(item.record.topic), found.settings)
+                slices.finish(found.settings, found.devices, asleep)
             except Exception:
                 self._release(delivery.record_id)
                 raise
@@ -263,6 +281,11 @@ class Deliver:
             send_id=delivery.send_id,
         )
         batch.produce(item, topics.DEVICE_STATUS, str(device.device_id), record)
+
+
+def _was_delayed(item: Item[DeliveryRequested]) -> bool:
+    """Whether the record has waited in the delay store since it was built."""
+    return item.value.waits > 0 or item.record.header(WAITED_FOR) is not None
 
 
 def _by_size(told: Sequence[Told], start: int, end: int) -> Iterator[tuple[int, int, Sequence[Told]]]:

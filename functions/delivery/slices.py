@@ -18,11 +18,11 @@ from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Tran
 from masscomm.channels.provider_errors import code_of
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import Answer, Conflict, Decided, DeliveryLedger, KeptLease, taken_before
-from masscomm.directory import Device, Directory, Settings
+from masscomm.directory import Device, Directory, Settings, User
 from masscomm.errors import Retry
 from masscomm.metric_names import LEASE_LOSSES
 from masscomm.outcomes import EXPIRED, SENT
-from masscomm.preferences import Decision, decide_by_settings
+from masscomm.preferences import Decision, decide, decide_by_settings
 from masscomm.records import DeliveryRequested, Withdrawn
 from masscomm.statuses import Reason, Status
 
@@ -30,6 +30,7 @@ logger = logs.logger("delivery")
 
 _NO_DEVICE = Decision(Status.SUPPRESSED, Reason.NO_DEVICE, "directory")
 _SUPPRESSED = Decision(Status.SUPPRESSED, Reason.ADDRESS_SUPPRESSED, "suppressions")
+_NO_ADDRESS = Decision(Status.SUPPRESSED, Reason.NO_ADDRESS, "directory")
 _DEVICE_INACTIVE = Decision(Status.SUPPRESSED, Reason.DEVICE_INACTIVE, "provider")
 _WAITS = Decision(Status.SENDING, None, "provider")
 
@@ -75,7 +76,7 @@ class Slices:
     done: by position, what is recorded; invocation_s: seconds left of the invocation; confirm: makes sure that the
     directory has everything up to a time (masscomm.batch.Batch.confirm); gone: told of each device whose endpoint takes
     nothing any more, with the provider's word; again_ms: when those go on who are left now, by whether they wait for an
-    endpoint alone; None where nothing is tried any more.
+    endpoint alone; None where nothing is tried any more; users: of a delayed record, those in the directory, else None.
     """
 
     delivery: DeliveryRequested
@@ -91,6 +92,7 @@ class Slices:
     confirm: Callable[[int], None]
     gone: Callable[[Device, TargetGone], None]
     again_ms: Callable[[bool], int | None]
+    users: Mapping[int, User] | None = None
     _errors: set[str] = field(default_factory=set)
 
     def finish(
@@ -104,8 +106,12 @@ class Slices:
         asleep: by user, what becomes of whoever is in their quiet hours and may be notified.
         """
         now, behind = [], []
+        left = []
+        unsure = self._look_up_absent()
         for who in self._undecided(settings):
-            if who.decision is None and self.delivery.channel == "push":
+            if who.user_id in unsure and who.decision is not EXPIRED:
+                left.append(who)
+            elif who.decision is None and self.delivery.channel == "push":
                 owned = devices.get(who.user_id, ())
                 if not owned or self._endpoints_due_s(owned) > 0:
                     behind.append(who)
@@ -113,34 +119,74 @@ class Slices:
                 now.append(_unless_asleep(_with_devices(who, owned), asleep))
             else:
                 now.append(_unless_asleep(who, asleep))
-        left = self._decide_all(now)
+        left += self._decide_all(now)
         if behind:
             registered, unregistered = self._registered(behind, devices, asleep)
             left += self._decide_all(registered) + unregistered
         if left:
             self._let_wait(left)
 
-    def _undecided(self, settings: Mapping[int, Settings]) -> Iterable[_Recipient]:
+    def _look_up_absent(self) -> set[int]:
+        """Look up once more the users of a delayed record who are not in the directory; answers those who may still be.
+
+        Whoever is absent once the directory is past the send has been erased. Errors: Retry.
+        """
         delivery = self.delivery
+        if self.users is None:
+            return set()
+        pairs = zip(delivery.positions, delivery.user_ids, strict=True)
+        absent = [user_id for position, user_id in pairs if position not in self.done and user_id not in self.users]
+        if not absent:
+            return set()
+        try:
+            self.confirm(min(delivery.timestamp, self.clock.now_ms()))
+        except Retry as error:
+            self._errors.add(str(error))
+            return set(absent)
+        self.users = {**self.users, **self.directory.users(absent)}
+        return set()
+
+    def _undecided(self, settings: Mapping[int, Settings]) -> Iterable[_Recipient]:
+        delivery = self._with_current_addresses()
         withdrawn = {entry.position: _withdrawn(entry) for entry in delivery.withdrawn}
         taken = taken_before(delivery)
         # Whatever the category: who opted out may have to be told, an address that takes nothing cannot be.
-        now_ms, suppressed = self.clock.now_ms(), set[str]()
-        if delivery.channel == "email":
-            suppressed = self.directory.suppressed(delivery.club_id, delivery.addresses, now_ms)
+        now_ms, suppressed, addressed = self.clock.now_ms(), set[str](), delivery.channel == "email"
+        if addressed:
+            addresses = list(filter(None, delivery.addresses))
+            suppressed = self.directory.suppressed(delivery.club_id, addresses, now_ms)
         expired = delivery.expires_at is not None and delivery.expires_at <= now_ms
         for row, (position, user_id) in enumerate(zip(delivery.positions, delivery.user_ids, strict=True)):
             if position not in self.done:
-                # An opt-out may be newer than the preference checker's decision.
-                wanted = decide_by_settings(settings.get(user_id), type=delivery.type, channel=delivery.channel)
+                wanted = self._wanted(user_id, settings.get(user_id))
                 decision = EXPIRED if expired else withdrawn.get(position)
                 if decision is None and suppressed and delivery.addresses[row] in suppressed:
                     decision = _SUPPRESSED
                 if decision is None and wanted.status is not None:
                     decision = wanted
+                if decision is None and self.users is not None and addressed and not delivery.addresses[row]:
+                    decision = _NO_ADDRESS
                 yield _Recipient(
                     row=row, position=position, user_id=user_id, decision=decision, taken=taken.get(position, ())
                 )
+
+    def _with_current_addresses(self) -> DeliveryRequested:
+        """The record; a delayed one goes to the addresses that its users have now, empty where they have none."""
+        delivery = self.delivery
+        if self.users is not None and delivery.channel == "email":
+            users = [self.users.get(user_id) for user_id in delivery.user_ids]
+            self.delivery = delivery = replace(
+                delivery, addresses=[(user.email or "") if user else "" for user in users]
+            )
+        return delivery
+
+    def _wanted(self, user_id: int, wishes: Settings | None) -> Decision:
+        """An opt-out may be newer than the preference checker's decision; so may the user's erasure, after a delay."""
+        delivery = self.delivery
+        if self.users is None:
+            return decide_by_settings(wishes, type=delivery.type, channel=delivery.channel)
+        user = self.users.get(user_id)
+        return decide(user, wishes, club_id=delivery.club_id, type=delivery.type, channel=delivery.channel)
 
     def _decide_all(self, recipients: Sequence[_Recipient]) -> list[_Recipient]:
         """Answers whom the provider took nothing for. Errors: Retry."""

@@ -13,11 +13,9 @@ from masscomm.clock import Clock
 from masscomm.errors import MasscommError
 from masscomm.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED, UNREADABLE
 from masscomm.producer import Producer
-from masscomm.waiting import Unreadable, Waiting, WaitingStore, releasable
+from masscomm.waiting import WAITED_FOR, Unreadable, Waiting, WaitingStore, releasable
 from masscomm.wire import Codec
 
-# On a released record: what it waited for.
-WAITED_FOR = "masscomm.released"
 # Claimed, produced and flushed together: few round trips, and little to do again where a sweep dies.
 _AT_ONCE = 50
 # Kept back from the remaining time for a flush and for telling the store.

@@ -228,6 +228,14 @@ MUTANTS = (
         red="a slice that no item of DynamoDB holds",
     ),
     Mutant(
+        guard="delayed records: users are looked up again before publishing",
+        file="functions/delivery/deliver.py",
+        old="users=found.users if _was_delayed(item) else None",
+        new="users=None",
+        red="tests/unit/delivery/test_delayed_users.py::test_a_delayed_user_who_changed_is_suppressed",
+        no_cell="no cell erases people",
+    ),
+    Mutant(
         guard="opt-outs are looked at right before publishing",
         file="functions/delivery/slices.py",
         old="                if decision is None and wanted.status is not None:\n",
@@ -544,8 +552,8 @@ MUTANTS = (
     Mutant(
         guard="quiet hours: looked at again after a long wait",
         file="functions/delivery/deliver.py",
-        old="slices.finish(settings, devices, asleep)",
-        new="slices.finish(settings, devices, {})",
+        old="slices.finish(found.settings, found.devices, asleep)",
+        new="slices.finish(found.settings, found.devices, {})",
         red="quiet hours begin while SNS is away",
     ),
     Mutant(

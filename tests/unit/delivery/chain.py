@@ -1,6 +1,7 @@
 """Delivery's surroundings in memory."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from functions.delivery.calls import Caller
@@ -13,7 +14,7 @@ from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
 from masscomm.clock import FixedClock
 from masscomm.delivery_ledger import DeliveryLedger
 from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
-from masscomm.directory import Device, Directory
+from masscomm.directory import Device, Directory, User
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.pacing import Pacer
 from masscomm.records import AvroRecord, ContentColumn, DeliveryRequested, DeviceStatusChanged
@@ -62,8 +63,16 @@ class Delivery(Chain):
             slice_size=slice_size,
         )
 
+    def put_user(self, user_id: int, **columns: Any) -> None:
+        """A user at user<id>@example.com; one who is there stays, but for these columns."""
+        known = self.directory.users([user_id]).get(user_id)
+        usual = known or User(user_id=user_id, club_id=7, email=f"user{user_id}@example.com")
+        self.directory.put(replace(usual, **columns))
+        self.directory.calls.clear()
+
     def put_device(self, device_id: int, user_id: int, **columns: Any) -> None:
         """A device that takes messages."""
+        self.put_user(user_id)
         arn = self.push.put(f"arn-{device_id}")
         usual: dict[str, Any] = {"device_id": device_id, "user_id": user_id, "platform": "gcm", "token": "t"}
         self.directory.put(Device(**usual | {"endpoint_arn": arn} | columns))

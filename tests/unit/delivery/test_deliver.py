@@ -15,7 +15,7 @@ from functions.delivery.publishing import PATIENCE_S, Published, Publisher
 from masscomm import metrics, topics
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
 from masscomm.clock import FixedClock
-from masscomm.directory import Device, Position, Settings
+from masscomm.directory import Device, Position, Settings, User
 from masscomm.errors import DeadLetter, Retry
 from masscomm.ids import notification_id
 from masscomm.in_memory_directory import InMemoryDirectory
@@ -143,6 +143,7 @@ def test_who_has_no_device_is_suppressed_once_the_directory_is_past_the_send() -
     assert told(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): WAITS}
     chain.forget()
     chain.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+    chain.put_user(99)
     assert chain.release() == []
     assert chain.reached() == ["arn-1"]
     assert told(chain.outcomes()) == {(99, "push"): ("suppressed", "no_device")}
@@ -169,6 +170,7 @@ def test_a_device_that_is_not_registered_yet_is_waited_for_and_keeps_nobody_else
     directory = Registrar(chain.clock, after_s)
     directory.put(Device(device_id=9, user_id=9, platform="gcm", token="t", changed_at_ms=NOW))
     directory.put(Device(device_id=1, user_id=1, platform="gcm", token="t", endpoint_arn="arn-1"))
+    directory.put(User(user_id=9, club_id=7))
     chain.push.put("arn-9")
     order: list[float] = []
     chain.push.fail = lambda _arn: order.append(chain.clock.monotonic())

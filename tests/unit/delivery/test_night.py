@@ -41,7 +41,7 @@ class Evening(Delivery):
     def sleeper(self, *user_ids: int, zone: str = "America/New_York", **settings: Any) -> None:
         usual: dict[str, Any] = {"quiet_hours": NIGHT, "version": 4}
         for user_id in user_ids:
-            self.directory.put(User(user_id=user_id, club_id=7, time_zone=zone))
+            self.put_user(user_id, time_zone=zone)
             self.directory.put(Settings(user_id=user_id, **usual | settings))
 
     def at(self, moment_ms: int) -> None:

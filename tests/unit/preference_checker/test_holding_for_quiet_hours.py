@@ -10,14 +10,14 @@ import pytest
 from aws_lambda_powertools import Logger
 
 from functions.preference_checker.check_preferences import MAX_HELD
-from functions.scheduler.release_due import WAITED_FOR, ReleaseDue
+from functions.scheduler.release_due import ReleaseDue
 from masscomm import topics
 from masscomm.directory import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.quiet_hours import MAX_ENDS
 from masscomm.records import RecheckRequested
 from masscomm.topics import Lane
-from masscomm.waiting import SHARDS, InMemoryWaitingStore
+from masscomm.waiting import SHARDS, WAITED_FOR, InMemoryWaitingStore
 from tests.chain import NOW, entry, send, told
 from tests.unit.preference_checker.test_check_preferences import Checker
 

@@ -1,0 +1,114 @@
+"""What was delayed is published to the users as they are now: not to the erased, and to the current address."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from masscomm import topics
+from masscomm.channels.provider import Transient
+from masscomm.directory import Position, Settings, User
+from masscomm.waiting import WAITED_FOR
+from tests.chain import NOW, delivery, told
+from tests.unit.delivery.chain import Delivery, by_email
+
+SENT = ("sent", None)
+BUSY = Transient("Throttling", throttled=True)
+USER = User(user_id=2, club_id=7)
+
+type Change = Callable[[Delivery], Any]
+
+
+def _delayed(change: Change, channel: str) -> Delivery:
+    """Users 1 and 2 were delayed because of the provider, which works again, and something has changed since."""
+    chain = Delivery()
+    chain.push.fail = chain.email.fail = lambda _target: BUSY
+    assert chain.deliver(by_email([1, 2]) if channel == "email" else delivery([1, 2])) == []
+    chain.push.fail = chain.email.fail = lambda _target: None
+    change(chain)
+    chain.forget()
+    return chain
+
+
+CHANGES: dict[str, tuple[Change, str]] = {
+    "erased": (lambda chain: chain.directory.remove(USER), "unknown_user"),
+    "moved to another club": (lambda chain: chain.put_user(2, club_id=8), "unknown_user"),
+    "opted out": (
+        lambda chain: chain.directory.put(Settings(user_id=2, channels={"email": False, "push": False})),
+        "opted_out",
+    ),
+}
+
+
+@pytest.mark.parametrize("channel", ["email", "push"])
+@pytest.mark.parametrize(("change", "reason"), CHANGES.values(), ids=CHANGES)
+def test_a_delayed_user_who_changed_is_suppressed(change: Change, reason: str, channel: str) -> None:
+    chain = _delayed(change, channel)
+    assert chain.release() == []
+    assert told(chain.outcomes()) == {(1, channel): SENT, (2, channel): ("suppressed", reason)}
+    assert chain.reached() == (["arn-1"] if channel == "push" else [])
+    assert [sent.recipient for sent in chain.email.sent] == (["user1@example.com"] if channel == "email" else [])
+
+
+def test_a_changed_address_gets_the_delayed_message() -> None:
+    chain = _delayed(lambda chain: chain.put_user(2, email="new@example.com"), "email")
+    assert chain.release() == []
+    assert sorted(sent.recipient for sent in chain.email.sent) == ["new@example.com", "user1@example.com"]
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"), [(None, "no_address"), ("", "no_address"), ("new@example.com", "address_suppressed")]
+)
+def test_a_delayed_user_without_a_usable_address(address: str | None, reason: str) -> None:
+    chain = _delayed(lambda chain: chain.put_user(2, email=address), "email")
+    chain.directory.suppress_as_before("new@example.com")
+    assert chain.release() == []
+    assert told(chain.outcomes()) == {(1, "email"): SENT, (2, "email"): ("suppressed", reason)}
+
+
+def test_absence_is_believed_once_the_directory_is_past_the_send() -> None:
+    """A directory that is behind may not have the user yet: nothing is published, and nothing is decided."""
+    chain = _delayed(lambda chain: chain.directory.remove(USER), "email")
+    chain.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
+    assert chain.release() == []
+    assert told(chain.outcomes()) == {(1, "email"): SENT}
+    assert list(chain.waiting_for().values()) == [[2]]
+    chain.put_user(2, email="back@example.com")
+    chain.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+    assert chain.release() == []
+    assert [sent.recipient for sent in chain.email.sent] == ["user1@example.com", "back@example.com"]
+
+
+def test_an_erased_user_with_the_message_on_one_device_was_sent_to() -> None:
+    chain = Delivery()
+    chain.put_device(12, 2)
+    chain.push.fail = lambda arn: BUSY if arn == "arn-12" else None
+    assert chain.deliver(delivery([2])) == []
+    chain.push.fail = lambda _arn: None
+    chain.directory.remove(USER)
+    chain.forget()
+    assert chain.release() == []
+    assert chain.reached() == ["arn-2"]
+    assert told(chain.outcomes()) == {(2, "push"): SENT}
+
+
+def test_a_record_that_a_mapping_gave_up_on_is_looked_up_again() -> None:
+    """It comes back as it was, with the scheduler's header."""
+    chain = Delivery()
+    chain.directory.remove(USER)
+    place = chain.encoded(by_email([1, 2]), topics.DELIVERY, headers=((WAITED_FOR, b"on_failure"),))
+    assert chain.run(chain.use_case, place) == []
+    assert told(chain.outcomes()) == {(1, "email"): SENT, (2, "email"): ("suppressed", "unknown_user")}
+
+
+def test_the_direct_path_makes_no_more_round_trips() -> None:
+    chain = Delivery()
+    assert chain.deliver(delivery([1, 2], record_id="a"), by_email([3], record_id="b")) == []
+    assert chain.directory.calls == {"settings": 1, "devices": 1, "suppressed": 1}
+
+
+def test_delayed_users_cost_no_more_look_ups_than_direct_ones() -> None:
+    chain = _delayed(lambda _chain: None, "push")
+    chain.directory.calls.clear()
+    assert chain.release() == []
+    assert chain.directory.calls == {"users_and_settings": 1, "devices": 1}
