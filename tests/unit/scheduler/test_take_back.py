@@ -111,6 +111,15 @@ def _builds(office: Office, *entries: dict[str, Any]) -> list[BuildRequested]:
     return office.builds()
 
 
+def test_sends_of_one_chunk_id_come_back_apart() -> None:
+    """A producer used the chunk's index twice: one must not take the other's place among what waits."""
+    office = Office()
+    for user_id in (1, 2):
+        assert office.give_up(send([user_id]), topics.SEND_MONOLITH) == []
+    users = [office.codec.decode("RecheckRequested", item.value)["user_ids"] for item in office.store.items.values()]
+    assert sorted(users) == [[1], [2]]
+
+
 def test_a_send_comes_back_through_recheck_and_derives_what_its_failed_attempts_derived() -> None:
     office = Office()
     record = send([1, 2], send_id=None)
