@@ -105,9 +105,8 @@ class Slices:
 
         asleep: by user, what becomes of whoever is in their quiet hours and may be notified.
         """
-        now, behind = [], []
-        left = []
-        unsure = self._look_up_absent()
+        now, behind, left = [], [], []
+        unsure, settings = self._look_up_absent(settings)
         for who in self._undecided(settings):
             if who.user_id in unsure and who.decision is not EXPIRED:
                 left.append(who)
@@ -126,25 +125,27 @@ class Slices:
         if left:
             self._let_wait(left)
 
-    def _look_up_absent(self) -> set[int]:
-        """Look up once more the users of a delayed record who are not in the directory; answers those who may still be.
+    def _look_up_absent(self, settings: Mapping[int, Settings]) -> tuple[set[int], Mapping[int, Settings]]:
+        """Look up once more the users of a delayed record who are not in the directory, with their settings.
 
-        Whoever is absent once the directory is past the send has been erased. Errors: Retry.
+        Returns: the users who may still be on their way into it, and everybody's settings. A user who is absent once
+        the directory is past the send has been erased. Errors: Retry.
         """
         delivery = self.delivery
         if self.users is None:
-            return set()
+            return set(), settings
         pairs = zip(delivery.positions, delivery.user_ids, strict=True)
         absent = [user_id for position, user_id in pairs if position not in self.done and user_id not in self.users]
         if not absent:
-            return set()
+            return set(), settings
         try:
             self.confirm(min(delivery.timestamp, self.clock.now_ms()))
         except Retry as error:
             self._errors.add(str(error))
-            return set(absent)
-        self.users = {**self.users, **self.directory.users(absent)}
-        return set()
+            return set(absent), settings
+        users, wishes = self.directory.users_and_settings(absent)
+        self.users = {**self.users, **users}
+        return set(), {**settings, **wishes}
 
     def _undecided(self, settings: Mapping[int, Settings]) -> Iterable[_Recipient]:
         delivery = self._with_current_addresses()

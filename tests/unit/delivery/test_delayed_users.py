@@ -79,6 +79,21 @@ def test_absence_is_believed_once_the_directory_is_past_the_send() -> None:
     assert [sent.recipient for sent in chain.email.sent] == ["user1@example.com", "back@example.com"]
 
 
+def test_settings_of_a_user_found_late_count() -> None:
+    """User and settings come into the directory between two look-ups: the opt-out must not be missed."""
+    chain = _delayed(lambda chain: chain.directory.remove(USER), "email")
+    confirm = chain.directory.confirm
+
+    def catch_up(ts_ms: int) -> Position:
+        chain.put_user(2, email="user2@example.com")
+        chain.directory.put(Settings(user_id=2, channels={"email": False}))
+        return confirm(ts_ms)
+
+    chain.directory.confirm = catch_up  # type: ignore[method-assign]
+    assert chain.release() == []
+    assert told(chain.outcomes()) == {(1, "email"): SENT, (2, "email"): ("suppressed", "opted_out")}
+
+
 def test_an_erased_user_with_the_message_on_one_device_was_sent_to() -> None:
     chain = Delivery()
     chain.put_device(12, 2)
