@@ -9,7 +9,7 @@ from typing import Any
 from masscomm.categories import NAME_PATTERN, resolve_channels
 from masscomm.dead_letters import original_position
 from masscomm.errors import DeadLetter
-from masscomm.ids import chunk_id, derived_id, released_id, send_id_of_record
+from masscomm.ids import chunk_id, derived_id, is_record_id, released_id, send_id_of_record
 from masscomm.kafka_event import KafkaRecord
 from masscomm.limits import (
     END_OF_TIME_MS,
@@ -19,6 +19,7 @@ from masscomm.limits import (
     MAX_CHANNELS,
     MAX_COPIED_BYTES,
     MAX_RECORD_BYTES,
+    MAX_RECORD_ID_BYTES,
     SEND_ID_PATTERN,
 )
 from masscomm.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
@@ -104,12 +105,21 @@ def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
     )
 
 
+def checked[R: RecheckRequested | BuildRequested | DeliveryRequested](record: R) -> R:
+    """The record. Errors: DeadLetter where it has no id that can be a key, or not one position a user."""
+    if not is_record_id(record.record_id):
+        raise DeadLetter("invalid", f"record_id is empty or longer than {MAX_RECORD_ID_BYTES} bytes")
+    if len(record.positions) != len(record.user_ids):
+        raise DeadLetter("invalid", f"{len(record.positions)} positions of {len(record.user_ids)} users")
+    return record
+
+
 def recheck_of(value: Mapping[str, Any]) -> RecheckRequested:
     """Errors: DeadLetter where positions and users do not belong together."""
-    asked = RecheckRequested.from_avro(value)
+    asked = checked(RecheckRequested.from_avro(value))
     ascending = all(one < next_one for one, next_one in pairwise(asked.positions))
     inside = not asked.positions or (asked.range_start <= asked.positions[0] and asked.positions[-1] < asked.range_end)
-    if len(asked.positions) != len(asked.user_ids) or not ascending or not inside or asked.range_start < 0:
+    if not ascending or not inside or asked.range_start < 0:
         raise DeadLetter("invalid", "no recheck record: its positions are not its users', ascending and in its range")
     return asked
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Protocol
 
-from masscomm.errors import OtherRecipients
+from masscomm.errors import DeadLetter, OtherRecipients
+from masscomm.ids import is_record_id
 from masscomm.preferences import Decision
 from masscomm.statuses import Reason, Status
 
@@ -128,4 +129,6 @@ class InMemoryDecisionLog:
         self.calls += 1
         if self.failing is not None:
             raise self.failing
+        if not is_record_id(record_id):
+            raise DeadLetter("invalid", "the record's id is no key")
         return self.decided.setdefault(record_id, decided)

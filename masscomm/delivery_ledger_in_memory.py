@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import CLOCK_SKEW_S, LEASE_S, Conflict, Decided, Held, Lease, first_decisions
+from masscomm.errors import DeadLetter
+from masscomm.ids import is_record_id
 
 
 @dataclass
@@ -37,6 +39,8 @@ class InMemoryDeliveryLedger:
 
     def acquire(self, record_id: str) -> Lease | Held:
         self._called("acquire")
+        if not is_record_id(record_id):
+            raise DeadLetter("invalid", "the record's id is no key")
         with self.table.lock:
             held = self.table.leases.get(record_id)
             if held is not None and held[0] != self._owner:

@@ -5,7 +5,14 @@ from contextlib import suppress
 from hashlib import blake2b, sha256
 from uuid import UUID, uuid5
 
+from masscomm.limits import MAX_RECORD_ID_BYTES
+
 NAMESPACE = UUID("6d617373-636f-5d6d-8000-6e6f74696679")
+
+
+def is_record_id(text: str) -> bool:
+    """Whether the text can be a record's id: a key of every table and index of ours."""
+    return 0 < len(text.encode()) <= MAX_RECORD_ID_BYTES
 
 
 def send_id_of_record(topic: str, partition: int, offset: int, timestamp_ms: int) -> str:

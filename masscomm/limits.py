@@ -28,6 +28,11 @@ MAX_REFERENCE = 255
 _BYTES_A_CHARACTER = 4
 MAX_COPIED_BYTES = MAX_DATA_BYTES + _BYTES_A_CHARACTER * (MAX_TEMPLATE + MAX_LOCALE + MAX_COLLAPSE_KEY + MAX_REFERENCE)
 
+# --- every record derived from a send ---------------------------------------------------------------------------------
+# In UTF-8. A record's id is a key of DynamoDB, alone (2,048 bytes) and with a due time in front (1,024).
+# Source: Amazon DynamoDB developer guide, "Constraints in Amazon DynamoDB" (Constraints.html).
+MAX_RECORD_ID_BYTES = 900
+
 # --- a request over REST ----------------------------------------------------------------------------------------------
 MAX_RECIPIENTS = 500_000
 # Recipients of one chunk: a record of some 50 kB, and a batch the checker looks up at once.

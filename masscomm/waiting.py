@@ -13,6 +13,8 @@ from threading import Lock
 from typing import Protocol
 
 from masscomm import topics
+from masscomm.ids import is_record_id
+from masscomm.limits import MAX_RECORD_ID_BYTES
 from masscomm.topics import Lane
 
 # The header of a released record: what it waited for.
@@ -22,8 +24,6 @@ CLAIM_S = 90
 MINUTE_MS = 60_000
 # Shards of a minute: 08:00 is not one hot partition.
 SHARDS = 8
-# With the due time in front an id is a DynamoDB sort key, which holds 1,024 bytes.
-MAX_ID_BYTES = 900
 
 # A store's key of one copy: (bucket, key in the bucket).
 type Place = tuple[str, str]
@@ -44,7 +44,7 @@ class Waiting:
     ending; value: as it will be produced; why: what is waited for; place: where the store keeps this copy, set by the
     store on reading.
 
-    Raises ValueError where the topic is none that may be released to, or the id is longer than MAX_ID_BYTES.
+    Raises ValueError where the topic is none that may be released to, or the id is no key.
     """
 
     id: str
@@ -58,8 +58,8 @@ class Waiting:
     def __post_init__(self) -> None:
         if self.topic not in releasable():
             raise ValueError(f"nothing is released to {self.topic}")
-        if len(self.id.encode()) > MAX_ID_BYTES:
-            raise ValueError(f"the id is longer than {MAX_ID_BYTES} bytes")
+        if not is_record_id(self.id):
+            raise ValueError(f"the id is empty or longer than {MAX_RECORD_ID_BYTES} bytes")
 
     @property
     def critical(self) -> bool:

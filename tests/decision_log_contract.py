@@ -1,13 +1,29 @@
 """What every log of first decisions does, whatever stands behind it."""
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
+import pytest
+
 from masscomm.decisions import DecisionLog
+from masscomm.errors import DeadLetter
 
 
 class DecisionLogContract:
     """Subclasses give the fixture `log`."""
+
+    @pytest.mark.parametrize("record_id", ["", "i" * 2049], ids=["empty", "long"])
+    def test_an_id_that_is_no_key_is_refused(self, log: DecisionLog, record_id: str) -> None:
+        """It belongs to the record, and stops no other."""
+        with pytest.raises(DeadLetter):
+            log.first(record_id, b"a")
+
+    def test_of_many_at_once_one_stands_for_all(self, log: DecisionLog) -> None:
+        record_id = str(uuid4())
+        with ThreadPoolExecutor(8) as pool:
+            found = set(pool.map(lambda number: log.first(record_id, str(number).encode()), range(8)))
+        assert len(found) == 1
 
     def test_what_was_recorded_first_stands(self, log: DecisionLog) -> None:
         record_id = str(uuid4())

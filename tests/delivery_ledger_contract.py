@@ -1,12 +1,14 @@
 """What every delivery ledger does, whatever stands behind it."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
 
 from masscomm.clock import FixedClock
 from masscomm.delivery_ledger import CLOCK_SKEW_S, LEASE_S, Answer, Conflict, Decided, DeliveryLedger, Held, Lease
+from masscomm.errors import DeadLetter
 from masscomm.preferences import Decision
 from masscomm.statuses import Reason, Status
 
@@ -135,3 +137,15 @@ class DeliveryLedgerContract:
         for start in range(0, 500, 100):
             ledgers("a").record(record_id, whole[start : start + 100])
         assert ledgers("a").decided(record_id) == whole  # more than a page of DynamoDB's (1 MB)
+
+    @pytest.mark.parametrize("record_id", ["", "i" * 2049], ids=["empty", "long"])
+    def test_an_id_that_is_no_key_is_refused(self, ledgers: Ledgers, record_id: str) -> None:
+        """It belongs to the record, and stops no other."""
+        with pytest.raises(DeadLetter):
+            ledgers("a").acquire(record_id)
+
+    def test_of_many_owners_at_once_one_has_the_lease(self, ledgers: Ledgers, record_id: str) -> None:
+        ledger_of = {owner: ledgers(owner) for owner in "abcdefgh"}
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda owner: ledger_of[owner].acquire(record_id), ledger_of))
+        assert [type(each) for each in found].count(Lease) == 1

@@ -32,6 +32,11 @@ class UseStoreContract:
         assert not store.replace(2, {Lane.BULK: use(8)}, NOW)
         assert store.read() == Uses(version=1, of={Lane.BULK: use(7)})
 
+    def test_of_many_that_replace_one_version_one_does(self, store: UseStore) -> None:
+        with ThreadPoolExecutor(8) as pool:
+            assert sum(pool.map(lambda club_id: store.replace(0, {Lane.BULK: use(club_id)}, NOW), range(1, 9))) == 1
+        assert store.read().version == 1
+
     def test_tenants_that_begin_at_the_same_moment_in_two_environments_have_a_queue_each(self, store: UseStore) -> None:
         both_have_read = Barrier(2, timeout=20)
 

@@ -10,7 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from masscomm.waiting import CLAIM_S, MAX_ID_BYTES, Unreadable, Waiting, WaitingStore
+from masscomm.limits import MAX_RECORD_ID_BYTES
+from masscomm.waiting import CLAIM_S, Unreadable, Waiting, WaitingStore
 from tests.chain import NOW
 
 HOUR = 3_600_000
@@ -161,7 +162,7 @@ class WaitingStoreContract(ABC):
     def test_the_largest_record_and_headers_are_kept_whole(self, store: WaitingStore) -> None:
         """DynamoDB holds 400 kB an item; value and headers of a Kafka record may each be larger."""
         headers = (("large", incompressible("headers", 500_000)),)
-        item = waiting(value=incompressible("large", 1_000_000), headers=headers, id="i" * MAX_ID_BYTES)
+        item = waiting(value=incompressible("large", 1_000_000), headers=headers, id="i" * MAX_RECORD_ID_BYTES)
         store.put(item, NOW)
         assert due(store, NOW) == [item]
         store.done(item)
@@ -175,6 +176,7 @@ class WaitingStoreContract(ABC):
         assert set(ids(due(store, NOW))) == {item.id for item in items}
 
 
-def test_an_id_longer_than_a_key_is_refused() -> None:
+@pytest.mark.parametrize("item_id", ["", "é" * MAX_RECORD_ID_BYTES], ids=["empty", "long"])
+def test_an_id_that_is_no_key_is_refused(item_id: str) -> None:
     with pytest.raises(ValueError, match="longer than"):
-        waiting(id="é" * MAX_ID_BYTES)
+        waiting(id=item_id)

@@ -21,6 +21,7 @@ from functions.builder.templates import (
 from masscomm import topics
 from masscomm.batch import Batch, Item
 from masscomm.categories import CHANNELS
+from masscomm.chunks import checked
 from masscomm.clock import Clock
 from masscomm.decisions import DecisionLog, Decisions, settled
 from masscomm.directory import Directory, Template, User
@@ -82,9 +83,9 @@ class BuildMessages:
 
     def decode(self, record: KafkaRecord, codec: Codec) -> BuildRequested:
         """A record of build. Errors: DeadLetter, Retry."""
-        build = BuildRequested.from_avro(codec.decode("BuildRequested", record.value))
-        if build.channel not in CHANNELS or len(build.positions) != len(build.user_ids):
-            raise DeadLetter("invalid", f"no build record: channel {build.channel!r}, {len(build.positions)} positions")
+        build = checked(BuildRequested.from_avro(codec.decode("BuildRequested", record.value)))
+        if build.channel not in CHANNELS:
+            raise DeadLetter("invalid", f"no build record: channel {build.channel!r}")
         return build
 
     def handle(self, batch: Batch[BuildRequested]) -> None:

@@ -26,6 +26,7 @@ from masscomm import metrics, topics
 from masscomm.batch import Batch, Item
 from masscomm.channels.provider import TargetGone
 from masscomm.channels.provider_errors import code_of
+from masscomm.chunks import checked
 from masscomm.clock import Clock
 from masscomm.delivery_ledger import Decided, DeliveryLedger, Held, KeptLease, Lease, ended, recorded_of
 from masscomm.directory import Device, Directory, Settings, User
@@ -91,13 +92,9 @@ class Deliver:
 
     def decode(self, record: KafkaRecord, codec: Codec) -> DeliveryRequested:
         """A record of delivery. Errors: DeadLetter, Retry."""
-        delivery = DeliveryRequested.from_avro(codec.decode("DeliveryRequested", record.value))
+        delivery = checked(DeliveryRequested.from_avro(codec.decode("DeliveryRequested", record.value)))
         addressed = delivery.channel != "email" or len(delivery.addresses) == len(delivery.positions)
-        if (
-            delivery.channel not in ("push", "email")
-            or len(delivery.positions) != len(delivery.user_ids)
-            or not addressed
-        ):
+        if delivery.channel not in ("push", "email") or not addressed:
             raise DeadLetter("invalid", f"no delivery record: channel {delivery.channel!r}")
         if any(_misshapen(column, len(delivery.positions)) for column in delivery.content):
             raise DeadLetter("invalid", "a content column does not fit the positions")

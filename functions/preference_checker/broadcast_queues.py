@@ -10,6 +10,7 @@ and where the store cannot be asked a tenant goes on where they were, or shares.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Protocol
 
 from masscomm import logs
@@ -131,6 +132,7 @@ class InMemoryUseStore:
         self.uses = Uses()
         self.failing: Exception | None = None
         self.calls = 0
+        self._lock = Lock()
 
     def read(self) -> Uses:
         self._answer()
@@ -138,10 +140,11 @@ class InMemoryUseStore:
 
     def replace(self, version: int, uses: Mapping[Lane, Use], now_ms: int) -> bool:  # noqa: ARG002
         self._answer()
-        if self.uses.version != version:
-            return False
-        self.uses = Uses(version=version + 1, of=dict(uses))
-        return True
+        with self._lock:
+            if self.uses.version != version:
+                return False
+            self.uses = Uses(version=version + 1, of=dict(uses))
+            return True
 
     def _answer(self) -> None:
         self.calls += 1

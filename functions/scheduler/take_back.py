@@ -22,6 +22,7 @@ from masscomm.batch import Batch, Item, count
 from masscomm.chunks import (
     SPLIT_ABOVE,
     after_send_at,
+    checked,
     chunk_of,
     fault_of_send,
     lane_of_send,
@@ -144,11 +145,8 @@ class TakeBack:
                 bad=bad,
                 **counts,
             )
-        parent = recheck_of(value) if issubclass(kind, RecheckRequested) else kind.from_avro(value)
-        if len(parent.positions) != len(parent.user_ids):
-            raise DeadLetter("invalid", f"a record of {failed.topic} has not one position a user")
         return GivenUp(
-            parents=[parent],
+            parents=[recheck_of(value) if issubclass(kind, RecheckRequested) else checked(kind.from_avro(value))],
             lane=topics.lane_of(failed.topic),
             not_before=0,
             as_is=(failed.topic, failed.value or b""),

@@ -385,13 +385,14 @@ def test_a_send_that_cannot_be_counted_does_not_come_back(values: dict[str, Any]
     assert office.outcomes() == []
 
 
+@pytest.mark.parametrize("values", [{"user_ids": [1]}, {"record_id": ""}, {"record_id": "i" * 901}])
 @pytest.mark.parametrize("topic", [topics.RECHECK, topics.BUILD, topics.DELIVERY])
-def test_a_record_without_one_position_a_user_does_not_come_back(topic: str) -> None:
+def test_a_record_without_an_id_or_with_too_few_users_is_put_aside(topic: str, values: dict[str, Any]) -> None:
     office = Office()
     record: Any = {topics.BUILD: build([1, 2]), topics.DELIVERY: delivery([1, 2]), topics.RECHECK: recheck([1, 2])}[
         topic
     ]
-    assert office.give_up(replace(record, user_ids=[1]), topic) == []
+    assert office.give_up(replace(record, **values), topic) == []
     assert not office.store.items
     assert [letter["masscomm.reason"] for letter in office.dead_letters()] == ["invalid"]
 

@@ -1,0 +1,32 @@
+"""What every reader of records by their position does, whatever stands behind it."""
+
+from dataclasses import dataclass
+
+from masscomm.source_records import SourceRecords
+
+HEADERS = (("name", b"\xff"), ("name", b""))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A topic of one partition that has three records, with these values and HEADERS, from offset 0 on."""
+
+    source: SourceRecords
+    topic: str
+    values: tuple[bytes | None, ...] = (b"first", None, b"third")
+
+
+class SourceRecordsContract:
+    """Subclasses give the fixture `kept`."""
+
+    def test_a_record_is_read_where_it_stands_with_all_that_belongs_to_it(self, kept: Kept) -> None:
+        for offset in (1, 2, 0):
+            record = kept.source.at(kept.topic, 0, offset)
+            assert record is not None
+            assert (record.topic, record.partition, record.offset, record.key) == (kept.topic, 0, offset, b"key")
+            assert (record.value, record.headers) == (kept.values[offset], HEADERS)
+            assert record.timestamp_ms > 0
+
+    def test_what_never_was_is_not_there(self, kept: Kept) -> None:
+        assert kept.source.at(kept.topic, 0, 3) is None
+        assert kept.source.at(kept.topic, 9, 0) is None
