@@ -100,9 +100,7 @@ class Chain:
         self.codec = Codec(registry_with_all_schemas())
         # Its reports say what goes wrong; the library would also say that the broker ended before the benchmark.
         self.producer = Kept(KafkaProducer(settings.kafka_bootstrap, log_level=0))
-        self.directory = OpenSearchDirectory(
-            tables.client, generation=GENERATION, progress=tables.progress, clock=clock
-        )
+        self.directory = OpenSearchDirectory(tables.client, progress=lambda _: tables.progress, clock=clock)
         os.environ["AWS_ENDPOINT_URL_SNS"] = sns.url
         sender = os.environ["SES_SENDER"]
         decisions = DynamoDbDecisionLog(clock=clock)

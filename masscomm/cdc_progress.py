@@ -84,11 +84,11 @@ class KafkaCdcProgress:
         self._acknowledged: int | None = None
 
     @classmethod
-    def from_environment(cls) -> Self:
-        """The broker of KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing."""
+    def from_environment(cls, generation: str) -> Self:
+        """A generation's, at the broker of KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing."""
         return cls(
             settings.required("KAFKA_BOOTSTRAP_SERVERS"),
-            generation=settings.required("CDC_GENERATION"),
+            generation=generation,
             group=settings.required("CDC_CONSUMER_GROUP"),
             offsets_topic=os.environ.get("CONNECT_OFFSETS_TOPIC") or "connect.offsets",
             **kafka_settings(),

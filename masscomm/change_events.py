@@ -62,7 +62,8 @@ class RowChanged:
     """A row as it is from a version on; the same for a row of the snapshot and of the stream.
 
     id: the primary key, as text; columns: those that schemas/indices describes, jsonb parsed, None: the row is deleted;
-    changed_at_ms: when the database committed it.
+    changed_at_ms: when the database committed it; generation: whose snapshot or stream it is of; lsn: of the change, or
+    the one at which the snapshot was taken, which compares rows of two generations.
 
     version: 1 for a row of the snapshot, else the LSN of the change. The LSN, because it is the database's: it orders
     the changes of a row across topics, partitions and restarts of the connector, is the same when Debezium sends a
@@ -76,6 +77,8 @@ class RowChanged:
     version: int
     columns: Mapping[str, Any] | None
     changed_at_ms: int
+    generation: str
+    lsn: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,12 +130,14 @@ def columns_of(table: str) -> Mapping[str, str]:
 
 
 class ChangeDecoder:
-    """Reads the records of one snapshot generation's topics."""
+    """Reads the records of snapshot generations' topics."""
 
-    def __init__(self, generation: str) -> None:
-        self._tables = {topics.cdc_topic(table, generation): table for table in topics.CDC_TABLES}
-        self._notification = topics.cdc_topic("notification", generation)
-        self._heartbeat = topics.cdc_topic("heartbeat", generation)
+    def __init__(self, *generations: str) -> None:
+        self._tables = {
+            topics.cdc_topic(table, each): (table, each) for table in topics.CDC_TABLES for each in generations
+        }
+        self._notifications = {topics.cdc_topic("notification", each) for each in generations}
+        self._heartbeats = {topics.cdc_topic("heartbeat", each) for each in generations}
 
     def decode(self, record: KafkaRecord) -> Change:
         """What a record says. Errors: DeadLetter(undecodable, invalid) where it is not what Debezium writes there."""
@@ -141,17 +146,17 @@ class ChangeDecoder:
         value = _object(record.value, "value")
         try:
             if record.topic in self._tables:
-                return _table_change(self._tables[record.topic], record.key, value)
-            if record.topic == self._heartbeat:
+                return _table_change(*self._tables[record.topic], record.key, value)
+            if record.topic in self._heartbeats:
                 return _logical_message(value)
-            if record.topic == self._notification:
+            if record.topic in self._notifications:
                 return _notification(value)
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise DeadLetter("undecodable", f"not an event of Debezium's: {error!r:.500}") from error
-        raise DeadLetter("undecodable", f"{record.topic} is no topic of this generation")
+        raise DeadLetter("undecodable", f"{record.topic} is no topic of these generations")
 
 
-def _table_change(table: str, key: bytes | None, value: Mapping[str, Any]) -> Change:
+def _table_change(table: str, generation: str, key: bytes | None, value: Mapping[str, Any]) -> Change:
     operation, source = value["op"], _mapping(value["source"])
     if operation == "t":
         return TableTruncated(table=table, lsn=_lsn(source))
@@ -164,6 +169,8 @@ def _table_change(table: str, key: bytes | None, value: Mapping[str, Any]) -> Ch
         version=SNAPSHOT_VERSION if operation == "r" else _lsn(source),
         columns=None if operation == "d" else _columns(table, _mapping(value["after"]), value.get("before")),
         changed_at_ms=_integer(source["ts_ms"]),
+        generation=generation,
+        lsn=SNAPSHOT_VERSION if operation == "r" and source.get("lsn") is None else _lsn(source),
     )
 
 

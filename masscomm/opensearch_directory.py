@@ -1,12 +1,14 @@
 """The directory over OpenSearch: the monolith's tables as cdc_consumer has put them there, device_state merged in.
 
 Tables are read through their aliases, which point to a snapshot generation's indices only while it is complete: without
-its alias a table is not ready, whatever its index holds. Users and settings are read by id, in real time; devices and
-templates by search, up to a refresh interval (1 s) behind unless `confirm` has just refreshed them.
+its alias a table is not ready, whatever its index holds. What `confirm` proves is about the generation that the aliases
+point to; every answer names its index, and an answer of another generation ends the proof. Users and settings are read
+by id, in real time; devices and templates by search, up to a refresh interval (1 s) behind unless `confirm` has just
+refreshed them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, Self
 
 from masscomm import settings as environment
@@ -17,6 +19,7 @@ from masscomm.directory import Device, Position, Settings, Template, User
 from masscomm.errors import Retry
 from masscomm.opensearch import answering, connect_from_environment
 from masscomm.opensearch_client import OpenSearch
+from masscomm.topics import CDC_TABLES
 
 USERS = "users"
 USER_SETTINGS = "user_settings"
@@ -48,8 +51,7 @@ class OpenSearchDirectory:
         self,
         client: OpenSearch,
         *,
-        generation: str,
-        progress: CdcProgress,
+        progress: Callable[[str], CdcProgress],
         clock: Clock,
         wait_s: Callable[[], float] = lambda: 5.0,
         clock_skew_ms: int = 250,
@@ -57,15 +59,15 @@ class OpenSearchDirectory:
         page_size: int = 2_000,
     ) -> None:
         self._client = client
-        self._generation = generation
-        self._progress = progress
+        self._progress_of = cache(progress)
         self._clock = clock
         self._wait_s = wait_s
         self._clock_skew_ms = clock_skew_ms
         self._slice_size = slice_size
         self._page_size = page_size
-        self._confirmed: Position | None = None
-        self._candidate: Position | None = None
+        # Of which generation, and how far it has come.
+        self._confirmed: tuple[str, Position] | None = None
+        self._candidate: tuple[str, Position] | None = None
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -75,8 +77,7 @@ class OpenSearchDirectory:
         """
         return cls(
             connect_from_environment(),
-            generation=environment.required("CDC_GENERATION"),
-            progress=KafkaCdcProgress.from_environment(),
+            progress=KafkaCdcProgress.from_environment,
             clock=SystemClock(),
             clock_skew_ms=int(environment.number("CDC_CLOCK_SKEW_MS", 250)),
         )
@@ -134,47 +135,75 @@ class OpenSearchDirectory:
         return found
 
     def confirm(self, ts_ms: int) -> Position:
-        if self._confirmed is not None and self.is_confirmed(ts_ms):
-            return self._confirmed
+        if (confirmed := self._confirmed) is not None and self.is_confirmed(ts_ms):
+            return confirmed[1]
         deadline = self._clock.monotonic() + self._wait_s()
-        position = self._await(partial(self._passed, ts_ms), f"change data capture has not passed {ts_ms}", deadline)
+        generation = self._answering_generation()
+        progress = self._progress_of(generation)
+        passed = partial(self._passed, generation, ts_ms)
+        position = self._await(passed, f"change data capture has not passed {ts_ms}", deadline)
         # The heartbeat was read; what was committed before it may still be on its way into other partitions.
         self._await(
-            partial(self._written, position.lsn), f"Debezium has not written all up to {position.lsn}", deadline
+            partial(_written, progress, position.lsn), f"Debezium has not written all up to {position.lsn}", deadline
         )
         # Only now do the topics' ends cover all of it.
-        ends = self._progress.end_offsets()
+        ends = progress.end_offsets()
         self._await(
-            lambda: reached(self._progress.committed_offsets(), ends) or None,
+            lambda: reached(progress.committed_offsets(), ends) or None,
             f"cdc_consumer has not come to the ends of its topics at {position.lsn}",
             deadline,
         )
         with answering("a refresh"):
-            answer = self._client.indices.refresh(index=f"{DEVICES},{TEMPLATES}")
+            answer = self._client.indices.refresh(index=f"{DEVICES}-{generation},{TEMPLATES}-{generation}")
         if answer.get("_shards", {}).get("failed") != 0:
             raise Retry("OpenSearch has not refreshed every shard")
-        self._confirmed = position
+        self._confirmed = generation, position
         return position
 
     def is_confirmed(self, ts_ms: int) -> bool:
-        return self._confirmed is not None and self._confirmed.ts_ms - self._clock_skew_ms >= ts_ms
+        confirmed = self._confirmed
+        return confirmed is not None and confirmed[1].ts_ms - self._clock_skew_ms >= ts_ms
 
     def position(self) -> Position | None:
-        return self._confirmed
+        confirmed = self._confirmed
+        return None if confirmed is None else confirmed[1]
 
-    def _passed(self, ts_ms: int) -> Position | None:
+    def _answering_generation(self) -> str:
+        """The generation that all aliases point to. Errors: Retry where they do not."""
+        with answering("the aliases"):
+            found = self._client.indices.get_alias(name=",".join(CDC_TABLES))
+        names: set[str] = {
+            index.removeprefix(f"{alias}-")
+            for index, entry in found.items()
+            for alias in entry["aliases"]
+            if alias in CDC_TABLES
+        }
+        if len(names) != 1:
+            raise Retry(f"the directory is not ready: its aliases point to {sorted(names)}")
+        return names.pop()
+
+    def _answered_by(self, indices: Iterable[Any]) -> None:
+        """Errors: Retry where a generation has answered of which nothing is confirmed, while another's is believed."""
+        confirmed = self._confirmed
+        if confirmed is None:
+            return
+        for index in set(indices):
+            table, _, generation = str(index).partition("-")
+            if table in CDC_TABLES and generation != confirmed[0]:
+                self._confirmed = None
+                raise Retry(f"look-ups are answered by {index}, and {confirmed[0]} was confirmed")
+
+    def _passed(self, generation: str, ts_ms: int) -> Position | None:
         """A heartbeat's position at which the database's clock was past ts_ms, if there was one yet."""
         wanted = ts_ms + self._clock_skew_ms
         # The one an earlier confirm gave up on is older, hence nearer to being written, than the newest.
-        if self._candidate is None or self._candidate.ts_ms < wanted:
-            found = self._by_id([(DIRECTORY_STATE, f"position-{self._generation}")])
-            self._candidate = next((Position(lsn=s["lsn"], ts_ms=s["ts_ms"]) for s, _ in found.values()), None)
         candidate = self._candidate
-        return candidate if candidate is not None and candidate.ts_ms >= wanted else None
-
-    def _written(self, lsn: int) -> bool | None:
-        acknowledged = self._progress.acknowledged_lsn()
-        return True if acknowledged is not None and acknowledged >= lsn else None
+        if candidate is None or candidate[0] != generation or candidate[1].ts_ms < wanted:
+            found = self._by_id([(DIRECTORY_STATE, f"position-{generation}")])
+            positions = (Position(lsn=source["lsn"], ts_ms=source["ts_ms"]) for source, _ in found.values())
+            candidate = next(((generation, position) for position in positions), None)
+            self._candidate = candidate
+        return candidate[1] if candidate is not None and candidate[1].ts_ms >= wanted else None
 
     def _await[T](self, ask: Callable[[], T | None], otherwise: str, deadline: float) -> T:
         """Ask until there is an answer. Neither Kafka nor OpenSearch tells when: hence the polling."""
@@ -200,6 +229,7 @@ class OpenSearchDirectory:
             documents = answer.get("docs") if isinstance(answer, dict) else None
             if not isinstance(documents, list) or len(documents) != len(some):
                 raise Retry("OpenSearch answered a look-up without a document for each id")
+            self._answered_by(document.get("_index") for document in documents if isinstance(document, dict))
             for (index, name), document in zip(some, documents, strict=True):
                 read = _read(index, str(name), document)
                 if read is not None:
@@ -219,11 +249,20 @@ class OpenSearchDirectory:
             with answering(f"a search of {index}"):
                 answer = self._client.search(index=index, body=body, allow_partial_search_results=False)
             hits = _hits(index, answer)
+            self._answered_by(hit.get("_index") for hit in hits)
+            if not hits and "search_after" not in body and self._confirmed is not None:
+                # No document names the index; a look-up by id does so also where there is none.
+                self._by_id([(index, 0)])
             for hit in hits:
                 yield int(hit["_id"]), hit["_source"]
             if len(hits) < self._page_size:
                 return
             body["search_after"] = hits[-1]["sort"]
+
+
+def _written(progress: CdcProgress, lsn: int) -> bool | None:
+    acknowledged = progress.acknowledged_lsn()
+    return True if acknowledged is not None and acknowledged >= lsn else None
 
 
 def _read(index: str, name: str, document: Any) -> tuple[Source, int] | None:

@@ -150,6 +150,21 @@ def cdc_topic(name: str, generation: str) -> str:
     return str(entry["topic"].format(generation=generation))
 
 
+def generations(text: str) -> tuple[str, ...]:
+    """The snapshot generations that are captured, from names separated by commas: two while one replaces another."""
+    return tuple(name.strip() for name in text.split(","))
+
+
+def generation_of(topic: str) -> str:
+    """The generation of a topic of Debezium's. Errors: ValueError where it is none of its topics."""
+    cdc = _document()["cdc"]
+    for entry in (*cdc["tables"].values(), cdc["notification"], cdc["heartbeat"]):
+        before, after = entry["topic"].split("{generation}")
+        if topic.startswith(before) and topic.endswith(after) and len(topic) > len(before) + len(after):
+            return topic[len(before) : len(topic) - len(after)]
+    raise ValueError(f"{topic} is no topic of change data capture")
+
+
 def cdc_topics(generation: str) -> list[Topic]:
     """Every topic Debezium writes for a generation."""
     cdc, defaults = _document()["cdc"], _document()["defaults"]
@@ -186,7 +201,7 @@ def served(name: str, lane: Lane) -> list[str]:
 def resolve(name: str, *, lane: Lane, generation: str) -> list[str]:
     """A topic as functions.yaml names it (`build`, `cdc.users`) to those in Kafka that a function of the lane reads."""
     if name.startswith("cdc."):
-        return [cdc_topic(name.removeprefix("cdc."), generation)]
+        return [cdc_topic(name.removeprefix("cdc."), each) for each in generations(generation)]
     return served(name, lane)
 
 

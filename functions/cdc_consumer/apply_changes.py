@@ -7,7 +7,7 @@ from functools import partial
 from aws_lambda_powertools import Logger
 
 from functions.cdc_consumer.generation import Generation
-from masscomm import logs, metrics
+from masscomm import logs, metrics, topics
 from masscomm.batch import Batch, Item, UseCase
 from masscomm.change_events import (
     Change,
@@ -28,20 +28,20 @@ from masscomm.wire import Codec
 
 
 class ApplyChanges(UseCase[Change]):
-    """Rows into the generation's indices, what the rest says into its state.
+    """Rows into their generation's indices, what the rest says into its state.
 
     Any batch may come again, whole or in part, in any order: every write carries the version of what it says, so that
     the indices converge to the tables (docs/decisions/011-cdc-versions.md).
     """
 
     def __init__(
-        self, client: OpenSearch, generation: Generation, logger: Logger | None = None, clock: Clock | None = None
+        self, client: OpenSearch, *generations: Generation, logger: Logger | None = None, clock: Clock | None = None
     ) -> None:
         self._clock = clock or SystemClock()
         self._logger = logger or logs.logger("cdc_consumer")
         self._client = client
-        self._generation = generation
-        self._decoder = ChangeDecoder(generation.name)
+        self._generations = {each.name: each for each in generations}
+        self._decoder = ChangeDecoder(*self._generations)
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Change:  # noqa: ARG002  # Debezium's JSON needs no registry
         return self._decoder.decode(record)
@@ -49,36 +49,43 @@ class ApplyChanges(UseCase[Change]):
     def handle(self, batch: Batch[Change]) -> None:
         self._write_rows(batch.active())
         for item in batch.active():
-            step = self._step(item.value)
+            step = self._step(self._generation_of(item), item.value)
             if step is not None:
                 batch.attempt(item, step)
-        self._write_position(batch.active())
-        try:
-            self._generation.advance()
-        except Retry as error:
-            # No record hangs on it: the next heartbeat's invocation takes the step.
-            self._logger.warning("the generation does not advance", error=str(error))
+        of_generations: dict[str, list[Item[Change]]] = {}
+        for item in batch.active():
+            of_generations.setdefault(topics.generation_of(item.record.topic), []).append(item)
+        for name, items in of_generations.items():
+            self._write_position(self._generations[name], items)
+            try:
+                self._generations[name].advance()
+            except Retry as error:
+                # No record hangs on it: the next heartbeat's invocation takes the step.
+                self._logger.warning("the generation does not advance", error=str(error))
+
+    def _generation_of(self, item: Item[Change]) -> Generation:
+        return self._generations[topics.generation_of(item.record.topic)]
 
     def dead_lettered(self, batch: Batch[Change], item: Item[Change], why: DeadLetter) -> None:
         """A change has no recipients: there is no outcome to tell."""
 
-    def _step(self, change: Change) -> Callable[[], None] | None:
+    def _step(self, generation: Generation, change: Change) -> Callable[[], None] | None:
         match change:
             case TableTruncated(table=table, lsn=lsn):
                 # No event says which rows went: until a new snapshot nothing here can be believed.
-                return partial(self._generation.require_rebuild, f"{table} was truncated at {lsn}")
+                return partial(generation.require_rebuild, f"{table} was truncated at {lsn}")
             case SnapshotStarted(snapshot_id=snapshot_id):
-                return partial(self._generation.snapshot_started, snapshot_id)
+                return partial(generation.snapshot_started, snapshot_id)
             case SnapshotCompleted(at_ms=at_ms):
-                return partial(self._generation.snapshot_completed, at_ms)
+                return partial(generation.snapshot_completed, at_ms)
         return None
 
     def _write_rows(self, items: Sequence[Item[Change]]) -> None:
         """One write a document: its newest version. Of the same version, which is the same change, the last."""
-        versions: dict[tuple[str, str], list[Item[Change]]] = defaultdict(list)
+        versions: dict[tuple[str, str, str], list[Item[Change]]] = defaultdict(list)
         for item in items:
             if isinstance(item.value, RowChanged):
-                versions[item.value.table, item.value.id].append(item)
+                versions[item.value.generation, item.value.table, item.value.id].append(item)
         for changes in versions.values():
             changes.sort(key=_version)
         waiting = list(versions.values())
@@ -107,16 +114,18 @@ class ApplyChanges(UseCase[Change]):
         if row.columns is not None and row.table == "devices":
             # Delivery waits for the endpoint of a row that is seconds old.
             source = {**row.columns, "changed_at_ms": row.changed_at_ms}
-        return VersionedDocument(index=self._generation.index(row.table), id=row.id, version=row.version, source=source)
+        return VersionedDocument(
+            index=self._generations[row.generation].index(row.table), id=row.id, version=row.version, source=source
+        )
 
-    def _write_position(self, items: Sequence[Item[Change]]) -> None:
+    def _write_position(self, generation: Generation, items: Sequence[Item[Change]]) -> None:
         beats = [(item, item.value) for item in items if isinstance(item.value, Heartbeat)]
         if not beats:
             return
         _, newest = max(beats, key=lambda beat: beat[1].lsn)
         metrics.add(CHANGE_DATA_AGE, max(0, self._clock.now_ms() - newest.ts_ms) / 1000)
         try:
-            self._generation.passed(newest)
+            generation.passed(newest)
         except Retry as error:
             for item, _ in beats:
                 item.error = error

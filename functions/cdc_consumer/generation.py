@@ -3,6 +3,9 @@
     snapshot started → completed → everything written (Connect's source offset has left the snapshot)
     → targets: the topics' ends read then → consumed up to the targets → complete → aliases moved
 
+Where another generation answers look-ups meanwhile, this one takes new targets until it has reached some within
+MAX_LAG_MS: what the other knew of opt-outs and new users a moment ago, this one knows when the aliases move.
+
 Each step is written to directory_state before the next is tried, under its sequence number, so that any invocation, in
 any execution environment, may take the next one or the same one again. Nothing turns an incomplete generation into one
 that look-ups see but this.
@@ -23,6 +26,8 @@ from masscomm.opensearch_client import ConflictError, NotFoundError, OpenSearch
 from masscomm.topics import CDC_TABLES
 
 _STATE = "directory_state"
+# How far a generation may be behind its topics when it replaces another.
+MAX_LAG_MS = 15_000
 
 
 class Generation:
@@ -102,10 +107,12 @@ class Generation:
             # the topics' ends would not cover them.
             if self._progress.acknowledged_lsn() is None:
                 return
-            ends = self._progress.end_offsets()
-            state = self._put(state, targets=_with_text_keys(ends))
+            state = self._aim(state)
         # This invocation's own records are not committed yet: the next heartbeat's will find them.
         if not reached(self._progress.committed_offsets(), _with_number_keys(state.source["targets"])):
+            return
+        if self._clock.now_ms() - state.source.get("targets_at", 0) > MAX_LAG_MS and self._replaces_another():
+            self._aim(state)
             return
         with answering("a refresh"):
             self._client.indices.refresh(index=",".join(map(self.index, CDC_TABLES)))
@@ -113,6 +120,14 @@ class Generation:
         self._logger.info("the directory's generation is complete", generation=self.name)
         self._move_aliases(state.source)
         self._settled = True
+
+    def _aim(self, state: "_State") -> "_State":
+        """Make the topics' ends of now the targets."""
+        now_ms = self._clock.now_ms()
+        return self._put(state, targets=_with_text_keys(self._progress.end_offsets()), targets_at=now_ms)
+
+    def _replaces_another(self) -> bool:
+        return any(indices - {self.index(table)} for table, indices in self._aliases().items())
 
     def _state(self) -> "_State":
         name = f"generation-{self.name}"

@@ -5,7 +5,7 @@ from typing import Any
 
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
-from masscomm import logs, settings
+from masscomm import logs, settings, topics
 from masscomm.batch import BatchDriver
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.cdc_progress import KafkaCdcProgress
@@ -21,14 +21,17 @@ logger = logs.logger("cdc_consumer")
 def bootstrap() -> tuple[BatchDriver, ApplyChanges]:
     """The adapters, built at the first invocation and kept."""
     client = connect_from_environment()
-    generation = Generation(
-        client,
-        name=settings.required("CDC_GENERATION"),
-        progress=KafkaCdcProgress.from_environment(),
-        clock=SystemClock(),
-        logger=logger,
-    )
-    return batch_driver("cdc_consumer", logger), ApplyChanges(client, generation, logger)
+    generations = [
+        Generation(
+            client,
+            name=name,
+            progress=KafkaCdcProgress.from_environment(name),
+            clock=SystemClock(),
+            logger=logger,
+        )
+        for name in topics.generations(settings.required("CDC_GENERATION"))
+    ]
+    return batch_driver("cdc_consumer", logger), ApplyChanges(client, *generations, logger=logger)
 
 
 @observed(logger, ahead=ON_KAFKA)

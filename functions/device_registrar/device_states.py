@@ -17,7 +17,9 @@ class DeviceState:
     """What became of a device's token.
 
     token: the one it is about; endpoint_arn: made for this token, None where there is none; reason: why not enabled;
-    version: of the device's row it follows (masscomm.change_events.RowChanged); updated_at: ms since the epoch.
+    version: of the state, which grows with the LSN of the row that it follows; updated_at: ms since the epoch;
+    generation, row_version: of that row (masscomm.change_events.RowChanged), None where an earlier version of the code
+    wrote the state.
     """
 
     token: str | None
@@ -26,6 +28,8 @@ class DeviceState:
     reason: str | None
     version: int
     updated_at: int
+    generation: str | None = None
+    row_version: int | None = None
 
 
 class DeviceStates(Protocol):
@@ -67,6 +71,8 @@ class OpenSearchDeviceStates:
                         reason=source.get("reason"),
                         version=document["_version"],
                         updated_at=source["updated_at"],
+                        generation=source.get("generation"),
+                        row_version=source.get("row_version"),
                     )
         return found
 
@@ -82,6 +88,8 @@ class OpenSearchDeviceStates:
                     "enabled": state.enabled,
                     "reason": state.reason,
                     "updated_at": state.updated_at,
+                    "generation": state.generation,
+                    "row_version": state.row_version,
                 },
             )
             for device_id, state in states.items()

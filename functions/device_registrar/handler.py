@@ -6,7 +6,7 @@ from typing import Any
 from functions.device_registrar.device_states import OpenSearchDeviceStates
 from functions.device_registrar.endpoints import SnsEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
-from masscomm import logs, settings
+from masscomm import logs, settings, topics
 from masscomm.batch import BatchDriver
 from masscomm.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
@@ -26,7 +26,7 @@ def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
         "apns": settings.required("PLATFORM_APPLICATION_ARN_APNS"),
     }
     use_case = RegisterDevices(
-        generation=settings.required("CDC_GENERATION"),
+        generations=topics.generations(settings.required("CDC_GENERATION")),
         states=OpenSearchDeviceStates(connect_from_environment()),
         endpoints=SnsEndpoints(applications, connections=workers),
         clock=SystemClock(),

@@ -10,7 +10,7 @@ device: where two devices have one token (somebody else has logged in on the pho
 enabled device has it any more.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +19,7 @@ from functions.device_registrar.device_states import DeviceState, DeviceStates
 from functions.device_registrar.endpoints import Endpoints, InvalidToken
 from masscomm import topics
 from masscomm.batch import Batch, Item, UseCase
-from masscomm.change_events import Change, ChangeDecoder, RowChanged
+from masscomm.change_events import SNAPSHOT_VERSION, Change, ChangeDecoder, RowChanged
 from masscomm.clock import Clock
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka_event import KafkaRecord
@@ -55,9 +55,9 @@ class RegisterDevices(UseCase[Fact]):
     """workers: calls of the provider at once."""
 
     def __init__(
-        self, *, generation: str, states: DeviceStates, endpoints: Endpoints, clock: Clock, workers: int
+        self, *, generations: Sequence[str], states: DeviceStates, endpoints: Endpoints, clock: Clock, workers: int
     ) -> None:
-        self._decoder = ChangeDecoder(generation)
+        self._decoder = ChangeDecoder(*generations)
         self._states = states
         self._endpoints = endpoints
         self._clock = clock
@@ -106,7 +106,7 @@ class RegisterDevices(UseCase[Fact]):
         for device in devices.values():
             device.before = known.get(device.id)
         # What follows a newer row already must not be undone by an older one.
-        due = [d for d in devices.values() if d.before is None or d.before.version <= d.row.version]
+        due = [d for d in devices.values() if d.before is None or _is_as_new(d.row, d.before)]
         with ThreadPoolExecutor(self._workers) as pool:
             tasks = [pool.submit(self._settle, device, batch.remaining_s) for device in due]
         for task in tasks:
@@ -130,33 +130,40 @@ class RegisterDevices(UseCase[Fact]):
 
     def _as_the_row_says(self, row: RowChanged, before: DeviceState | None) -> DeviceState:
         if row.columns is None:
-            return self._state(row, token=None, reason="deleted")
+            return self._state(row, before, token=None, reason="deleted")
         token, platform = _text(row.columns, "token"), _text(row.columns, "platform")
         if not token or not platform:
-            return self._state(row, token=token, reason="invalid_row")
+            return self._state(row, before, token=token, reason="invalid_row")
         same = before is not None and before.token == token
         arn = before.endpoint_arn if before is not None and same else None
         if not _active(row):
-            return self._state(row, token=token, endpoint_arn=arn, reason="inactive")
-        known_dead = before is not None and before.reason == _TAKES_NOTHING and before.version == row.version
+            return self._state(row, before, token=token, endpoint_arn=arn, reason="inactive")
+        known_dead = before is not None and before.reason == _TAKES_NOTHING and _is_no_news(row, before)
         if arn is not None and before is not None and (before.enabled or known_dead):
             # Done already: only the version moves, so that an older row cannot pass for news.
-            return replace(before, version=row.version)
+            return replace(before, **_place(row, before))
         try:
-            return self._state(row, token=token, endpoint_arn=self._endpoints.register(platform, token))
+            arn = self._endpoints.register(platform, token)
+            return self._state(row, before, token=token, endpoint_arn=arn)
         except InvalidToken:
-            return self._state(row, token=token, reason="invalid_token")
+            return self._state(row, before, token=token, reason="invalid_token")
 
     def _state(
-        self, row: RowChanged, *, token: str | None, endpoint_arn: str | None = None, reason: str | None = None
+        self,
+        row: RowChanged,
+        before: DeviceState | None,
+        *,
+        token: str | None,
+        endpoint_arn: str | None = None,
+        reason: str | None = None,
     ) -> DeviceState:
         return DeviceState(
             token=token,
             endpoint_arn=endpoint_arn,
             enabled=reason is None,
             reason=reason,
-            version=row.version,
             updated_at=self._clock.now_ms(),
+            **_place(row, before),
         )
 
 
@@ -168,9 +175,35 @@ def _newest(items: Iterable[Item[Fact]]) -> dict[str, _Device]:
             continue
         device = devices.setdefault(row.id, _Device(row.id, [], row))
         device.items.append(item)
-        if row.version >= device.row.version:
+        same = row.generation == device.row.generation
+        if row.version >= device.row.version if same else row.lsn >= device.row.lsn:
             device.row = row
     return devices
+
+
+def _is_as_new(row: RowChanged, state: DeviceState) -> bool:
+    """Whether the state follows no newer row.
+
+    Within a generation a row's version says so. Between two, places in the database's log do: a row of a new
+    generation's snapshot is newer than what an old one streamed before it, and the old one's later changes are newer
+    than the snapshot. A state of an earlier version of the code has no generation; its version is that of its row.
+    """
+    if state.generation == row.generation:
+        return row.version >= (state.row_version or 0)
+    return row.lsn >= state.version
+
+
+def _is_no_news(row: RowChanged, state: DeviceState) -> bool:
+    """Whether the state was made of this row. A snapshot repeats rows, and is no reason to try a dead token again."""
+    if row.version == SNAPSHOT_VERSION:
+        return True
+    return row.version == (state.version if state.generation is None else state.row_version)
+
+
+def _place(row: RowChanged, before: DeviceState | None) -> dict[str, Any]:
+    """Where the state stands from now on: never below its version in the index, which would be refused."""
+    version = max(row.lsn, before.version if before is not None else 0)
+    return {"version": version, "generation": row.generation, "row_version": row.version}
 
 
 def _active(row: RowChanged) -> bool:

@@ -72,7 +72,7 @@ def _cdc_consumer() -> tuple[Chain, UseCase[Any]]:
 def _device_registrar() -> tuple[Chain, UseCase[Any]]:
     chain = Chain()
     return chain, RegisterDevices(
-        generation="g1", states=InMemoryDeviceStates(), endpoints=InMemoryEndpoints(), clock=chain.clock, workers=1
+        generations=["g1"], states=InMemoryDeviceStates(), endpoints=InMemoryEndpoints(), clock=chain.clock, workers=1
     )
 
 

@@ -112,7 +112,7 @@ class Generated:
 
     def directory(self, *, wait_s: float = 0.0) -> OpenSearchDirectory:
         return OpenSearchDirectory(
-            self.client, generation=self.name, progress=self.progress(), clock=SystemClock(), wait_s=lambda: wait_s
+            self.client, progress=lambda _: self.progress(), clock=SystemClock(), wait_s=lambda: wait_s
         )
 
     def sql(self, *, autocommit: bool = True) -> psycopg.Connection:

@@ -40,8 +40,7 @@ class OpenSearchTables(Tables):
         self.version = 1
         self.directory: OpenSearchDirectory = OpenSearchDirectory(
             client,
-            generation=generation,
-            progress=self.progress,
+            progress=lambda _: self.progress,
             clock=self.clock,
             wait_s=lambda: 0.2,
             clock_skew_ms=0,
@@ -194,8 +193,7 @@ class TestOpenSearchDirectory(DirectoryContract):
     def test_a_server_that_is_gone(self, cluster: str) -> None:
         gone = OpenSearchDirectory(
             TestClient("http://127.0.0.1:9", timeout_s=1),
-            generation="g1",
-            progress=InMemoryCdcProgress(),
+            progress=lambda _: InMemoryCdcProgress(),
             clock=FixedClock(),
         )
         for look_up in (lambda: gone.users([1]), lambda: gone.devices([1]), lambda: gone.confirm(1)):

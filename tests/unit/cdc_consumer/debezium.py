@@ -12,9 +12,9 @@ GENERATION = "g1"
 _offsets = count()
 
 
-def record(table: str, key: Any, value: Any) -> KafkaRecord:
+def record(table: str, key: Any, value: Any, generation: str = GENERATION) -> KafkaRecord:
     return KafkaRecord(
-        topic=cdc_topic(table, GENERATION),
+        topic=cdc_topic(table, generation),
         partition=0,
         offset=next(_offsets),
         timestamp_ms=1_700_000_000_000,
@@ -30,23 +30,33 @@ def row(
     after: dict[str, Any] | None,
     before: dict[str, Any] | None = None,
     key: str = "id",
+    generation: str = GENERATION,
 ) -> KafkaRecord:
     """A row of the snapshot (op r) or the stream (c, u, d)."""
     known = after or before or {}
     source = {"lsn": lsn, "ts_ms": 1_700_000_000_123, "schema": "public", "table": table, "snapshot": "false"}
-    return record(table, {key: known[key]}, {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1})
+    return record(
+        table, {key: known[key]}, {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1}, generation
+    )
 
 
 def truncate(table: str, lsn: int) -> KafkaRecord:
     return record(table, None, {"before": None, "after": None, "source": {"lsn": lsn, "ts_ms": 1}, "op": "t"})
 
 
-def heartbeat(lsn: int, seconds: str, prefix: str = "masscomm.heartbeat") -> KafkaRecord:
+def heartbeat(lsn: int, seconds: str, prefix: str = "masscomm.heartbeat", generation: str = GENERATION) -> KafkaRecord:
     content = base64.b64encode(seconds.encode()).decode()
     message = {"prefix": prefix, "content": content}
-    return record("heartbeat", {"prefix": prefix}, {"op": "m", "source": {"lsn": lsn}, "message": message})
+    return record("heartbeat", {"prefix": prefix}, {"op": "m", "source": {"lsn": lsn}, "message": message}, generation)
 
 
-def notification(kind: str, name: str = "a") -> KafkaRecord:
-    value = {"id": name, "type": kind, "aggregate_type": "Initial Snapshot", "timestamp": 1_700_000_000_000}
-    return record("notification", {"id": name}, value)
+def notification(kind: str, name: str = "a", generation: str = GENERATION) -> KafkaRecord:
+    value: dict[str, Any] = {
+        "id": name,
+        "type": kind,
+        "aggregate_type": "Initial Snapshot",
+        "timestamp": 1_700_000_000_000,
+    }
+    if generation != GENERATION:  # a later one
+        value["timestamp"] = 1_700_000_900_000
+    return record("notification", {"id": name}, value, generation)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from functions.cdc_consumer.apply_changes import ApplyChanges
-from functions.cdc_consumer.generation import Generation
+from functions.cdc_consumer.generation import MAX_LAG_MS, Generation
 from masscomm.batch import BatchDriver
 from masscomm.cdc_progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
@@ -39,8 +39,13 @@ class Consumer:
         self.progress: InMemoryCdcProgress = before.progress if before else InMemoryCdcProgress()
         self.producer = InMemoryProducer()
         client = cast(OpenSearch, self.cluster)
-        generation = Generation(client, name="g1", progress=self.progress, clock=FixedClock())
-        self.use_case = ApplyChanges(client, generation)
+        self.newer: InMemoryCdcProgress = before.newer if before else InMemoryCdcProgress()
+        self.clock: FixedClock = before.clock if before else FixedClock()
+        generations = [
+            Generation(client, name=name, progress=progress, clock=self.clock)
+            for name, progress in (("g1", self.progress), ("g2", self.newer))
+        ]
+        self.use_case = ApplyChanges(client, *generations)
         codec = Codec(InMemorySchemaRegistry())
         self.driver = BatchDriver(function="cdc_consumer", codec=codec, producer=self.producer)
 
@@ -61,8 +66,8 @@ class Consumer:
         answer = self.driver.run({"records": {"any-0": entries}}, Context(), self.use_case)
         return [item["itemIdentifier"]["offset"] for item in answer["batchItemFailures"]]
 
-    def state(self) -> dict[str, Any]:
-        return self.cluster.documents.get(("directory_state", "generation-g1"), (0, {}))[1]
+    def state(self, generation: str = "g1") -> dict[str, Any]:
+        return self.cluster.documents.get(("directory_state", f"generation-{generation}"), (0, {}))[1]
 
 
 def user(number: int, name: str = "a") -> dict[str, Any]:
@@ -217,6 +222,38 @@ def test_an_old_generation_that_starts_again_takes_nothing_from_a_later_one() ->
     consumer.cluster.documents["directory_state", "generation-g2"] = 0, later
     consumer.cluster.aliases = {table: {f"{table}-g2"} for table in TABLES}
     Consumer(consumer).run(heartbeat(5, "5"))
+    assert consumer.cluster.aliases == {table: {f"{table}-g2"} for table in TABLES}
+
+
+def test_two_generations_are_fed_each_its_own_indices() -> None:
+    consumer = Consumer()
+    rows = row("users", "u", 50, user(1, "old")), row("users", "r", 90, user(1, "new"), generation="g2")
+    assert consumer.run(*rows, row("users", "u", 60, user(1, "older"))) == []
+    assert consumer.cluster.rows("users-g1")["1"]["first_name"] == "older"
+    assert consumer.cluster.rows("users-g2")["1"]["first_name"] == "new"
+
+
+def test_aliases_move_to_a_generation_that_is_not_behind() -> None:
+    """The old one answers until then: its opt-outs and new users are in the new one when it does."""
+    consumer = Consumer()
+    complete(consumer)
+    consumer.newer.lsn, consumer.newer.ends = 100, {"cdc.g2.public.users": {0: 9}}
+
+    def beat(lsn: int, *, committed: int, after_s: float) -> None:
+        consumer.clock.advance(after_s)
+        consumer.newer.committed = {"cdc.g2.public.users": {0: committed}}
+        consumer.run(heartbeat(lsn, "1700000000", generation="g2"))
+
+    consumer.run(notification("STARTED", "b", generation="g2"), notification("COMPLETED", "b", generation="g2"))
+    consumer.newer.ends = {"cdc.g2.public.users": {0: 20}}
+    beat(101, committed=9, after_s=MAX_LAG_MS / 1000 + 1)  # what it reaches is where the topics ended long ago
+    assert consumer.state("g2")["targets"] == {"cdc.g2.public.users": {"0": 20}}
+    assert consumer.cluster.aliases == {table: {f"{table}-g1"} for table in TABLES}
+    beat(102, committed=19, after_s=1)
+    assert consumer.cluster.aliases == {table: {f"{table}-g1"} for table in TABLES}
+    beat(103, committed=20, after_s=1)
+    assert consumer.cluster.aliases == {table: {f"{table}-g2"} for table in TABLES}
+    Consumer(consumer).run(heartbeat(500, "1700000009"))
     assert consumer.cluster.aliases == {table: {f"{table}-g2"} for table in TABLES}
 
 

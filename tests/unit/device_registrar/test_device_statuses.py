@@ -24,7 +24,7 @@ class Registrar(Chain):
         self.states = InMemoryDeviceStates()
         self.endpoints = InMemoryEndpoints()
         self.use_case = RegisterDevices(
-            generation="g1", states=self.states, endpoints=self.endpoints, clock=self.clock, workers=4
+            generations=["g1"], states=self.states, endpoints=self.endpoints, clock=self.clock, workers=4
         )
         self.follow_row(50)
         self.endpoints.calls.clear()

@@ -46,7 +46,7 @@ class Context:
 
 def registrar(states: Any, endpoints: Any) -> Callable[[Change], None]:
     """An environment of the function. A record that comes again is an error: nothing fails here."""
-    use_case = RegisterDevices(generation="g1", states=states, endpoints=endpoints, clock=FixedClock(5), workers=1)
+    use_case = RegisterDevices(generations=["g1"], states=states, endpoints=endpoints, clock=FixedClock(5), workers=1)
     codec = Codec(InMemorySchemaRegistry())
     driver = BatchDriver(function="device_registrar", codec=codec, producer=InMemoryProducer())
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from functions.device_registrar.device_states import InMemoryDeviceStates
+from functions.device_registrar.device_states import DeviceState, InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
 from masscomm.batch import BatchDriver
@@ -26,13 +26,17 @@ class Context:
 
 
 class Registrar:
-    def __init__(self) -> None:
+    def __init__(self, *generations: str) -> None:
         self.states = InMemoryDeviceStates()
         self.endpoints = InMemoryEndpoints()
         self.producer = InMemoryProducer()
         self.context = Context()
         self.use_case = RegisterDevices(
-            generation="g1", states=self.states, endpoints=self.endpoints, clock=FixedClock(5), workers=4
+            generations=generations or ("g1",),
+            states=self.states,
+            endpoints=self.endpoints,
+            clock=FixedClock(5),
+            workers=4,
         )
         codec = Codec(InMemorySchemaRegistry())
         self.driver = BatchDriver(function="device_registrar", codec=codec, producer=self.producer)
@@ -66,7 +70,7 @@ def test_a_row_of_the_snapshot_and_one_of_the_stream_are_registered_alike() -> N
     registrar = Registrar()
     assert registrar.run(row("devices", "r", 9, device(1, "a")), row("devices", "c", 50, device(2, "b"))) == []
     assert {n: (s.token, s.endpoint_arn, s.enabled, s.version) for n, s in registrar.states.states.items()} == {
-        "1": ("a", "arn:gcm:a", True, 1),
+        "1": ("a", "arn:gcm:a", True, 9),
         "2": ("b", "arn:gcm:b", True, 50),
     }
 
@@ -208,3 +212,55 @@ def test_a_refused_row_comes_again_until_its_state_is_kept() -> None:
     registrar.states.failing = None
     assert registrar.run(bad) == []
     assert registrar.states.states.keys() == {"1"}
+
+
+def test_a_new_generations_snapshot_is_newer_than_what_was_streamed_before() -> None:
+    """The device changed while no generation was captured: nothing but the snapshot says so."""
+    registrar = Registrar("g1", "g2")
+    registrar.run(row("devices", "u", 50, device(1, "old")))
+    assert registrar.run(row("devices", "r", 90, device(1, "new"), generation="g2")) == []
+    state = registrar.states.states["1"]
+    assert (state.token, state.endpoint_arn, state.generation) == ("new", "arn:gcm:new", "g2")
+
+
+def test_the_old_generation_counts_until_the_new_one_has_streamed() -> None:
+    registrar = Registrar("g1", "g2")
+    registrar.run(row("devices", "r", 90, device(1, "a"), generation="g2"))
+    registrar.run(row("devices", "u", 100, device(1, "b")))
+    registrar.run(row("devices", "r", 90, device(1, "a"), generation="g2"))
+    assert registrar.states.states["1"].token == "b"
+    registrar.run(row("devices", "u", 100, device(1, "b"), generation="g2"))
+    registrar.run(row("devices", "u", 110, device(1, "c"), generation="g2"), row("devices", "u", 95, device(1, "x")))
+    assert registrar.states.states["1"].token == "c"
+
+
+def test_a_transaction_open_at_the_snapshot_wins_over_it() -> None:
+    """Its changes stream with an LSN below the snapshot's (docs/decisions/011)."""
+    registrar = Registrar("g1", "g2")
+    registrar.run(row("devices", "u", 50, device(1, "old")))
+    registrar.run(row("devices", "r", 90, device(1, "old"), generation="g2"))
+    registrar.run(row("devices", "u", 80, device(1, "new"), generation="g2"))
+    registrar.run(row("devices", "u", 85, device(1, "newer"), generation="g2"))
+    registrar.run(row("devices", "r", 90, device(1, "old"), generation="g2"))
+    assert registrar.states.states["1"].token == "newer"
+
+
+@pytest.mark.parametrize(("version", "lsn", "token"), [(1, 40, "new"), (50, 60, "new"), (50, 40, "old")])
+def test_a_state_without_a_generation_is_read(version: int, lsn: int, token: str) -> None:
+    """An earlier version of the code wrote it: version 1 after a snapshot's row, else the change's LSN."""
+    registrar = Registrar()
+    registrar.states.states["1"] = DeviceState(
+        token="old", endpoint_arn="arn:gcm:old", enabled=True, reason=None, version=version, updated_at=1
+    )
+    assert registrar.run(row("devices", "u", lsn, device(1, "new"))) == []
+    assert registrar.states.states["1"].token == token
+
+
+def test_a_new_snapshot_does_not_try_a_dead_token_again() -> None:
+    registrar = Registrar("g1", "g2")
+    registrar.states.states["1"] = DeviceState(
+        token="a", endpoint_arn="arn:gcm:a", enabled=False, reason="takes_nothing", version=50, updated_at=1
+    )
+    assert registrar.run(row("devices", "r", 90, device(1, "a"), generation="g2")) == []
+    assert registrar.asked() == []
+    assert not registrar.states.states["1"].enabled

@@ -35,7 +35,7 @@ class Answering:
 
 def directory(answer: Any) -> OpenSearchDirectory:
     return OpenSearchDirectory(
-        cast(OpenSearch, Answering(answer)), generation="g1", progress=InMemoryCdcProgress(), clock=FixedClock()
+        cast(OpenSearch, Answering(answer)), progress=lambda _: InMemoryCdcProgress(), clock=FixedClock()
     )
 
 

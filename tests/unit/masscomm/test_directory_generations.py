@@ -1,0 +1,98 @@
+"""Completeness is about the indices that answer: look-ups and proof are of one generation, whatever is captured."""
+
+from typing import Any, cast
+
+import pytest
+
+from masscomm.cdc_progress import InMemoryCdcProgress
+from masscomm.clock import FixedClock
+from masscomm.directory import Position
+from masscomm.errors import Retry
+from masscomm.opensearch_client import OpenSearch
+from masscomm.opensearch_directory import OpenSearchDirectory
+from masscomm.topics import CDC_TABLES
+
+NOW = 1_700_000_000_000
+
+
+class Cluster:
+    """Two generations' indices without a row; answers: the one that the aliases point to."""
+
+    def __init__(self) -> None:
+        self.answers = "g1"
+        self.positions = {"g1": NOW - 60_000, "g2": NOW - 60_000}
+        self.refreshed: list[str] = []
+        self.indices = self
+
+    def get_alias(self, *, name: str) -> dict[str, Any]:
+        return {f"{table}-{self.answers}": {"aliases": {table: {}}} for table in name.split(",")}
+
+    def refresh(self, *, index: str) -> dict[str, Any]:
+        self.refreshed.append(index)
+        return {"_shards": {"failed": 0}}
+
+    def mget(self, *, body: dict[str, Any]) -> dict[str, Any]:
+        return {"docs": [self._document(each["_index"], each["_id"]) for each in body["docs"]]}
+
+    def search(self, **_: Any) -> dict[str, Any]:
+        return {"timed_out": False, "_shards": {"failed": 0}, "hits": {"hits": []}}
+
+    def _document(self, index: str, name: str) -> dict[str, Any]:
+        if index == "directory_state":
+            source = {"lsn": 5, "ts_ms": self.positions[name.removeprefix("position-")]}
+            return {"_index": index, "_id": name, "_version": 1, "found": True, "_source": source}
+        where = f"{index}-{self.answers}" if index in CDC_TABLES else index
+        return {"_index": where, "_id": name, "found": False}
+
+
+class Directory:
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+        self.progress = {"g1": InMemoryCdcProgress(), "g2": InMemoryCdcProgress()}
+        for each in self.progress.values():
+            each.lsn = 5
+        self.directory = OpenSearchDirectory(
+            cast(OpenSearch, self.cluster), progress=self.progress.__getitem__, clock=FixedClock(), wait_s=lambda: 0.1
+        )
+
+
+def test_the_generation_that_answers_is_confirmed() -> None:
+    made = Directory()
+    made.cluster.positions["g2"] = NOW + 1_000
+    with pytest.raises(Retry):
+        made.directory.confirm(NOW)  # g2 has passed that time; g1, which answers, has not
+    made.cluster.positions["g1"] = NOW + 2_000
+    assert made.directory.confirm(NOW) == Position(lsn=5, ts_ms=NOW + 2_000)
+    assert made.progress["g2"].asked == 0
+    assert made.cluster.refreshed == ["devices-g1,notification_templates-g1"]
+
+
+@pytest.mark.parametrize("look_up", ["users", "settings", "devices", "templates"])
+def test_nobody_is_believed_unknown_once_another_generation_answers(look_up: str) -> None:
+    made = Directory()
+    made.cluster.positions["g1"] = NOW + 2_000
+    made.directory.confirm(NOW)
+    asked: list[Any] = [(7, "news", "push")] if look_up == "templates" else [1]
+    getattr(made.directory, look_up)(asked)
+    made.cluster.answers = "g2"
+    with pytest.raises(Retry):
+        getattr(made.directory, look_up)(asked)
+    assert not made.directory.is_confirmed(NOW)
+    with pytest.raises(Retry):
+        made.directory.confirm(NOW)  # g2 is behind
+    made.cluster.positions["g2"] = NOW + 2_000
+    made.directory.confirm(NOW)
+    getattr(made.directory, look_up)(asked)
+
+
+class _Mixed(Cluster):
+    def get_alias(self, *, name: str) -> dict[str, Any]:
+        tables = enumerate(name.split(","))
+        return {f"{table}-g{1 + number % 2}": {"aliases": {table: {}}} for number, table in tables}
+
+
+def test_aliases_of_two_generations_are_no_directory() -> None:
+    made = Directory()
+    made.cluster.__class__ = _Mixed
+    with pytest.raises(Retry, match="aliases"):
+        made.directory.confirm(NOW)
