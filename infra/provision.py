@@ -19,7 +19,7 @@ from functions.catalogue import read_catalogue
 from infra.cdk.profiles import METRICS_READER, METRICS_WRITER, PROFILES
 from masscomm.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws_signature import Credentials
-from masscomm.topics import chain_topics
+from masscomm.topics import chain_topics, generations
 from provisioning import ProvisioningError
 from provisioning.database import TABLES, apply_sql, create_users
 from provisioning.directory import DirectoryUser, SignedRequests, create_indices, create_roles
@@ -84,7 +84,10 @@ def provision(client: Client, prefix: str, sign: Callable[[str], OpenSearchSigne
         users = directory_users(functions, prefix)
         create_roles(url, users, auth=auth)
         done.append(f"{len(users)} roles at {url}")
-    done.append(f"{len(create_indices(url, directory['CDC_GENERATION'], auth=auth))} indices at {url}")
+    done.extend(
+        f"{len(create_indices(url, generation, auth=auth))} indices of {generation} at {url}"
+        for generation in generations(directory["CDC_GENERATION"])
+    )
     if metrics["METRICS_DATABASE_AUTHENTICATION"] == NONE:
         apply_sql(verified(metrics["METRICS_DATABASE_URL"]), TABLES)
     else:

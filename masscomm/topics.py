@@ -165,8 +165,8 @@ def generation_of(topic: str) -> str:
     raise ValueError(f"{topic} is no topic of change data capture")
 
 
-def cdc_topics(generation: str) -> list[Topic]:
-    """Every topic Debezium writes for a generation."""
+def cdc_topics(captured: str) -> list[Topic]:
+    """Every topic Debezium writes for the generations that are captured (see generations)."""
     cdc, defaults = _document()["cdc"], _document()["defaults"]
     entries = {**cdc["tables"], "notification": cdc["notification"], "heartbeat": cdc["heartbeat"]}
     return [
@@ -184,6 +184,7 @@ def cdc_topics(generation: str) -> list[Topic]:
             producers=tuple(cdc["producers"]),
             consumers=tuple(entry["consumers"]),
         )
+        for generation in generations(captured)
         for name, entry in entries.items()
     ]
 
@@ -199,7 +200,10 @@ def served(name: str, lane: Lane) -> list[str]:
 
 
 def resolve(name: str, *, lane: Lane, generation: str) -> list[str]:
-    """A topic as functions.yaml names it (`build`, `cdc.users`) to those in Kafka that a function of the lane reads."""
+    """A topic as functions.yaml names it (`build`, `cdc.users`) to those in Kafka that a function of the lane reads.
+
+    generation: the one that is captured, or several (see generations).
+    """
     if name.startswith("cdc."):
         return [cdc_topic(name.removeprefix("cdc."), each) for each in generations(generation)]
     return served(name, lane)

@@ -27,7 +27,8 @@ _LOOK_UPS = (
     "POST _mget",
     "POST devices/_search",
     "POST notification_templates/_search",
-    "POST devices,notification_templates/_refresh",
+    "POST devices-{generation},notification_templates-{generation}/_refresh",
+    f"GET _alias/{','.join(CDC_TABLES)}",
 )
 # functions/cdc_consumer/generation.py and masscomm/opensearch.py
 _GENERATION = "directory_state/_doc/generation-{generation}"
@@ -44,8 +45,6 @@ _CHANGES = (
 _DEVICE_STATES = (
     "POST _bulk",
     "POST device_state/_mget",
-    "POST device_state/_search",
-    "POST device_state/_refresh",
 )
 # functions/receipts/messages.py
 _MESSAGES = (

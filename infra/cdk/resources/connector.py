@@ -1,6 +1,7 @@
 """MSK Connect with Debezium: the monolith's tables into Kafka."""
 
 import base64
+from collections.abc import Sequence
 from pathlib import Path
 
 from aws_cdk import Stack
@@ -19,7 +20,7 @@ from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.logs import log_group
 from infra.cdk.settings import Environment
 from masscomm.debezium import debezium_settings, heartbeat_topic
-from masscomm.topics import cdc_topics
+from masscomm.topics import cdc_topics, generations
 
 # Pinned in devstack/jars/debezium/pom.xml and infra/connect, made by `make setup`.
 PLUGIN = ROOT / ".devstack" / "connect-plugin"
@@ -45,7 +46,7 @@ producer.linger.ms=0
 
 
 class DebeziumConnector(Construct):
-    """One connector for a snapshot generation. log: of its workers; name: the connector's."""
+    """A connector for each snapshot generation that is captured. log: of their workers; name: of the newest's."""
 
     def __init__(
         self,
@@ -61,7 +62,8 @@ class DebeziumConnector(Construct):
         plugin: Path = PLUGIN,
     ) -> None:
         super().__init__(scope, "debezium")
-        self.name = f"{environment.prefix}-monolith-{environment.generation}"
+        names = {each: f"{environment.prefix}-monolith-{each}" for each in generations(environment.generation)}
+        *_, self.name = names.values()
         self.log: logs.LogGroup = log_group(self, "log", environment=environment, key=key)
         archive = assets.Asset(self, "plugin", path=str(plugin), exclude=[".stamp"])
         worker = connect.CfnWorkerConfiguration(
@@ -85,63 +87,67 @@ class DebeziumConnector(Construct):
             ),
         )
         secret = environment.monolith.secret_name
-        self.connector = connect.CfnConnector(
-            self,
-            "connector",
-            connector_name=self.name,
-            kafka_connect_version=_VERSION,
-            capacity=connect.CfnConnector.CapacityProperty(
-                # One task reads one slot; a second worker would only wait.
-                provisioned_capacity=connect.CfnConnector.ProvisionedCapacityProperty(mcu_count=1, worker_count=1)
-            ),
-            connector_configuration=debezium_settings(environment.generation)
-            | {
-                # The worker reads the secret; MSK Connect would start the connector anew time and again otherwise.
-                "config.action.reload": "none",
-                "database.hostname": _secret(secret, "host"),
-                "database.port": _secret(secret, "port"),
-                "database.user": _secret(secret, "username"),
-                "database.password": _secret(secret, "password"),
-                "database.dbname": _secret(secret, "dbname"),
-                "database.sslmode": "require",
-                "topic.creation.default.replication.factor": str(environment.kafka.replication_factor),
-            },
-            kafka_cluster=connect.CfnConnector.KafkaClusterProperty(
-                apache_kafka_cluster=connect.CfnConnector.ApacheKafkaClusterProperty(
-                    bootstrap_servers=kafka.bootstrap_servers,
-                    vpc=connect.CfnConnector.VpcProperty(
-                        subnets=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
-                        security_groups=[group.security_group_id],
-                    ),
-                )
-            ),
-            kafka_cluster_client_authentication=connect.CfnConnector.KafkaClusterClientAuthenticationProperty(
-                authentication_type="IAM"
-            ),
-            kafka_cluster_encryption_in_transit=connect.CfnConnector.KafkaClusterEncryptionInTransitProperty(
-                encryption_type="TLS"
-            ),
-            plugins=[
-                connect.CfnConnector.PluginProperty(
-                    custom_plugin=connect.CfnConnector.CustomPluginProperty(
-                        custom_plugin_arn=custom.attr_custom_plugin_arn, revision=custom.attr_revision
+        role = self._role(environment, kafka, offsets_topic, list(names.values()))
+        for generation, name in names.items():
+            connect.CfnConnector(
+                self,
+                f"connector-{generation}",
+                connector_name=name,
+                kafka_connect_version=_VERSION,
+                capacity=connect.CfnConnector.CapacityProperty(
+                    # One task reads one slot; a second worker would only wait.
+                    provisioned_capacity=connect.CfnConnector.ProvisionedCapacityProperty(mcu_count=1, worker_count=1)
+                ),
+                connector_configuration=debezium_settings(generation)
+                | {
+                    # The worker reads the secret; MSK Connect would start the connector anew time and again otherwise.
+                    "config.action.reload": "none",
+                    "database.hostname": _secret(secret, "host"),
+                    "database.port": _secret(secret, "port"),
+                    "database.user": _secret(secret, "username"),
+                    "database.password": _secret(secret, "password"),
+                    "database.dbname": _secret(secret, "dbname"),
+                    "database.sslmode": "require",
+                    "topic.creation.default.replication.factor": str(environment.kafka.replication_factor),
+                },
+                kafka_cluster=connect.CfnConnector.KafkaClusterProperty(
+                    apache_kafka_cluster=connect.CfnConnector.ApacheKafkaClusterProperty(
+                        bootstrap_servers=kafka.bootstrap_servers,
+                        vpc=connect.CfnConnector.VpcProperty(
+                            subnets=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
+                            security_groups=[group.security_group_id],
+                        ),
                     )
-                )
-            ],
-            worker_configuration=connect.CfnConnector.WorkerConfigurationProperty(
-                worker_configuration_arn=worker.attr_worker_configuration_arn, revision=worker.attr_revision
-            ),
-            log_delivery=connect.CfnConnector.LogDeliveryProperty(
-                worker_log_delivery=connect.CfnConnector.WorkerLogDeliveryProperty(
-                    cloud_watch_logs=connect.CfnConnector.CloudWatchLogsLogDeliveryProperty(
-                        enabled=True, log_group=self.log.log_group_name
+                ),
+                kafka_cluster_client_authentication=connect.CfnConnector.KafkaClusterClientAuthenticationProperty(
+                    authentication_type="IAM"
+                ),
+                kafka_cluster_encryption_in_transit=connect.CfnConnector.KafkaClusterEncryptionInTransitProperty(
+                    encryption_type="TLS"
+                ),
+                plugins=[
+                    connect.CfnConnector.PluginProperty(
+                        custom_plugin=connect.CfnConnector.CustomPluginProperty(
+                            custom_plugin_arn=custom.attr_custom_plugin_arn, revision=custom.attr_revision
+                        )
                     )
-                )
-            ),
-            service_execution_role_arn=self._role(environment, kafka, offsets_topic).role_arn,
-        )
+                ],
+                worker_configuration=connect.CfnConnector.WorkerConfigurationProperty(
+                    worker_configuration_arn=worker.attr_worker_configuration_arn, revision=worker.attr_revision
+                ),
+                log_delivery=connect.CfnConnector.LogDeliveryProperty(
+                    worker_log_delivery=connect.CfnConnector.WorkerLogDeliveryProperty(
+                        cloud_watch_logs=connect.CfnConnector.CloudWatchLogsLogDeliveryProperty(
+                            enabled=True, log_group=self.log.log_group_name
+                        )
+                    )
+                ),
+                service_execution_role_arn=role.role_arn,
+            )
 
-    def _role(self, environment: Environment, kafka: KafkaCluster, offsets_topic: str) -> iam.Role:
+    def _role(
+        self, environment: Environment, kafka: KafkaCluster, offsets_topic: str, names: Sequence[str]
+    ) -> iam.Role:
         role = iam.Role(
             self,
             "role",
@@ -159,10 +165,9 @@ class DebeziumConnector(Construct):
         )
         tables = [topic.name for topic in cdc_topics(environment.generation)]
         own = [_OWN, offsets_topic]
-        made = [*own, heartbeat_topic(environment.generation)]
-        for statement in kafka.statements(
-            writes=[*tables, *made], reads=own, groups=[_OWN, f"connect-{self.name}"], creates=made
-        ):
+        made = [*own, *(heartbeat_topic(each) for each in generations(environment.generation))]
+        groups = [_OWN, *(f"connect-{name}" for name in names)]
+        for statement in kafka.statements(writes=[*tables, *made], reads=own, groups=groups, creates=made):
             role.add_to_policy(statement)
         explain(
             role,

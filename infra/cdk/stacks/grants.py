@@ -22,6 +22,7 @@ from masscomm.topics import (
     base_of,
     cdc_topic,
     chain_topics,
+    generations,
     in_lane,
     served,
 )
@@ -75,7 +76,7 @@ def _kafka(
     reads = list(dict.fromkeys(in_lane(name, lane) for name in profile.reads for lane in Lane))
     if not profile.asks_cdc:
         return data.kafka.statements(writes=writes, reads=reads, asks=[SOURCE_RECORDS_GROUP] if reads else [])
-    tables = [cdc_topic(table, environment.generation) for table in CDC_TABLES]
+    tables = [cdc_topic(table, each) for each in generations(environment.generation) for table in CDC_TABLES]
     groups = [CDC_PROGRESS_GROUP] + [consumer_group(f"masscomm.{CDC_CONSUMER}", topic) for topic in tables]
     return data.kafka.statements(writes=writes, reads=[*reads, CONNECT_OFFSETS_TOPIC], asks=groups, describes=tables)
 
@@ -83,7 +84,10 @@ def _kafka(
 def _directory(
     profile: Profile, data: DataStack | GivenDataStack, environment: Environment
 ) -> list[iam.PolicyStatement]:
-    return data.directory.statements(request.format(generation=environment.generation) for request in profile.requests)
+    requests = [
+        request.format(generation=each) for request in profile.requests for each in generations(environment.generation)
+    ]
+    return data.directory.statements(dict.fromkeys(requests))
 
 
 def _tables(profile: Profile, data: DataStack | GivenDataStack) -> list[iam.PolicyStatement]:
