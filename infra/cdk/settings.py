@@ -175,8 +175,9 @@ class Environment:
 
     name: part of every stack's and resource's name; protected: nothing that holds data can be deleted, by a deployment
     or by hand; zones: letters of the region's availability zones; generation: the snapshot generation of change data
-    capture, `g1,g2` while one replaces another; sender: whom e-mail comes from; platforms: SNS's kind of application for
-    each platform of ours, made by hand as PREFIX-PLATFORM because they hold credentials; alarm_email: who hears of alarms; budget_usd: a month's;
+    capture, `g1,g2` while one replaces another; sender: whom e-mail comes from; platforms: SNS's kind of application
+    for each platform of ours, made by hand as PREFIX-PLATFORM because they hold credentials; alarm_email: who hears of
+    alarms; budget_usd: a month's;
     pollers: most event pollers of one mapping; trace_ratio: share of the sends that are traced; provisioned:
     environments kept warm for each function that somebody waits for, 0: none, and no SnapStart either; receipts:
     whether SNS and SES tell what became of messages; receipts_percent: of how many of the pushes that were delivered
