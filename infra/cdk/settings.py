@@ -127,6 +127,8 @@ class ConcurrencySettings:
     metrics_stream: int = 20
     metrics_handler: int = 20
     send_handler: int = 20
+    # Whoever calls has it invoked, with a key or without.
+    authorizer: int = 20
 
     def __post_init__(self) -> None:
         """Errors: ValueError where Lambda would refuse the reservations."""
@@ -140,6 +142,7 @@ class ConcurrencySettings:
             "metrics_stream": self.metrics_stream,
             "metrics_handler": self.metrics_handler,
             "send_handler": self.send_handler,
+            "authorizer": self.authorizer,
         }
 
 
@@ -271,7 +274,7 @@ PROD = Environment(
     kafka=KafkaSettings(instance_type="kafka.m7g.xlarge", volume_gb=1000, partitions_factor=4),
     opensearch=OpenSearchSettings(instance_type="r7g.xlarge.search"),
     database=DatabaseSettings(instance_type="r7g.xlarge", volume_gb=200),
-    concurrency=ConcurrencySettings(metrics_stream=100, metrics_handler=100, send_handler=100),
+    concurrency=ConcurrencySettings(metrics_stream=100, metrics_handler=100, send_handler=100, authorizer=50),
 )
 
 

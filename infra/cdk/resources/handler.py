@@ -48,6 +48,7 @@ class Handler(Construct):
             handler=f"{module}.handler",
             timeout=Duration.seconds(timeout_s),
             memory_size=256,
+            reserved_concurrent_executions=environment.concurrency.reserved.get(module),
             environment=dict(variables),
             role=role.without_policy_updates(),
             log_group=log,
