@@ -21,7 +21,11 @@ FORM = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """connections: kept open, one a thread; connect_s, read_s: seconds; attempts: in all, of what may be repeated."""
+    """connections: kept open, one a thread; attempts: in all, of what may be repeated.
+
+    connect_s: seconds of resolving, connecting and the TLS handshake together; read_s: seconds without a byte. An
+    attempt ends within their sum.
+    """
 
     connections: int = 10
     connect_s: float
@@ -52,12 +56,15 @@ class Requests:
     ) -> None:
         import urllib3
 
+        from masscomm.bounded_calls import BoundedCalls
+
         self._service = service
         self._region = region or aws_endpoint.region()
         self.url = f"{url.rstrip('/')}/" if url else aws_endpoint.endpoint(service, self._region)
         self._credentials = credentials or RoleCredentials()
         self._now = now or _now
-        self._pool = urllib3.PoolManager(
+        self._calls = BoundedCalls(
+            limits.connect_s + limits.read_s,
             maxsize=limits.connections,
             timeout=urllib3.Timeout(connect=limits.connect_s, read=limits.read_s),
             # Who asks decides about repetitions.
@@ -73,9 +80,10 @@ class Requests:
 
         Errors: urllib3's HTTPError; Stop and Retry where there are no credentials.
         """
-        scope = Scope(service=self._service, region=self._region, at=self._now())
-        signed = signed_headers("POST", self.url, headers, body, scope=scope, credentials=self._credentials())
-        answer = self._pool.urlopen("POST", self.url, body=body, headers=signed | NOTHING_UNSIGNED, redirect=False)
+        with self._calls.call():
+            scope = Scope(service=self._service, region=self._region, at=self._now())
+            signed = signed_headers("POST", self.url, headers, body, scope=scope, credentials=self._credentials())
+            answer = self._calls.urlopen("POST", self.url, body=body, headers=signed | NOTHING_UNSIGNED)
         return answer.status, answer.data
 
 

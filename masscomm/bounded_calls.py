@@ -1,0 +1,192 @@
+"""HTTP calls over urllib3 that end within a time, however slowly names are resolved or an answer arrives.
+
+urllib3's time-outs are for one operation of a socket: an answer of a byte every second has no end for them, and none of
+them covers the resolver, which waits ten seconds and more for a server that does not answer. Here one thread for each
+pool shuts down the socket of a call whose time is over; the call's own thread then fails.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import Any
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError, ReadTimeoutError
+
+
+class _Call(threading.local):
+    """The call that the thread makes, None outside of one."""
+
+    now: "Call | None" = None
+
+
+_THREAD = _Call()
+
+
+class Call:
+    """One call until its deadline, in seconds of the monotonic clock."""
+
+    def __init__(self, total_s: float) -> None:
+        self.deadline = time.monotonic() + total_s
+        self.is_expired = False
+        self._socket: socket.socket | None = None
+        self._is_done = False
+        self._lock = threading.Lock()
+
+    def uses(self, connected: socket.socket) -> None:
+        """The socket to shut down at the deadline. The connection forgets it before the answer is whole."""
+        self._socket = connected
+
+    def done(self) -> None:
+        """From here on the socket belongs to other calls."""
+        with self._lock:
+            self._is_done, self._socket = True, None
+
+    def expire_at_deadline(self) -> None:
+        """Wait for the deadline, unless the call is done before; then shut down its socket."""
+        while not self._is_done and (remaining := self.deadline - time.monotonic()) > 0:
+            time.sleep(remaining)
+        with self._lock:
+            if self._is_done:
+                return
+            self.is_expired = True
+            if self._socket is not None:
+                # The TLS layer's own shutdown is not made for another thread; the plain socket's is.
+                with suppress(OSError):
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+class _Bounded(HTTPConnection):
+    """A connection that resolves, connects and shakes hands within its connect time-out in all."""
+
+    def _new_conn(self) -> socket.socket:
+        connect_s = self.timeout if isinstance(self.timeout, int | float) else 10.0
+        until = time.monotonic() + connect_s
+        error: OSError | None = None
+        for family, kind, protocol, _name, address in self._addresses(connect_s):
+            made = socket.socket(family, kind, protocol)
+            try:
+                for option in self.socket_options or ():
+                    made.setsockopt(*option)
+                made.settimeout(max(0.001, until - time.monotonic()))
+                made.connect(address)
+                # The TLS handshake has the remaining time.
+                made.settimeout(max(0.001, until - time.monotonic()))
+            except OSError as refused:
+                made.close()
+                error = refused
+            else:
+                return made
+        if isinstance(error, TimeoutError):
+            raise ConnectTimeoutError(self, f"no connection to {self.host} within {connect_s} s") from error
+        raise NewConnectionError(self, f"no connection to {self.host}: {error}") from error
+
+    def _addresses(self, within_s: float) -> list[Any]:
+        """The host's addresses. The resolver cannot be interrupted: a thread waits for it, and is left behind."""
+        found: list[Any] = []
+
+        def resolve() -> None:
+            try:
+                found.append(socket.getaddrinfo(self._dns_host, self.port, 0, socket.SOCK_STREAM))
+            except OSError as error:
+                found.append(error)
+
+        thread = threading.Thread(target=resolve, daemon=True)
+        thread.start()
+        thread.join(within_s)
+        if not found:
+            raise ConnectTimeoutError(self, f"the name {self.host} was not resolved within {within_s} s")
+        if isinstance(found[0], socket.gaierror):
+            raise NameResolutionError(self.host, self, found[0]) from found[0]
+        if isinstance(found[0], OSError):
+            raise NewConnectionError(self, str(found[0])) from found[0]
+        return list(found[0])
+
+    def connect(self) -> None:
+        """Connect; from here on the call's deadline interrupts what is sent and received."""
+        super().connect()
+        self._be_watched()
+
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        """Send. Errors: ConnectTimeoutError where the call's time is over: nothing was sent."""
+        self._be_watched()
+        super().request(*args, **kwargs)
+
+    def _be_watched(self) -> None:
+        call = _THREAD.now
+        if call is None:
+            return
+        if self.sock is not None:
+            call.uses(self.sock)
+        if call.is_expired or call.deadline < time.monotonic():
+            self.close()
+            raise ConnectTimeoutError(self, "the call's time was over before the request was sent")
+
+
+class _BoundedTls(_Bounded, HTTPSConnection):
+    pass
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Bounded
+
+
+class _TlsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _BoundedTls
+
+
+class BoundedCalls:
+    """Calls that end within total_s seconds each, connecting included. Thread-safe. options: of urllib3.PoolManager."""
+
+    def __init__(self, total_s: float, **options: Any) -> None:
+        self._total_s = total_s
+        self._pool = urllib3.PoolManager(**options)
+        self._pool.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+        # In the order of their deadlines, as all have the same time.
+        self._calls: SimpleQueue[Call] = SimpleQueue()
+        self._watching = threading.Lock()
+        self._watcher: threading.Thread | None = None
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """One call: its time begins here. Errors: ReadTimeoutError where it was over before the answer was whole."""
+        call = Call(self._total_s)
+        self._watch(call)
+        _THREAD.now = call
+        try:
+            yield
+        except HTTPError as error:
+            if call.is_expired and not isinstance(error, ConnectTimeoutError | NewConnectionError):
+                raise self._too_slow() from error
+            raise
+        finally:
+            _THREAD.now = None
+            call.done()
+        # An answer without a length ends where its connection ends: it may be a part.
+        if call.is_expired:
+            raise self._too_slow()
+
+    def urlopen(self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+        """The answer, its body read. Errors: urllib3's HTTPError."""
+        return self._pool.urlopen(method, url, body=body, headers=headers, redirect=False)
+
+    def _watch(self, call: Call) -> None:
+        self._calls.put(call)
+        if self._watcher is None:
+            with self._watching:
+                if self._watcher is None:
+                    self._watcher = threading.Thread(target=_watch_all, args=(self._calls,), daemon=True)
+                    self._watcher.start()
+
+    def _too_slow(self) -> ReadTimeoutError:
+        pool: Any = None
+        return ReadTimeoutError(pool, "", f"no whole answer within {self._total_s} s")
+
+
+def _watch_all(calls: "SimpleQueue[Call]") -> None:
+    while True:
+        calls.get().expire_at_deadline()

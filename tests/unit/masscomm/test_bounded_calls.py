@@ -1,0 +1,200 @@
+"""A provider call ends within its time, whatever a server or a resolver does: the delivery lease depends on it."""
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import urllib3
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from masscomm.aws_signature import Credentials
+from masscomm.bounded_calls import BoundedCalls
+from masscomm.channels.provider import CALL_S, CONNECT_S, READ_S, Transient
+from masscomm.delivery_ledger import LEASE_S
+from masscomm.sns_push import SnsPush
+
+TOTAL_S = 0.5
+# Far more than a machine under load adds, and far less than the servers here take.
+UNBOUNDED_S = 10.0
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
+
+
+def _trickle(connection: socket.socket, stop: threading.Event, first: bytes) -> None:
+    """An answer of a byte every 50 ms, each in time for a read time-out."""
+    connection.recv(65_536)
+    connection.sendall(first)
+    while not stop.wait(0.05):
+        connection.sendall(b"x")
+
+
+def _headers(connection: socket.socket, stop: threading.Event) -> None:
+    _trickle(connection, stop, b"HTTP/1.1 200 OK\r\nX-Long: ")
+
+
+def _body(connection: socket.socket, stop: threading.Event) -> None:
+    _trickle(connection, stop, HEAD)
+
+
+def _closing(connection: socket.socket, stop: threading.Event) -> None:
+    """A body that ends with its connection: cut off, it must not be taken for whole."""
+    _trickle(connection, stop, b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+
+
+def _silent(_connection: socket.socket, stop: threading.Event) -> None:
+    stop.wait()
+
+
+def _slow_reader(connection: socket.socket, stop: threading.Event) -> None:
+    """Reads the request a little at a time, so that sending goes on and on."""
+    while not stop.wait(0.05):
+        connection.recv(1_000)
+
+
+@contextmanager
+def _serving(behave: Callable[[socket.socket, threading.Event], None]) -> Iterator[int]:
+    """The port of a server that behaves so towards each connection."""
+    stop = threading.Event()
+    threads = []
+
+    def serve(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            behave(connection, stop)
+
+    def accept(listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                threads.append(threading.Thread(target=serve, args=(listening.accept()[0],)))
+                threads[-1].start()
+
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    accepting = threading.Thread(target=accept, args=(listening,))
+    accepting.start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        stop.set()
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        for thread in (accepting, *threads):
+            thread.join()
+
+
+def _push(url: str) -> SnsPush:
+    push = SnsPush(connections=1, url=url, region="eu-central-1", credentials=lambda: Credentials("key", "secret"))
+    push._requests._calls._total_s = TOTAL_S
+    return push
+
+
+@pytest.mark.parametrize("behave", [_headers, _body, _closing, _silent, _slow_reader])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_call_ends_whatever_the_server_does(
+    behave: Callable[[socket.socket, threading.Event], None],
+    scheme: str,
+    certificate: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The message may have been taken, so that the answer is lost; the next call has its own time."""
+    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_side.load_cert_chain(certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+
+    def behaving(connection: socket.socket, stop: threading.Event) -> None:
+        if scheme == "http":
+            return behave(connection, stop)
+        with server_side.wrap_socket(connection, server_side=True) as trusted:
+            return behave(trusted, stop)
+
+    with _serving(behaving) as port:
+        push = _push(f"{scheme}://localhost:{port}")
+        for _ in range(2):
+            began = time.monotonic()
+            with pytest.raises(Transient) as raised:
+                push.publish(endpoint_arn="a", message="m" * 4_000_000, attributes={})
+            assert raised.value.answer_lost
+            assert time.monotonic() - began < UNBOUNDED_S
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Key and certificate of localhost, which signs itself, in one file."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = tmp_path_factory.mktemp("tls") / "localhost.pem"
+    path.write_bytes(private + made.public_bytes(pem))
+    return path
+
+
+def test_a_handshake_that_does_not_end_is_given_up() -> None:
+    with _serving(_silent) as port:
+        calls = BoundedCalls(60.0, timeout=urllib3.Timeout(connect=0.2, read=60), retries=False)
+        with pytest.raises(urllib3.exceptions.HTTPError), calls.call():
+            calls.urlopen("POST", f"https://localhost:{port}/", body=b"", headers={})
+
+
+def test_a_name_that_is_not_resolved_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The resolver waits for ten seconds and more; nothing was sent."""
+    released = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: released.wait() and [])
+    calls = BoundedCalls(60.0, timeout=urllib3.Timeout(connect=0.1, read=60), retries=False)
+    with pytest.raises(urllib3.exceptions.ConnectTimeoutError, match="not resolved"), calls.call():
+        calls.urlopen("POST", "http://sns.example/", body=b"", headers={})
+    released.set()
+
+
+def test_a_request_whose_time_is_over_is_not_sent() -> None:
+    """Credentials can take the time of a call; a message sent afterwards could be sent by another function as well."""
+    accepted = []
+    with _serving(lambda connection, _stop: accepted.append(connection.recv(1))) as port:
+        calls = BoundedCalls(0.0, timeout=urllib3.Timeout(connect=5, read=5), retries=False)
+        with pytest.raises(urllib3.exceptions.ConnectTimeoutError, match="before the request was sent"), calls.call():
+            calls.urlopen("POST", f"http://localhost:{port}/", body=b"x", headers={})
+    assert accepted in ([], [b""])
+
+
+def test_a_call_leaves_its_connection_to_the_next() -> None:
+    """The time of a call that is done does not end another's on the same connection."""
+    answered = threading.Event()
+
+    def serve(connection: socket.socket, stop: threading.Event) -> None:
+        for _ in range(2):
+            connection.recv(65_536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
+            if answered.is_set():  # the second answer is whole after the first call's deadline
+                stop.wait(TOTAL_S)
+            connection.sendall(b"k")
+            answered.set()
+        stop.wait()
+
+    with _serving(serve) as port:
+        calls = BoundedCalls(TOTAL_S, retries=False)
+        for total_s in (TOTAL_S, 20 * TOTAL_S):
+            calls._total_s = total_s
+            with calls.call():
+                assert calls.urlopen("POST", f"http://localhost:{port}/", body=b"x", headers={}).data == b"ok"
+    assert answered.is_set()
+
+
+def test_a_provider_call_ends_within_the_lease() -> None:
+    push = SnsPush(connections=1, url="http://localhost:1", region="eu-central-1")
+    assert push._requests._calls._total_s == CALL_S == CONNECT_S + READ_S
+    assert CALL_S < LEASE_S
