@@ -21,14 +21,14 @@ class PushTargets:
 
 def message() -> str:
     """A push as delivery makes it."""
-    return push_message("gcm", title="Hello", body="Grüezi", notification_id="n", send_id="s", collapse_key=None)
+    return push_message("gcm", None, title="Hello", body="Grüezi", notification_id="n", send_id="s", collapse_key=None)
 
 
 class PushContract:
     """Subclasses give the fixture `targets`."""
 
     def test_a_message_is_taken_and_has_an_id_of_its_own(self, targets: PushTargets) -> None:
-        attributes = push_attributes("gcm", collapse_key=None, ttl_s=60)
+        attributes = push_attributes("gcm", None, collapse_key=None, ttl_s=60)
         ids = [
             targets.provider.publish(endpoint_arn=targets.enabled, message=message(), attributes=attributes)
             for _ in range(2)

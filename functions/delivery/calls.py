@@ -59,6 +59,7 @@ class Caller:
         self._check_expiry(delivery)
         message = push_message(
             device.platform,
+            device.endpoint_arn,
             title=texts.get("title", ""),
             body=texts.get("body", ""),
             notification_id=notification,
@@ -66,7 +67,9 @@ class Caller:
             collapse_key=delivery.collapse_key,
         )
         ttl_s = None if delivery.expires_at is None else max(0, (delivery.expires_at - self.clock.now_ms()) // 1000)
-        attributes = push_attributes(device.platform, collapse_key=delivery.collapse_key, ttl_s=ttl_s)
+        attributes = push_attributes(
+            device.platform, device.endpoint_arn, collapse_key=delivery.collapse_key, ttl_s=ttl_s
+        )
         if device.endpoint_arn is None:
             raise Transient("the device has no endpoint yet")
         return self.push.publish(endpoint_arn=device.endpoint_arn, message=message, attributes=attributes)

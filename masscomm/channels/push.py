@@ -14,15 +14,25 @@ _MAX_PAYLOAD_BYTES = 4_096
 # Four weeks, the longest Firebase keeps a message; more would be refused.
 _MAX_TTL_S = 2_419_200
 _MAX_APNS_COLLAPSE_ID_BYTES = 64
-# A platform's name in SNS' message attributes: SNS itself still says GCM of an application and FCM of its attribute.
-_ATTRIBUTE_PLATFORM = {"gcm": "FCM", "apns": "APNS"}
+# SNS names an application GCM, and its message attribute FCM.
+_FIREBASE_ATTRIBUTE = "FCM"
+_SANDBOX = "APNS_SANDBOX"
 
 
 def push_message(
-    platform: str, *, title: str, body: str, notification_id: str, send_id: str, collapse_key: str | None
+    platform: str,
+    endpoint_arn: str | None,
+    *,
+    title: str,
+    body: str,
+    notification_id: str,
+    send_id: str,
+    collapse_key: str | None,
 ) -> str:
     """The Message of a Publish with MessageStructure json.
 
+    endpoint_arn: names Apple's environment: SNS takes the text under the key of the endpoint's own platform, and the
+    default text where there is no such key.
     Errors: Rejected where the payload is larger than the platform takes or the platform is unknown.
     """
     if platform == "gcm":
@@ -34,11 +44,13 @@ def push_message(
             "aps": {"alert": {"title": title, "body": body}},
             "masscomm": {"notification_id": notification_id, "send_id": send_id},
         }
-        return _by_platform(body, "APNS", payload)
+        return _by_platform(body, _apple(endpoint_arn), payload)
     raise Rejected(f"no such platform: {platform}")
 
 
-def push_attributes(platform: str, *, collapse_key: str | None, ttl_s: int | None) -> dict[str, str]:
+def push_attributes(
+    platform: str, endpoint_arn: str | None, *, collapse_key: str | None, ttl_s: int | None
+) -> dict[str, str]:
     """The Publish's message attributes.
 
     A collapse key that is longer than Apple takes is left out: the message matters more than what it replaces.
@@ -48,9 +60,15 @@ def push_attributes(platform: str, *, collapse_key: str | None, ttl_s: int | Non
         attributes["AWS.SNS.MOBILE.APNS.PUSH_TYPE"] = "alert"
         if collapse_key and len(collapse_key.encode()) <= _MAX_APNS_COLLAPSE_ID_BYTES:
             attributes["AWS.SNS.MOBILE.APNS.COLLAPSE_ID"] = collapse_key
-    if ttl_s is not None and platform in _ATTRIBUTE_PLATFORM:
-        attributes[f"AWS.SNS.MOBILE.{_ATTRIBUTE_PLATFORM[platform]}.TTL"] = str(min(max(ttl_s, 0), _MAX_TTL_S))
+    if ttl_s is not None and platform in ("gcm", "apns"):
+        named = _apple(endpoint_arn) if platform == "apns" else _FIREBASE_ATTRIBUTE
+        attributes[f"AWS.SNS.MOBILE.{named}.TTL"] = str(min(max(ttl_s, 0), _MAX_TTL_S))
     return attributes
+
+
+def _apple(endpoint_arn: str | None) -> str:
+    """SNS' name of an Apple platform, from arn:…:endpoint/APNS_SANDBOX/application/id."""
+    return _SANDBOX if f":endpoint/{_SANDBOX}/" in (endpoint_arn or "") else "APNS"
 
 
 def _firebase(title: str, body: str, notification_id: str, send_id: str, collapse_key: str | None) -> dict[str, Any]:

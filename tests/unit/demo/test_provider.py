@@ -41,7 +41,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
 @pytest.mark.parametrize("platform", ["gcm", "apns"])
 def test_a_push_says_which_notification_it_is(platform: str, answer: Answer) -> None:
     message = push_message(
-        platform, title="We won", body="7:1", notification_id=NOTIFICATION, send_id="s", collapse_key=None
+        platform, None, title="We won", body="7:1", notification_id=NOTIFICATION, send_id="s", collapse_key=None
     )
     target = ARN.format(platform.upper())
     answer([{"TargetArn": target, "Message": json.dumps(json.loads(message)[platform.upper()])}], [])

@@ -19,9 +19,11 @@ NOTIFICATION = "5f0c2a52-7b2e-5f7e-9a52-1f6f7a0d8a11"
 LONG_URL = "https://unsubscribe.a-long-tenant-name.masscomm.example/v1/notifications/unsubscribe"
 
 
-def _push(platform: str, body: str = "There is news.", collapse_key: str | None = None) -> dict[str, str]:
+def _push(
+    platform: str, body: str = "There is news.", collapse_key: str | None = None, arn: str | None = None
+) -> dict[str, str]:
     text = push_message(
-        platform, title="Hello", body=body, notification_id=NOTIFICATION, send_id="s", collapse_key=collapse_key
+        platform, arn, title="Hello", body=body, notification_id=NOTIFICATION, send_id="s", collapse_key=collapse_key
     )
     message: dict[str, str] = json.loads(text)
     return message
@@ -50,6 +52,15 @@ def test_a_push_to_an_iphone_is_what_apple_takes() -> None:
     }
 
 
+@pytest.mark.parametrize("key", ["APNS", "APNS_SANDBOX"])
+def test_a_push_to_apple_has_the_key_of_its_environment(key: str) -> None:
+    """SNS developer guide, "Publishing with platform-specific payload" and "Using the Amazon SNS time to live"."""
+    arn = f"arn:aws:sns:eu-central-1:123456789012:endpoint/{key}/club/986cb8a1-4f6b-34b1-9a1b-d9e9cb553944"
+    assert sorted(_push("apns", arn=arn)) == [key, "default"]
+    attributes = push_attributes("apns", arn, collapse_key=None, ttl_s=60)
+    assert attributes == {"AWS.SNS.MOBILE.APNS.PUSH_TYPE": "alert", f"AWS.SNS.MOBILE.{key}.TTL": "60"}
+
+
 @pytest.mark.parametrize("platform", ["gcm", "apns"])
 def test_a_push_of_exactly_what_the_platform_takes_is_taken_and_one_byte_more_is_not(platform: str) -> None:
     key = platform.upper()
@@ -67,22 +78,22 @@ def test_a_platform_there_is_none_of_is_rejected() -> None:
 
 
 def test_attributes_are_named_as_sns_names_them() -> None:
-    assert push_attributes("gcm", collapse_key="k", ttl_s=60) == {"AWS.SNS.MOBILE.FCM.TTL": "60"}
-    assert push_attributes("apns", collapse_key="k", ttl_s=60) == {
+    assert push_attributes("gcm", None, collapse_key="k", ttl_s=60) == {"AWS.SNS.MOBILE.FCM.TTL": "60"}
+    assert push_attributes("apns", None, collapse_key="k", ttl_s=60) == {
         "AWS.SNS.MOBILE.APNS.PUSH_TYPE": "alert",
         "AWS.SNS.MOBILE.APNS.COLLAPSE_ID": "k",
         "AWS.SNS.MOBILE.APNS.TTL": "60",
     }
-    assert push_attributes("gcm", collapse_key=None, ttl_s=None) == {}
+    assert push_attributes("gcm", None, collapse_key=None, ttl_s=None) == {}
 
 
 def test_a_life_longer_than_the_provider_allows_is_cut_to_it() -> None:
-    assert push_attributes("gcm", collapse_key=None, ttl_s=10**9)["AWS.SNS.MOBILE.FCM.TTL"] == "2419200"
+    assert push_attributes("gcm", None, collapse_key=None, ttl_s=10**9)["AWS.SNS.MOBILE.FCM.TTL"] == "2419200"
 
 
 def test_a_collapse_key_longer_than_apple_takes_is_left_out() -> None:
-    assert "AWS.SNS.MOBILE.APNS.COLLAPSE_ID" in push_attributes("apns", collapse_key="ü" * 32, ttl_s=None)
-    assert "AWS.SNS.MOBILE.APNS.COLLAPSE_ID" not in push_attributes("apns", collapse_key="ü" * 33, ttl_s=None)
+    assert "AWS.SNS.MOBILE.APNS.COLLAPSE_ID" in push_attributes("apns", None, collapse_key="ü" * 32, ttl_s=None)
+    assert "AWS.SNS.MOBILE.APNS.COLLAPSE_ID" not in push_attributes("apns", None, collapse_key="ü" * 33, ttl_s=None)
 
 
 def _bytes(
