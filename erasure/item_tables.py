@@ -8,12 +8,15 @@ import itertools
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from erasure.delayed_records import DelayedRecords
 from erasure.person import ERASED_USER, Person
-from masscomm.dynamodb import ConditionFailed, answering
+from masscomm.delivery_ledger_dynamodb import SLICE, part_key
+from masscomm.dynamodb import ConditionFailed, answering, digest_of, parts_of
+from masscomm.errors import Retry
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 
 
@@ -69,33 +72,59 @@ class ItemTables:
         erased = 0
         with answering("the delivery ledger"):
             pages = self._client.get_paginator("scan").paginate(
-                TableName=self._ledger, ProjectionExpression="record_id, part, decided"
+                TableName=self._ledger, FilterExpression="attribute_exists(decided)"
             )
             for page in pages:
-                erased += sum(self._erase_slice(person, item) for item in page["Items"] if "decided" in item)
+                erased += sum(self._erase_slice(person, item) for item in page["Items"])
         return erased
 
     def _erase_slice(self, person: Person, item: dict[str, Any]) -> bool:
-        before = item["decided"]["S"]
-        document = json.loads(before)
+        position, keys = int(item["part"]["S"].removeprefix(SLICE)), self._further_parts(item)
+        texts = [item["decided"]["S"]]
+        for key in keys:
+            part = self._client.get_item(TableName=self._ledger, Key=key, ConsistentRead=True).get("Item")
+            if part is None:
+                raise Retry("a part of a slice is not there: it expired, or is being recorded")
+            texts.append(part["text"]["S"])
+        document = json.loads("".join(texts))
         rows = [row for row, user_id in enumerate(document["user_ids"]) if user_id == person.user_id]
         if not rows:
             return False
         for row in rows:
             document["user_ids"][row] = ERASED_USER
             document["answers"][row] = [["erased", *answer[1:]] for answer in document["answers"][row]]
-        try:
-            self._client.update_item(
+        whole = json.dumps(document, separators=(",", ":")).encode()
+        first, *others = [part.decode() for part in parts_of(whole)]
+        digest = digest_of(whole)
+        common = {"record_id": item["record_id"], "expires_at": item["expires_at"]}
+        for number, text in enumerate(others, start=1):
+            key = {"part": {"S": part_key(position, digest, number)}}
+            self._client.put_item(TableName=self._ledger, Item={**common, **key, "text": {"S": text}})
+        after = {**item, "decided": {"S": first}}
+        if others:
+            after |= {"parts": {"N": str(len(others) + 1)}, "digest": {"S": digest}}
+        else:
+            after.pop("parts", None)
+            after.pop("digest", None)
+        # Written once, and expired by DynamoDB: what is gone meanwhile must not come back.
+        with suppress(ConditionFailed), answering("the delivery ledger"):
+            self._client.put_item(
                 TableName=self._ledger,
-                Key={"record_id": item["record_id"], "part": item["part"]},
-                UpdateExpression="SET decided = :after",
-                # Written once and expired by DynamoDB: what is gone meanwhile must not come back.
+                Item=after,
                 ConditionExpression="decided = :before",
-                ExpressionAttributeValues={
-                    ":after": {"S": json.dumps(document, separators=(",", ":"))},
-                    ":before": {"S": before},
-                },
+                ExpressionAttributeValues={":before": item["decided"]},
             )
-        except ConditionFailed:
-            return False
+        for key in keys:
+            self._client.delete_item(TableName=self._ledger, Key=key)
         return True
+
+    @staticmethod
+    def _further_parts(item: dict[str, Any]) -> list[dict[str, Any]]:
+        """The keys of a large slice's other parts."""
+        if "parts" not in item:
+            return []
+        position = int(item["part"]["S"].removeprefix(SLICE))
+        return [
+            {"record_id": item["record_id"], "part": {"S": part_key(position, item["digest"]["S"], number)}}
+            for number in range(1, int(item["parts"]["N"]))
+        ]

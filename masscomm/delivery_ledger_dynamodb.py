@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _LEASE = {"S": "lease"}
-_SLICE = "slice#"
+SLICE = "slice#"
 # Between the lease and the slices, so that one query reads the slices and their parts.
 _PART = "part#"
 
@@ -120,11 +120,11 @@ class DynamoDbDeliveryLedger:
         common = {"record_id": {"S": record_id}, "expires_at": {"N": str(now_ms // 1000 + KEPT_S)}}
         with answering("a slice"):
             for number, part in enumerate(parts[1:], start=1):
-                key = {"part": {"S": _part_key(position, digest, number)}}
+                key = {"part": {"S": part_key(position, digest, number)}}
                 self._client.put_item(TableName=self._table, Item={**common, **key, "text": {"S": part}})
         item: dict[str, Any] = {
             **common,
-            "part": {"S": f"{_SLICE}{position:010d}"},
+            "part": {"S": f"{SLICE}{position:010d}"},
             "decided": {"S": parts[0]},
             "owner": {"S": self._owner},
             "recorded_ms": {"N": str(now_ms)},
@@ -156,16 +156,17 @@ def slices_of(items: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str,
     """(a slice's own item, its decisions) of the items of one record. Errors: Retry where a part is not there yet."""
     by_key = {item["part"]["S"]: item for item in items}
     for key, item in by_key.items():
-        if not key.startswith(_SLICE):
+        if not key.startswith(SLICE):
             continue
         text = str(item["decided"]["S"])
         for number in range(1, int(item["parts"]["N"]) if "parts" in item else 1):
-            part = by_key.get(_part_key(int(key.removeprefix(_SLICE)), item["digest"]["S"], number))
+            part = by_key.get(part_key(int(key.removeprefix(SLICE)), item["digest"]["S"], number))
             if part is None:
                 raise Retry(f"part {number} of {key} is not there: it was recorded while the record was read")
             text += part["text"]["S"]
         yield item, from_document(json.loads(text))
 
 
-def _part_key(position: int, digest: str, number: int) -> str:
+def part_key(position: int, digest: str, number: int) -> str:
+    """The key of a further part of the slice that begins at a position; digest: of its whole text."""
     return f"{_PART}{position:010d}#{digest}#{number:04d}"

@@ -155,3 +155,22 @@ def test_ledger_keeps_decisions_and_loses_the_user(world: World) -> None:
     assert second == slices[1]
     assert "device-of-ada" not in world.texts()
     assert world.erasing.erase_ledger(person) == 0
+
+
+def test_large_slice_keeps_decisions_and_leaves_no_part(world: World) -> None:
+    """It is stored in several items, by the digest of its text."""
+    devices = tuple(Answer(target=f"device-of-ada-{number}", message_id=str(uuid4())) for number in range(8_000))
+    slices = [
+        Decided(position=3, user_id=7, decision=SENT, answers=devices),
+        Decided(position=4, user_id=8, decision=SENT, answers=devices[:1]),
+    ]
+    world.ledger.record("large", slices)
+    parts = len(world.admin.scan(TableName=world.ledger_table)["Items"])
+    assert parts > 1
+    assert world.erasing.erase_ledger(Person(user_id=7, club_id=3)) == 1
+    first, second = world.ledger.decided("large")
+    assert (first.user_id, first.message_ids) == (ERASED_USER, tuple(answer.message_id for answer in devices))
+    assert second == slices[1]
+    assert '"device-of-ada-1"' not in world.texts()
+    assert "device-of-ada-7999" not in world.texts()
+    assert len(world.admin.scan(TableName=world.ledger_table)["Items"]) <= parts
