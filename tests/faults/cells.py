@@ -1,7 +1,18 @@
 """The fault matrix: every cell is a fault, a load and what may be left behind."""
 
 from functions.delivery.deliver import SLICE_SIZE
-from tests.faults import broken, delivering, processes, providers, quiet, receipts, second_broker, servers, tenants
+from tests.faults import (
+    broken,
+    delaying,
+    delivering,
+    processes,
+    providers,
+    quiet,
+    receipts,
+    second_broker,
+    servers,
+    tenants,
+)
 from tests.faults.cell import Cell, Expectation, Load
 from tests.faults.moments import Moment
 
@@ -120,6 +131,8 @@ CELLS = (
         load=NOBODY,
     ),
     Cell(name="DynamoDB down while publishing", fault=servers.dynamodb_down_while_publishing),
+    # --- the delay store ---
+    Cell(name="delayed records stored twice among unreadable ones", fault=delaying.twice_among_unreadable, load=NOBODY),
     # --- SNS ---
     Cell(name="SNS throttles", fault=providers.sns_throttles),
     Cell(name="SNS says 5xx to one call in five", fault=providers.sns_answers("InternalError", share=0.2)),

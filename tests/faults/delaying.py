@@ -1,0 +1,67 @@
+"""What happens to delayed records: stored twice, and among items that cannot be read."""
+
+import json
+import time
+import zlib
+from dataclasses import replace
+from typing import Any
+
+from masscomm.topics import Lane
+from masscomm.waiting import MINUTE_MS, Waiting, place_of
+from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from tests import dynamodb_table
+from tests.faults.bench import Bench
+from tests.faults.cell import Send
+from tests.faults.waiting import until
+
+AHEAD_MS = 6_000
+AGAIN_MS = 2_000
+
+
+def twice_among_unreadable(bench: Bench, _: Send) -> None:
+    """Each delayed record is put again for another time, while items due before it cannot be read."""
+    users = bench.population.grow(60)
+    client = dynamodb_table.dynamodb(bench.stack.settings)
+    store = DynamoDbWaitingStore(client=client)
+    before = {item.place for item in store.everything()}
+    now_ms = time.time_ns() // 1_000_000
+    rows = [row for lane in ("recheck", f"recheck.{Lane.CRITICAL}") for row in _unreadable(lane, now_ms)]
+    for row in rows:
+        client.put_item(TableName="waiting", Item=row)
+    bench.emit(users, chunk=20, send_at=now_ms + AHEAD_MS)
+
+    def delayed() -> list[Waiting]:
+        return [item for item in store.everything() if item.place not in before]
+
+    until("its chunks are delayed", lambda: len(delayed()) == 3)
+    for item in delayed():
+        store.put(replace(item, due_ms=item.due_ms + AGAIN_MS, place=None), now_ms)
+    until("each copy is released", lambda: not delayed())
+    for row in rows:
+        client.delete_item(TableName="waiting", Key={name: row[name] for name in ("due_bucket", "id")})
+
+
+def _unreadable(topic: str, now_ms: int) -> list[dict[str, Any]]:
+    """A damaged item, one without its parts, and one of the previous form, each with its bucket's mark."""
+    item = Waiting(id=f"unreadable.{topic}", due_ms=now_ms, topic=topic, value=b"", why="send_at")
+    bucket, key = place_of(item)
+    lane = bucket.partition("#")[0]
+    earlier = f"{now_ms // MINUTE_MS:010d}#0"
+    common = {"due_ms": {"N": str(now_ms)}, "topic": {"S": topic}, "why": {"S": "send_at"}, "copy": {"S": "gone"}}
+    whole = {"B": zlib.compress(b"[]\n")}
+    return [
+        {"due_bucket": {"S": f"minutes.{lane}"}, "id": {"S": bucket}},
+        {"due_bucket": {"S": bucket}, "id": {"S": key}, **common, "value": {"B": b"damaged"}, "parts": {"N": "1"}},
+        {"due_bucket": {"S": bucket}, "id": {"S": f"{key}.2"}, **common, "value": whole, "parts": {"N": "2"}},
+        {"due_bucket": {"S": "minutes"}, "id": {"S": earlier}},
+        {
+            "due_bucket": {"S": earlier},
+            "id": {"S": f"{item.id}.3"},
+            "due_ms": {"N": str(now_ms)},
+            "topic": {"S": topic},
+            "value": {"B": b"damaged"},
+            "parts": {"N": "1"},
+            "headers": {"S": json.dumps([])},
+            "why": {"S": "send_at"},
+        },
+    ]
