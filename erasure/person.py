@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from masscomm import ids
+
 # In place of a user id where a count depends on the row: no user has it.
-ERASED_USER = 0
+ERASED_USER = ids.ERASED_USER
 # In place of an address inside a text that must stay whole.
 ERASED_ADDRESS = "erased@erased.invalid"
 

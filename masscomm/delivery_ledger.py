@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from masscomm import metrics
 from masscomm.clock import Clock
 from masscomm.errors import Retry
+from masscomm.ids import ERASED_USER
 from masscomm.metric_names import LEASE_LOSSES
 from masscomm.outcomes import SENT
 from masscomm.preferences import Decision
@@ -200,9 +201,12 @@ def taken_before(delivery: DeliveryRequested) -> dict[int, tuple[Answer, ...]]:
 
 
 def recorded_of(delivery: DeliveryRequested, recorded: Sequence[Decided]) -> list[Decided]:
-    """The decisions but for those about other users at the record's positions, which may be recorded under its id."""
+    """The decisions but for those about other users at the record's positions, which may be recorded under its id.
+
+    A user who was erased since is no other.
+    """
     users = dict(zip(delivery.positions, delivery.user_ids, strict=True))
-    return [entry for entry in recorded if users.get(entry.position, entry.user_id) == entry.user_id]
+    return [entry for entry in recorded if entry.user_id in (users.get(entry.position, entry.user_id), ERASED_USER)]
 
 
 def ended(delivery: DeliveryRequested, recorded: Sequence[Decided], decision: Decision) -> dict[int, Decided]:

@@ -8,6 +8,8 @@ from uuid import UUID, uuid5
 from masscomm.limits import MAX_RECORD_ID_BYTES
 
 NAMESPACE = UUID("6d617373-636f-5d6d-8000-6e6f74696679")
+# In place of a person's user id where their row must stay: no user has it.
+ERASED_USER = 0
 
 
 def is_record_id(text: str) -> bool:

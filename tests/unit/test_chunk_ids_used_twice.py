@@ -4,12 +4,14 @@ A record of one recipient has no first decision that would show it (docs/decisio
 """
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from masscomm import topics
 from masscomm.directory import Settings
 from masscomm.errors import Retry
+from masscomm.ids import ERASED_USER
 from masscomm.outcomes import DEAD_LETTERED
 from tests.chain import delivery, send, told
 from tests.unit.delivery.chain import Delivery
@@ -47,6 +49,21 @@ def test_the_recorded_users_among_others_are_told_of_once() -> None:
     chain.forget()
     assert chain.deliver(delivery([1, 3])) == []
     assert told(chain.outcomes()) == {(3, "push"): FAILED}
+
+
+def test_a_user_erased_since_is_no_other() -> None:
+    """The ledger names nobody in the erased user's place; a redelivery goes on with the others."""
+    chain = Delivery()
+    chain.producer.fail = lambda topic, _: Retry("lost") if topic == topics.OUTCOME else None
+    assert chain.deliver(delivery([1, 2])) == [0]
+    chain.producer.fail = lambda *_: None
+    slices = chain.table.slices[delivery([1]).record_id]
+    for position, (recorded_ms, entries) in slices.items():
+        slices[position] = (recorded_ms, [replace(entries[0], user_id=ERASED_USER), *entries[1:]])
+    assert chain.deliver(delivery([1, 2])) == []
+    assert chain.dead_letters() == []
+    assert set(told(chain.outcomes()).values()) == {SENT}
+    assert chain.reached() == ["arn-1", "arn-2"]
 
 
 def test_a_record_that_is_refused_leaves_the_lease_free() -> None:
