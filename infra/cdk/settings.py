@@ -52,8 +52,9 @@ class DatabaseSettings:
 class MonolithSettings:
     """The customer's database that change data capture reads.
 
-    secret_name: in Secrets Manager, JSON with host, port, dbname, username, password, made before the first deployment;
-    cidr, port: where the database is reached; the route to it (peering, a transit gateway) is made by hand.
+    secret_name: in Secrets Manager, JSON with host, port, dbname, username, password and ca (the PEM of the
+    authority that signed the database's certificate), made before the first deployment; cidr, port: where the database
+    is reached; the route to it (peering, a transit gateway) is made by hand.
     """
 
     secret_name: str = "masscomm/monolith"  # noqa: S105 - a name

@@ -15,6 +15,7 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra.cdk.code import ROOT
+from infra.cdk.resources.authorities import ONE_AUTHORITY
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.logs import log_group
@@ -107,7 +108,10 @@ class DebeziumConnector(Construct):
                     "database.user": _secret(secret, "username"),
                     "database.password": _secret(secret, "password"),
                     "database.dbname": _secret(secret, "dbname"),
-                    "database.sslmode": "require",
+                    "database.sslmode": "verify-full",
+                    # Who signed the database's certificate: PEM, in the secret, as a worker has no file of ours.
+                    "database.sslfactory": ONE_AUTHORITY,
+                    "driver.sslfactoryarg": _secret(secret, "ca"),
                     "topic.creation.default.replication.factor": str(environment.kafka.replication_factor),
                 },
                 kafka_cluster=connect.CfnConnector.KafkaClusterProperty(

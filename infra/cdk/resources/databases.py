@@ -30,7 +30,7 @@ class TokenDatabase:
 
     def url(self, user: str) -> str:
         """The address as libpq takes it; the token is the password."""
-        return f"postgresql://{user}@{self._address}/{self._name}?sslmode=require"
+        return f"postgresql://{user}@{self._address}/{self._name}?sslmode=verify-full"
 
     def statements(self, scope: Construct, user: str) -> list[iam.PolicyStatement]:
         """What lets a role of the scope's account sign in as a database user."""
@@ -93,6 +93,8 @@ class Database(Construct):
             manage_master_user_password=True,
             parameters={"rds.force_ssl": "1"},
             iam_authentication=True,
+            # One of those in schemas/certificates, which clients verify it with.
+            ca_certificate=rds.CaCertificate.RDS_CA_RSA2048_G1,
             multi_az=settings.multi_az,
             storage_encrypted=True,
             storage_encryption_key=key,

@@ -14,6 +14,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
+from infra.cdk.resources.authorities import ONE_AUTHORITY, rds_authority
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
@@ -114,7 +115,9 @@ class SchemaRegistry(Construct):
             port_mappings=[ecs.PortMapping(container_port=REGISTRY)],
             environment={
                 "REGISTRY_DATASOURCE_URL": f"jdbc:postgresql://{database.instance.db_instance_endpoint_address}"
-                f":{database.instance.db_instance_endpoint_port}/{database.name}?sslmode=require",
+                f":{database.instance.db_instance_endpoint_port}/{database.name}"
+                f"?sslmode=verify-full&sslfactory={ONE_AUTHORITY}&sslfactoryarg=env:DATABASE_AUTHORITY",
+                "DATABASE_AUTHORITY": rds_authority(environment.region),
                 "REGISTRY_LOG_LEVEL": "WARN",
                 "QUARKUS_HTTP_INSECURE_REQUESTS": "disabled",
                 "QUARKUS_HTTP_SSL_PORT": str(REGISTRY),

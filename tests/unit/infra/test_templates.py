@@ -623,7 +623,7 @@ def test_the_connector_is_the_local_one_with_another_database(environment: Synth
     for name, field in {"hostname": "host", "user": "username", "password": "password", "dbname": "dbname"}.items():
         assert configuration[f"database.{name}"] == f"${{secretsmanager:{secret}:{field}}}"
     assert configuration["config.action.reload"] == "none"
-    assert configuration["database.sslmode"] == "require"
+    assert configuration["driver.sslfactoryarg"] == f"${{secretsmanager:{secret}:ca}}"
     assert connector.properties["KafkaClusterClientAuthentication"] == {"AuthenticationType": "IAM"}
     assert connector.properties["KafkaClusterEncryptionInTransit"] == {"EncryptionType": "TLS"}
     (worker,) = environment.resources("AWS::KafkaConnect::WorkerConfiguration")

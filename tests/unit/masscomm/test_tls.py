@@ -272,16 +272,17 @@ def test_a_broker_that_cannot_prove_who_it_is_is_refused(
     settings = authentication.kafka_settings() | {
         "bootstrap.servers": f"localhost:{server.port}",
         "broker.address.family": "v4",
+        "log_level": 0,
         "oauth_cb": lambda _: ("token", 4e9),
         "error_cb": lambda error: said.append(str(error)),
         **({"ssl.ca.location": str(authority.path)} if trusted else {}),
     }
     client = AdminClient(settings)
-    for _ in range(50):
-        if said:
+    for _ in range(100):
+        if any("verify failed" in each for each in said):
             break
         with pytest.raises(KafkaException):
             client.list_topics(timeout=0.2)
         client.poll(0)
-    assert any("SSL handshake failed" in each and "verif" in each for each in said), said
+    assert any("verify failed" in each for each in said), said
     assert server.received == []

@@ -1,0 +1,186 @@
+"""No connection string, setting or client anywhere encrypts without verifying who answers.
+
+Amazon RDS user guide, "Using SSL/TLS to encrypt a connection": verify-full compares certificate and host; `require`
+takes any certificate. Amazon MSK developer guide, "Encryption": brokers are reached by TLS alone.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from devstack.settings import ROOT
+from infra.cdk.resources.authorities import ONE_AUTHORITY, rds_authority
+from infra.cdk.settings import ENVIRONMENTS
+from masscomm import authentication
+from schemas import read_text
+from tests.unit.infra.templates import SynthesisedEnvironment, flat
+
+# What turns verification off, in the terms of libpq, pgjdbc, librdkafka, Java, urllib3, requests, httpx and ssl.
+UNVERIFIED = re.compile(
+    r"sslmode=(?!verify-full)\w"
+    r"|NonValidatingFactory|trust_?all|insecure_?skip"
+    r"|ssl\.endpoint\.identification\.algorithm[\"']?\s*[:=]\s*[\"']?(?:none|[\"'\s,}]|$)"
+    r"|enable\.ssl\.certificate\.verification[\"']?\s*[:=]\s*[\"']?false"
+    r"|security\.protocol[\"']?\s*[:=]\s*[\"']?(?:SASL_)?PLAINTEXT"
+    r"|CERT_NONE|CERT_OPTIONAL|_create_unverified_context|check_hostname\s*=\s*False"
+    r"|verify_certs[\"']?\s*[:=]\s*[\"']?False|assert_hostname\s*=\s*False|verify[\"']?\s*[:=]\s*False\b"
+    r"|InsecureRequestWarning",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every text in a template, with what intrinsic functions join."""
+    if isinstance(value, dict):
+        if "Fn::Join" in value:
+            yield flat(value)
+        for name, inner in value.items():
+            if isinstance(inner, str | int | bool):
+                yield f"{name}={inner}"
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)
+    elif isinstance(value, str):
+        yield value
+
+
+def test_no_template_has_an_unverified_connection(environment: SynthesisedEnvironment) -> None:
+    strings = [text for template in environment.templates().values() for text in _strings(template)]
+    assert any("sslmode=verify-full" in text for text in strings)
+    assert [text for text in strings if UNVERIFIED.search(text)] == []
+
+
+def test_every_address_of_a_server_is_of_tls(environment: SynthesisedEnvironment) -> None:
+    found = [
+        (name, flat(address))
+        for function in environment.resources("AWS::Lambda::Function")
+        for name, address in function.properties.get("Environment", {}).get("Variables", {}).items()
+        if name.endswith("_URL")
+    ]
+    assert {name for name, _ in found} >= {"OPENSEARCH_URL", "SCHEMA_REGISTRY_URL", "METRICS_DATABASE_URL"}
+    for name, address in found:
+        assert address.startswith("https://") or "sslmode=verify-full" in address, (name, address)
+
+
+def test_the_connector_verifies_the_monoliths_database(environment: SynthesisedEnvironment) -> None:
+    """Its worker has no file of ours: the authority is a field of the secret."""
+    (connector,) = environment.resources("AWS::KafkaConnect::Connector")
+    configuration = connector.properties["ConnectorConfiguration"]
+    assert configuration["database.sslmode"] == "verify-full"
+    assert configuration["database.sslfactory"] == ONE_AUTHORITY
+    assert configuration["driver.sslfactoryarg"].endswith(":ca}")
+
+
+def test_the_registry_verifies_its_database(environment: SynthesisedEnvironment) -> None:
+    """By the authority that the template gives its database."""
+    (task,) = environment.resources("AWS::ECS::TaskDefinition")
+    variables = {
+        each["Name"]: flat(each["Value"])
+        for container in task.properties["ContainerDefinitions"]
+        for each in container.get("Environment", [])
+    }
+    url = variables["REGISTRY_DATASOURCE_URL"]
+    assert url.endswith(f"?sslmode=verify-full&sslfactory={ONE_AUTHORITY}&sslfactoryarg=env:DATABASE_AUTHORITY")
+    region = ENVIRONMENTS[environment.name].region
+    assert variables["DATABASE_AUTHORITY"] == rds_authority(region)
+    authorities = {each.properties["CACertificateIdentifier"] for each in environment.resources("AWS::RDS::DBInstance")}
+    assert authorities == {"rds-ca-rsa2048-g1"}
+
+
+@pytest.mark.parametrize("region", sorted({each.region for each in ENVIRONMENTS.values()}))
+def test_the_authorities_of_each_region_are_there(region: str) -> None:
+    """docs.aws.amazon.com/AmazonRDS/latest/UserGuide/UsingWithRDS.SSL.html: one set a region."""
+    text = read_text("certificates/postgres.pem")
+    for kind in ("RSA2048", "RSA4096", "ECC384"):
+        assert f"# Amazon RDS {region} Root CA {kind} G1\n" in text
+    found = x509.load_pem_x509_certificates(text.encode())
+    names = [str(each.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value) for each in found]
+    assert names == re.findall(r"^# (Amazon R.*\d)$", text, re.MULTILINE)
+    for each in found:
+        assert each.issuer == each.subject
+        assert each.not_valid_after_utc > datetime.now(UTC) + timedelta(days=365)
+    (one,) = x509.load_pem_x509_certificates(rds_authority(region).encode())
+    assert f"{region} Root CA RSA2048 G1" in str(one.subject.rfc4514_string())
+
+
+def _code() -> Iterator[tuple[Path, str]]:
+    for folder in (
+        "masscomm",
+        "functions",
+        "spark_metrics",
+        "provisioning",
+        "infra",
+        "devstack",
+        "examples",
+        "erasure",
+    ):
+        for path in sorted((ROOT / folder).rglob("*")):
+            inside = path.relative_to(ROOT)
+            if path.suffix in (".py", ".java", ".yaml", ".properties") and "node_modules" not in inside.parts:
+                yield inside, path.read_text()
+
+
+# Servers on this machine, by plain text on the loopback address.
+_LOCAL = re.compile(r"listener\.security\.protocol\.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT")
+
+
+def test_no_code_turns_verification_off() -> None:
+    found = [f"{path}: {hit[0]}" for path, text in _code() for hit in [UNVERIFIED.search(_LOCAL.sub("", text))] if hit]
+    assert found == []
+
+
+# Who makes a connection to Postgres → the functions through which its address must have come.
+_CONNECTING = {"psycopg.connect", "ConnectionPool"}
+_VERIFIED = {"address_now", "database_url", "connection_pool"}
+
+
+def test_every_connection_to_the_metrics_database_is_verified() -> None:
+    """Its address comes from one function, which insists on verify-full."""
+    found = []
+    for path, text in _code():
+        if path.parts[0] not in ("functions", "spark_metrics") or path.suffix != ".py":
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in _CONNECTING:
+                address = ast.unparse(node.args[0])
+                found.append(f"{path}: {address}")
+                assert address.partition("(")[0] in _VERIFIED, found[-1]
+    assert len(found) >= 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://u@h/d?sslmode=require",
+        "jdbc:postgresql://h/d?ssl=true&sslmode=prefer",
+        "database.sslmode=require",
+        'database.sslfactory": "org.postgresql.ssl.NonValidatingFactory"',
+        '"ssl.endpoint.identification.algorithm": ""',
+        "kafka.ssl.endpoint.identification.algorithm=",
+        '"enable.ssl.certificate.verification": False',
+        "kafka.security.protocol=SASL_PLAINTEXT",
+        "httpx.get(url, verify=False)",
+        "context.check_hostname = False",
+    ],
+)
+def test_an_unverified_mode_is_found(text: str) -> None:
+    assert UNVERIFIED.search(text)
+
+
+def test_kafkas_clients_compare_the_brokers_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_AUTHENTICATION", "aws_msk_iam")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    ours, sparks = authentication.kafka_settings(), authentication.spark_kafka_options()
+    assert (ours["security.protocol"], sparks["kafka.security.protocol"]) == ("SASL_SSL", "SASL_SSL")
+    assert ours["ssl.endpoint.identification.algorithm"] == "https"
+    assert sparks["kafka.ssl.endpoint.identification.algorithm"] == "https"
+    assert ours["enable.ssl.certificate.verification"] is True
+    assert not UNVERIFIED.search(json.dumps({**ours, "oauth_cb": ""}) + json.dumps(sparks))
