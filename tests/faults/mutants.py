@@ -211,7 +211,9 @@ MUTANTS = (
         file="functions/preference_checker/check_preferences.py",
         old="released_id(asked.record_id, _DIRECTORY, asked.range_start, asked.range_end)\n",
         new='released_id(asked.record_id, f"{_DIRECTORY}{asked.waits}", asked.range_start, asked.range_end)\n',
-        red="users absent at the first check and partly absent at the second",
+        red="tests/unit/preference_checker/test_waiting_for_the_directory.py"
+        "::test_absent_then_partly_absent_users_are_passed_on_once",
+        no_cell="the second copy is published after the cell has ended",
     ),
     Mutant(
         guard="ledger: other users under a recorded id have outcomes",
