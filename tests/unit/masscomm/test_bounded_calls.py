@@ -31,7 +31,8 @@ def _trickle(connection: socket.socket, stop: threading.Event, first: bytes) -> 
     """An answer of a byte every 50 ms, each in time for a read time-out."""
     connection.recv(65_536)
     connection.sendall(first)
-    while not stop.wait(0.05):
+    until = time.monotonic() + 1.5 * UNBOUNDED_S  # a test of an unbounded call fails, and does not hang
+    while not stop.wait(0.05) and time.monotonic() < until:
         connection.sendall(b"x")
 
 
