@@ -139,6 +139,12 @@ RULES = {
     "AWS::OpenSearchService::Domain.DomainName": Rule(
         28, r"[a-z][a-z0-9-]{2,}", f"{DOCS}/opensearch-service/latest/APIReference/API_CreateDomain.html"
     ),
+    # An identifier of RDS' own, not of ours.
+    "AWS::RDS::DBInstance.CACertificateIdentifier": Rule(
+        63,
+        r"rds-ca-(rsa2048|rsa4096|ecc384)-g1",
+        f"{DOCS}/AmazonRDS/latest/UserGuide/UsingWithRDS.SSL.html",
+    ),
     "AWS::RDS::DBInstance.DBInstanceIdentifier": Rule(
         63,
         r"[a-zA-Z](?:-?[a-zA-Z0-9]+)*",
