@@ -16,7 +16,7 @@ from urllib.parse import quote
 import boto3
 
 from functions.catalogue import read_catalogue
-from infra.cdk.profiles import METRICS_READER, METRICS_WRITER, PROFILES
+from infra.cdk.profiles import ERASED_INDICES, ERASURE, METRICS_READER, METRICS_WRITER, PROFILES
 from masscomm.authentication import NONE, OpenSearchSigner, verified
 from masscomm.aws_signature import Credentials
 from masscomm.topics import chain_topics, generations
@@ -46,17 +46,27 @@ def deployed_functions(client: Client, prefix: str) -> dict[str, Deployed]:
 
 
 def directory_users(functions: Mapping[str, Deployed], prefix: str) -> list[DirectoryUser]:
-    """Who may use which indices, as infra.cdk.profiles says."""
+    """Who may use which indices, as infra.cdk.profiles says: functions, and the job that erases a person."""
     packages = {entry.name: entry.package for entry in read_catalogue(generation="any")}
+    account = next(iter(functions.values())).role_arn.partition(":role/")[0]
+    erasure = DirectoryUser(
+        name=f"{prefix}-{ERASURE}",
+        role_arn=f"{account}:role/{prefix}-{ERASURE}",
+        reads=ERASED_INDICES,
+        writes=ERASED_INDICES,
+    )
     return [
-        DirectoryUser(
-            name=f"{prefix}-{name}",
-            role_arn=function.role_arn,
-            reads=PROFILES[packages[name]].indices,
-            writes=PROFILES[packages[name]].written,
-        )
-        for name, function in functions.items()
-        if PROFILES[packages[name]].requests
+        erasure,
+        *(
+            DirectoryUser(
+                name=f"{prefix}-{name}",
+                role_arn=function.role_arn,
+                reads=PROFILES[packages[name]].indices,
+                writes=PROFILES[packages[name]].written,
+            )
+            for name, function in functions.items()
+            if PROFILES[packages[name]].requests
+        ),
     ]
 
 

@@ -57,6 +57,23 @@ _MESSAGES = (
     "POST device_state/_search",
     "POST users/_mget",
 )
+# The role of the job that erases a person, after the environment's prefix.
+ERASURE = "erasure"
+# erasure/search_indices.py
+ERASED_INDICES = ("users", "user_settings", "devices", "device_state", "provider_messages", "suppressions")
+ERASURE_REQUESTS = (
+    "POST _bulk",
+    "POST _search/scroll",
+    "DELETE suppressions/_doc/*",
+    *(
+        f"POST {index}/{call}"
+        for index in (
+            *("users-*", "user_settings-*", "devices-*", "users", "devices"),
+            *("device_state", "provider_messages"),
+        )
+        for call in ("_refresh", "_search")
+    ),
+)
 # Where MSK Connect stores source offsets; masscomm/cdc_progress.py reads them.
 CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"

@@ -14,7 +14,7 @@ REGISTRY = 8443
 
 # Every party that has a security group of its own.
 PARTIES = (
-    *("functions", "kafka", "directory", "database", "proxy", "connect", "spark"),
+    *("functions", "kafka", "directory", "database", "proxy", "connect", "spark", "erasure"),
     *("registry-balancer", "registry", "registry-database"),
 )
 
@@ -28,13 +28,16 @@ FLOWS = (
     ("spark", "kafka", KAFKA_IAM),
     ("spark", "database", POSTGRES),
     ("spark", "registry-balancer", HTTPS),
+    ("erasure", "directory", HTTPS),
+    ("erasure", "database", POSTGRES),
+    ("erasure", "registry-balancer", HTTPS),
     ("registry-balancer", "registry", REGISTRY),
     ("proxy", "database", POSTGRES),
     ("registry", "registry-database", POSTGRES),
     # Lambda's event pollers stand in the cluster's own group; executors speak to their driver.
     ("kafka", "kafka", KAFKA_IAM),
 )
-CALLERS_OF_AWS = ("functions", "kafka", "registry", "connect", "spark")
+CALLERS_OF_AWS = ("functions", "kafka", "registry", "connect", "spark", "erasure")
 
 _ENDPOINTS = {
     "secrets": ec2.InterfaceVpcEndpointAwsService.SECRETS_MANAGER,
@@ -85,7 +88,8 @@ class Network(Construct):
         self.groups = {party: self._group(party, environment) for party in PARTIES}
         for who, whom, port in FLOWS:
             self._allow(who, self.groups[whom], port)
-        self._allow_all_within("spark")
+        for party in ("spark", "erasure"):
+            self._allow_all_within(party)
         self.groups["connect"].add_egress_rule(
             ec2.Peer.ipv4(environment.monolith.cidr), ec2.Port.tcp(environment.monolith.port), "the monolith"
         )

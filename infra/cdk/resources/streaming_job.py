@@ -78,11 +78,7 @@ class StreamingJob(Construct):
         entry = assets.Asset(self, "entry", path=str(ROOT / "spark_metrics" / "job.py"))
         sources = assets.Asset(self, "sources", path=str(staged_sources(_ROOMS)))
         dependencies = assets.Asset(self, "dependencies", path=str(job_dependencies()))
-        jars = [
-            assets.Asset(self, path.name, path=str(path))
-            for module in _JARS
-            for path in sorted((ROOT / ".devstack" / "jars" / module).glob("*.jar"))
-        ]
+        jars = spark_jars(self)
         made_of = [entry, sources, dependencies, *jars]
         self.role = self._role(archive, key, made_of, log.log_group_arn, statements)
         digest = hashlib.sha256("".join(each.asset_hash for each in made_of).encode()).hexdigest()[:12]
@@ -96,7 +92,7 @@ class StreamingJob(Construct):
             "jobDriver": {
                 "sparkSubmit": {
                     "entryPoint": entry.s3_object_url,
-                    "sparkSubmitParameters": _parameters(environment, sources, dependencies, jars, variables),
+                    "sparkSubmitParameters": spark_parameters(environment, sources, dependencies, jars, variables),
                 }
             },
             "configurationOverrides": {
@@ -215,7 +211,16 @@ class StreamingJob(Construct):
         )
 
 
-def _parameters(
+def spark_jars(scope: Construct) -> list[assets.Asset]:
+    """The jars that a job needs beside EMR's own."""
+    return [
+        assets.Asset(scope, path.name, path=str(path))
+        for module in _JARS
+        for path in sorted((ROOT / ".devstack" / "jars" / module).glob("*.jar"))
+    ]
+
+
+def spark_parameters(
     environment: Environment,
     sources: assets.Asset,
     dependencies: assets.Asset,

@@ -3,7 +3,9 @@
 from aws_cdk import Stack
 from constructs import Construct
 
-from infra.cdk.profiles import METRICS_WRITER
+from infra.cdk.profiles import ERASURE_REQUESTS, LEDGER, METRICS_WRITER, WAITING
+from infra.cdk.resources.erase_job import EraseJob
+from infra.cdk.resources.findings import explain
 from infra.cdk.resources.streaming_job import RECORDS, StreamingJob
 from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import DataStack
@@ -14,7 +16,7 @@ JOB = "spark_metrics"
 
 
 class MetricsStack(Stack):
-    """job: the streaming job."""
+    """job: the streaming job; erasure: the job that erases a person."""
 
     def __init__(
         self, scope: Construct, *, environment: Environment, base: NetworkStack, data: DataStack, registry_url: str
@@ -22,29 +24,55 @@ class MetricsStack(Stack):
         super().__init__(scope, f"{environment.prefix}-metrics", env={"region": environment.region})
         network, archive = base.network, data.buckets.archive
         read = [topic.name for topic in chain_topics() if JOB in topic.consumers]
+        place = {"environment": environment, "key": base.key, "vpc": network.vpc, "subnets": network.subnets}
+        variables = {
+            "SPARK_MASTER": "emr",
+            "MASSCOMM_ENVIRONMENT": environment.name,
+            "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
+            "KAFKA_AUTHENTICATION": data.kafka.authentication,
+            "AWS_REGION": environment.region,
+            "SCHEMA_REGISTRY_URL": registry_url,
+            # Past the proxy: COPY and temporary tables would pin each of its connections.
+            "METRICS_DATABASE_URL": data.metrics.writer.url(METRICS_WRITER),
+            "METRICS_DATABASE_AUTHENTICATION": data.metrics.writer.authentication,
+            "SPARK_ARCHIVE_DIR": archive.s3_url_for_object(RECORDS),
+        }
         self.job = StreamingJob(
             self,
-            environment=environment,
-            key=base.key,
-            vpc=network.vpc,
-            subnets=network.subnets,
             group=network.groups["spark"],
             archive=archive,
-            variables={
-                "SPARK_MASTER": "emr",
-                "MASSCOMM_ENVIRONMENT": environment.name,
-                "KAFKA_BOOTSTRAP_SERVERS": data.kafka.bootstrap_servers,
-                "KAFKA_AUTHENTICATION": data.kafka.authentication,
-                "AWS_REGION": environment.region,
-                "SCHEMA_REGISTRY_URL": registry_url,
-                # Past the proxy: COPY and temporary tables would pin each of its connections.
-                "METRICS_DATABASE_URL": data.metrics.writer.url(METRICS_WRITER),
-                "METRICS_DATABASE_AUTHENTICATION": data.metrics.writer.authentication,
-                "SPARK_ARCHIVE_DIR": archive.s3_url_for_object(RECORDS),
-                "SPARK_TRIGGER_MS": str(environment.spark.trigger_ms),
-            },
+            variables=variables | {"SPARK_TRIGGER_MS": str(environment.spark.trigger_ms)},
             statements=[
                 *data.kafka.statements(reads=read, groups=[SPARK_GROUP]),
                 *data.metrics.writer.statements(self, METRICS_WRITER),
             ],
+            **place,
+        )
+        self.erasure = EraseJob(
+            self,
+            group=network.groups["erasure"],
+            archive=archive,
+            tables={name: data.tables[name] for name in (LEDGER, WAITING)},
+            applications=[
+                self.format_arn(service="sns", resource="app", resource_name=f"{kind}/{environment.prefix}-{platform}")
+                for platform, kind in environment.platforms
+            ],
+            variables=variables
+            | {
+                "OPENSEARCH_URL": data.directory.url,
+                "OPENSEARCH_AUTHENTICATION": data.directory.authentication,
+                "CDC_GENERATION": environment.generation,
+            },
+            statements=[
+                *data.directory.statements(ERASURE_REQUESTS),
+                *data.metrics.writer.statements(self, METRICS_WRITER),
+            ],
+            **place,
+        )
+        domain = f"arn:aws:es:{environment.region}:<AWS::AccountId>:domain/{data.directory.name}"
+        paths = dict.fromkeys(request.partition(" ")[2] for request in ERASURE_REQUESTS)
+        explain(
+            self.erasure.role,
+            "every generation's index of a table, and suppressions by address: a person may be in each",
+            *(f"IAM5[Resource::{domain}/{path}]" for path in paths if "*" in path),
         )

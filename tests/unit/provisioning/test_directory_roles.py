@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from functions.catalogue import read_catalogue
-from infra.cdk.profiles import PROFILES
+from infra.cdk.profiles import ERASED_INDICES, PROFILES
 from infra.provision import Deployed, directory_users
 from masscomm.authentication import OpenSearchSigner
 from masscomm.aws_signature import Credentials
@@ -101,9 +101,13 @@ def test_what_the_domain_refuses_is_said(domain: Domain) -> None:
 
 def test_every_deployed_function_that_asks_the_directory_is_a_user_with_its_profiles_indices() -> None:
     entries = {entry.name: entry for entry in read_catalogue(generation="g1")}
-    functions = {name: Deployed(variables={}, role_arn=f"arn:{name}") for name in entries}
+    account = "arn:aws:iam::000000000000:role/"
+    functions = {name: Deployed(variables={}, role_arn=f"{account}{name}") for name in entries}
     users = {user.name.removeprefix("masscomm-prod-"): user for user in directory_users(functions, "masscomm-prod")}
-    assert users.keys() == {name for name, entry in entries.items() if PROFILES[entry.package].requests}
-    assert users["delivery-critical"].role_arn == "arn:delivery-critical"
+    asking = {name for name, entry in entries.items() if PROFILES[entry.package].requests}
+    assert users.keys() == asking | {"erasure"}
+    assert users["erasure"].role_arn == f"{account}masscomm-prod-erasure"
+    assert users["erasure"].writes == ERASED_INDICES
+    assert users["delivery-critical"].role_arn == f"{account}delivery-critical"
     assert users["delivery-critical"].reads == PROFILES["delivery"].indices
     assert users["cdc_consumer"].writes == PROFILES["cdc_consumer"].written

@@ -1,0 +1,94 @@
+"""The job that erases a person: how it is started, and that its role may ask what erasure asks."""
+
+import json
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+
+from erasure.person import Person
+from erasure.search_indices import SearchIndices
+from infra.cdk.profiles import ERASURE_REQUESTS
+from infra.erase import erase
+from masscomm.opensearch_client import OpenSearch
+
+REQUEST = {
+    "applicationId": "app",
+    "name": "masscomm-prod-erasure",
+    "jobDriver": {"sparkSubmit": {"entryPoint": "s3://code/__main__.py", "entryPointArguments": []}},
+}
+
+
+class Emr:
+    """boto3's clients of Systems Manager and of EMR Serverless. states: what GetJobRun answers, one after another."""
+
+    def __init__(self, *states: str) -> None:
+        self.states = list(states)
+        self.started: list[dict[str, Any]] = []
+
+    def __call__(self, _: str) -> "Emr":
+        return self
+
+    def get_parameter(self, *, Name: str) -> dict[str, Any]:
+        assert Name == "/masscomm-prod/erase-job"
+        return {"Parameter": {"Value": json.dumps(REQUEST)}}
+
+    def start_job_run(self, **request: Any) -> dict[str, Any]:
+        self.started.append(request)
+        return {"jobRunId": "run-1"}
+
+    def get_job_run(self, **run: str) -> dict[str, Any]:
+        assert run == {"applicationId": "app", "jobRunId": "run-1"}
+        return {"jobRun": {"state": self.states.pop(0)}}
+
+
+@pytest.mark.parametrize("end", ["SUCCESS", "FAILED", "CANCELLED"])
+def test_run_is_started_with_the_person_and_awaited(end: str) -> None:
+    emr, pauses = Emr("SUBMITTED", "RUNNING", end), list[float]()
+    assert erase(emr, "masscomm-prod", ["--user=7", "--club=3"], pauses.append) == ("run-1", end)
+    [request] = emr.started
+    assert request["jobDriver"]["sparkSubmit"]["entryPointArguments"] == ["--user=7", "--club=3"]
+    assert request["clientToken"]
+    assert len(pauses) == 2
+
+
+class Recording:
+    """OpenSearch with a device state and a message; requests: `VERB path` of each that it was asked."""
+
+    def __init__(self) -> None:
+        self.requests: set[str] = set()
+
+    def request(self, method: str, path: str, body: Any = None, params: Mapping[str, Any] | None = None) -> Any:
+        self.requests.add(f"{method} {path}")
+        if path == "_bulk":
+            return {"items": [{"index": {"status": 200}}] * body.count(b'{"index"')}
+        first = params is not None and "scroll" in params
+        outcome = {"club_id": 3, "user_ids": [7]}
+        source = {"user_id": 7, "token": "t", "endpoint_arn": "arn:1", "enabled": True, "outcome": outcome}
+        hits = [{"_index": path.split("/")[0], "_id": "70", "_version": 1, "_source": source}] if first else []
+        return {"timed_out": False, "_shards": {"failed": 0}, "hits": {"hits": hits}, "_scroll_id": "next"}
+
+
+class Endpoints:
+    def delete_endpoint(self, *, EndpointArn: str) -> None:
+        assert EndpointArn
+
+
+def test_role_may_ask_what_erasure_asks_of_the_directory() -> None:
+    client, recording = OpenSearch("http://localhost:1"), Recording()
+    client.request = recording.request  # type: ignore[method-assign]
+    indices = SearchIndices(client, Endpoints())
+    person = Person(user_id=7, club_id=3, addresses={"ada@example.org"})
+    indices.learn(person)
+    for step in (indices.erase_messages, indices.erase_endpoints, indices.erase_suppressions, indices.erase_rows):
+        step(person)
+    unmatched = {
+        each for each in recording.requests if not any(fnmatchcase(each, allowed) for allowed in ERASURE_REQUESTS)
+    }
+    assert len(recording.requests) > 10
+    assert unmatched == set()
+    unasked = {
+        each for each in ERASURE_REQUESTS if not any(fnmatchcase(request, each) for request in recording.requests)
+    }
+    assert unasked == set()
