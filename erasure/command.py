@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from erasure.person import Person
 from masscomm.errors import Stop
+from masscomm.untrusted import mask, visible
 
 type Step = Callable[[Person], int]
 
@@ -58,4 +59,4 @@ def _run(report: Report, person: Person, name: str, step: Step) -> None:
         report.erased[name] = step(person)
     except Exception as error:  # whatever it is, the other stores are erased
         # A client's message may quote what it was asked for.
-        report.failed[name] = type(error).__name__
+        report.failed[name] = visible(f"{type(error).__name__}: {mask(str(error))}")[:500]
