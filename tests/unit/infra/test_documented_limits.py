@@ -234,17 +234,19 @@ def test_emr_serverless_workers_have_a_size_that_exists(environment: Synthesised
     https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/worker-configs.html
     """
     memory = {1: (2, 8), 2: (4, 16), 4: (8, 30), 8: (16, 60), 16: (32, 120)}
-    (parameter,) = environment.resources("AWS::SSM::Parameter")
-    request = flat(parameter.properties["Value"])
-    for place in ("driver", "executor"):
-        cores = int(re.findall(rf"spark\.{place}\.cores=(\d+)", request)[0])
-        given = int(re.findall(rf"spark\.{place}\.memory=(\d+)g", request)[0])
-        least, most = memory[cores]
-        assert least <= given + max(1, given * 0.1) <= most, place
-    (application,) = environment.resources("AWS::EMRServerless::Application")
-    most = application.properties["MaximumCapacity"]
-    assert re.fullmatch(r"\d+(\.\d+)? ?vCPU", most["Cpu"])
-    assert re.fullmatch(r"\d+(\.\d+)? ?GB", most["Memory"])
+    requests = [flat(parameter.properties["Value"]) for parameter in environment.resources("AWS::SSM::Parameter")]
+    applications = list(environment.resources("AWS::EMRServerless::Application"))
+    assert len(requests) == len(applications) == 2  # the stream, and the job that erases a person
+    for request in requests:
+        for place in ("driver", "executor"):
+            cores = int(re.findall(rf"spark\.{place}\.cores=(\d+)", request)[0])
+            given = int(re.findall(rf"spark\.{place}\.memory=(\d+)g", request)[0])
+            least, most = memory[cores]
+            assert least <= given + max(1, given * 0.1) <= most, place
+    for application in applications:
+        capacity = application.properties["MaximumCapacity"]
+        assert re.fullmatch(r"\d+(\.\d+)? ?vCPU", capacity["Cpu"])
+        assert re.fullmatch(r"\d+(\.\d+)? ?GB", capacity["Memory"])
 
 
 def test_rules_run_at_rates_that_eventbridge_knows(environment: SynthesisedEnvironment) -> None:

@@ -296,11 +296,11 @@ def test_the_job_is_submitted_without_a_key_of_its_own(environment: SynthesisedE
     https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/jobs-log-encryption.html: the submitter needs
     kms:GenerateDataKey and kms:Decrypt, the run logs:AssociateKmsKey. The log group has its key already.
     """
-    (parameter,) = environment.resources("AWS::SSM::Parameter")
-    request = flat(parameter.properties["Value"])
-    assert "key-arn" not in request
-    assert "KeyArn" not in request
-    assert '"cloudWatchLoggingConfiguration":{"enabled":true' in request
-    group = request.partition('"logGroupName":"')[2].partition('"')[0].strip("{}")
-    (log,) = [each for each in environment.resources("AWS::Logs::LogGroup") if each.id == group]
-    assert log.properties["KmsKeyId"]
+    for parameter in environment.resources("AWS::SSM::Parameter"):
+        request = flat(parameter.properties["Value"])
+        assert "key-arn" not in request
+        assert "KeyArn" not in request
+        assert '"cloudWatchLoggingConfiguration":{"enabled":true' in request
+        group = request.partition('"logGroupName":"')[2].partition('"')[0].strip("{}")
+        (log,) = [each for each in environment.resources("AWS::Logs::LogGroup") if each.id == group]
+        assert log.properties["KmsKeyId"]

@@ -639,16 +639,45 @@ def test_the_connector_is_the_local_one_with_another_database(environment: Synth
 
 
 def test_the_job_is_started_as_a_stream_with_everything_it_is_made_of(environment: SynthesisedEnvironment) -> None:
-    (parameter,) = environment.resources("AWS::SSM::Parameter")
-    job = flat(parameter.properties["Value"])
-    assert len(job.encode()) < 8192
+    job = _job(environment, "streaming-job")
     assert '"mode":"STREAMING"' in job
     assert '"retryPolicy"' in job
     for setting in ("spark.jars=", "spark.archives=", "KAFKA_AUTHENTICATION=aws_msk_iam", "SPARK_ARCHIVE_DIR=s3://"):
         assert setting in job, setting
     assert job.count(AVRO_OPTIONS) == 2
-    (application,) = environment.resources("AWS::EMRServerless::Application")
-    assert application.properties["ReleaseLabel"] == "emr-spark-8.0.0"
+    for application in environment.resources("AWS::EMRServerless::Application"):
+        assert application.properties["ReleaseLabel"] == "emr-spark-8.0.0"
+
+
+def test_person_is_erased_by_a_job_of_its_own_application(environment: SynthesisedEnvironment) -> None:
+    """keep_job cancels whatever else runs in the streaming job's application; only this role deletes everywhere."""
+    erase, stream = _job(environment, "erase-job"), _job(environment, "streaming-job")
+    assert '"mode":"BATCH"' in erase
+    assert '"entryPointArguments":[]' in erase
+    for setting in (
+        *("SPARK_ARCHIVE_DIR=s3://", "OPENSEARCH_URL=", "DELIVERY_LEDGER_TABLE=", "WAITING_TABLE="),
+        *("METRICS_DATABASE_URL=", "SCHEMA_REGISTRY_URL=", "ERASURE_BACKUPS=database-backups="),
+    ):
+        assert setting in erase, setting
+    parts = [re.findall(r'"applicationId":"([^"]+)"', job) for job in (erase, stream)]
+    assert len({part for [part] in parts}) == 2
+    may: dict[str, set[str]] = {}
+    for policy, statement in statements(environment, "AWS::IAM::Policy"):
+        may.setdefault(str(policy), set()).update(actions(statement))
+    wanted = {"sns:DeleteEndpoint", "dynamodb:Scan", "es:ESHttpDelete", "s3:DeleteObject", "rds-db:connect"}
+    assert len([policy for policy, allowed in may.items() if wanted <= allowed]) == 1
+    assert len([policy for policy, allowed in may.items() if "dynamodb:Scan" in allowed]) == 1
+
+
+def _job(environment: SynthesisedEnvironment, name: str) -> str:
+    """The request that a parameter holds."""
+    prefix = f"/masscomm-{environment.name}/"
+    [parameter] = [
+        each for each in environment.resources("AWS::SSM::Parameter") if each.properties["Name"] == f"{prefix}{name}"
+    ]
+    request = flat(parameter.properties["Value"])
+    assert len(request.encode()) < 8192
+    return request
 
 
 def test_profiles_are_the_catalogues_and_name_the_tables_that_the_files_say_they_write() -> None:
