@@ -367,15 +367,15 @@ def test_the_firewall_counts_as_waf_can(environment: SynthesisedEnvironment) -> 
 
 def test_job_requests_keep_the_limits_of_emr_serverless(environment: SynthesisedEnvironment) -> None:
     """https://docs.aws.amazon.com/emr-serverless/latest/APIReference/API_StartJobRun.html"""
-    (parameter,) = environment.resources("AWS::SSM::Parameter")
-    request = flat(parameter.properties["Value"])
-    assert len(re.findall(r'"name":"([^"]*)"', request)[0]) <= 256
-    (entry,) = re.findall(r'"entryPoint":"([^"]*)"', request)
-    assert len(entry) <= 256
-    (parameters,) = re.findall(r'"sparkSubmitParameters":"((?:[^"\\]|\\.)*)"', request)
-    assert len(parameters) <= 102_400
-    (application,) = environment.resources("AWS::EMRServerless::Application")
-    assert 1 <= application.properties["AutoStopConfiguration"]["IdleTimeoutMinutes"] <= 10_080
+    for parameter in environment.resources("AWS::SSM::Parameter"):
+        request = flat(parameter.properties["Value"])
+        assert len(re.findall(r'"name":"([^"]*)"', request)[0]) <= 256
+        (entry,) = re.findall(r'"entryPoint":"([^"]*)"', request)
+        assert len(entry) <= 256
+        (parameters,) = re.findall(r'"sparkSubmitParameters":"((?:[^"\\]|\\.)*)"', request)
+        assert len(parameters) <= 102_400
+    for application in environment.resources("AWS::EMRServerless::Application"):
+        assert 1 <= application.properties["AutoStopConfiguration"]["IdleTimeoutMinutes"] <= 10_080
 
 
 @pytest.mark.parametrize("name", ["dev", "prod", "local"])
