@@ -379,6 +379,10 @@ class Bench:
         if sorted(letters) != sorted(cell.expectation.dead_letters):
             result.wrong.append(f"dead letters {letters} instead of {list(cell.expectation.dead_letters)}")
 
+    def forget_letters(self) -> None:
+        """The cell has accounted for the dead letters that there are."""
+        self._letters_before = len(self.letters.all())
+
     def _new_letters(self) -> list[DeadLettered]:
         return self.letters.all()[self._letters_before :]
 

@@ -5,6 +5,7 @@ from tests.faults import (
     broken,
     delaying,
     delivering,
+    flood,
     processes,
     providers,
     quiet,
@@ -219,6 +220,12 @@ CELLS = (
         load=NOBODY,
         expectation=Expectation(dead_letters=("invalid",) * 2),
     ),
+    Cell(
+        name="a flood of hostile records over every topic at once",
+        fault=flood.flood(20_000, patience_s=240.0),
+        load=Load(users=400),
+        patience_s=240.0,
+    ),
     Cell(name="no recipients", fault=processes.none, load=NOBODY),
     Cell(name="one recipient", fault=processes.none, load=Load(users=1), ci=True),
     Cell(
@@ -226,6 +233,12 @@ CELLS = (
         fault=processes.none,
         load=Load(users=20, named=(*range(20), *range(5, 15), 5)),
         ci=True,
+    ),
+    Cell(
+        name="phones change hands between four environments of the device registrar",
+        fault=flood.phones_change_hands,
+        load=NOBODY,
+        patience_s=60.0,
     ),
     # --- the other processes ---
     Cell(name="a user created while change data capture is down", fault=processes.newcomer, load=NOBODY),

@@ -159,6 +159,29 @@ class Population:
             )
             assert set(written.values()) == {None}
 
+    def hand_over(self, old: Sequence[int], new: Sequence[int]) -> None:
+        """Phones change hands: the old owners' devices go, the new owners get one more each, with the token.
+
+        Waits until the directory has the rows and the devices have endpoints.
+        """
+        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+            for giver, taker in zip(old, new, strict=True):
+                with connection.transaction():
+                    connection.execute(
+                        "INSERT INTO devices (id, user_id, platform, token)"
+                        " SELECT %s, %s, platform, token FROM devices WHERE user_id = %s ORDER BY id LIMIT 1",
+                        (taker * 10 + 7, taker, giver),
+                    )
+                    connection.execute("DELETE FROM devices WHERE user_id = %s", (giver,))
+        self.refresh()
+        self._await_directory(())
+        devices = [taker * 10 + 7 for taker in new]
+        directory = Directory(self.settings.opensearch_url, GENERATION)
+        try:
+            until("endpoints", lambda: len(directory.endpoints(devices)) >= len(devices), 60, every_s=0.5)
+        finally:
+            directory.close()
+
     def refresh(self) -> None:
         """Look at the monolith's tables again."""
         environment = function_environment(self.settings)

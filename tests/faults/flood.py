@@ -1,0 +1,120 @@
+"""Hostile records over every topic at once: a good send settles all the same, and each of them is accounted for."""
+
+import itertools
+import random
+import time
+from collections.abc import Iterator
+from functools import partial
+
+from confluent_kafka import Message, Producer
+
+from devstack.settings import GENERATION
+from functions.catalogue import read_catalogue
+from masscomm import topics
+from masscomm.change_events import ChangeDecoder
+from masscomm.errors import DeadLetter
+from masscomm.kafka_event import KafkaRecord
+from tests.faults.bench import Bench
+from tests.faults.cell import FaultOf, Send
+from tests.faults.waiting import until
+from tests.hostile_records import HostileRecord, hostile_records
+
+_SOURCES = {
+    entry.group: entry.event_source.topics
+    for entry in read_catalogue(generation=GENERATION)
+    if entry.event_source is not None
+}
+_SCHEMAS = {topic.name: topic.schema for topic in topics.chain_topics()}
+_CHANGES = ChangeDecoder(GENERATION)
+_PARTITIONS = {topic.name: topic.partitions for topic in [*topics.chain_topics(), *topics.cdc_topics(GENERATION)]}
+
+
+def flood(count: int, *, patience_s: float) -> FaultOf:
+    """So many records in all, at once, and then a good send."""
+
+    def fault(bench: Bench, send: Send) -> None:
+        written = _produce(bench, count)
+        send()
+        until("everybody has an end", lambda: all(map(bench.ended, bench.sends)), patience_s, every_s=0.5)
+        until("every record of the flood is read", lambda: bench.at_rest(_SOURCES), patience_s, every_s=1)
+        letters = {f"{letter.topic}-{letter.partition}@{letter.offset}" for letter in bench.letters.all()}
+        missing = [place for place, record in written.items() if _is_unreadable(bench, record) and place not in letters]
+        assert missing == [], f"{len(missing)} of {len(written)} are neither handled nor dead letters: {missing[:5]}"
+        bench.forget_letters()
+
+    return fault
+
+
+def _produce(bench: Bench, count: int) -> dict[str, HostileRecord]:
+    """The flood by position, in the order of topics' turns."""
+    names = list(dict.fromkeys(itertools.chain.from_iterable(_SOURCES.values())))
+    each = -(-count // len(names))
+    floods = [_harmless(hostile_records(name, 2 * each, codec=bench.codec, seed=time.time_ns())) for name in names]
+    chance = random.Random(count)  # noqa: S311
+    written: dict[str, HostileRecord] = {}
+    producer = Producer({"bootstrap.servers": bench.stack.settings.kafka_bootstrap, "linger.ms": 20})
+
+    def keep(record: HostileRecord, _: object, message: Message) -> None:
+        written[f"{message.topic()}-{message.partition()}@{message.offset()}"] = record
+
+    for record in itertools.islice(itertools.chain.from_iterable(zip(*floods, strict=False)), count):
+        producer.produce(
+            record.topic,
+            record.value,
+            record.key,
+            partition=chance.randrange(_PARTITIONS[record.topic]),
+            headers=list(record.headers),
+            on_delivery=partial(keep, record),
+        )
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    return written
+
+
+def _harmless(records: Iterator[HostileRecord]) -> Iterator[HostileRecord]:
+    """Without changes that can be read: other cells compare the directory with the tables.
+
+    tests/unit/test_hostile_records.py has them.
+    """
+    for record in records:
+        if record.headers and any(name.startswith("masscomm.source") for name, _ in record.headers):
+            continue  # a dead letter of it names another position
+        if not record.topic.startswith("cdc."):
+            yield record
+            continue
+        if record.value is None:
+            yield record
+            continue
+        try:
+            _CHANGES.decode(_as_read(record))
+        except DeadLetter:
+            yield record
+
+
+def _is_unreadable(bench: Bench, record: HostileRecord) -> bool:
+    schema = _SCHEMAS.get(record.topic)
+    try:
+        if schema is not None:
+            bench.codec.decode(schema, record.value)
+        elif record.topic.startswith("cdc."):
+            _CHANGES.decode(_as_read(record))
+    except DeadLetter:
+        return True
+    return False
+
+
+def _as_read(record: HostileRecord) -> KafkaRecord:
+    return KafkaRecord(topic=record.topic, partition=0, offset=0, timestamp_ms=0, key=record.key, value=record.value)
+
+
+def phones_change_hands(bench: Bench, _: Send) -> None:
+    """Old and new owners' rows stand in different partitions, each with an environment of its own."""
+    four = {"device_registrar": {"concurrency": 4}, "cdc_consumer": {"concurrency": 4}}
+    with bench.stack.configured(four):
+        have_devices = (0, 3, 5, 6, 7, 8, 9)
+        old = [user_id for user_id in bench.population.grow(40) if user_id % 10 in have_devices]
+        new = [user_id for user_id in bench.population.grow(40) if user_id % 10 in have_devices]
+        pairs = list(zip(old, new, strict=False))
+        bench.population.hand_over([giver for giver, _ in pairs], [taker for _, taker in pairs])
+        bench.emit([*old, *new])
+        bench.settle()
