@@ -1,7 +1,7 @@
 """The SNS stand-in answers as SNS does, as far as our adapters can tell, and remembers what it took."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -93,6 +93,10 @@ class TestEndpoints(EndpointsContract):
                 return None
 
         return ask
+
+    @pytest.fixture
+    def disable(self, client: SNSClient) -> Callable[[str], None]:
+        return lambda arn: client.set_endpoint_attributes(EndpointArn=arn, Attributes={"Enabled": "false"}) and None
 
 
 @pytest.fixture
