@@ -148,7 +148,7 @@ def _run_demo(stack: Stack | RunningStack) -> bool:
 
 
 def _end_at_crash(stack: Stack, over: threading.Event) -> None:
-    """Report the first crash and interrupt the main thread, which would wait for what cannot come any more.
+    """Report the first crash and interrupt the main thread, which would wait for it in vain.
 
     over: from then on a crash is no concern of this thread.
     """

@@ -482,7 +482,7 @@ class Stack:
             self._revive(crash)
 
     def _revive(self, crash: Crash) -> None:
-        """Start a service that ended, and what is to be done after its start, until both succeed or the stack stops."""
+        """Start a service that ended and run its tasks, until both succeed or the stack stops."""
         name, reason = crash.service, crash.line
         self._starters.append(threading.current_thread())
         started = False
@@ -497,7 +497,7 @@ class Stack:
                     self._start_service(self.known[name])
                 started = True
                 for task in self.tasks:
-                    if name in task.depends_on:  # it may have lost what was made in it
+                    if name in task.depends_on:  # the server may have lost its contents
                         self._run_task(task)
             except StackError as error:
                 if self._ending.is_set():

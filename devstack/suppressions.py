@@ -1,4 +1,4 @@
-"""`masscomm suppressions`: who is sent no e-mail because an address bounced or its owner complained, and freeing it."""
+"""`masscomm suppressions`: list and remove e-mail addresses that bounced or whose owner complained."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -28,7 +28,7 @@ class Report:
 
 
 def check(person: Person, *, still_known: bool, even_if_known: bool) -> None:
-    """Refuse what must not be erased.
+    """Refuse a person whose data must not be erased.
 
     Raises:
         Stop: a store names the user under other tenants only, or the directory still has the user.

@@ -1,6 +1,6 @@
 """The person in DynamoDB: delayed records, and the delivery ledger.
 
-The decision log names nobody: a digest over all of a record's recipients, and decisions by position. Neither does the
+The decision log names no person: it has a digest over a record's recipients, and decisions by position. Nor does the
 table of broadcast queues.
 """
 

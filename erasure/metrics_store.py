@@ -23,7 +23,7 @@ def learn(connection: psycopg.Connection[Any], person: Person) -> None:
 
 
 def erase_log(connection: psycopg.Connection[Any], person: Person) -> int:
-    """Replace the user id in the log of recipients, and in what is staged for it."""
+    """Replace the user id in the log of recipients and in its staging table."""
     erased = 0
     for statement in (
         "update recipient_log set user_id = %(erased)s where user_id = %(user)s and club_id = %(club)s",

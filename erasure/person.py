@@ -1,4 +1,4 @@
-"""The person who is erased, and what stands in place of them."""
+"""The person to erase, and the values that replace theirs."""
 
 from dataclasses import dataclass, field
 

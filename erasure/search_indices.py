@@ -59,7 +59,7 @@ class SearchIndices:
         return any(not document.source.get("deleted") for document in serving)
 
     def erase_messages(self, person: Person) -> int:
-        """Replace the user id in what is remembered of messages that a provider took."""
+        """Replace the user id in the index of published messages."""
         erased = 0
         for page in self._pages(MESSAGES):
             changed = [
@@ -72,7 +72,7 @@ class SearchIndices:
         return erased
 
     def erase_endpoints(self, person: Person) -> int:
-        """Delete the endpoints of the person's devices that no other device uses, and what is known of them."""
+        """Delete the endpoints of the person's devices that no other device uses, and their states."""
         states = self._states(person)
         arns = {arn for state in states if isinstance(arn := state.source.get("endpoint_arn"), str)}
         for arn in arns - self._used_by_others(arns, [state.id for state in states]):

@@ -1,4 +1,4 @@
-"""How long schema ids that the registry denies are asked for again, before their records are put aside.
+"""How long schema ids that the registry denies are asked for again before their records are dead-lettered.
 
 A producer may use an id before each replica of the registry knows it. So an id is asked for again for RETRY_S, once for
 all records that carry it. Random bytes must not cost that time for each id they make up: after an id was asked for in
@@ -14,7 +14,7 @@ from masscomm.clock import Clock, SystemClock
 RETRY_S = 30.0
 # An id that was not seen for so long is forgotten: the registry may since have given it to a schema.
 _FORGET_AFTER_S = 300.0
-# Of more ids at a time the records are put aside at once.
+# Records of further ids are dead-lettered at once.
 _REMEMBERED = 1_000
 
 

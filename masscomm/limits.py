@@ -18,7 +18,7 @@ MAX_CHANNELS = 16
 # Further ahead is a mistake of units.
 MAX_AHEAD_MS = 366 * 86_400_000
 SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
-# What is copied into every derived record: data and the texts next to it, in UTF-8.
+# Copied into every derived record: data and the texts next to it, in UTF-8.
 MAX_DATA_BYTES = 100_000
 # Text fields of a request, in characters.
 MAX_TEMPLATE = 128

@@ -102,7 +102,7 @@ def _bulk(client: OpenSearch, lines: list[bytes]) -> list[Exception | None]:
 
 
 def _is_about_documents(error: TransportError) -> bool:
-    """Whether a request is refused for what is in it: a wrong address is refused without a type of error."""
+    """Whether a request is refused for its content: a wrong address is refused without a type of error."""
     told = error.info.get("error") if isinstance(error.info, dict) else None
     return error.status_code == _TOO_LARGE or (error.status_code == _BAD_REQUEST and isinstance(told, dict))
 

@@ -17,7 +17,7 @@ from masscomm.ids import is_record_id
 from masscomm.limits import MAX_RECORD_ID_BYTES
 from masscomm.topics import Lane
 
-# The header of a released record: what it waited for.
+# The header of a released record: the reason for its delay.
 WAITED_FOR = "masscomm.released"
 # How long a sweep keeps a record to itself; longer than an invocation lasts.
 CLAIM_S = 90

@@ -1,4 +1,4 @@
-"""Records, topics, indices, tables and the databases' certificate authorities as files, for whoever reads them."""
+"""Records, topics, indices, tables and the databases' certificate authorities, as files."""
 
 from pathlib import Path
 

@@ -51,7 +51,7 @@ def _schema_id(value: Column, known: Collection[int]) -> Column:
     # Comparing five bytes costs less than spelling them out.
     for schema_id in known:
         found = found.when(header == F.lit(bytearray(HEADER.pack(0, schema_id))), F.lit(schema_id))
-    # What is no id is undecodable: the registry is asked for ids only.
+    # A number that is no id is undecodable: the registry is asked for ids only.
     is_id = (F.substring(value, 1, 1) == F.lit(bytearray(1))) & spelt.between(1, LAST_SCHEMA_ID)
     return found.when(is_id, spelt)
 

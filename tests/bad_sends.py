@@ -1,4 +1,4 @@
-"""Sends that are put aside, wherever they enter the chain."""
+"""Sends that are dead-lettered, wherever they enter the chain."""
 
 from typing import Any
 

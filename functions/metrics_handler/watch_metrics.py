@@ -108,7 +108,7 @@ class WatchMetrics:
             until_ms = now_ms + int(remaining_s * 1000)
             slot = self.slots.take(caller, self.open_polls, now_ms=now_ms, until_ms=until_ms)
         except Retry as error:
-            # Polls that nobody counts must not wait: they would occupy every environment.
+            # Uncounted polls must not wait: they would occupy every environment.
             logger.warning("open polls are not counted, this one is answered at once", error=str(error))
             metrics.add(POLLS_UNCOUNTED)
             yield False

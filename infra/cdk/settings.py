@@ -128,7 +128,7 @@ class ConcurrencySettings:
     metrics_stream: int = 20
     metrics_handler: int = 20
     send_handler: int = 20
-    # Whoever calls has it invoked, with a key or without.
+    # Any caller has it invoked, with a key or without.
     authorizer: int = 20
 
     def __post_init__(self) -> None:

@@ -78,7 +78,7 @@ TABLE: tuple[Row, ...] = (
 )
 
 OTHER = "other"
-# The closed vocabulary of what outcomes and device statuses say of a provider's refusal.
+# The closed vocabulary of a provider's refusals, in outcomes and device statuses.
 CODES = frozenset(code for row in TABLE for code in row.codes) | {OTHER}
 
 # The request went out and no answer came: the message may have been taken.

@@ -108,7 +108,7 @@ def test_several_who_provision_at_once_wait_for_each_other(nothing_yet: str) -> 
 
 
 def test_sessions_of_the_writer_begin_in_utc(database: str, users: tuple[str, str]) -> None:
-    """Set by role, in this database alone: nobody passes options when a session starts."""
+    """Set by role, in this database alone: sessions pass no start-up options."""
     with psycopg.connect(database) as connection:
         found = connection.execute(
             "SELECT r.rolname, s.setconfig FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole"

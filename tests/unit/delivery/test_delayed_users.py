@@ -1,4 +1,4 @@
-"""What was delayed is published to the users as they are now: not to the erased, and to the current address."""
+"""Delayed messages go to the users as they are now: not to erased users, and to current addresses."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Users with very many devices: what is recorded and told of them fits into what items and topics take."""
+"""Users with very many devices: their results fit into DynamoDB's items and the topics' records."""
 
 import pytest
 
