@@ -32,8 +32,10 @@ test: check infra/cdk/node_modules/.package-lock.json ## every check and every t
 faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1: and the broadcast to 100,000
 	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all $(if $(HEADLINE),--headline) -v --tb=short
 
-nightly: setup ## what takes too long for each change: an upgrade from an earlier commit, on its data
+nightly: setup ## all fault cells, 20,000 hostile records a topic, an upgrade from an earlier commit on its data
+	.venv/bin/python -m pytest tests/unit/test_hostile_records.py --flood full -v --tb=short
 	.venv/bin/python -m pytest tests/upgrade --nightly -v --tb=short
+	$(MAKE) faults
 
 faults-headline: setup ## a broadcast to 100,000 while every process is killed in turn
 	.venv/bin/python -m tests.faults.headline
