@@ -230,8 +230,9 @@ class Environment:
             raise ValueError(f"{self.name}: kafka: min_insync_replicas < replication_factor <= brokers")
         if self.log_days not in LOG_DAYS:
             raise ValueError(f"{self.name}: log_days is one of {', '.join(map(str, LOG_DAYS))}")
-        if not 0 <= self.provisioned <= min(self.concurrency.reserved.values()):
-            raise ValueError(f"{self.name}: provisioned is no more than each reservation of concurrency")
+        # Of the functions with a reservation send_handler alone has provisioned concurrency (profiles.py).
+        if not 0 <= self.provisioned <= self.concurrency.send_handler:
+            raise ValueError(f"{self.name}: provisioned is no more than send_handler's reservation of concurrency")
         if not 0 <= self.trace_ratio <= 1 or not 0 <= self.receipts_percent <= 100:
             raise ValueError(f"{self.name}: trace_ratio is from 0 to 1, receipts_percent from 0 to 100")
 

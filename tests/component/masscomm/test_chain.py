@@ -62,7 +62,7 @@ def test_a_send_on_kafka_becomes_a_build_record_an_outcome_and_a_dead_letter(
     producer = KafkaProducer(bootstrap)
     errors: list[Exception | None] = []
     record = send([1, 2], send_id=None)
-    for value in (codec.encode(source, "SendRequested", record.to_avro()), b"\0\x7f\xff\xff\xff poison"):
+    for value in (codec.encode(source, "SendRequested", record.to_avro()), b"\0\xff\xff\xff\xff poison"):
         producer.produce(source, str(uuid4()).encode(), value, [("trace", b"\xff")], errors.append)
     producer.flush(20)
     assert errors == [None, None]
