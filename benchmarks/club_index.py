@@ -16,7 +16,7 @@ import psycopg
 
 from devstack.settings import StackSettings
 from devstack.stack import Stack
-from tests.metrics_database import metrics_database
+from tests.support.servers.metrics_database import metrics_database
 
 FILL = """
 insert into counts_minute

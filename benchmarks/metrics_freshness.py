@@ -34,8 +34,8 @@ from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from devstack.stack import Stack
 from masscomm.topics import chain_topics
-from tests.metrics_database import metrics_database
-from tests.metrics_job import launch
+from tests.support.servers.metrics_database import metrics_database
+from tests.support.spark.metrics_job import launch
 
 RECIPIENTS, SENDS = 3, 20
 LOOK_EVERY_S = 0.02

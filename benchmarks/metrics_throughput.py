@@ -72,7 +72,7 @@ from spark_metrics.staging import Staging
 from spark_metrics.transforms import Facts, exploded, facts
 from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
-from tests.metrics_database import metrics_database
+from tests.support.servers.metrics_database import metrics_database
 
 # A cluster's heap and compilers: the devstack's are small on purpose. What reads records is called often enough to be
 # compiled well all the same; what plans, thousands of methods called a few hundred times a batch, is not worth it.

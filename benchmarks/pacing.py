@@ -43,7 +43,7 @@ from masscomm.records import NotificationOutcome
 from masscomm.sns_push import SnsPush
 from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
-from tests.chain import delivery, entry
+from tests.support.harness.chain import delivery, entry
 
 APPLICATION = "arn:aws:sns:eu-central-1:000000000000:app/GCM/pacing"
 RECIPIENTS = 500

@@ -28,7 +28,7 @@ from spark_metrics.sink import PostgresSink
 from spark_metrics.transforms import Facts
 from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
-from tests.metrics_database import metrics_database
+from tests.support.servers.metrics_database import metrics_database
 
 RECIPIENTS, SENDS = 500, 300
 

@@ -31,7 +31,7 @@ from masscomm.producer import Headers, Report
 from masscomm.records import SendRequested
 from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
-from tests.chain import entry
+from tests.support.harness.chain import entry
 
 CHUNK_SIZE = 5_000
 SIZES = (1_000, 10_000, 100_000, 1_000_000)

@@ -11,8 +11,8 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from tests.faults.bench import Bench
-from tests.faults.stack import FaultStack
+from tests.support.fault_stack.bench import Bench
+from tests.support.fault_stack.stack import FaultStack
 
 
 def rate(bench: Bench, users: range) -> float:

@@ -1,6 +1,6 @@
 """The directory's contract without a server, for unit tests of whoever looks something up.
 
-It passes the same contract test as OpenSearchDirectory (tests/component/directory_contract.py).
+It passes the same contract test as OpenSearchDirectory (tests/support/contracts/directory.py).
 """
 
 from collections import Counter

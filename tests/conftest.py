@@ -13,8 +13,8 @@ import pytest
 
 from devstack import testing
 from devstack.settings import StackSettings
-from tests.spark_session import kafka_frame, spark
-from tests.whole_files import SPARK, STACKS, WholeFiles, group
+from tests.support.spark.session import kafka_frame, spark
+from tests.support.whole_files import SPARK, STACKS, WholeFiles, group
 
 # Here, once: where two folders took them in, a process that ran tests of both would end its one Spark twice.
 __all__ = ["kafka_frame", "spark"]
@@ -128,5 +128,5 @@ def one_stack_at_a_time(tmp_path_factory: pytest.TempPathFactory, worker_id: str
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pytest.fail("another worker holds a stack: all that do are one worker's (tests/whole_files.py)")
+            pytest.fail("another worker holds a stack: all that do are one worker's (tests/support/whole_files.py)")
         yield

@@ -1,8 +1,8 @@
 """A stand-in for Amazon SNS' mobile push that is fast, logs what it really received, and answers as it is told to.
 
 LocalStack takes about 400 publishes a second; this one thousands, so that what is measured is the client. It speaks the
-Query API of Publish and of platform applications and endpoints, and passes tests/provider_contract.py. It runs in a
-process of its own:
+Query API of Publish and of platform applications and endpoints, and passes
+tests/support/contracts/provider.py. It runs in a process of its own:
 
     with SnsStandIn.start() as sns:                            # on a free port; log=PATH keeps every accepted publish
         boto3.client("sns", endpoint_url=sns.url)              # or AWS_ENDPOINT_URL_SNS in a function's environment

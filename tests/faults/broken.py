@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from masscomm import topics
 from masscomm.records import SendRequested
-from tests.faults.bench import Bench, Sent
-from tests.faults.cell import FaultOf, Send
-from tests.faults.population import CATEGORIES, CLUB
+from tests.support.fault_stack.bench import Bench, Sent
+from tests.support.fault_stack.cell import FaultOf, Send
+from tests.support.fault_stack.population import CATEGORIES, CLUB
 
 GOOD = 5
 POISON = {

@@ -14,8 +14,8 @@ from tests.faults import (
     servers,
     tenants,
 )
-from tests.faults.cell import Cell, Expectation, Load
 from tests.faults.moments import Moment
+from tests.support.fault_stack.cell import Cell, Expectation, Load
 
 MANY = Load(users=400, chunk=50)  # so that each step has several records under way
 OWN = Load(users=60, own=True)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.cell import Cell
-from tests.faults.stack import FaultStack
+from tests.support.fault_stack.cell import Cell
+from tests.support.fault_stack.stack import FaultStack
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 from masscomm.topics import Lane
 from masscomm.waiting import MINUTE_MS, Waiting, place_of
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
-from tests import dynamodb_table
-from tests.faults.bench import Bench
-from tests.faults.cell import Send
-from tests.faults.waiting import until
+from tests.support.fault_stack.bench import Bench
+from tests.support.fault_stack.cell import Send
+from tests.support.servers import dynamodb_table
+from tests.support.until import until
 
 AHEAD_MS = 6_000
 AGAIN_MS = 2_000

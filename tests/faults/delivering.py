@@ -3,11 +3,11 @@
 import json
 
 from masscomm import topics
-from tests.faults.bench import Bench
-from tests.faults.cell import Send
 from tests.faults.moments import path, received
-from tests.faults.proxy import Answer, Edit, HoldAnswer, Request
-from tests.faults.waiting import until
+from tests.support.fault_stack.bench import Bench
+from tests.support.fault_stack.cell import Send
+from tests.support.fault_stack.proxy import Answer, Edit, HoldAnswer, Request
+from tests.support.until import until
 
 
 def endpoints_late_or_never(bench: Bench, _: Send) -> None:

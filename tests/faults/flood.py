@@ -14,10 +14,10 @@ from masscomm import topics
 from masscomm.change_events import ChangeDecoder
 from masscomm.errors import DeadLetter
 from masscomm.kafka_event import KafkaRecord
-from tests.faults.bench import Bench
-from tests.faults.cell import FaultOf, Send
-from tests.faults.waiting import until
-from tests.hostile_records import HostileRecord, hostile_records
+from tests.support.fault_stack.bench import Bench
+from tests.support.fault_stack.cell import FaultOf, Send
+from tests.support.inputs.hostile_records import HostileRecord, hostile_records
+from tests.support.until import until
 
 _SOURCES = {
     entry.group: entry.event_source.topics

@@ -25,10 +25,10 @@ import httpx
 from devstack.settings import ROOT
 from devstack.sns_stand_in import Received
 from functions.delivery.deliver import SLICE_SIZE
-from tests.faults.bench import Bench
-from tests.faults.cell import Cell, Load, Result
-from tests.faults.stack import FaultStack
-from tests.faults.waiting import until
+from tests.support.fault_stack.bench import Bench
+from tests.support.fault_stack.cell import Cell, Load, Result
+from tests.support.fault_stack.stack import FaultStack
+from tests.support.until import until
 
 OUT = ROOT / "out" / "faults-headline.json"
 RECIPIENTS = 100_000

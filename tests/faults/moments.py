@@ -6,10 +6,10 @@ from typing import Literal
 from devstack.sns_stand_in import Rule
 from functions.delivery.deliver import SLICE_SIZE
 from masscomm import topics
-from tests.faults.bench import Bench
-from tests.faults.cell import Send
-from tests.faults.proxy import Request
-from tests.faults.waiting import until
+from tests.support.fault_stack.bench import Bench
+from tests.support.fault_stack.cell import Send
+from tests.support.fault_stack.proxy import Request
+from tests.support.until import until
 
 type Moment = Literal["before", "middle", "after"]
 

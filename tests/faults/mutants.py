@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devstack.settings import ROOT
-from tests.faults.bench import Bench
-from tests.faults.cell import Cell
 from tests.faults.cells import CELLS
-from tests.faults.stack import FaultStack
-from tests.faults.waiting import until
+from tests.support.fault_stack.bench import Bench
+from tests.support.fault_stack.cell import Cell
+from tests.support.fault_stack.stack import FaultStack
+from tests.support.until import until
 
 # What the functions and the tests of a mutant need.
 TREES = ("functions", "masscomm", "schemas", "spark_metrics", "erasure", "devstack", "examples", "tests")

@@ -10,9 +10,6 @@ from devstack.demo.records import TopicReader
 from devstack.sns_stand_in import Rule
 from masscomm import topics
 from masscomm.topics import Lane
-from tests.chain import entry, event
-from tests.faults.bench import CHAIN, Bench, Beside, tail
-from tests.faults.cell import FaultOf, Send
 from tests.faults.moments import (
     HALF_A_SLICE,
     INSIDE_A_SLICE,
@@ -24,8 +21,11 @@ from tests.faults.moments import (
     path,
     received,
 )
-from tests.faults.proxy import Answer, Delay, Hold, HoldAnswer, produce_to
-from tests.faults.waiting import until
+from tests.support.fault_stack.bench import CHAIN, Bench, Beside, tail
+from tests.support.fault_stack.cell import FaultOf, Send
+from tests.support.fault_stack.proxy import Answer, Delay, Hold, HoldAnswer, produce_to
+from tests.support.harness.chain import entry, event
+from tests.support.until import until
 
 
 def none(bench: Bench, send: Send) -> None:

@@ -8,17 +8,17 @@ import httpx
 
 from devstack.sns_stand_in import Rule
 from masscomm.ids import address_id
-from tests.faults.bench import Bench
-from tests.faults.cell import FaultOf, Send
 from tests.faults.moments import (
     DELIVERY,
     HALF_A_SLICE,
     INSIDE_A_SLICE,
     WORKERS,
 )
-from tests.faults.population import address
-from tests.faults.proxy import Answer, DropAnswer, HoldAnswer, Request
-from tests.faults.waiting import until
+from tests.support.fault_stack.bench import Bench
+from tests.support.fault_stack.cell import FaultOf, Send
+from tests.support.fault_stack.population import address
+from tests.support.fault_stack.proxy import Answer, DropAnswer, HoldAnswer, Request
+from tests.support.until import until
 
 
 def sns_answers(code: str, *, share: float = 1.0, times: int | None = None) -> FaultOf:

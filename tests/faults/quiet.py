@@ -6,11 +6,11 @@ from datetime import datetime
 from devstack.demo.directory import next_minute
 from devstack.sns_stand_in import Rule
 from masscomm.statuses import Status
-from tests.faults.bench import Bench, Sent
-from tests.faults.cell import Send
 from tests.faults.moments import bigger_mget
-from tests.faults.proxy import Answer, Hold, produce_to
-from tests.faults.waiting import until
+from tests.support.fault_stack.bench import Bench, Sent
+from tests.support.fault_stack.cell import Send
+from tests.support.fault_stack.proxy import Answer, Hold, produce_to
+from tests.support.until import until
 
 # For the directory to know, the kill, and the second check: all of it while they last.
 LAST_S = 20.0

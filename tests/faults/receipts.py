@@ -12,17 +12,17 @@ from masscomm import topics
 from masscomm.records import DeviceStatusChanged, ReceiptReceived
 from masscomm.statuses import Reason, Status
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
-from tests import dynamodb_table
-from tests.faults.bench import Bench, Sent, tail
-from tests.faults.cell import Send
 from tests.faults.moments import dynamodb, path
-from tests.faults.population import address
 from tests.faults.providers import disabled
-from tests.faults.proxy import Answer, Cut, HoldAnswer, Request, produce_to
-from tests.faults.stack import RECEIPT_WAITS_S
-from tests.faults.waiting import until
-from tests.opensearch_client import TestClient
-from tests.unit.receipts import shapes
+from tests.support.fault_stack.bench import Bench, Sent, tail
+from tests.support.fault_stack.cell import Send
+from tests.support.fault_stack.population import address
+from tests.support.fault_stack.proxy import Answer, Cut, HoldAnswer, Request, produce_to
+from tests.support.fault_stack.stack import RECEIPT_WAITS_S
+from tests.support.inputs import receipt_events as shapes
+from tests.support.servers import dynamodb_table
+from tests.support.servers.opensearch_client import TestClient
+from tests.support.until import until
 
 FUNCTION = "receipts"
 _LINES_AN_EVENT = 50

@@ -18,10 +18,10 @@ from confluent_kafka.admin import AdminClient
 from devstack.service import RunOnce, Service, class_archive, jars, java
 from devstack.settings import GENERATION, LOOPBACK, StackSettings
 from masscomm import topics
-from tests.faults.bench import Bench
-from tests.faults.cell import Send
 from tests.faults.moments import on_its_way
-from tests.faults.proxy import KafkaProxy
+from tests.support.fault_stack.bench import Bench
+from tests.support.fault_stack.cell import Send
+from tests.support.fault_stack.proxy import KafkaProxy
 
 NAME = "kafka_2"
 _REASSIGN = Path(__file__).with_name("Reassign.java")

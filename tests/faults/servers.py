@@ -7,16 +7,16 @@ from contextlib import ExitStack, contextmanager
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 
 from masscomm import topics
-from tests.faults.bench import CHAIN, Bench
-from tests.faults.cell import FaultOf, Send
 from tests.faults.moments import (
     LEDGER,
     bigger_mget,
     dynamodb,
     path,
 )
-from tests.faults.proxy import Answer, Cut, Delay, DropAnswer, Edit, produce_to
-from tests.faults.waiting import until
+from tests.support.fault_stack.bench import CHAIN, Bench
+from tests.support.fault_stack.cell import FaultOf, Send
+from tests.support.fault_stack.proxy import Answer, Cut, Delay, DropAnswer, Edit, produce_to
+from tests.support.until import until
 
 AMZ_JSON = "application/x-amz-json-1.0"
 _LOOK_UPS = path("/_mget", "/_search")

@@ -2,11 +2,11 @@
 
 from devstack.sns_stand_in import Rule
 from functions.catalogue import read_catalogue
-from tests.faults.bench import Bench, Sent
-from tests.faults.cell import Send
 from tests.faults.moments import DELIVERY
-from tests.faults.population import DEVICES_A_USER, OTHER_CLUB
-from tests.faults.waiting import until
+from tests.support.fault_stack.bench import Bench, Sent
+from tests.support.fault_stack.cell import Send
+from tests.support.fault_stack.population import DEVICES_A_USER, OTHER_CLUB
+from tests.support.until import until
 
 LARGE, SMALL, CHUNK = 2_000, 240, 40
 

@@ -6,10 +6,10 @@ import pytest
 
 from devstack.settings import ROOT
 from devstack.sns_stand_in import Received
-from tests.faults.cell import Result
 from tests.faults.cells import CELLS
 from tests.faults.headline import doubled_a_kill
 from tests.faults.mutants import MUTANTS, Mutant
+from tests.support.fault_stack.cell import Result
 
 NAMES = [cell.name for cell in CELLS]
 

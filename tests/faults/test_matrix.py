@@ -11,10 +11,10 @@ import pytest
 from devstack.settings import ROOT
 from functions.delivery.deliver import SLICE_SIZE
 from tests.faults import headline
-from tests.faults.bench import Bench
-from tests.faults.cell import Cell, Result
 from tests.faults.cells import CELLS
-from tests.faults.stack import FaultStack
+from tests.support.fault_stack.bench import Bench
+from tests.support.fault_stack.cell import Cell, Result
+from tests.support.fault_stack.stack import FaultStack
 
 OUT = ROOT / "out" / "faults.json"
 

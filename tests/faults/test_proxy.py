@@ -12,7 +12,7 @@ from socketserver import StreamRequestHandler, ThreadingTCPServer
 import httpx
 import pytest
 
-from tests.faults.proxy import (
+from tests.support.fault_stack.proxy import (
     Answer,
     Cut,
     DropAnswer,

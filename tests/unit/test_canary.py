@@ -23,16 +23,16 @@ from masscomm.outcomes import Told, outcome
 from masscomm.preferences import Decision
 from masscomm.producer import InMemoryProducer
 from masscomm.statuses import Reason, Status
-from tests.api_gateway import get, lambda_context
-from tests.chain import Chain, build, delivery, entry, send
+from tests.support.harness.chain import Chain, build, delivery, entry, send
+from tests.support.harness.delivery import Delivery, by_email
+from tests.support.inputs import receipt_events as shapes
+from tests.support.inputs.api_gateway_events import get, lambda_context
+from tests.support.inputs.debezium_records import row
 from tests.unit.builder.test_build_messages import Builder
-from tests.unit.cdc_consumer.debezium import row
 from tests.unit.cdc_consumer.test_apply_changes import Consumer
-from tests.unit.delivery.chain import Delivery, by_email
 from tests.unit.device_registrar.test_register_devices import Registrar
 from tests.unit.masscomm.test_batch import Relay
 from tests.unit.preference_checker.test_check_preferences import Checker
-from tests.unit.receipts import shapes
 from tests.unit.receipts.test_follow_receipts import Receipts
 from tests.unit.scheduler.test_take_back import Office
 

@@ -13,8 +13,8 @@ from masscomm.directory import Settings
 from masscomm.errors import Retry
 from masscomm.ids import ERASED_USER
 from masscomm.outcomes import DEAD_LETTERED
-from tests.chain import delivery, send, told
-from tests.unit.delivery.chain import Delivery
+from tests.support.harness.chain import delivery, send, told
+from tests.support.harness.delivery import Delivery
 from tests.unit.test_first_decisions import World
 
 SENT = ("sent", None)

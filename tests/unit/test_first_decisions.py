@@ -34,8 +34,8 @@ from masscomm.records import NotificationOutcome
 from masscomm.statuses import TERMINAL, Status, merge
 from masscomm.topics import BROADCASTS, Lane
 from masscomm.waiting import InMemoryWaitingStore
-from tests.chain import NOW, entry, send
-from tests.unit.delivery.chain import Delivery
+from tests.support.harness.chain import NOW, entry, send
+from tests.support.harness.delivery import Delivery
 
 USERS = range(1, 13)
 CHANNELS = ("push", "email")

@@ -35,11 +35,11 @@ from masscomm.problem import Problem
 from masscomm.source_records import InMemorySourceRecords
 from masscomm.topics import DEAD_LETTER
 from masscomm.waiting import InMemoryWaitingStore
-from tests.chain import Chain, entry
-from tests.hostile_records import hostile_records
+from tests.support.fakes.opensearch import FakeOpenSearch
+from tests.support.harness.chain import Chain, entry
+from tests.support.harness.delivery import Delivery
+from tests.support.inputs.hostile_records import hostile_records
 from tests.unit.builder.test_build_messages import Builder
-from tests.unit.cdc_consumer.fake_opensearch import FakeOpenSearch
-from tests.unit.delivery.chain import Delivery
 from tests.unit.preference_checker.test_check_preferences import Checker
 
 _FULL = 20_000

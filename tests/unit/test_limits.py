@@ -15,7 +15,7 @@ from masscomm.decisions import InMemoryDecisionLog
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.problem import Problem
 from masscomm.waiting import InMemoryWaitingStore
-from tests.chain import NOW, Chain, entry
+from tests.support.harness.chain import NOW, Chain, entry
 
 VALID: dict[str, Any] = {"type": "news", "club_id": 7, "to_users": [1]}
 BROAD = "\U0001f600"  # one character, four bytes in UTF-8, two units in UTF-16

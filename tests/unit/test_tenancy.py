@@ -19,9 +19,9 @@ from functions.send_handler.request_send import RequestSend
 from infra.cdk.handlers import authorizer
 from masscomm.clock import FixedClock
 from masscomm.tenant import ALL_CLUBS, Clubs, clubs_of
-from tests.api_gateway import EVERY_CLUB, get, lambda_context
-from tests.chain import Chain
-from tests.tenancy import UNUSABLE
+from tests.support.harness.chain import Chain
+from tests.support.inputs.api_gateway_events import EVERY_CLUB, get, lambda_context
+from tests.support.inputs.unusable_tenants import UNUSABLE
 
 FUNCTIONS = Path(__file__).parents[2] / "functions" / "functions.yaml"
 HANDLERS: tuple[ModuleType, ...] = (metrics_handler, send_handler)

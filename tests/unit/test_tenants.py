@@ -26,9 +26,9 @@ from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Settings, Template, User
 from masscomm.producer import Headers, Report
 from masscomm.topics import Lane
-from tests.chain import Context, send
-from tests.unit.delivery.chain import Delivery
-from tests.unit.event_source.bench import ENVELOPE, Answered, until
+from tests.support.harness.chain import Context, send
+from tests.support.harness.delivery import Delivery
+from tests.support.harness.event_source import ENVELOPE, Answered, until
 
 LOUD, QUIET = 1, 5  # clubs; by their ids alone they would share a queue
 ROOT = Path(__file__).parents[2]

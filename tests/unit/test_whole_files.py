@@ -10,8 +10,8 @@ from unittest.mock import Mock
 import pytest
 
 from devstack.settings import ROOT
-from tests import whole_files
-from tests.whole_files import SPARK, STACKS, WholeFiles, group
+from tests.support import whole_files
+from tests.support.whole_files import SPARK, STACKS, WholeFiles, group
 
 # Of the two workers one gets `a`, the other `p`, `q`, `r` and `s`, and crashes in `q` once there is nothing left to be
 # given out: the first is already told to end after its last.
@@ -19,7 +19,7 @@ CONFTEST = """
     import os, signal, time
     from pathlib import Path
     import pytest
-    from tests.whole_files import WholeFiles
+    from tests.support.whole_files import WholeFiles
 
     here = Path(__file__).parent
 

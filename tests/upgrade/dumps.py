@@ -15,7 +15,7 @@ from psycopg import sql
 
 from devstack.service import AWS_CREDENTIALS
 from devstack.settings import REGION, StackSettings
-from tests.opensearch_client import TestClient
+from tests.support.servers.opensearch_client import TestClient
 
 
 def dumps(settings: StackSettings) -> dict[str, str]:

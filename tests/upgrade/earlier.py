@@ -13,7 +13,7 @@ from devstack.provision import provisioning
 from devstack.service import Service, Task
 from devstack.services import all_services
 from devstack.settings import ROOT, StackSettings
-from tests.faults.stack import FaultStack
+from tests.support.fault_stack.stack import FaultStack
 
 _PROVISION = """
 import json, sys

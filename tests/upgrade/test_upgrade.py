@@ -22,11 +22,11 @@ from devstack.settings import REGION, ROOT, StackSettings
 from devstack.sns_stand_in import Rule
 from masscomm.statuses import Reason, Status
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
-from tests.faults.bench import Bench, Sent
-from tests.faults.cell import Cell, Load, Send
-from tests.faults.population import CLUB, address
-from tests.faults.waiting import until
-from tests.opensearch_client import TestClient
+from tests.support.fault_stack.bench import Bench, Sent
+from tests.support.fault_stack.cell import Cell, Load, Send
+from tests.support.fault_stack.population import CLUB, address
+from tests.support.servers.opensearch_client import TestClient
+from tests.support.until import until
 from tests.upgrade.dumps import dumps
 from tests.upgrade.earlier import EarlierStack, tree_of
 

@@ -14,10 +14,10 @@ from functions.cdc_consumer.generation import Generation
 from masscomm.cdc_progress import InMemoryCdcProgress
 from masscomm.clock import SystemClock
 from masscomm.kafka_event import KafkaRecord
-from tests.component.cdc.harness import Context, driver, event_of
-from tests.opensearch_client import TestClient
-from tests.unit.cdc_consumer.debezium import GENERATION
-from tests.unit.cdc_consumer.histories import History, histories
+from tests.support.harness.change_data_capture import Context, driver, event_of
+from tests.support.inputs.debezium_records import GENERATION
+from tests.support.inputs.table_histories import History, histories
+from tests.support.servers.opensearch_client import TestClient
 
 
 @pytest.fixture

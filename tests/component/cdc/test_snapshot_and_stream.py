@@ -12,7 +12,7 @@ from devstack.settings import StackSettings
 from masscomm.change_events import RowChanged
 from masscomm.errors import Retry
 from masscomm.topics import cdc_topic
-from tests.component.cdc.harness import Generated, same_rows
+from tests.support.harness.change_data_capture import Generated, same_rows
 
 TABLES = ("users", "user_settings", "devices", "notification_templates")
 

@@ -18,7 +18,7 @@ from devstack.settings import StackSettings
 from masscomm.cdc_progress import KafkaCdcProgress
 from masscomm.errors import Retry
 from masscomm.topics import cdc_topics
-from tests.component.cdc_progress.contract import STREAMING, Capture, CdcProgressContract
+from tests.support.contracts.cdc_progress import STREAMING, Capture, CdcProgressContract
 
 
 class KafkaCapture(Capture):

@@ -16,7 +16,7 @@ from masscomm.dead_letters import dead_letter_headers
 from masscomm.errors import DeadLetter
 from masscomm.kafka_event import KafkaRecord
 from masscomm.wire import Codec, HttpSchemaRegistry
-from tests.chain import NOW, send
+from tests.support.harness.chain import NOW, send
 
 
 @pytest.fixture

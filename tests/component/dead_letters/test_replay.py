@@ -36,7 +36,7 @@ from masscomm.producer import KafkaProducer
 from masscomm.records import BuildRequested, SendRequested
 from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, HttpSchemaRegistry, InMemorySchemaRegistry, own_schema
-from tests.chain import NOW, Chain, Context, entry, event, failed_offsets, send
+from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 
 
 @dataclass

@@ -12,9 +12,9 @@ import urllib3
 
 from devstack.service import java, java_home
 from devstack.setup import JARS
-from tests.faults.waiting import until
+from tests.support.cdk.templates import SynthesisedEnvironment
+from tests.support.until import until
 from tests.unit.infra.conftest import prod, synthesised  # noqa: F401 - fixtures
-from tests.unit.infra.templates import SynthesisedEnvironment
 
 PASSWORD = "as RDS makes them: }$:"
 

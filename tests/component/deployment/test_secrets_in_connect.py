@@ -9,7 +9,7 @@ from typing import Any
 
 from devstack.service import jars, java
 from devstack.setup import CONNECT_PLUGIN
-from tests.answering_server import answering
+from tests.support.servers.answering_server import answering
 
 NAME = "masscomm/monolith"
 SECRET = {"host": "db.example", "port": 5432, "password": "p:w}d$"}

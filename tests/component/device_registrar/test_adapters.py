@@ -14,8 +14,8 @@ from devstack.settings import StackSettings
 from functions.device_registrar.device_states import OpenSearchDeviceStates
 from functions.device_registrar.endpoints import InvalidToken, SnsEndpoints
 from masscomm.errors import Retry, Stop
-from tests.component.device_registrar.contract import DeviceStatesContract, Enabled, EndpointsContract
-from tests.opensearch_client import TestClient
+from tests.support.contracts.device_registrar import DeviceStatesContract, Enabled, EndpointsContract
+from tests.support.servers.opensearch_client import TestClient
 
 
 def sns(url: str | None = None) -> SNSClient:

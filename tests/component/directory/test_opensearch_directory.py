@@ -18,8 +18,8 @@ from masscomm.opensearch import VersionedDocument, write
 from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.suppressions import Suppression
 from masscomm.topics import CDC_TABLES
-from tests.component.directory.contract import DEVICE, USER, DirectoryContract, Row, Tables
-from tests.opensearch_client import TestClient
+from tests.support.contracts.directory import DEVICE, USER, DirectoryContract, Row, Tables
+from tests.support.servers.opensearch_client import TestClient
 
 _PLACES: dict[type, tuple[str, str]] = {
     User: ("users", "user_id"),

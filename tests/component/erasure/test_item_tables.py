@@ -18,8 +18,8 @@ from masscomm.records import ContentColumn, DeliveryRequested
 from masscomm.waiting import Waiting
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
 from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
-from tests.chain import NOW
-from tests.dynamodb_table import dynamodb, functions_client, new_table
+from tests.support.harness.chain import NOW
+from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
 __all__ = ["functions_client"]
 

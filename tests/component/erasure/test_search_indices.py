@@ -17,8 +17,8 @@ from masscomm import suppressions
 from masscomm.errors import Retry
 from masscomm.opensearch import VersionedDocument, write
 from masscomm.topics import CDC_TABLES
-from tests.messages_contract import outcome
-from tests.opensearch_client import TestClient
+from tests.support.contracts.messages import outcome
+from tests.support.servers.opensearch_client import TestClient
 
 OLD, SERVING = "erasing1", "erasing2"
 ADDRESS = "ada.erased@example.org"

@@ -22,8 +22,8 @@ from masscomm.producer import KafkaProducer
 from masscomm.records import BuildRequested, NotificationOutcome
 from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, HttpSchemaRegistry, own_schema
-from tests.chain import NOW, Context, entry, event, failed_offsets, send
-from tests.component.masscomm.broker import make_topic, messages_of
+from tests.support.harness.chain import NOW, Context, entry, event, failed_offsets, send
+from tests.support.servers.kafka_topics import make_topic, messages_of
 
 
 @pytest.fixture

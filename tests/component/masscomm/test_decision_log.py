@@ -10,8 +10,8 @@ from masscomm.clock import FixedClock
 from masscomm.decisions import DecisionLog
 from masscomm.decisions_dynamodb import DynamoDbDecisionLog
 from masscomm.errors import Stop
-from tests.decision_log_contract import DecisionLogContract
-from tests.dynamodb_table import dynamodb, functions_client, new_table
+from tests.support.contracts.decision_log import DecisionLogContract
+from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
 __all__ = ["functions_client"]
 

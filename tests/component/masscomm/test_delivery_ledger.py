@@ -14,7 +14,7 @@ from masscomm.clock import FixedClock
 from masscomm.delivery_ledger import KEPT_S, LEASE_KEPT_S
 from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.errors import Retry, Stop
-from tests.delivery_ledger_contract import DeliveryLedgerContract, Ledgers, decided
+from tests.support.contracts.delivery_ledger import DeliveryLedgerContract, Ledgers, decided
 
 TABLE = json.loads((SCHEMAS / "dynamodb" / "delivery_ledger.json").read_text())["table"]["TableName"]
 

@@ -11,7 +11,7 @@ import pytest
 from devstack.settings import StackSettings
 from masscomm.dynamodb import ConditionFailed, ItemRefused, answering
 from masscomm.errors import Stop
-from tests.dynamodb_table import dynamodb, functions_client, new_table
+from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
 __all__ = ["functions_client"]
 

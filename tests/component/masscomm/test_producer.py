@@ -8,8 +8,8 @@ import pytest
 from devstack.settings import StackSettings
 from masscomm.errors import Retry
 from masscomm.producer import KafkaProducer, Producer
-from tests.component.masscomm.broker import make_topic, messages_of
-from tests.producer_contract import TOO_LARGE, ProducerContract, Reports, Target
+from tests.support.contracts.producer import TOO_LARGE, ProducerContract, Reports, Target
+from tests.support.servers.kafka_topics import make_topic, messages_of
 
 
 class TestKafkaProducer(ProducerContract):

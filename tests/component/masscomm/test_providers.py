@@ -9,7 +9,7 @@ from devstack.settings import StackSettings
 from masscomm.channels.aws import SesEmail
 from masscomm.channels.provider import EmailProvider, Transient
 from masscomm.sns_push import SnsPush
-from tests.provider_contract import EmailContract, PushContract, PushTargets
+from tests.support.contracts.provider import EmailContract, PushContract, PushTargets
 
 
 @pytest.fixture

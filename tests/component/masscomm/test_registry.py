@@ -14,8 +14,8 @@ from masscomm.clock import FixedClock
 from masscomm.errors import DeadLetter
 from masscomm.topics import chain_topics
 from masscomm.wire import Codec, HttpSchemaRegistry, UnknownSchema, own_schema
-from tests.chain import send
-from tests.registry_contract import Registered, SchemaRegistryContract
+from tests.support.contracts.schema_registry import Registered, SchemaRegistryContract
+from tests.support.harness.chain import send
 
 
 class TestHttpSchemaRegistry(SchemaRegistryContract):

@@ -8,8 +8,8 @@ from devstack.settings import StackSettings
 from masscomm.errors import Retry
 from masscomm.producer import KafkaProducer
 from masscomm.source_records import KafkaSourceRecords
-from tests.component.masscomm.broker import make_topic
-from tests.source_records_contract import HEADERS, Kept, SourceRecordsContract
+from tests.support.contracts.source_records import HEADERS, Kept, SourceRecordsContract
+from tests.support.servers.kafka_topics import make_topic
 
 
 class TestKafkaSourceRecords(SourceRecordsContract):

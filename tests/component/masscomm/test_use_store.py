@@ -10,8 +10,8 @@ from functions.preference_checker.broadcast_queues import UseStore
 from functions.preference_checker.use_store_dynamodb import DynamoDbUseStore
 from masscomm.errors import Retry, Stop
 from masscomm.topics import Lane
-from tests.dynamodb_table import dynamodb, functions_client, new_table
-from tests.use_store_contract import NOW, UseStoreContract, use
+from tests.support.contracts.queue_leases import NOW, UseStoreContract, use
+from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

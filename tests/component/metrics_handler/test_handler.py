@@ -14,8 +14,8 @@ from devstack.settings import ROOT, StackSettings
 from devstack.stack import Stack
 from functions.metrics_handler import handler as module
 from functions.metrics_handler.postgres_store import PostgresMetricsStore
-from tests.api_gateway import get, lambda_context
-from tests.metrics_database import metrics_database
+from tests.support.inputs.api_gateway_events import get, lambda_context
+from tests.support.servers.metrics_database import metrics_database
 
 ASKED = {"granularity": ["minute"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T12:05:00Z"]}
 

@@ -9,8 +9,8 @@ from devstack.settings import StackSettings
 from functions.metrics_handler.poll_slots import PollSlots
 from functions.metrics_handler.poll_slots_dynamodb import DynamoDbPollSlots
 from masscomm.errors import Stop
-from tests.dynamodb_table import dynamodb, functions_client, new_table
-from tests.poll_slots_contract import LATER, NOW, PollSlotsContract
+from tests.support.contracts.poll_slots import LATER, NOW, PollSlotsContract
+from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
 __all__ = ["functions_client"]
 

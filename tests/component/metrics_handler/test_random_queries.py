@@ -13,8 +13,8 @@ from functions.metrics_handler.postgres_store import PostgresMetricsStore, conne
 from functions.metrics_handler.query_metrics import QueryMetrics
 from masscomm.clock import FixedClock
 from masscomm.tenant import ALL_CLUBS
-from tests.metrics_database import metrics_database
-from tests.metrics_queries import Event, events, expected, queries, stored, told
+from tests.support.inputs.metrics_queries import Event, events, expected, queries, stored, told
+from tests.support.servers.metrics_database import metrics_database
 
 type Database = tuple[psycopg.Connection[tuple[int, ...]], QueryMetrics]
 

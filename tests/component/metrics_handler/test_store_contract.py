@@ -29,7 +29,7 @@ from functions.metrics_handler.metrics_store import (
     Trends,
 )
 from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
-from tests.metrics_database import metrics_database
+from tests.support.servers.metrics_database import metrics_database
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BOUNDS = Bounds(read=6, filled=8)

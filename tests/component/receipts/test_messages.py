@@ -12,9 +12,9 @@ from devstack.settings import StackSettings
 from functions.receipts.messages import KEPT_MS, MESSAGES, Messages, OpenSearchMessages, Told
 from masscomm.errors import Retry
 from masscomm.opensearch import VersionedDocument, write
-from tests.chain import NOW
-from tests.messages_contract import MessagesContract, outcome
-from tests.opensearch_client import TestClient
+from tests.support.contracts.messages import MessagesContract, outcome
+from tests.support.harness.chain import NOW
+from tests.support.servers.opensearch_client import TestClient
 
 
 class Counting(TestClient):

@@ -16,7 +16,7 @@ from masscomm.ids import address_id
 from masscomm.opensearch import VersionedDocument, write
 from masscomm.statuses import Reason
 from masscomm.suppressions import INDEX, Suppression
-from tests.opensearch_client import TestClient
+from tests.support.servers.opensearch_client import TestClient
 
 NOW = 1_700_000_000_000
 

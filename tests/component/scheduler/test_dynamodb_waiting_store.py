@@ -10,9 +10,9 @@ import pytest
 from devstack.settings import StackSettings
 from masscomm.waiting import CLAIM_S, Unreadable, Waiting, place_of
 from masscomm.waiting_dynamodb import DynamoDbWaitingStore
-from tests.chain import NOW
-from tests.dynamodb_table import dynamodb, functions_client, new_table
-from tests.waiting_contract import HOUR, WaitingStoreContract, due, ids, incompressible, waiting
+from tests.support.contracts.delay_store import HOUR, WaitingStoreContract, due, ids, incompressible, waiting
+from tests.support.harness.chain import NOW
+from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
 __all__ = ["functions_client"]
 

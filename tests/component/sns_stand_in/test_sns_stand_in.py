@@ -16,8 +16,8 @@ from masscomm.aws_signature import Credentials
 from masscomm.channels.provider import ApplicationOff, ProviderError, TargetGone, Transient
 from masscomm.clock import SystemClock
 from masscomm.sns_push import SnsPush
-from tests.component.device_registrar.contract import Enabled, EndpointsContract
-from tests.provider_contract import PushContract, PushTargets, message
+from tests.support.contracts.device_registrar import Enabled, EndpointsContract
+from tests.support.contracts.provider import PushContract, PushTargets, message
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from devstack.settings import StackSettings
-from tests.metrics_database import metrics_database
+from tests.support.servers.metrics_database import metrics_database
 
 
 @pytest.fixture

@@ -37,8 +37,8 @@ from spark_metrics.span import Span
 from spark_metrics.staging import Staging
 from spark_metrics.transforms import Facts, facts
 from spark_metrics.views import load_views
-from tests.metrics_job import wait_until
-from tests.spark_session import PRODUCED_MS, PY4J_SOCKETS, Record, ToFrame
+from tests.support.spark.metrics_job import wait_until
+from tests.support.spark.session import PRODUCED_MS, PY4J_SOCKETS, Record, ToFrame
 
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
 

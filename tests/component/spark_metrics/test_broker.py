@@ -7,7 +7,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from devstack.settings import StackSettings
 from spark_metrics.broker import Broker
-from tests.metrics_job import wait_until
+from tests.support.spark.metrics_job import wait_until
 
 
 def test_a_topic_that_is_made_again_has_another_id(kafka: StackSettings) -> None:

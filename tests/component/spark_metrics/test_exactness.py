@@ -30,10 +30,10 @@ from devstack.stack import Stack
 from masscomm import ids
 from masscomm.categories import resolve_channels
 from masscomm.topics import chain_topics
-from tests.metrics_by_hand import ByHand, count_by_hand
-from tests.metrics_database import metrics_database
-from tests.metrics_job import counted_up_to, jobs_on, recompute, wait_until
-from tests.metrics_topics import Topics
+from tests.support.servers.metrics_database import metrics_database
+from tests.support.spark.metrics_by_hand import ByHand, count_by_hand
+from tests.support.spark.metrics_job import counted_up_to, jobs_on, recompute, wait_until
+from tests.support.spark.metrics_topics import Topics
 
 # Where a batch is held up: what the trigger is on. Those of a constraint trigger hold the commit itself.
 POINTS = {

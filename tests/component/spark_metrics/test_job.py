@@ -26,9 +26,9 @@ from masscomm import ids
 from masscomm.categories import resolve_channels
 from masscomm.topics import chain_topics
 from masscomm.wire import own_schema
-from tests.metrics_database import metrics_database
-from tests.metrics_job import WAIT_S, StartJob, counted_up_to, jobs_on, one, recompute, wait_until
-from tests.metrics_topics import Topics
+from tests.support.servers.metrics_database import metrics_database
+from tests.support.spark.metrics_job import WAIT_S, StartJob, counted_up_to, jobs_on, one, recompute, wait_until
+from tests.support.spark.metrics_topics import Topics
 
 MINIMAL = ("type", "club_id", "timestamp", "to_users")
 

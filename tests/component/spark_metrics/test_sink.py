@@ -18,7 +18,7 @@ from spark_metrics.sink import Attempt, Fenced, Merged, PostgresSink, Repeated, 
 from spark_metrics.staging import copy_rows
 from spark_metrics.states import RUN
 from spark_metrics.transforms import Problem
-from tests.metrics_job import wait_until
+from tests.support.spark.metrics_job import wait_until
 
 AT_MS = 1_700_000_000_000
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000

@@ -30,9 +30,9 @@ from masscomm.records import AvroRecord, NotificationOutcome, ReceiptReceived
 from masscomm.statuses import Reason, Status
 from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, HttpSchemaRegistry
-from tests.chain import NOW, Chain, build, delivery, send
-from tests.dynamodb_table import dynamodb, new_table
-from tests.unit.receipts import shapes
+from tests.support.harness.chain import NOW, Chain, build, delivery, send
+from tests.support.inputs import receipt_events as shapes
+from tests.support.servers.dynamodb_table import dynamodb, new_table
 
 HEADERS: list[tuple[str, str | bytes | None]] = [*traces.begun_by("a trace").headers]
 

@@ -18,7 +18,7 @@ from masscomm.directory import Position, Template, User
 from masscomm.errors import Retry
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.records import AvroRecord, BuildRequested, DeliveryRequested
-from tests.chain import NOW, Chain, build, told
+from tests.support.harness.chain import NOW, Chain, build, told
 
 TEMPLATE_ERROR = ("failed", "template_error")
 BEHIND = Position(lsn=1, ts_ms=NOW - 1)

@@ -23,7 +23,7 @@ from functions.builder.rendering import (
     render,
 )
 from functions.builder.templates import MAX_LINE_BYTES, SizedCache
-from tests.chain import build, told
+from tests.support.harness.chain import build, told
 from tests.unit.builder.test_build_messages import TEMPLATE_ERROR, Builder, _texts
 
 ROOT = Path(__file__).parents[3]

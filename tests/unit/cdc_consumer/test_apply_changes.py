@@ -18,9 +18,9 @@ from masscomm.kafka_event import KafkaRecord
 from masscomm.opensearch_client import OpenSearch
 from masscomm.producer import InMemoryProducer
 from masscomm.wire import Codec, InMemorySchemaRegistry
-from tests.unit.cdc_consumer.debezium import heartbeat, notification, record, row, truncate
-from tests.unit.cdc_consumer.fake_opensearch import FakeOpenSearch
-from tests.unit.cdc_consumer.histories import History, histories
+from tests.support.fakes.opensearch import FakeOpenSearch
+from tests.support.inputs.debezium_records import heartbeat, notification, record, row, truncate
+from tests.support.inputs.table_histories import History, histories
 
 TABLES = ("users", "user_settings", "devices", "notification_templates")
 

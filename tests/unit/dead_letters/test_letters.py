@@ -13,7 +13,7 @@ from masscomm.dead_letters import REPLAYED, dead_letter_headers, original_positi
 from masscomm.errors import DeadLetter as Bad
 from masscomm.kafka_event import KafkaRecord
 from masscomm.wire import KNOWN_SUBJECT, Codec, InMemorySchemaRegistry, own_schema
-from tests.chain import send
+from tests.support.harness.chain import send
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LETTER = DeadLetter(

@@ -9,8 +9,8 @@ from masscomm import topics
 from masscomm.channels.provider import Transient
 from masscomm.directory import Position, Settings, User
 from masscomm.waiting import WAITED_FOR
-from tests.chain import NOW, delivery, told
-from tests.unit.delivery.chain import Delivery, by_email
+from tests.support.harness.chain import NOW, delivery, told
+from tests.support.harness.delivery import Delivery, by_email
 
 SENT = ("sent", None)
 BUSY = Transient("Throttling", throttled=True)

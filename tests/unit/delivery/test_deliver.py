@@ -23,8 +23,8 @@ from masscomm.pacing import Pacer
 from masscomm.records import ContentColumn
 from masscomm.statuses import Reason
 from masscomm.suppressions import Suppression
-from tests.chain import NOW, SEND_ID, delivery, told
-from tests.unit.delivery.chain import Delivery, by_email, paces
+from tests.support.harness.chain import NOW, SEND_ID, delivery, told
+from tests.support.harness.delivery import Delivery, by_email, paces
 
 SENT = ("sent", None)
 WAITS = ("sending", None)

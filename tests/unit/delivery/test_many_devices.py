@@ -4,8 +4,8 @@ import pytest
 
 from functions.delivery import deliver, waiting
 from masscomm.channels.provider import ApplicationOff
-from tests.chain import delivery, told
-from tests.unit.delivery.chain import Delivery
+from tests.support.harness.chain import delivery, told
+from tests.support.harness.delivery import Delivery
 
 SENT = ("sent", None)
 WAITS = ("sending", None)

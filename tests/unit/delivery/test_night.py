@@ -14,8 +14,8 @@ from masscomm.directory import Device, Settings, User
 from masscomm.errors import Retry
 from masscomm.ids import released_id
 from masscomm.records import DeliveryRequested
-from tests.chain import NOW, delivery, told
-from tests.unit.delivery.chain import Delivery, by_email
+from tests.support.harness.chain import NOW, delivery, told
+from tests.support.harness.delivery import Delivery, by_email
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000

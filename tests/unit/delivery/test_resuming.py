@@ -12,8 +12,8 @@ from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from masscomm.directory import Settings
 from masscomm.errors import DeadLetter, Retry
 from masscomm.records import DeliveryRequested
-from tests.chain import NOW, delivery, told
-from tests.unit.delivery.chain import Delivery, by_email
+from tests.support.harness.chain import NOW, delivery, told
+from tests.support.harness.delivery import Delivery, by_email
 
 SENT = ("sent", None)
 USERS = range(1000, 1250)

@@ -6,8 +6,8 @@ import pytest
 
 from masscomm.channels.provider import ApplicationOff, Transient
 from masscomm.directory import Device
-from tests.chain import NOW, delivery, told
-from tests.unit.delivery.chain import Delivery
+from tests.support.harness.chain import NOW, delivery, told
+from tests.support.harness.delivery import Delivery
 
 SENT = ("sent", None)
 WAITS = ("sending", None)

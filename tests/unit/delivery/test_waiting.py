@@ -23,8 +23,8 @@ from masscomm.preferences import Decision
 from masscomm.records import ContentColumn, DeliveryRequested
 from masscomm.statuses import Status
 from masscomm.waiting import InMemoryWaitingStore, Waiting
-from tests.chain import NOW, delivery, entry, told
-from tests.unit.delivery.chain import Delivery, by_email
+from tests.support.harness.chain import NOW, delivery, entry, told
+from tests.support.harness.delivery import Delivery, by_email
 
 SENT = ("sent", None)
 WAITS = ("sending", None)

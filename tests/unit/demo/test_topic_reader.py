@@ -6,7 +6,7 @@ import pytest
 
 from devstack.demo import records
 from devstack.demo.records import TopicReader
-from tests.admin_client import stand_in
+from tests.support.fakes.kafka_admin_client import stand_in
 
 
 def test_a_client_that_does_not_know_an_end_is_given_up_and_another_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

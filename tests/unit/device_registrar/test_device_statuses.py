@@ -10,8 +10,8 @@ from functions.device_registrar.register_devices import RegisterDevices
 from masscomm import topics
 from masscomm.errors import Retry
 from masscomm.records import DeviceStatusChanged
-from tests.chain import NOW, SEND_ID, Chain, entry
-from tests.unit.cdc_consumer.debezium import row
+from tests.support.harness.chain import NOW, SEND_ID, Chain, entry
+from tests.support.inputs.debezium_records import row
 
 ARN = "arn:gcm:a"
 

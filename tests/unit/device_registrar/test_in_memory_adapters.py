@@ -6,7 +6,7 @@ import pytest
 
 from functions.device_registrar.device_states import InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
-from tests.component.device_registrar.contract import DeviceStatesContract, Enabled, EndpointsContract
+from tests.support.contracts.device_registrar import DeviceStatesContract, Enabled, EndpointsContract
 
 
 class TestInMemoryEndpoints(EndpointsContract):

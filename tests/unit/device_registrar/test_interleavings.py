@@ -14,9 +14,9 @@ from masscomm.clock import FixedClock
 from masscomm.kafka_event import KafkaRecord
 from masscomm.producer import InMemoryProducer
 from masscomm.wire import Codec, InMemorySchemaRegistry
-from tests.chain import entry, event
-from tests.interleavings import Environment, every_order
-from tests.unit.cdc_consumer.debezium import row
+from tests.support.harness.chain import entry, event
+from tests.support.inputs.debezium_records import row
+from tests.support.interleavings import Environment, every_order
 
 type Row = dict[str, Any] | None
 GONE: Row = None

@@ -14,7 +14,7 @@ from masscomm.errors import Retry, Stop
 from masscomm.kafka_event import KafkaRecord
 from masscomm.producer import InMemoryProducer
 from masscomm.wire import Codec, InMemorySchemaRegistry
-from tests.unit.cdc_consumer.debezium import record, row
+from tests.support.inputs.debezium_records import record, row
 
 
 class Context:

@@ -7,7 +7,7 @@ import pytest
 
 from devstack.event_source import Partition, SourceRecord
 from devstack.event_source.record import EventEnvelope
-from tests.unit.event_source.bench import ENVELOPE, Answered, Function, broker, running, spec, until
+from tests.support.harness.event_source import ENVELOPE, Answered, Function, broker, running, spec, until
 
 
 async def test_a_batch_has_at_most_batch_size_records() -> None:

@@ -9,7 +9,7 @@ import pytest
 from devstack.event_source import PartialFailures
 from devstack.event_source.memory import MemoryDestination
 from devstack.event_source.ports import RecordTooLargeError
-from tests.unit.event_source.bench import (
+from tests.support.harness.event_source import (
     ARN,
     BROKEN,
     Answered,

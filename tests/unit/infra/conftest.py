@@ -9,8 +9,8 @@ import pytest
 
 from devstack.settings import ROOT
 from infra.cdk.settings import LOCAL
-from tests.unit.infra.synthesise import SYNTHESISED
-from tests.unit.infra.templates import SynthesisedEnvironment
+from tests.support.cdk.synthesise import SYNTHESISED
+from tests.support.cdk.templates import SynthesisedEnvironment
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +25,7 @@ def synthesised(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dic
             # Neither credentials nor a region: a template must not depend on who makes it.
             environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
             done = subprocess.run(
-                [sys.executable, "-m", "tests.unit.infra.synthesise", str(folder)],
+                [sys.executable, "-m", "tests.support.cdk.synthesise", str(folder)],
                 cwd=ROOT,
                 env=environment,
                 capture_output=True,

@@ -17,7 +17,7 @@ from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER
 from infra.cdk.resources.kafka import partitions_of
 from infra.cdk.settings import DEV, ENVIRONMENTS, UNRESERVED, ConcurrencySettings, Environment
 from masscomm.topics import Lane, cdc_topics, chain_topics
-from tests.unit.infra.templates import SynthesisedEnvironment
+from tests.support.cdk.templates import SynthesisedEnvironment
 
 NAMES = sorted(ENVIRONMENTS)
 # Behind routes, and before them: a caller whose key does not exist has the authorizer invoked, too.

@@ -15,7 +15,7 @@ import pytest
 from devstack.services.connect import PROPERTIES as LOCAL_WORKER
 from devstack.settings import ROOT
 from infra.cdk.profiles import METRICS_READER, METRICS_WRITER, PROFILES
-from tests.unit.infra.templates import SynthesisedEnvironment, actions, flat, statements, targets
+from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, statements, targets
 
 # --- MSK Connect ------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.infra.templates import SynthesisedEnvironment, as_list, flat
+from tests.support.cdk.templates import SynthesisedEnvironment, as_list, flat
 
 # --- dashboards -------------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ import pytest
 from functions.catalogue import read_catalogue
 from infra.cdk.settings import ENVIRONMENTS, PROD, Environment, environment_of
 from masscomm.topics import BROADCASTS, Lane, chain_topics, lane_of
-from tests.unit.infra.synthesise import CERTIFICATE, DOMAIN, SERVERS
-from tests.unit.infra.templates import Resource, SynthesisedEnvironment
+from tests.support.cdk.synthesise import CERTIFICATE, DOMAIN, SERVERS
+from tests.support.cdk.templates import Resource, SynthesisedEnvironment
 
 CATALOGUE = read_catalogue(generation="g1")
 

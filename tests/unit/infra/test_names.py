@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.unit.infra.templates import SynthesisedEnvironment, flat
+from tests.support.cdk.templates import SynthesisedEnvironment, flat
 
 DOCS = "https://docs.aws.amazon.com"
 

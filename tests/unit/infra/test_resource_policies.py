@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tests.unit.infra.templates import Resource, SynthesisedEnvironment, actions, as_list, flat, statements, targets
+from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, as_list, flat, statements, targets
 
 # type of a policy: (type of what it is for, where it names that, what a writer asks for)
 POLICIES = {

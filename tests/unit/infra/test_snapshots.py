@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.infra.templates import SynthesisedEnvironment
+from tests.support.cdk.templates import SynthesisedEnvironment
 
 FOLDER = Path(__file__).parent / "snapshots"
 RENEW = "MASSCOMM_RENEW_SNAPSHOTS"

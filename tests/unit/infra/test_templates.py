@@ -16,8 +16,8 @@ from infra.cdk.settings import ENVIRONMENTS
 from masscomm.debezium import debezium_settings
 from masscomm.topics import Lane, cdc_topics, chain_topics, in_lane
 from spark_metrics.job import AVRO_OPTIONS
-from tests.unit.infra.templates import Resource, SynthesisedEnvironment, actions, as_list, flat, statements, targets
-from tests.unit.receipts import shapes
+from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, as_list, flat, statements, targets
+from tests.support.inputs import receipt_events as shapes
 
 KAFKA_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1") if entry.event_source is not None}
 ALL_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1")}

@@ -20,7 +20,7 @@ from infra.cdk.resources.authorities import ONE_AUTHORITY, rds_authority
 from infra.cdk.settings import ENVIRONMENTS
 from masscomm import authentication
 from schemas import read_text
-from tests.unit.infra.templates import SynthesisedEnvironment, flat
+from tests.support.cdk.templates import SynthesisedEnvironment, flat
 
 # What turns verification off, in the terms of libpq, pgjdbc, librdkafka, Java, urllib3, requests, httpx and ssl.
 UNVERIFIED = re.compile(

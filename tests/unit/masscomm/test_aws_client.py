@@ -22,7 +22,7 @@ from botocore.exceptions import (
 from masscomm.aws_client import DynamoDb, Ses, Sns
 from masscomm.aws_request import Limits
 from masscomm.errors import Stop
-from tests.answering_server import AnsweringServer, answering
+from tests.support.servers.answering_server import AnsweringServer, answering
 
 OURS: dict[str, Any] = {"dynamodb": DynamoDb, "sns": Sns, "ses": Ses}
 ONCE = Limits(connect_s=1, read_s=2)

@@ -36,7 +36,7 @@ from masscomm.aws_signature import (
 )
 from masscomm.opensearch_client import OpenSearch
 from masscomm.sns_push import SnsPush
-from tests.answering_server import AnsweringServer, answering
+from tests.support.servers.answering_server import AnsweringServer, answering
 
 ONCE = Limits(connect_s=1, read_s=5)
 INPUTS = 3_000

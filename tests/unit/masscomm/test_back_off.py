@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from masscomm.back_off import BackOff
 from masscomm.errors import Stop
-from tests.chain import NOW
+from tests.support.harness.chain import NOW
 
 BACK_OFF = BackOff(first_ms=60_000, last_ms=1_800_000, lifetime_ms=86_400_000)
 

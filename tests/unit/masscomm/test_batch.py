@@ -21,7 +21,7 @@ from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.kafka_event import KafkaRecord
 from masscomm.records import SendRequested
 from masscomm.wire import Codec, own_schema
-from tests.chain import NOW, Chain, Context, entry, event, failed_offsets, send
+from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 
 type Work = Callable[[Batch[SendRequested], Item[SendRequested]], None]
 

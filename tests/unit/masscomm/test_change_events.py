@@ -19,7 +19,7 @@ from masscomm.change_events import (
 from masscomm.errors import DeadLetter
 from masscomm.kafka_event import KafkaRecord
 from masscomm.topics import cdc_topic
-from tests.unit.cdc_consumer.debezium import heartbeat, notification, record, row, truncate
+from tests.support.inputs.debezium_records import heartbeat, notification, record, row, truncate
 
 FOLDER = Path(__file__).parents[3] / "schemas" / "cdc_examples"
 EXAMPLES = [

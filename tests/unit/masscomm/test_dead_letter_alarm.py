@@ -7,7 +7,7 @@ from masscomm.batch import BatchDriver
 from masscomm.clock import FixedClock
 from masscomm.dead_letter_alarm import DeadLetterAlarm
 from masscomm.errors import Retry
-from tests.chain import NOW, Chain, Context, entry, event, failed_offsets, send
+from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 from tests.unit.masscomm.test_batch import Relay
 
 

@@ -13,7 +13,7 @@ from masscomm.decisions import DecisionLog, Decisions, InMemoryDecisionLog, _pac
 from masscomm.errors import DeadLetter
 from masscomm.preferences import Decision
 from masscomm.statuses import Reason, Status
-from tests.decision_log_contract import DecisionLogContract
+from tests.support.contracts.decision_log import DecisionLogContract
 
 # What DynamoDB takes in an item, less its names.
 _ITEM_BYTES = 390_000

@@ -6,7 +6,7 @@ import pytest
 
 from masscomm.cdc_progress import InMemoryCdcProgress, lsn_of_source_offset
 from masscomm.topics import CDC_TABLES, cdc_topic
-from tests.component.cdc_progress.contract import Capture, CdcProgressContract
+from tests.support.contracts.cdc_progress import Capture, CdcProgressContract
 
 
 class InMemoryCapture(Capture):

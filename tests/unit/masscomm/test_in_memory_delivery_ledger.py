@@ -4,7 +4,7 @@ import pytest
 
 from masscomm.clock import FixedClock
 from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
-from tests.delivery_ledger_contract import DeliveryLedgerContract, Ledgers
+from tests.support.contracts.delivery_ledger import DeliveryLedgerContract, Ledgers
 
 
 class TestInMemoryDeliveryLedger(DeliveryLedgerContract):

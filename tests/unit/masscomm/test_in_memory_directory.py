@@ -5,7 +5,7 @@ import pytest
 from masscomm.directory import Position
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.suppressions import Suppression
-from tests.component.directory.contract import DirectoryContract, Row, Tables
+from tests.support.contracts.directory import DirectoryContract, Row, Tables
 
 
 class InMemoryTables(Tables):

@@ -4,7 +4,7 @@ import pytest
 
 from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
 from masscomm.channels.provider import EmailProvider
-from tests.provider_contract import EmailContract, PushContract, PushTargets
+from tests.support.contracts.provider import EmailContract, PushContract, PushTargets
 
 
 class TestInMemoryPush(PushContract):

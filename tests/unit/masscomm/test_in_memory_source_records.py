@@ -4,7 +4,7 @@ import pytest
 
 from masscomm.kafka_event import KafkaRecord
 from masscomm.source_records import InMemorySourceRecords
-from tests.source_records_contract import HEADERS, Kept, SourceRecordsContract
+from tests.support.contracts.source_records import HEADERS, Kept, SourceRecordsContract
 
 
 class TestInMemorySourceRecords(SourceRecordsContract):

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from masscomm.cdc_progress import KafkaCdcProgress
 from masscomm.errors import Retry
 from masscomm.topics import CDC_TABLES, cdc_topic
-from tests.admin_client import stand_in
+from tests.support.fakes.kafka_admin_client import stand_in
 
 
 def test_a_client_that_times_out_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from masscomm.dead_letters import (
 from masscomm.errors import DeadLetter
 from masscomm.ids import send_id_of_record
 from masscomm.kafka_event import KafkaRecord, batch_response, parse
-from tests.chain import NOW, entry, event
+from tests.support.harness.chain import NOW, entry, event
 
 RECORD = KafkaRecord(topic="send.monolith", partition=2, offset=41, timestamp_ms=NOW)
 BAD = DeadLetter("undecodable", "no value")

@@ -11,7 +11,7 @@ from masscomm import logs, topics
 from masscomm.batch import Batch, BatchDriver, Item
 from masscomm.errors import DeadLetter, Retry
 from masscomm.records import SendRequested
-from tests.chain import Chain, Context, entry, event, failed_offsets, send
+from tests.support.harness.chain import Chain, Context, entry, event, failed_offsets, send
 from tests.unit.masscomm.test_batch import Relay, relay
 
 

@@ -14,7 +14,7 @@ from masscomm.errors import Retry
 from masscomm.invocation import observed
 from masscomm.metric_names import ALL, BACKLOG, DURATION, PROVIDER_LATENCY, RECORDS_IN
 from masscomm.statuses import Status
-from tests.chain import Chain, send
+from tests.support.harness.chain import Chain, send
 from tests.unit.masscomm.test_batch import Relay
 
 

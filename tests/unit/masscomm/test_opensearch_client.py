@@ -10,7 +10,7 @@ import opensearchpy
 import pytest
 
 from masscomm import opensearch_client as ours
-from tests.answering_server import AnsweringServer, answering
+from tests.support.servers.answering_server import AnsweringServer, answering
 
 
 def read(request: BaseHTTPRequestHandler, body: bytes) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ import pytest
 
 from masscomm.clock import FixedClock
 from masscomm.pacing import Pacer
-from tests.chain import NOW
+from tests.support.harness.chain import NOW
 
 CALL_S = 0.001
 

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from masscomm.errors import Retry
 from masscomm.producer import InMemoryProducer, KafkaProducer, Producer
-from tests.producer_contract import ProducerContract, Reports, Target
+from tests.support.contracts.producer import ProducerContract, Reports, Target
 
 
 class TestInMemoryProducer(ProducerContract):

@@ -27,7 +27,7 @@ from masscomm.channels.provider_errors import TABLE, as_provider_error
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry, Stop
 from masscomm.sns_push import SnsPush
-from tests.provider_contract import PushContract, PushTargets, message
+from tests.support.contracts.provider import PushContract, PushTargets, message
 
 ENDPOINT = "arn:aws:sns:eu-central-1:123456789012:endpoint/{}/11111111-1111-4111-8111-111111111111"
 SENDER = "no-reply@masscomm.example"

@@ -13,7 +13,7 @@ from masscomm.errors import Retry, Stop
 from masscomm.problem import FieldError, Problem
 from masscomm.rest import JSON, Api, Request, Response
 from masscomm.tenant import NO_CLUBS
-from tests.api_gateway import get, lambda_context
+from tests.support.inputs.api_gateway_events import get, lambda_context
 
 api = Api(logs.logger("test"), retry_after_s=7)
 

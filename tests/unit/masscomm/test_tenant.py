@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from masscomm.tenant import ALL_CLUBS, NO_CLUBS, Clubs, clubs_of
-from tests.tenancy import UNUSABLE
+from tests.support.inputs.unusable_tenants import UNUSABLE
 
 
 @pytest.mark.parametrize(

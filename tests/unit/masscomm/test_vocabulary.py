@@ -14,7 +14,7 @@ from masscomm.outcomes import DEAD_LETTERED, EXPIRED, Told, outcome
 from masscomm.preferences import Decision
 from masscomm.statuses import RANK, TERMINAL, Reason, Status, merge
 from masscomm.topics import Lane
-from tests.chain import NOW, SEND_ID, build
+from tests.support.harness.chain import NOW, SEND_ID, build
 
 STATUSES = st.sampled_from(Status)
 PUBLISHED = {Status.SENT, Status.DELIVERED, Status.BOUNCED}

@@ -20,9 +20,9 @@ from masscomm.wire import (
     UnknownSchema,
     own_schema,
 )
-from tests.chain import send
-from tests.registry_contract import Registered, SchemaRegistryContract
-from tests.unit.masscomm.registry_server import ConfluentRegistry, RegistryServer, serving
+from tests.support.contracts.schema_registry import Registered, SchemaRegistryContract
+from tests.support.harness.chain import send
+from tests.support.servers.registry_server import ConfluentRegistry, RegistryServer, serving
 
 TOPIC, SUBJECT = "send.monolith", "send.monolith-value"
 

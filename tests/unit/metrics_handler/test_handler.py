@@ -12,7 +12,7 @@ from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
 from functions.metrics_handler.poll_slots import InMemoryPollSlots
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry
-from tests.api_gateway import get, lambda_context
+from tests.support.inputs.api_gateway_events import get, lambda_context
 
 ASKED = {"granularity": ["day"], "start": ["2026-11-21T00:00:00Z"], "end": ["2026-11-22T00:00:00Z"]}
 

@@ -16,7 +16,7 @@ from functions.metrics_handler.metrics_store import Granularity, SendTotals
 from functions.metrics_handler.poll_slots import InMemoryPollSlots
 from masscomm.clock import FixedClock
 from masscomm.rest import Request
-from tests.api_gateway import get, lambda_context
+from tests.support.inputs.api_gateway_events import get, lambda_context
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}

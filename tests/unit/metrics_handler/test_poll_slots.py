@@ -3,7 +3,7 @@
 import pytest
 
 from functions.metrics_handler.poll_slots import InMemoryPollSlots, PollSlots
-from tests.poll_slots_contract import PollSlotsContract
+from tests.support.contracts.poll_slots import PollSlotsContract
 
 
 class TestInMemoryPollSlots(PollSlotsContract):

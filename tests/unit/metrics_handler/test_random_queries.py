@@ -11,7 +11,7 @@ from functions.metrics_handler.query_metrics import PARAMETERS, QueryMetrics
 from masscomm.clock import FixedClock
 from masscomm.problem import Problem
 from masscomm.tenant import ALL_CLUBS
-from tests.metrics_queries import Event, events, expected, queries, stored, told
+from tests.support.inputs.metrics_queries import Event, events, expected, queries, stored, told
 
 
 def over(happened: list[Event]) -> QueryMetrics:

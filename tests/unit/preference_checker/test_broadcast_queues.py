@@ -17,7 +17,7 @@ from functions.preference_checker.broadcast_queues import (
 from masscomm.clock import FixedClock
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.topics import BROADCASTS, Lane, shared_queue
-from tests.use_store_contract import UseStoreContract
+from tests.support.contracts.queue_leases import UseStoreContract
 
 CLUBS = range(11, 11 + len(BROADCASTS))
 NEXT = CLUBS.stop

@@ -23,9 +23,9 @@ from masscomm.outcomes import RANGE_SIZE
 from masscomm.records import AvroRecord, BuildRequested, NotificationOutcome, RecheckRequested, SendRequested
 from masscomm.topics import Lane
 from masscomm.waiting import InMemoryWaitingStore
-from tests.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS
-from tests.chain import NOW, SEND_ID, Chain, entry, send, told
-from tests.tellable_sends import CASES, PRODUCED_MS
+from tests.support.harness.chain import NOW, SEND_ID, Chain, entry, send, told
+from tests.support.inputs.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS
+from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
 
 FAILED = ("failed", "dead_letter")
 # Where a chunk is checked at once, whatever its length: of a broadcast a long one is handed on first.

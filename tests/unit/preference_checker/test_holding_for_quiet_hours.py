@@ -18,7 +18,7 @@ from masscomm.quiet_hours import MAX_ENDS
 from masscomm.records import RecheckRequested
 from masscomm.topics import Lane
 from masscomm.waiting import SHARDS, WAITED_FOR, InMemoryWaitingStore
-from tests.chain import NOW, entry, send, told
+from tests.support.harness.chain import NOW, entry, send, told
 from tests.unit.preference_checker.test_check_preferences import Checker
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000

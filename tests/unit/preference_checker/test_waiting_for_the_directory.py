@@ -18,7 +18,7 @@ from masscomm.ids import NAMESPACE, derived_id, released_id
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.kafka_event import KafkaRecord
 from masscomm.waiting import InMemoryWaitingStore, Waiting
-from tests.chain import NOW, Chain, entry, send, told
+from tests.support.harness.chain import NOW, Chain, entry, send, told
 
 BEHIND = Position(lsn=1, ts_ms=NOW - 1)
 DAY = 86_400_000

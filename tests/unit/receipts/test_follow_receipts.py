@@ -18,9 +18,9 @@ from masscomm.suppressions import Periods, ids_of
 from masscomm.traces import Headers
 from masscomm.waiting import InMemoryWaitingStore
 from spark_metrics.states import REASONS
-from tests.chain import NOW, SEND_ID, Chain, entry
-from tests.messages_contract import MessagesContract, outcome
-from tests.unit.receipts import shapes
+from tests.support.contracts.messages import MessagesContract, outcome
+from tests.support.harness.chain import NOW, SEND_ID, Chain, entry
+from tests.support.inputs import receipt_events as shapes
 
 
 class TestInMemoryMessages(MessagesContract):

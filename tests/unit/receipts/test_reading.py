@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from functions.receipts.reading import OTHER, Receipt, read
 from masscomm.errors import DeadLetter
 from masscomm.statuses import Reason, Status
-from tests.unit.receipts import shapes
+from tests.support.inputs import receipt_events as shapes
 
 
 def _read(document: dict[str, Any]) -> Receipt:

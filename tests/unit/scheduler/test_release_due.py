@@ -23,8 +23,8 @@ from masscomm.waiting import (
     place_of,
     releasable,
 )
-from tests.chain import NOW, Chain, delivery
-from tests.waiting_contract import WaitingStoreContract, waiting
+from tests.support.contracts.delay_store import WaitingStoreContract, waiting
+from tests.support.harness.chain import NOW, Chain, delivery
 
 
 class TestInMemoryWaitingStore(WaitingStoreContract):

@@ -29,8 +29,8 @@ from masscomm.records import AvroRecord, BuildRequested
 from masscomm.source_records import InMemorySourceRecords
 from masscomm.statuses import Status
 from masscomm.waiting import InMemoryWaitingStore, Waiting
-from tests.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS
-from tests.chain import NOW, Chain, build, delivery, entry, recheck, send, told
+from tests.support.harness.chain import NOW, Chain, build, delivery, entry, recheck, send, told
+from tests.support.inputs.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS
 
 PARTIAL = LastAnswer(request_id="r", status_code=200, executed_version="$LATEST", function_error=None)
 CRASH = replace(PARTIAL, function_error="Unhandled")

@@ -15,8 +15,8 @@ from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.ids import chunk_id
 from masscomm.limits import CHUNK_SIZE, MAX_RECIPIENTS
 from masscomm.records import SendRequested
-from tests.api_gateway import EVERY_CLUB
-from tests.chain import NOW, Chain, Context
+from tests.support.harness.chain import NOW, Chain, Context
+from tests.support.inputs.api_gateway_events import EVERY_CLUB
 
 VALID: dict[str, Any] = {"type": "news", "club_id": 7, "to_users": [1, 2, 3]}
 

@@ -9,7 +9,7 @@ from pyspark.sql import Row
 
 from spark_metrics.decode import Writers
 from spark_metrics.transforms import exploded, facts
-from tests.spark_session import PY4J_SOCKETS, Record, ToFrame
+from tests.support.spark.session import PY4J_SOCKETS, Record, ToFrame
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

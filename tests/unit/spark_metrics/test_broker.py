@@ -4,7 +4,7 @@ import pytest
 
 from masscomm.errors import Retry
 from spark_metrics.broker import Broker
-from tests.admin_client import stand_in
+from tests.support.fakes.kafka_admin_client import stand_in
 
 
 def test_an_end_that_nobody_knows_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

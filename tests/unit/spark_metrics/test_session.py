@@ -7,7 +7,7 @@ from py4j.java_gateway import JVMView  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.spark_session import PY4J_SOCKETS
+from tests.support.spark.session import PY4J_SOCKETS
 
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
 

@@ -17,7 +17,7 @@ from masscomm.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMEST
 from masscomm.limits import END_OF_TIME_MS
 from masscomm.wire import own_schema
 from spark_metrics.transforms import exploded, facts, requested, resolved_channels
-from tests.tellable_sends import CASES, PRODUCED_MS
+from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
 
 AT_MS = 1_700_000_000_000
 RECORD_ID = ids.chunk_id("a parent", 0)

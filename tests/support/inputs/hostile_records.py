@@ -14,8 +14,8 @@ from typing import Any
 from masscomm import topics
 from masscomm.errors import MasscommError
 from masscomm.wire import Codec, own_schema
-from tests.unit.cdc_consumer import debezium
-from tests.unit.receipts import shapes
+from tests.support.inputs import debezium_records as debezium
+from tests.support.inputs import receipt_events as shapes
 
 NOW = 1_700_000_000_000
 _DAY_MS = 86_400_000

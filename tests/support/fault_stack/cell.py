@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tests.faults.bench import Bench
+    from tests.support.fault_stack.bench import Bench
 
 # Sends the load: at the moment the fault chooses.
 type Send = Callable[[], None]

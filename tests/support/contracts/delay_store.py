@@ -12,7 +12,7 @@ import pytest
 
 from masscomm.limits import MAX_RECORD_ID_BYTES
 from masscomm.waiting import CLAIM_S, Unreadable, Waiting, WaitingStore
-from tests.chain import NOW
+from tests.support.harness.chain import NOW
 
 HOUR = 3_600_000
 MINUTE = 60_000

@@ -8,8 +8,8 @@ import asyncio
 import struct
 from collections.abc import Callable
 
-from tests.faults.proxy.faults import Cut, Delay, Discarded, DropAnswer, Fault, Hold, HoldAnswer, Request
-from tests.faults.proxy.tcp import TcpProxy, both
+from tests.support.fault_stack.proxy.faults import Cut, Delay, Discarded, DropAnswer, Fault, Hold, HoldAnswer, Request
+from tests.support.fault_stack.proxy.tcp import TcpProxy, both
 
 PRODUCE = "0"
 _SIZE = struct.Struct(">i")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from devstack.settings import LOOPBACK
-from tests.faults.proxy.faults import Action, Discarded, Fault, Request
-from tests.faults.proxy.loop import Loop
+from tests.support.fault_stack.proxy.faults import Action, Discarded, Fault, Request
+from tests.support.fault_stack.proxy.loop import Loop
 
 CHUNK = 65_536
 

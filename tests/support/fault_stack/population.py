@@ -16,8 +16,8 @@ from devstack.settings import GENERATION, StackSettings
 from devstack.sns_stand_in import endpoint_arn
 from examples.monolith.seed import create_tables, seed
 from functions.device_registrar.device_states import DeviceState, OpenSearchDeviceStates
-from tests.faults.waiting import until
-from tests.opensearch_client import TestClient
+from tests.support.servers.opensearch_client import TestClient
+from tests.support.until import until
 
 CLUB, OTHER_CLUB = CLUBS = 9, 13  # the same by what tenants share a queue by
 FIRST_USER = 9_000_000_001

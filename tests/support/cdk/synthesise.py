@@ -1,4 +1,4 @@
-"""`python -m tests.unit.infra.synthesise FOLDER`: what the tests read, by one process: Node starts once.
+"""`python -m tests.support.cdk.synthesise FOLDER`: what the tests read, by one process: Node starts once.
 
 dev and prod from the bare sources, as a clean clone has them; `local` with what the others have not: servers that are
 given, packages as `make package` builds them (but empty), a domain of its own.

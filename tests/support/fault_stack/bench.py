@@ -38,10 +38,10 @@ from masscomm.kafka_admin import KafkaAdmin
 from masscomm.statuses import TERMINAL, Status
 from masscomm.topic_offsets import topic_offsets
 from masscomm.wire import Codec, HttpSchemaRegistry
-from tests.faults.cell import Cell, Load, Result
-from tests.faults.population import CATEGORIES, CLUB, CLUBS, DEVICES_A_USER, Population, address
-from tests.faults.stack import FaultStack
-from tests.faults.waiting import TooLate, until
+from tests.support.fault_stack.cell import Cell, Load, Result
+from tests.support.fault_stack.population import CATEGORIES, CLUB, CLUBS, DEVICES_A_USER, Population, address
+from tests.support.fault_stack.stack import FaultStack
+from tests.support.until import TooLate, until
 
 CHAIN = ("preference_checker", "builder", "delivery")
 SHARED_USERS = 2_000

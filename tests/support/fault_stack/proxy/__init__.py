@@ -15,7 +15,7 @@
 A fault ends with its block; what it held then goes on. Faults are looked at in the order in which they came.
 """
 
-from tests.faults.proxy.faults import (
+from tests.support.fault_stack.proxy.faults import (
     Action,
     Answer,
     Cut,
@@ -27,10 +27,10 @@ from tests.faults.proxy.faults import (
     HoldAnswer,
     Request,
 )
-from tests.faults.proxy.http import HttpProxy
-from tests.faults.proxy.kafka import PRODUCE, KafkaProxy, produce_to
-from tests.faults.proxy.loop import Loop
-from tests.faults.proxy.tcp import TcpProxy
+from tests.support.fault_stack.proxy.http import HttpProxy
+from tests.support.fault_stack.proxy.kafka import PRODUCE, KafkaProxy, produce_to
+from tests.support.fault_stack.proxy.loop import Loop
+from tests.support.fault_stack.proxy.tcp import TcpProxy
 
 __all__ = [
     "PRODUCE",

@@ -23,7 +23,7 @@ from devstack.services import all_services
 from devstack.settings import LOOPBACK, REGION, ROOT, StackSettings
 from devstack.sns_stand_in import SnsStandIn
 from devstack.stack import Stack
-from tests.faults.proxy import HttpProxy, KafkaProxy, Loop, TcpProxy
+from tests.support.fault_stack.proxy import HttpProxy, KafkaProxy, Loop, TcpProxy
 
 # The mapping's and the scheduler's waits: those of an operator's patience would make every cell last minutes.
 LAST_BACKOFF_S = 1.0

@@ -7,7 +7,7 @@ from masscomm.errors import DeadLetter
 from masscomm.records import NotificationOutcome, Result
 from masscomm.statuses import Reason
 from masscomm.traces import Trace
-from tests.chain import NOW, SEND_ID
+from tests.support.harness.chain import NOW, SEND_ID
 
 
 def outcome(record_id: str, message_ids: list[list[str]], **values: object) -> NotificationOutcome:

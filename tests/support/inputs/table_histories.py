@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from masscomm.kafka_event import KafkaRecord
-from tests.unit.cdc_consumer.debezium import row
+from tests.support.inputs.debezium_records import row
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.pacing import Pacer
 from masscomm.records import AvroRecord, ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.waiting import InMemoryWaitingStore, Waiting
-from tests.chain import Chain, delivery, entry
+from tests.support.harness.chain import Chain, delivery, entry
 
 
 def paces(clock: FixedClock) -> dict[str, Pacer]:

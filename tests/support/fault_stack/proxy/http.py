@@ -4,8 +4,18 @@ import asyncio
 import re
 from dataclasses import dataclass
 
-from tests.faults.proxy.faults import Answer, Cut, Delay, Discarded, DropAnswer, Edit, Hold, HoldAnswer, Request
-from tests.faults.proxy.tcp import TcpProxy
+from tests.support.fault_stack.proxy.faults import (
+    Answer,
+    Cut,
+    Delay,
+    Discarded,
+    DropAnswer,
+    Edit,
+    Hold,
+    HoldAnswer,
+    Request,
+)
+from tests.support.fault_stack.proxy.tcp import TcpProxy
 
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:\s*chunked", re.IGNORECASE)

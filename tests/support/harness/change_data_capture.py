@@ -37,7 +37,7 @@ from masscomm.opensearch_directory import OpenSearchDirectory
 from masscomm.producer import InMemoryProducer
 from masscomm.topics import CDC_TABLES, cdc_topics
 from masscomm.wire import Codec, InMemorySchemaRegistry
-from tests.opensearch_client import TestClient
+from tests.support.servers.opensearch_client import TestClient
 
 OFFSETS_TOPIC = "connect.offsets"
 
