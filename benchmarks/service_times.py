@@ -60,8 +60,8 @@ from masscomm.sns_push import SnsPush
 from masscomm.topics import CDC_TABLES
 from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec
-from tests.component.directory.test_opensearch_directory import OpenSearchTables
 from tests.support.harness.chain import build, delivery, entry, registry_with_all_schemas, send
+from tests.support.servers.directory_tables import OpenSearchTables
 from tests.support.servers.opensearch_client import TestClient
 
 FIGURES = Path(__file__).parents[1] / "infra" / "capacity" / "service_times.json"

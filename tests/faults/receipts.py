@@ -19,7 +19,7 @@ from tests.support.fault_stack.cell import Send
 from tests.support.fault_stack.population import address
 from tests.support.fault_stack.proxy import Answer, Cut, HoldAnswer, Request, produce_to
 from tests.support.fault_stack.stack import RECEIPT_WAITS_S
-from tests.support.inputs import receipt_events as shapes
+from tests.support.inputs import receipt_events
 from tests.support.servers import dynamodb_table
 from tests.support.servers.opensearch_client import TestClient
 from tests.support.until import until
@@ -91,9 +91,9 @@ def learnt_afterwards(bench: Bench, _: Send) -> None:
         logs, events, dead = _dead_tokens(pushed, taken)
         bounces, complaints, suppressed = _dead_addresses(mailed, mails)
         for event in (
-            shapes.of_logs(*logs),
-            shapes.of_sns(*events, *bounces),
-            *map(shapes.of_event_bridge, complaints),
+            receipt_events.of_logs(*logs),
+            receipt_events.of_sns(*events, *bounces),
+            *map(receipt_events.of_event_bridge, complaints),
         ):
             _invoked(bench, event)
         bench.await_receipts()
@@ -167,13 +167,13 @@ def _dead_addresses(sent: Sent, mails: dict[int, str]) -> tuple[list[str], list[
     at = datetime.now(UTC).isoformat()
 
     def event(usual: dict[str, Any], part: str, user_id: int, **changes: Any) -> dict[str, Any]:
-        mail = {**shapes.MAIL, "messageId": mails[user_id], "timestamp": at, "destination": [address(user_id)]}
+        mail = {**receipt_events.MAIL, "messageId": mails[user_id], "timestamp": at, "destination": [address(user_id)]}
         return {**usual, "mail": mail, part: {**usual[part], "timestamp": at, **changes}}
 
     def bounced(user_id: int, kind: str) -> dict[str, Any]:
-        [usual] = shapes.BOUNCED["bounce"]["bouncedRecipients"]  # type: ignore[index]
+        [usual] = receipt_events.BOUNCED["bounce"]["bouncedRecipients"]  # type: ignore[index]
         return event(
-            shapes.BOUNCED,
+            receipt_events.BOUNCED,
             "bounce",
             user_id,
             bounceType=kind,
@@ -185,9 +185,9 @@ def _dead_addresses(sent: Sent, mails: dict[int, str]) -> tuple[list[str], list[
         [
             json.dumps(bounced(dead, "Permanent")),
             json.dumps(bounced(full, "Transient")),
-            json.dumps(event(shapes.DELIVERED, "delivery", reading)),
+            json.dumps(event(receipt_events.DELIVERED, "delivery", reading)),
         ],
-        [event(shapes.COMPLAINED, "complaint", complaining, **complained)],
+        [event(receipt_events.COMPLAINED, "complaint", complaining, **complained)],
         [dead, complaining],
     )
 
@@ -201,7 +201,7 @@ def _endpoint(bench: Bench, device_id: int) -> str:
 def _application_event(message: Received) -> str:
     at = datetime.fromtimestamp(message.time, UTC)
     changes = {"MessageId": message.message_id, "EndpointArn": message.endpoint, "Time": at.isoformat()}
-    return json.dumps({**shapes.APPLICATION_EVENT, **changes})
+    return json.dumps({**receipt_events.APPLICATION_EVENT, **changes})
 
 
 def _events(sent: Sent, taken: Sequence[Received]) -> list[dict[str, Any]]:
@@ -216,11 +216,11 @@ def _events(sent: Sent, taken: Sequence[Received]) -> list[dict[str, Any]]:
             [message] = [each for each in taken if (each.notification_id, each.endpoint) == pair]
             lines.append(_line(message, arrived=not nothing and number == 0))
     parts = [lines[start : start + _LINES_AN_EVENT] for start in range(0, len(lines), _LINES_AN_EVENT)]
-    return [shapes.of_logs(*part) for part in parts]
+    return [receipt_events.of_logs(*part) for part in parts]
 
 
 def _line(message: Received, *, arrived: bool, **said: Any) -> str:
-    usual = shapes.PUSHED if arrived else shapes.PUSH_FAILED
+    usual = receipt_events.PUSHED if arrived else receipt_events.PUSH_FAILED
     at = datetime.fromtimestamp(message.time, UTC)
     delivery: dict[str, Any] = {**usual["delivery"], "destination": message.endpoint}  # type: ignore[dict-item]
     if not arrived:

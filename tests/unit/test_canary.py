@@ -23,18 +23,18 @@ from masscomm.outcomes import Told, outcome
 from masscomm.preferences import Decision
 from masscomm.producer import InMemoryProducer
 from masscomm.statuses import Reason, Status
+from tests.support.harness.builder import Builder
+from tests.support.harness.cdc_consumer import Consumer
 from tests.support.harness.chain import Chain, build, delivery, entry, send
 from tests.support.harness.delivery import Delivery, by_email
-from tests.support.inputs import receipt_events as shapes
+from tests.support.harness.device_registrar import Registrar
+from tests.support.harness.preference_checker import Checker
+from tests.support.harness.receipts import Receipts
+from tests.support.harness.relay import Relay
+from tests.support.harness.take_back import Office
+from tests.support.inputs import receipt_events
 from tests.support.inputs.api_gateway_events import get, lambda_context
 from tests.support.inputs.debezium_records import row
-from tests.unit.builder.test_build_messages import Builder
-from tests.unit.cdc_consumer.test_apply_changes import Consumer
-from tests.unit.device_registrar.test_register_devices import Registrar
-from tests.unit.masscomm.test_batch import Relay
-from tests.unit.preference_checker.test_check_preferences import Checker
-from tests.unit.receipts.test_follow_receipts import Receipts
-from tests.unit.scheduler.test_take_back import Office
 
 ROOT = Path(__file__).parents[2]
 FCM = "dQw4w9WgXcQ:APA91b" + "Canary_token-01" * 9
@@ -148,7 +148,7 @@ def from_receipts(error: Exception) -> Chain:
     chain = Receipts()
     chain.told(["m"])
     chain.messages.failing = error
-    chain.hear(shapes.of_sns(json.dumps(shapes.BOUNCED)))
+    chain.hear(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED)))
     return chain
 
 
@@ -232,22 +232,22 @@ _KEPT = {
 @pytest.mark.parametrize(
     "document",
     [
-        shapes.PUSHED,
-        shapes.PUSH_FAILED,
-        shapes.SMS_FAILED,
-        shapes.APPLICATION_EVENT,
-        shapes.DELIVERED,
-        shapes.BOUNCED,
-        shapes.COMPLAINED,
-        shapes.REJECTED,
-        shapes.NOT_RENDERED,
+        receipt_events.PUSHED,
+        receipt_events.PUSH_FAILED,
+        receipt_events.SMS_FAILED,
+        receipt_events.APPLICATION_EVENT,
+        receipt_events.DELIVERED,
+        receipt_events.BOUNCED,
+        receipt_events.COMPLAINED,
+        receipt_events.REJECTED,
+        receipt_events.NOT_RENDERED,
         {"mail": TEXT, "eventType": TEXT},
     ],
 )
 def test_a_receipts_texts_let_no_canary_out(document: dict[str, Any], written: Callable[[], str]) -> None:
     chain = Receipts()
     chain.told(["m"])
-    chain.hear(shapes.of_sns(json.dumps(_filled(document)), TEXT))
+    chain.hear(receipt_events.of_sns(json.dumps(_filled(document)), TEXT))
     assert_clean(written() + produced(chain.producer, chain))
 
 

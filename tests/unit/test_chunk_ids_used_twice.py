@@ -15,7 +15,7 @@ from masscomm.ids import ERASED_USER
 from masscomm.outcomes import DEAD_LETTERED
 from tests.support.harness.chain import delivery, send, told
 from tests.support.harness.delivery import Delivery
-from tests.unit.test_first_decisions import World
+from tests.support.harness.whole_chain import World
 
 SENT = ("sent", None)
 FAILED = (DEAD_LETTERED.status, DEAD_LETTERED.reason)

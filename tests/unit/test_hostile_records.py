@@ -36,11 +36,11 @@ from masscomm.source_records import InMemorySourceRecords
 from masscomm.topics import DEAD_LETTER
 from masscomm.waiting import InMemoryWaitingStore
 from tests.support.fakes.opensearch import FakeOpenSearch
+from tests.support.harness.builder import Builder
 from tests.support.harness.chain import Chain, entry
 from tests.support.harness.delivery import Delivery
+from tests.support.harness.preference_checker import Checker
 from tests.support.inputs.hostile_records import hostile_records
-from tests.unit.builder.test_build_messages import Builder
-from tests.unit.preference_checker.test_check_preferences import Checker
 
 _FULL = 20_000
 # A batch that comes again would be run again for each of its records: small batches find more.

@@ -14,13 +14,12 @@ from devstack.service import java, java_home
 from devstack.setup import JARS
 from tests.support.cdk.templates import SynthesisedEnvironment
 from tests.support.until import until
-from tests.unit.infra.conftest import prod, synthesised  # noqa: F401 - fixtures
 
 PASSWORD = "as RDS makes them: }$:"
 
 
 @pytest.fixture
-def registry(prod: SynthesisedEnvironment, tmp_path: Path) -> Iterator[int]:  # noqa: F811 - the fixture
+def registry(prod: SynthesisedEnvironment, tmp_path: Path) -> Iterator[int]:
     """The port of a registry that was started as its containers are, over a database in memory."""
     (task,) = prod.resources("AWS::ECS::TaskDefinition")
     containers = {each["Name"]: each for each in task.properties["ContainerDefinitions"]}
@@ -69,7 +68,7 @@ def _listens(port: int) -> bool:
 
 
 def test_the_registry_speaks_tls_with_a_key_of_its_own_and_nothing_else(
-    prod: SynthesisedEnvironment,  # noqa: F811 - the fixture
+    prod: SynthesisedEnvironment,
     registry: int,
 ) -> None:
     (group,) = prod.resources("AWS::ElasticLoadBalancingV2::TargetGroup")

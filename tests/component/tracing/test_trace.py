@@ -31,7 +31,7 @@ from masscomm.statuses import Reason, Status
 from masscomm.waiting import InMemoryWaitingStore
 from masscomm.wire import Codec, HttpSchemaRegistry
 from tests.support.harness.chain import NOW, Chain, build, delivery, send
-from tests.support.inputs import receipt_events as shapes
+from tests.support.inputs import receipt_events
 from tests.support.servers.dynamodb_table import dynamodb, new_table
 
 HEADERS: list[tuple[str, str | bytes | None]] = [*traces.begun_by("a trace").headers]
@@ -85,7 +85,7 @@ def _receipt(told: NotificationOutcome) -> tuple[NotificationOutcome, Headers]:
     follow = FollowReceipts(
         messages=InMemoryMessages(), waiting=InMemoryWaitingStore(), clock=chain.clock, logger=Logger()
     )
-    pushed: dict[str, Any] = deepcopy(shapes.PUSHED)
+    pushed: dict[str, Any] = deepcopy(receipt_events.PUSHED)
     pushed["notification"]["messageId"] = "message-1"
     body = json.dumps(pushed)
     received = ReceiptReceived(record_id=str(uuid4()), body=body, received_at=NOW)

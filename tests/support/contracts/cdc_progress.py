@@ -1,4 +1,4 @@
-"""What every CdcProgress promises: the same tests for the one in memory and the one that asks Kafka."""
+"""The contract of every CdcProgress: the in-memory and the real one run the same tests."""
 
 from abc import ABC, abstractmethod
 from typing import Any

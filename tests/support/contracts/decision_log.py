@@ -1,4 +1,4 @@
-"""What every log of first decisions does, whatever stands behind it."""
+"""The contract of every decision log: the in-memory and the real one run the same tests."""
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What every store of waiting records does, whatever stands behind it."""
+"""The contract of every delay store: the in-memory and the real one run the same tests."""
 
 import hashlib
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What every delivery ledger does, whatever stands behind it."""
+"""The contract of every delivery ledger: the in-memory and the real one run the same tests."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

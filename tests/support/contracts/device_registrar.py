@@ -1,4 +1,4 @@
-"""What every adapter of the device registrar promises: the same tests for those in memory and the real ones."""
+"""The contract of the device registrar's adapters: the in-memory and the real one run the same tests."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What every directory promises: the same tests for the one in memory and the one in OpenSearch."""
+"""The contract of every directory: the in-memory and the real one run the same tests."""
 
 from abc import ABC, abstractmethod
 

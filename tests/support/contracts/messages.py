@@ -1,4 +1,4 @@
-"""What every memory of messages does, whatever stands behind it."""
+"""The contract of every store of provider message ids: the in-memory and the real one run the same tests."""
 
 from dataclasses import replace
 

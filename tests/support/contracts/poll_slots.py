@@ -1,4 +1,4 @@
-"""What every store of poll slots does, whatever stands behind it."""
+"""The contract of every store of poll slots: the in-memory and the real one run the same tests."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier

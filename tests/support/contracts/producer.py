@@ -1,4 +1,4 @@
-"""What every producer does, whatever stands behind it."""
+"""The contract of every producer: the in-memory and the real one run the same tests."""
 
 import hashlib
 from collections.abc import Callable

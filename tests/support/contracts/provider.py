@@ -1,4 +1,4 @@
-"""What every provider adapter does, whatever stands behind it."""
+"""The contract of every provider adapter: the in-memory and the real one run the same tests."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What every store of who uses which queue of broadcasts does, whatever stands behind it."""
+"""The contract of every store of queue leases: the in-memory and the real one run the same tests."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What every schema registry adapter does, whatever stands behind it."""
+"""The contract of every schema registry adapter: the in-memory and the real one run the same tests."""
 
 from dataclasses import dataclass
 from typing import Any

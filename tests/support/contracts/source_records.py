@@ -1,4 +1,4 @@
-"""What every reader of records by their position does, whatever stands behind it."""
+"""The contract of every reader of records by position: the in-memory and the real one run the same tests."""
 
 from dataclasses import dataclass
 

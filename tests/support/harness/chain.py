@@ -1,4 +1,4 @@
-"""What tests of the chain share: events as Lambda gives them, and a batch driver over adapters in memory."""
+"""Events as Lambda passes them, and a batch driver over in-memory adapters."""
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Delivery's surroundings in memory."""
+"""Delivery over in-memory adapters."""
 
 from collections.abc import Iterable
 from dataclasses import replace

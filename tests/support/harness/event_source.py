@@ -1,4 +1,4 @@
-"""A mapping on a broker in memory, and a function that fails as a test wants."""
+"""An event source mapping on an in-memory broker, and a function that fails as a test wants."""
 
 import asyncio
 import contextlib

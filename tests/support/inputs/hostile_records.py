@@ -14,8 +14,7 @@ from typing import Any
 from masscomm import topics
 from masscomm.errors import MasscommError
 from masscomm.wire import Codec, own_schema
-from tests.support.inputs import debezium_records as debezium
-from tests.support.inputs import receipt_events as shapes
+from tests.support.inputs import debezium_records, receipt_events
 
 NOW = 1_700_000_000_000
 _DAY_MS = 86_400_000
@@ -313,7 +312,13 @@ def _avro(chance: random.Random, schema: str) -> dict[str, Any]:
 def _receipt(chance: random.Random) -> str:
     """JSON in a field of an Avro record: hostile itself every other time."""
     document: Any = chance.choice(
-        (shapes.PUSHED, shapes.PUSH_FAILED, shapes.SMS_TAKEN, shapes.SMS_FAILED, shapes.APPLICATION_EVENT)
+        (
+            receipt_events.PUSHED,
+            receipt_events.PUSH_FAILED,
+            receipt_events.SMS_TAKEN,
+            receipt_events.SMS_FAILED,
+            receipt_events.APPLICATION_EVENT,
+        )
     )
     if chance.random() < 0.5:
         return json.dumps(document)
@@ -367,9 +372,9 @@ _TEMPLATE = {"id": 1, "club_id": None, "type": "news", "channel": "push", "local
 
 def _changes(table: str, columns: dict[str, Any], key: str = "id") -> list[Any]:
     return [
-        debezium.row(table, "r", 900, columns, key=key),
-        debezium.row(table, "u", 1_000, columns, columns, key=key),
-        debezium.row(table, "d", 1_100, None, columns, key=key),
+        debezium_records.row(table, "r", 900, columns, key=key),
+        debezium_records.row(table, "u", 1_000, columns, columns, key=key),
+        debezium_records.row(table, "d", 1_100, None, columns, key=key),
     ]
 
 
@@ -378,8 +383,8 @@ _CHANGES = {
     "user_settings": _changes("user_settings", _SETTINGS, key="user_id"),
     "devices": _changes("devices", _DEVICE),
     "notification_templates": _changes("notification_templates", _TEMPLATE),
-    "notification": [debezium.notification("STARTED"), debezium.notification("COMPLETED")],
-    "heartbeat": [debezium.heartbeat(1_000, "1700000000.123999")],
+    "notification": [debezium_records.notification("STARTED"), debezium_records.notification("COMPLETED")],
+    "heartbeat": [debezium_records.heartbeat(1_000, "1700000000.123999")],
 }
 
 

@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that keeps what it is asked and answers what it is told to, for tests of clients."""
+"""A loopback HTTP server that records its requests and returns prepared answers."""
 
 import socket
 import threading

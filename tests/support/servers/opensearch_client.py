@@ -1,4 +1,4 @@
-"""The functions' client of OpenSearch, and what only tests ask for."""
+"""The functions' OpenSearch client, with operations that only tests need."""
 
 from typing import Any
 

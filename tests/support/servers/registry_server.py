@@ -1,4 +1,4 @@
-"""A schema registry over HTTP that answers as it is told to."""
+"""A schema registry over HTTP that returns prepared answers."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""The topics the job reads, as a test fills them."""
+"""The topics that the job reads, with methods that fill them."""
 
 import io
 import time

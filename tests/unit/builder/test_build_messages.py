@@ -1,6 +1,6 @@
 """Building messages: equal texts once, personal ones as columns, and one recipient's trouble stays that recipient's."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -9,60 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from functions.builder import build_messages
-from functions.builder.build_messages import MAX_CONTENT_BYTES, BuildMessages
+from functions.builder.build_messages import MAX_CONTENT_BYTES
 from functions.builder.rendering import Steps
-from functions.builder.templates import TemplateCache, fields_of
-from masscomm import topics
-from masscomm.decisions import InMemoryDecisionLog
-from masscomm.directory import Position, Template, User
+from functions.builder.templates import fields_of
+from masscomm.directory import Position, Template
 from masscomm.errors import Retry
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.records import AvroRecord, BuildRequested, DeliveryRequested
-from tests.support.harness.chain import NOW, Chain, build, told
+from masscomm.records import BuildRequested, DeliveryRequested
+from tests.support.harness.builder import TEMPLATE_ERROR, Builder, texts_by_user
+from tests.support.harness.chain import NOW, build, told
 
-TEMPLATE_ERROR = ("failed", "template_error")
 BEHIND = Position(lsn=1, ts_ms=NOW - 1)
-
-
-class Builder(Chain):
-    """The use case with a directory in which users 1 to 3 of club 7 have names and addresses."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.directory = InMemoryDirectory()
-        self.log = InMemoryDecisionLog()
-        self.use_case = BuildMessages(
-            directory=self.directory,
-            templates=TemplateCache(self.directory, self.clock),
-            clock=self.clock,
-            decisions=self.log,
-        )
-        for user_id, name in enumerate(("Ada", "Bob", "Eve"), start=1):
-            self.put_user(user_id, first_name=name)
-
-    def put_user(self, user_id: int, **columns: Any) -> None:
-        """A user of club 7."""
-        usual: dict[str, Any] = {"user_id": user_id, "club_id": 7, "email": f"user{user_id}@example.com"}
-        self.directory.put(User(**usual | columns))
-
-    def put_template(self, title: str, body: str, **columns: Any) -> None:
-        """A template for every club."""
-        usual: dict[str, Any] = {"template_id": 1, "club_id": None, "type": "news", "channel": "push", "locale": "en"}
-        self.directory.put(Template(**usual | {"title": title, "body": body} | columns))
-
-    def build(self, *records: AvroRecord) -> list[int]:
-        """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
-        entries = [self.encoded(record, topics.BUILD, offset=offset) for offset, record in enumerate(records)]
-        return self.run(self.use_case, *entries)
-
-
-def _texts(deliveries: Iterable[DeliveryRequested]) -> dict[int, dict[str, str]]:
-    """user → field → text."""
-    return {
-        user_id: {column.field: column.value_at(row) for column in record.content}
-        for record in deliveries
-        for row, user_id in enumerate(record.user_ids)
-    }
 
 
 def test_a_text_everybody_shares_travels_once() -> None:
@@ -93,7 +49,7 @@ def test_what_nobody_shares_is_written_as_often_as_there_are_locales() -> None:
     builder.put_template("{{ data.headline | default('x') }}", "b")
     builder.put_user(2, locale="de")
     assert builder.build(build([1, 2, 3])) == []
-    assert _texts(builder.deliveries()) == {user_id: {"title": "x", "body": "b"} for user_id in (1, 2, 3)}
+    assert texts_by_user(builder.deliveries()) == {user_id: {"title": "x", "body": "b"} for user_id in (1, 2, 3)}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +77,7 @@ def test_the_nearest_locale_is_written_in_and_a_clubs_own_before_every_clubs(
     builder.put_template("de-CH of another club", "b", template_id=5, locale="de-CH", club_id=8)
     builder.put_user(1, locale=locale)
     builder.build(build([1], locale=asked))
-    assert _texts(builder.deliveries())[1]["title"] == title
+    assert texts_by_user(builder.deliveries())[1]["title"] == title
 
 
 def test_a_send_may_name_another_template_than_its_category() -> None:
@@ -129,14 +85,14 @@ def test_a_send_may_name_another_template_than_its_category() -> None:
     builder.put_template("of the category", "b", template_id=1)
     builder.put_template("of its own", "b", template_id=2, type="final")
     builder.build(build([1], template="final"))
-    assert _texts(builder.deliveries())[1]["title"] == "of its own"
+    assert texts_by_user(builder.deliveries())[1]["title"] == "of its own"
 
 
 def test_a_variable_somebody_lacks_fails_that_recipient_alone() -> None:
     builder = Builder()
     builder.put_template("News", "{% if user.first_name == 'Bob' %}{{ data.missing }}{% endif %}Hello")
     assert builder.build(build([1, 2, 3])) == []
-    assert sorted(_texts(builder.deliveries())) == [1, 3]
+    assert sorted(texts_by_user(builder.deliveries())) == [1, 3]
     assert told(builder.outcomes()) == {(2, "push"): TEMPLATE_ERROR}
     assert "missing" in (builder.outcomes()[0].results[0].rule or "")
 
@@ -194,7 +150,7 @@ def test_a_template_that_is_no_honest_text_fails_its_recipients_and_nothing_else
     good = build([3], type="other", channel="email", record_id="g")
     assert builder.build(build([1, 2], channel="email", data=data), good) == []
     assert told(builder.outcomes()) == {(1, "email"): TEMPLATE_ERROR, (2, "email"): TEMPLATE_ERROR}
-    assert sorted(_texts(builder.deliveries())) == [3]
+    assert sorted(texts_by_user(builder.deliveries())) == [3]
 
 
 def test_a_template_that_does_not_render_is_tried_once_and_not_once_a_recipient(
@@ -224,12 +180,12 @@ def test_html_is_escaped_where_it_is_html_and_nowhere_else() -> None:
     builder.build(build([1], data={"x": "<i>"}))
     email, push = builder.deliveries()
     raw = "<b>Ada</b> & co <i>"
-    assert _texts([email])[1] == {
+    assert texts_by_user([email])[1] == {
         "subject": raw,
         "text": raw,
         "html": "<p>&lt;b&gt;Ada&lt;/b&gt; &amp; co &lt;i&gt;</p>",
     }
-    assert _texts([push])[1] == {"title": raw, "body": raw}
+    assert texts_by_user([push])[1] == {"title": raw, "body": raw}
     assert email.addresses == ["user1@example.com"]
 
 
@@ -241,7 +197,7 @@ def test_a_subject_is_one_line_whatever_is_filled_in(injected: str) -> None:
     builder.build(build([1], channel="email", data={"x": f"News{injected}"}))
     builder.build(build([1], type="bare", channel="email", data={"title": f"News{injected}", "body": "b"}))
     for record in builder.deliveries():
-        subject = _texts([record])[1]["subject"]
+        subject = texts_by_user([record])[1]["subject"]
         assert len(subject.splitlines()) == 1
         assert "News" in subject
 
@@ -251,7 +207,7 @@ def test_a_send_may_bring_its_own_text_where_there_is_no_template() -> None:
     builder.build(build([1, 2], data={"title": "Hi {{ user.first_name }}", "body": "a\nb"}))
     (record,) = builder.deliveries()
     # Taken as it stands: a send's data is no template.
-    assert _texts([record])[2] == {"title": "Hi {{ user.first_name }}", "body": "a\nb"}
+    assert texts_by_user([record])[2] == {"title": "Hi {{ user.first_name }}", "body": "a\nb"}
     assert [column.index for column in record.content] == [[], []]
 
 
@@ -275,7 +231,7 @@ def test_who_has_no_address_is_told_of_by_e_mail_and_not_by_push() -> None:
     }
     builder.forget()
     builder.build(build([1, 2, 3], record_id="of push"))
-    assert sorted(_texts(builder.deliveries())) == [1, 2, 3]
+    assert sorted(texts_by_user(builder.deliveries())) == [1, 2, 3]
 
 
 def test_another_clubs_user_gets_nothing() -> None:
@@ -287,7 +243,7 @@ def test_another_clubs_user_gets_nothing() -> None:
     builder.directory.caught_up = Position(lsn=2, ts_ms=NOW)
     builder.build(build([1, 2]))
     assert told(builder.outcomes()) == {(2, "push"): ("suppressed", "unknown_user")}
-    assert sorted(_texts(builder.deliveries())) == [1]
+    assert sorted(texts_by_user(builder.deliveries())) == [1]
 
 
 def test_an_unknown_user_and_a_missing_template_wait_until_the_directory_is_past_the_send() -> None:
@@ -295,7 +251,7 @@ def test_an_unknown_user_and_a_missing_template_wait_until_the_directory_is_past
     builder.put_template("News", "b")
     builder.directory.caught_up = BEHIND
     assert builder.build(build([1, 99]), build([1], type="newer"), build([2])) == [0, 1]
-    assert sorted(_texts(builder.deliveries())) == [2]
+    assert sorted(texts_by_user(builder.deliveries())) == [2]
     assert builder.outcomes() == []
     builder.directory.caught_up = Position(lsn=2, ts_ms=NOW)
     builder.forget()
@@ -321,7 +277,7 @@ def test_a_template_that_was_changed_is_used_after_some_seconds_at_most() -> Non
     builder.build(build([1]))
     builder.clock.advance(5)
     builder.build(build([1]))
-    assert [_texts([record])[1]["title"] for record in builder.deliveries()] == ["old", "old", "new"]
+    assert [texts_by_user([record])[1]["title"] for record in builder.deliveries()] == ["old", "old", "new"]
     assert builder.directory.calls["templates"] == 2
 
 
@@ -344,7 +300,7 @@ def test_nothing_goes_on_while_first_decisions_cannot_be_recorded() -> None:
     builder.put_template("News", "b")
     builder.log.failing = Retry("DynamoDB is down")
     assert builder.build(build([1, 99], record_id="a"), build([2])) == [0]
-    assert sorted(_texts(builder.deliveries())) == [2]
+    assert sorted(texts_by_user(builder.deliveries())) == [2]
 
 
 def _size(record: DeliveryRequested) -> int:
@@ -365,7 +321,7 @@ def test_messages_that_do_not_fit_in_a_record_are_split_by_position_and_nobody_i
     )
     assert builder.build(build(users, channel="email")) == []
     records = builder.deliveries()
-    assert sorted(_texts(records)) == list(users)
+    assert sorted(texts_by_user(records)) == list(users)
     assert all(_size(record) <= MAX_CONTENT_BYTES for record in records)
     edges = [(record.range_start, record.range_end) for record in records]
     assert all(end <= start for (_, end), (start, _) in pairwise(edges))
@@ -379,7 +335,7 @@ def test_equal_texts_of_two_fields_count_for_both() -> None:
     builder.put_template("News", "{{ user.first_name }}", channel="email", html="{{ user.first_name }}")
     assert builder.build(build(range(1, 5), channel="email")) == []
     assert all(_size(record) <= MAX_CONTENT_BYTES for record in builder.deliveries())
-    assert sorted(_texts(builder.deliveries())) == [1, 2, 3, 4]
+    assert sorted(texts_by_user(builder.deliveries())) == [1, 2, 3, 4]
 
 
 def test_a_part_keeps_its_id_whatever_was_decided_of_another() -> None:
@@ -425,7 +381,7 @@ def test_a_record_that_contradicts_itself_goes_aside(values: dict[str, Any]) -> 
     builder.put_template("News", "b")
     assert builder.build(build([1, 2], **values), build([3])) == []
     assert [headers["masscomm.reason"] for headers in builder.dead_letters()] == ["invalid"]
-    assert sorted(_texts(builder.deliveries())) == [3]
+    assert sorted(texts_by_user(builder.deliveries())) == [3]
 
 
 def test_the_critical_lane_is_never_left() -> None:

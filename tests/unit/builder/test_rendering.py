@@ -23,8 +23,8 @@ from functions.builder.rendering import (
     render,
 )
 from functions.builder.templates import MAX_LINE_BYTES, SizedCache
+from tests.support.harness.builder import TEMPLATE_ERROR, Builder, texts_by_user
 from tests.support.harness.chain import build, told
-from tests.unit.builder.test_build_messages import TEMPLATE_ERROR, Builder, _texts
 
 ROOT = Path(__file__).parents[3]
 VALUES: Mapping[str, Any] = {
@@ -172,7 +172,7 @@ def test_a_slow_template_uses_up_only_its_share_of_a_record(monkeypatch: pytest.
     for template_id, (name, body) in enumerate({"en": slow, "fr": slow, "de": "Hallo"}.items()):
         builder.put_template("{{ user.first_name }}", body, template_id=template_id, locale=name)
     assert builder.build(build(list(locale), data={"x": "a " * 40_000})) == []
-    written = set(_texts(builder.deliveries()))
+    written = set(texts_by_user(builder.deliveries()))
     failed = {user_id for user_id, _ in told(builder.outcomes())}
     assert failed | written == set(locale)
     assert {locale[user_id] for user_id in failed} == {"en", "fr"}
@@ -187,7 +187,7 @@ def test_a_slow_template_fails_alone_in_its_batch() -> None:
     slow, good = build([1, 2], data={"x": "a " * 40_000}), build([3], type="other", record_id="g")
     assert builder.build(slow, good) == []
     assert told(builder.outcomes()) == {(1, "push"): TEMPLATE_ERROR, (2, "push"): TEMPLATE_ERROR}
-    assert sorted(_texts(builder.deliveries())) == [3]
+    assert sorted(texts_by_user(builder.deliveries())) == [3]
 
 
 @pytest.mark.parametrize("title", ["{{", "News"])
@@ -217,7 +217,7 @@ def test_a_title_that_is_too_long_fails_its_recipients(of_template: bool) -> Non
     long = build([1], channel="email", data={"title": "ä " * MAX_LINE_BYTES, "body": "b"})
     assert builder.build(long, build([2], channel="email", record_id="g", data={"title": "t", "body": "b"})) == []
     assert told(builder.outcomes()) == {(1, "email"): TEMPLATE_ERROR}
-    assert sorted(_texts(builder.deliveries())) == [2]
+    assert sorted(texts_by_user(builder.deliveries())) == [2]
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 120)), max_size=60))

@@ -3,18 +3,9 @@
 import pytest
 
 from infra.capacity.plan import STEPS, Plan
-from infra.capacity.service_times import Line, ServiceTimes, Time
+from infra.capacity.service_times import ServiceTimes
 from infra.cdk.settings import PROD
-
-PROVIDER_S = 0.02
-
-
-def line(invocation_s: float, recipient_s: float) -> Line:
-    """Half of it the processor's."""
-    return Line(
-        invocation=Time(wall_s=invocation_s, cpu_s=invocation_s / 2),
-        recipient=Time(wall_s=recipient_s, cpu_s=recipient_s / 2),
-    )
+from tests.support.inputs.service_times import line
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from infra.capacity.report import PAGE, model_tables, tables, written
 from infra.capacity.service_times import ServiceTimes, measured
 from infra.capacity.workload import Workload
 from infra.cdk.settings import PROD
-from tests.unit.capacity.conftest import PROVIDER_S
+from tests.support.inputs.service_times import PROVIDER_S
 
 LOAD = Workload(notifications_s=1_000)
 

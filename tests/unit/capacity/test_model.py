@@ -23,7 +23,7 @@ from infra.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes, 
 from infra.capacity.workload import Workload, sizes
 from infra.cdk.settings import ENVIRONMENTS, PROD
 from masscomm import topics
-from tests.unit.capacity.conftest import PROVIDER_S
+from tests.support.inputs.service_times import PROVIDER_S
 
 LOAD = Workload(notifications_s=10_000)
 RATES = (1_000, 10_000, 50_000)

@@ -1,73 +1,21 @@
 """Batches of change events on a fake OpenSearch: versions, fates by item, the generation's steps."""
 
-import base64
 import random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.cdc_consumer.apply_changes import ApplyChanges
-from functions.cdc_consumer.generation import MAX_LAG_MS, Generation
-from masscomm.batch import BatchDriver
-from masscomm.cdc_progress import InMemoryCdcProgress
-from masscomm.clock import FixedClock
+from functions.cdc_consumer.generation import MAX_LAG_MS
 from masscomm.errors import Retry
 from masscomm.kafka_event import KafkaRecord
-from masscomm.opensearch_client import OpenSearch
-from masscomm.producer import InMemoryProducer
-from masscomm.wire import Codec, InMemorySchemaRegistry
 from tests.support.fakes.opensearch import FakeOpenSearch
+from tests.support.harness.cdc_consumer import Consumer
 from tests.support.inputs.debezium_records import heartbeat, notification, record, row, truncate
 from tests.support.inputs.table_histories import History, histories
 
 TABLES = ("users", "user_settings", "devices", "notification_templates")
-
-
-class Context:
-    def get_remaining_time_in_millis(self) -> int:
-        return 60_000
-
-
-class Consumer:
-    """cdc_consumer over fakes."""
-
-    def __init__(self, before: "Consumer | None" = None) -> None:
-        """before: the one whose cluster and broker it goes on with, in a new execution environment."""
-        self.cluster: FakeOpenSearch = before.cluster if before else FakeOpenSearch()
-        self.progress: InMemoryCdcProgress = before.progress if before else InMemoryCdcProgress()
-        self.producer = InMemoryProducer()
-        client = cast(OpenSearch, self.cluster)
-        self.newer: InMemoryCdcProgress = before.newer if before else InMemoryCdcProgress()
-        self.clock: FixedClock = before.clock if before else FixedClock()
-        generations = [
-            Generation(client, name=name, progress=progress, clock=self.clock)
-            for name, progress in (("g1", self.progress), ("g2", self.newer))
-        ]
-        self.use_case = ApplyChanges(client, *generations)
-        codec = Codec(InMemorySchemaRegistry())
-        self.driver = BatchDriver(function="cdc_consumer", codec=codec, producer=self.producer)
-
-    def run(self, *records: KafkaRecord) -> list[int]:
-        """The offsets that come again."""
-        entries: list[dict[str, Any]] = [
-            {
-                "topic": r.topic,
-                "partition": r.partition,
-                "offset": r.offset,
-                "timestamp": r.timestamp_ms,
-                "key": None if r.key is None else base64.b64encode(r.key).decode(),
-                "value": None if r.value is None else base64.b64encode(r.value).decode(),
-                "headers": [],
-            }
-            for r in records
-        ]
-        answer = self.driver.run({"records": {"any-0": entries}}, Context(), self.use_case)
-        return [item["itemIdentifier"]["offset"] for item in answer["batchItemFailures"]]
-
-    def state(self, generation: str = "g1") -> dict[str, Any]:
-        return self.cluster.documents.get(("directory_state", f"generation-{generation}"), (0, {}))[1]
 
 
 def user(number: int, name: str = "a") -> dict[str, Any]:

@@ -1,65 +1,13 @@
 """Device rows on fakes: what the provider is asked, what is kept, what comes again."""
 
-import base64
 from typing import Any
 
 import pytest
 
-from functions.device_registrar.device_states import DeviceState, InMemoryDeviceStates
-from functions.device_registrar.endpoints import InMemoryEndpoints
-from functions.device_registrar.register_devices import RegisterDevices
-from masscomm.batch import BatchDriver
-from masscomm.clock import FixedClock
+from functions.device_registrar.device_states import DeviceState
 from masscomm.errors import Retry, Stop
-from masscomm.kafka_event import KafkaRecord
-from masscomm.producer import InMemoryProducer
-from masscomm.wire import Codec, InMemorySchemaRegistry
+from tests.support.harness.device_registrar import Registrar
 from tests.support.inputs.debezium_records import record, row
-
-
-class Context:
-    def __init__(self) -> None:
-        self.remaining_ms = 60_000
-
-    def get_remaining_time_in_millis(self) -> int:
-        return self.remaining_ms
-
-
-class Registrar:
-    def __init__(self, *generations: str) -> None:
-        self.states = InMemoryDeviceStates()
-        self.endpoints = InMemoryEndpoints()
-        self.producer = InMemoryProducer()
-        self.context = Context()
-        self.use_case = RegisterDevices(
-            generations=generations or ("g1",),
-            states=self.states,
-            endpoints=self.endpoints,
-            clock=FixedClock(5),
-            workers=4,
-        )
-        codec = Codec(InMemorySchemaRegistry())
-        self.driver = BatchDriver(function="device_registrar", codec=codec, producer=self.producer)
-
-    def run(self, *records: KafkaRecord) -> list[int]:
-        """The offsets that come again."""
-        entries = [
-            {
-                "topic": r.topic,
-                "partition": r.partition,
-                "offset": r.offset,
-                "timestamp": r.timestamp_ms,
-                "key": base64.b64encode(r.key or b"").decode(),
-                "value": None if r.value is None else base64.b64encode(r.value).decode(),
-            }
-            for r in records
-        ]
-        answer = self.driver.run({"records": {"any-0": entries}}, self.context, self.use_case)
-        return [item["itemIdentifier"]["offset"] for item in answer["batchItemFailures"]]
-
-    def asked(self) -> list[tuple[str, str]]:
-        calls, self.endpoints.calls = self.endpoints.calls, []
-        return calls
 
 
 def device(number: int, token: str, *, active: bool = True, platform: str = "gcm") -> dict[str, Any]:

@@ -1,56 +1,5 @@
-"""Every environment, synthesised once a session by one process: Node starts once, and no test imports the library."""
+"""The synthesised environments that tests of templates read."""
 
-import fcntl
-import os
-import subprocess
-import sys
+from tests.support.cdk.fixtures import environment, local, prod, synthesised
 
-import pytest
-
-from devstack.settings import ROOT
-from infra.cdk.settings import LOCAL
-from tests.support.cdk.synthesise import SYNTHESISED
-from tests.support.cdk.templates import SynthesisedEnvironment
-
-
-@pytest.fixture(scope="session")
-def synthesised(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, SynthesisedEnvironment]:
-    """The smallest and the largest environment and the one on given servers, by name."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base if worker_id == "master" else base.parent) / "cdk"
-    with folder.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            folder.mkdir()
-            # Neither credentials nor a region: a template must not depend on who makes it.
-            environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
-            done = subprocess.run(
-                [sys.executable, "-m", "tests.support.cdk.synthesise", str(folder)],
-                cwd=ROOT,
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
-    return {name: SynthesisedEnvironment(name, folder / name) for name in (*SYNTHESISED, LOCAL)}
-
-
-@pytest.fixture(scope="session", params=SYNTHESISED)
-def environment(
-    request: pytest.FixtureRequest, synthesised: dict[str, SynthesisedEnvironment]
-) -> SynthesisedEnvironment:
-    """One environment after the other."""
-    return synthesised[str(request.param)]
-
-
-@pytest.fixture(scope="session")
-def prod(synthesised: dict[str, SynthesisedEnvironment]) -> SynthesisedEnvironment:
-    """What is protected."""
-    return synthesised["prod"]
-
-
-@pytest.fixture(scope="session")
-def local(synthesised: dict[str, SynthesisedEnvironment]) -> SynthesisedEnvironment:
-    """On given servers, from packages, with a domain of its own."""
-    return synthesised[LOCAL]
+__all__ = ["environment", "local", "prod", "synthesised"]

@@ -17,7 +17,7 @@ from masscomm.debezium import debezium_settings
 from masscomm.topics import Lane, cdc_topics, chain_topics, in_lane
 from spark_metrics.job import AVRO_OPTIONS
 from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, as_list, flat, statements, targets
-from tests.support.inputs import receipt_events as shapes
+from tests.support.inputs import receipt_events
 
 KAFKA_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1") if entry.event_source is not None}
 ALL_FUNCTIONS = {entry.name for entry in read_catalogue(generation="g1")}
@@ -272,7 +272,7 @@ def test_what_ses_says_of_our_mail_reaches_receipts(environment: SynthesisedEnvi
     assert told == {"delivery", "bounce", "complaint", "reject", "renderingFailure"}
     pattern = rule.properties["EventPattern"]
     assert pattern == {"source": ["aws.ses"], "detail": {"mail": {"tags": {"ses:configuration-set": [name]}}}}
-    assert shapes.DELIVERED["mail"]["tags"].keys() >= {"ses:configuration-set"}  # type: ignore[index]
+    assert receipt_events.DELIVERED["mail"]["tags"].keys() >= {"ses:configuration-set"}  # type: ignore[index]
     (target,) = rule.properties["Targets"]
     assert flat(target["Arn"]).startswith("{receipts")
 

@@ -1,8 +1,5 @@
 """The batch driver: each record's fate follows from its own delivery reports."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pytest
@@ -22,39 +19,7 @@ from masscomm.kafka_event import KafkaRecord
 from masscomm.records import SendRequested
 from masscomm.wire import Codec, own_schema
 from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
-
-type Work = Callable[[Batch[SendRequested], Item[SendRequested]], None]
-
-
-def relay(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
-    """One derived record a user, keyed by the user."""
-    for user_id in item.value.to_users:
-        batch.produce(item, topics.SEND_API, str(user_id), send([user_id]))
-
-
-@dataclass
-class Relay:
-    """A use case whose work a test can replace; told: the items whose dead letters' outcomes were asked for."""
-
-    work: Work = relay
-    look_up: Callable[[], None] = lambda: None
-    decode_error: Exception | None = None
-    told: list[int] = field(default_factory=list)
-    tell: Work = lambda batch, item: batch.produce(item, topics.SEND_API, "outcome", send([9]))
-
-    def decode(self, record: KafkaRecord, codec: Codec) -> SendRequested:
-        if self.decode_error is not None and record.offset == 0:
-            raise self.decode_error
-        return SendRequested.from_avro(codec.decode("SendRequested", record.value))
-
-    def handle(self, batch: Batch[SendRequested]) -> None:
-        self.look_up()
-        for item in batch.active():
-            batch.attempt(item, partial(self.work, batch, item))
-
-    def dead_lettered(self, batch: Batch[SendRequested], item: Item[SendRequested], why: DeadLetter) -> None:
-        self.told.append(item.record.offset)
-        self.tell(batch, item)
+from tests.support.harness.relay import Relay, Work, relay
 
 
 def _sends(chain: Chain, count: int, users: int = 2) -> list[dict[str, Any]]:

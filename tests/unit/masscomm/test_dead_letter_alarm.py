@@ -8,7 +8,7 @@ from masscomm.clock import FixedClock
 from masscomm.dead_letter_alarm import DeadLetterAlarm
 from masscomm.errors import Retry
 from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
-from tests.unit.masscomm.test_batch import Relay
+from tests.support.harness.relay import Relay
 
 
 def _told(alarm: DeadLetterAlarm, reasons: list[str]) -> tuple[Any, Any]:

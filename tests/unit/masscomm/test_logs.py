@@ -12,7 +12,7 @@ from masscomm.batch import Batch, BatchDriver, Item
 from masscomm.errors import DeadLetter, Retry
 from masscomm.records import SendRequested
 from tests.support.harness.chain import Chain, Context, entry, event, failed_offsets, send
-from tests.unit.masscomm.test_batch import Relay, relay
+from tests.support.harness.relay import Relay, relay
 
 
 @pytest.fixture

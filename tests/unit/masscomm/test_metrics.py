@@ -15,7 +15,7 @@ from masscomm.invocation import observed
 from masscomm.metric_names import ALL, BACKLOG, DURATION, PROVIDER_LATENCY, RECORDS_IN
 from masscomm.statuses import Status
 from tests.support.harness.chain import Chain, send
-from tests.unit.masscomm.test_batch import Relay
+from tests.support.harness.relay import Relay
 
 
 @pytest.fixture(autouse=True)

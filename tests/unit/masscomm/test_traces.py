@@ -15,7 +15,7 @@ from masscomm.dead_letters import replay_headers
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.records import SendRequested
 from tests.support.harness.chain import Chain, send
-from tests.unit.masscomm.test_batch import Relay
+from tests.support.harness.relay import Relay
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 VALID = f"00-{TRACE}-{SPAN}-01"

@@ -1,6 +1,6 @@
 """Checking preferences: everybody who was asked for is passed on or told of, once on each channel."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -9,21 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.small_sends import BURST, SmallSends
 from masscomm import topics
 from masscomm.chunks import SMALL_SEND, SPLIT_ABOVE
-from masscomm.decisions import InMemoryDecisionLog
 from masscomm.directory import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.ids import chunk_id, derived_id, send_id_of_record
 from masscomm.in_memory_directory import InMemoryDirectory
 from masscomm.limits import END_OF_TIME_MS, FAR_FUTURE_MS
 from masscomm.outcomes import RANGE_SIZE
-from masscomm.records import AvroRecord, BuildRequested, NotificationOutcome, RecheckRequested, SendRequested
+from masscomm.records import BuildRequested, NotificationOutcome, RecheckRequested, SendRequested
 from masscomm.topics import Lane
-from masscomm.waiting import InMemoryWaitingStore
-from tests.support.harness.chain import NOW, SEND_ID, Chain, entry, send, told
+from tests.support.harness.chain import NOW, SEND_ID, entry, send, told
+from tests.support.harness.preference_checker import Checker
 from tests.support.inputs.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS
 from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
 
@@ -31,32 +29,6 @@ FAILED = ("failed", "dead_letter")
 # Where a chunk is checked at once, whatever its length: of a broadcast a long one is handed on first.
 CRITICAL = topics.in_lane(topics.SEND_MONOLITH, Lane.CRITICAL)
 BEHIND = Position(lsn=1, ts_ms=NOW - 1)
-
-
-class Checker(Chain):
-    """The use case with a directory in which users 1 to 3 of club 7 want everything."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.directory = InMemoryDirectory()
-        self.waiting = InMemoryWaitingStore()
-        self.log = InMemoryDecisionLog()
-        self.use_case = self.environment(self.directory)
-        self.put_users(range(1, 4))
-
-    def environment(self, directory: InMemoryDirectory) -> CheckPreferences:
-        """The use case with another directory."""
-        return CheckPreferences(directory=directory, clock=self.clock, waiting=self.waiting, decisions=self.log)
-
-    def put_users(self, user_ids: Iterable[int], **columns: Any) -> None:
-        """Users of club 7 with settings that say nothing."""
-        for user_id in user_ids:
-            self.directory.put(User(**{"user_id": user_id, "club_id": 7} | columns), Settings(user_id=user_id))
-
-    def check(self, *records: AvroRecord, topic: str = topics.SEND_MONOLITH, **place: Any) -> list[int]:
-        """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
-        entries = [self.encoded(record, topic, **({"offset": offset} | place)) for offset, record in enumerate(records)]
-        return self.run(self.use_case, *entries)
 
 
 def _passed_on(builds: Sequence[BuildRequested]) -> list[tuple[int, str]]:

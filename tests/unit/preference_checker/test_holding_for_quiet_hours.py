@@ -19,7 +19,7 @@ from masscomm.records import RecheckRequested
 from masscomm.topics import Lane
 from masscomm.waiting import SHARDS, WAITED_FOR, InMemoryWaitingStore
 from tests.support.harness.chain import NOW, entry, send, told
-from tests.unit.preference_checker.test_check_preferences import Checker
+from tests.support.harness.preference_checker import Checker
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 # NOW is 22:13:20 in London, 23:13:20 in Berlin, 17:13:20 in New York, 03:43:20 in Calcutta.

@@ -1,26 +1,22 @@
 """From what AWS invokes us with to outcomes: each receipt counts once, and what is unknown waits and is let go."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from aws_lambda_powertools import Logger
 
-from functions.receipts.follow_receipts import WAITS_S, FollowReceipts
+from functions.receipts.follow_receipts import WAITS_S
 from functions.receipts.messages import InMemoryMessages, Messages
-from functions.receipts.take_in import TakeIn
 from masscomm import topics, traces
 from masscomm.errors import Retry
-from masscomm.records import DeviceStatusChanged, NotificationOutcome
+from masscomm.records import NotificationOutcome
 from masscomm.statuses import Reason
 from masscomm.suppressions import Periods, ids_of
-from masscomm.traces import Headers
-from masscomm.waiting import InMemoryWaitingStore
 from spark_metrics.states import REASONS
 from tests.support.contracts.messages import MessagesContract, outcome
-from tests.support.harness.chain import NOW, SEND_ID, Chain, entry
-from tests.support.inputs import receipt_events as shapes
+from tests.support.harness.chain import NOW, SEND_ID, entry
+from tests.support.harness.receipts import Receipts
+from tests.support.inputs import receipt_events
 
 
 class TestInMemoryMessages(MessagesContract):
@@ -29,55 +25,14 @@ class TestInMemoryMessages(MessagesContract):
         return InMemoryMessages()
 
 
-class Receipts(Chain):
-    """Both use cases of the function; message m is user 101's, at position 500."""
-
-    def __init__(self, waits_s: Sequence[float] = WAITS_S, periods: Periods | None = None) -> None:
-        super().__init__()
-        self.messages = InMemoryMessages()
-        self.waiting = InMemoryWaitingStore()
-        self.follow = FollowReceipts(
-            messages=self.messages,
-            waiting=self.waiting,
-            clock=self.clock,
-            logger=Logger(),
-            waits_s=waits_s,
-            periods=periods,
-        )
-
-    def told(self, *message_ids: list[str], headers: Headers = (), **values: Any) -> None:
-        """Delivery tells of users 101, 102, … whose messages these are."""
-        record = outcome("44444444-4444-5444-8444-444444444444", list(message_ids), **values)
-        assert self.run(self.follow, self.encoded(record, topics.OUTCOME, headers=list(headers))) == []
-
-    def take(self, event: dict[str, Any]) -> dict[str, int]:
-        """AWS invokes the function."""
-        use_case = TakeIn(codec=self.codec, producer=self.producer, clock=self.clock, logger=Logger())
-        return use_case.take(event, 10)
-
-    def hear(self, event: dict[str, Any]) -> list[int]:
-        """AWS invokes the function, which then has from Kafka what it put there; answers what comes again."""
-        self.take(event)
-        return self.hear_again()
-
-    def hear_again(self) -> list[int]:
-        values = self.values(topics.RECEIPT)
-        entries = [entry(value, topic=topics.RECEIPT, offset=offset) for offset, value in enumerate(values)]
-        return self.run(self.follow, *entries) if entries else []
-
-    def statuses(self) -> list[DeviceStatusChanged]:
-        values = self.values(topics.DEVICE_STATUS)
-        return [DeviceStatusChanged.from_avro(self.codec.decode("DeviceStatusChanged", value)) for value in values]
-
-
 def _said(record: NotificationOutcome) -> tuple[list[int], list[int], str, str | None]:
     return record.positions, record.user_ids, record.results[0].status, record.results[0].reason
 
 
 EVENTS = {
-    "logs": lambda document: shapes.of_logs(json.dumps(document)),
-    "sns": lambda document: shapes.of_sns(json.dumps(document)),
-    "event_bridge": shapes.of_event_bridge,
+    "logs": lambda document: receipt_events.of_logs(json.dumps(document)),
+    "sns": lambda document: receipt_events.of_sns(json.dumps(document)),
+    "event_bridge": receipt_events.of_event_bridge,
 }
 
 
@@ -85,7 +40,7 @@ EVENTS = {
 def test_sent_becomes_delivered(way: str) -> None:
     receipts = Receipts()
     receipts.told(["m"])
-    assert receipts.hear(EVENTS[way](shapes.DELIVERED)) == []
+    assert receipts.hear(EVENTS[way](receipt_events.DELIVERED)) == []
     (record,) = receipts.outcomes()
     assert _said(record) == ([500], [101], "delivered", None)
     assert (record.send_id, record.chunk_index, record.club_id, record.type) == (SEND_ID, 2, 7, "news")
@@ -96,8 +51,8 @@ def test_sent_becomes_delivered(way: str) -> None:
 def test_many_receipts_of_one_event() -> None:
     receipts = Receipts()
     receipts.told(["a"], ["b"])
-    pushed = [json.dumps(shapes.PUSHED).replace('"m"', f'"{name}"') for name in "ab"]
-    assert receipts.take(shapes.of_logs(*pushed, "poison")) == {"receipts": 3}
+    pushed = [json.dumps(receipt_events.PUSHED).replace('"m"', f'"{name}"') for name in "ab"]
+    assert receipts.take(receipt_events.of_logs(*pushed, "poison")) == {"receipts": 3}
     assert receipts.hear_again() == []
     assert [record.user_ids for record in receipts.outcomes()] == [[101], [102]]
     assert [headers["masscomm.reason"] for headers in receipts.dead_letters()] == ["undecodable"]
@@ -107,9 +62,9 @@ def test_what_is_said_twice_in_whatever_words_has_one_id() -> None:
     receipts = Receipts()
     receipts.told(["m"])
     for event in (
-        shapes.of_logs(json.dumps(shapes.PUSH_FAILED)),
-        shapes.of_logs(json.dumps(shapes.PUSH_FAILED)),
-        shapes.of_sns(json.dumps(shapes.APPLICATION_EVENT)),
+        receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)),
+        receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)),
+        receipt_events.of_sns(json.dumps(receipt_events.APPLICATION_EVENT)),
     ):
         assert receipts.hear(event) == []
     assert {_said(record)[2:] for record in receipts.outcomes()} == {("bounced", "device_inactive")}
@@ -119,7 +74,7 @@ def test_what_is_said_twice_in_whatever_words_has_one_id() -> None:
 def test_delivered_and_bounced_afterwards_are_two() -> None:
     receipts = Receipts()
     receipts.told(["m"])
-    receipts.hear(shapes.of_sns(json.dumps(shapes.DELIVERED), json.dumps(shapes.BOUNCED)))
+    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED), json.dumps(receipt_events.BOUNCED)))
     assert [_said(record)[2:] for record in receipts.outcomes()] == [
         ("delivered", None),
         ("bounced", "bounced_permanent"),
@@ -130,7 +85,7 @@ def test_delivered_and_bounced_afterwards_are_two() -> None:
 def test_a_complaint_is_of_what_has_arrived_and_is_counted_with_it() -> None:
     receipts = Receipts()
     receipts.told(["m"])
-    receipts.hear(shapes.of_sns(json.dumps(shapes.DELIVERED), json.dumps(shapes.COMPLAINED)))
+    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED), json.dumps(receipt_events.COMPLAINED)))
     assert {_said(record)[2] for record in receipts.outcomes()} == {"delivered"}
     assert len({record.record_id for record in receipts.outcomes()}) == 1
 
@@ -138,9 +93,9 @@ def test_a_complaint_is_of_what_has_arrived_and_is_counted_with_it() -> None:
 def test_one_device_of_several_bounces_nothing() -> None:
     receipts = Receipts()
     receipts.told(["m", "other"])
-    receipts.hear(shapes.of_logs(json.dumps(shapes.PUSH_FAILED)))
+    receipts.hear(receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)))
     assert receipts.outcomes() == []
-    receipts.hear(shapes.of_logs(json.dumps(shapes.PUSHED)))
+    receipts.hear(receipt_events.of_logs(json.dumps(receipt_events.PUSHED)))
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
 
 
@@ -152,13 +107,17 @@ def _of(name: str, document: dict[str, Any]) -> str:
 def test_what_no_device_took_has_bounced(at_once: bool) -> None:
     receipts = Receipts()
     receipts.told(["m"], ["a", "b", "c"])
-    said = [_of("a", shapes.PUSH_FAILED), _of("b", shapes.APPLICATION_EVENT), _of("c", shapes.PUSH_FAILED)]
+    said = [
+        _of("a", receipt_events.PUSH_FAILED),
+        _of("b", receipt_events.APPLICATION_EVENT),
+        _of("c", receipt_events.PUSH_FAILED),
+    ]
     if at_once:
-        assert receipts.hear(shapes.of_logs(*said)) == []
+        assert receipts.hear(receipt_events.of_logs(*said)) == []
     else:
         for document in said:
             assert receipts.outcomes() == []
-            assert receipts.hear(shapes.of_sns(document)) == []
+            assert receipts.hear(receipt_events.of_sns(document)) == []
     assert receipts.outcomes()
     assert all(_said(each) == ([501], [102], "bounced", "device_inactive") for each in receipts.outcomes())
     assert len({each.record_id for each in receipts.outcomes()}) == 1
@@ -167,32 +126,40 @@ def test_what_no_device_took_has_bounced(at_once: bool) -> None:
 def test_what_one_device_refused_twice_has_not_bounced() -> None:
     receipts = Receipts()
     receipts.told(["a", "b"])
-    assert receipts.hear(shapes.of_logs(_of("a", shapes.PUSH_FAILED), _of("a", shapes.PUSH_FAILED))) == []
-    assert receipts.hear(shapes.of_sns(_of("a", shapes.APPLICATION_EVENT))) == []
+    assert (
+        receipts.hear(
+            receipt_events.of_logs(_of("a", receipt_events.PUSH_FAILED), _of("a", receipt_events.PUSH_FAILED))
+        )
+        == []
+    )
+    assert receipts.hear(receipt_events.of_sns(_of("a", receipt_events.APPLICATION_EVENT))) == []
     assert receipts.outcomes() == []
 
 
 def test_of_several_reasons_the_one_that_is_least_final() -> None:
     receipts = Receipts()
     receipts.told(["a", "b"])
-    busy = shapes.APPLICATION_EVENT | {"FailureType": "DependencyUnavailable"}
-    assert receipts.hear(shapes.of_sns(_of("a", busy))) == []
-    assert receipts.hear(shapes.of_sns(_of("b", shapes.APPLICATION_EVENT))) == []
+    busy = receipt_events.APPLICATION_EVENT | {"FailureType": "DependencyUnavailable"}
+    assert receipts.hear(receipt_events.of_sns(_of("a", busy))) == []
+    assert receipts.hear(receipt_events.of_sns(_of("b", receipt_events.APPLICATION_EVENT))) == []
     assert [_said(record)[2:] for record in receipts.outcomes()][-1:] == [("bounced", "bounced_transient")]
 
 
 def test_what_a_device_took_is_delivered_whatever_the_others_refused() -> None:
     receipts = Receipts()
     receipts.told(["a", "b"])
-    assert receipts.hear(shapes.of_logs(_of("a", shapes.PUSH_FAILED), _of("b", shapes.PUSHED))) == []
+    assert (
+        receipts.hear(receipt_events.of_logs(_of("a", receipt_events.PUSH_FAILED), _of("b", receipt_events.PUSHED)))
+        == []
+    )
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
 
 
 @pytest.mark.parametrize(
     ("event", "arn"),
     [
-        (shapes.of_logs(json.dumps(shapes.PUSH_FAILED)), shapes.APNS),
-        (shapes.of_sns(json.dumps(shapes.APPLICATION_EVENT)), shapes.GCM),
+        (receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)), receipt_events.APNS),
+        (receipt_events.of_sns(json.dumps(receipt_events.APPLICATION_EVENT)), receipt_events.GCM),
     ],
 )
 def test_a_token_that_is_dead_is_told_of(event: dict[str, Any], arn: str) -> None:
@@ -210,8 +177,8 @@ def test_what_a_receipt_leads_to_is_of_the_trace_that_its_caller_brought() -> No
     brought = traces.Trace("ab" * 16, "cd" * 8, state="vendor=1")
     receipts = Receipts()
     receipts.told(["m"], headers=brought.headers)
-    receipts.messages.endpoints[shapes.APNS] = 11
-    receipts.hear(shapes.of_logs(json.dumps(shapes.PUSH_FAILED)))
+    receipts.messages.endpoints[receipt_events.APNS] = 11
+    receipts.hear(receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)))
     carried = [headers for topic, _, _, headers in receipts.producer.produced if topic != topics.RECEIPT]
     assert [traces.of_headers(headers) for headers in carried] == [brought, brought]
     assert {topics.OUTCOME, topics.DEVICE_STATUS} < {topic for topic, *_ in receipts.producer.produced}
@@ -220,7 +187,7 @@ def test_what_a_receipt_leads_to_is_of_the_trace_that_its_caller_brought() -> No
 def test_without_one_it_is_of_the_trace_that_follows_from_the_send() -> None:
     receipts = Receipts()
     receipts.told(["m"])
-    receipts.hear(shapes.of_sns(json.dumps(shapes.DELIVERED)))
+    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     (headers,) = [headers for topic, _, _, headers in receipts.producer.produced if topic == topics.OUTCOME]
     found = traces.of_headers(headers)
     assert found is not None
@@ -229,23 +196,23 @@ def test_without_one_it_is_of_the_trace_that_follows_from_the_send() -> None:
 
 @pytest.mark.parametrize(
     ("document", "reason", "days"),
-    [(shapes.BOUNCED, Reason.BOUNCED_PERMANENT, 30), (shapes.COMPLAINED, Reason.COMPLAINED, 40)],
+    [(receipt_events.BOUNCED, Reason.BOUNCED_PERMANENT, 30), (receipt_events.COMPLAINED, Reason.COMPLAINED, 40)],
 )
 def test_a_dead_address_is_suppressed_for_its_club(document: dict[str, Any], reason: Reason, days: int) -> None:
     receipts = Receipts(periods=Periods(bounced_days=30, complained_days=40))
     receipts.told(["m"], channel="email")
     receipts.messages.emails[101] = "Recipient@EXAMPLE.com"
-    assert receipts.hear(shapes.of_event_bridge(document)) == []
+    assert receipts.hear(receipt_events.of_event_bridge(document)) == []
     (found,) = receipts.messages.suppressed.values()
-    assert (found.id, found.reason) == (ids_of(7, shapes.ADDRESS)[0], reason)
+    assert (found.id, found.reason) == (ids_of(7, receipt_events.ADDRESS)[0], reason)
     assert found.expires_ms == found.at_ms + days * 86_400_000
 
 
 def test_a_bounce_after_a_complaint_does_not_shorten_it() -> None:
     receipts = Receipts()
     receipts.told(["m"], channel="email")
-    receipts.messages.emails[101] = shapes.ADDRESS
-    receipts.hear(shapes.of_sns(json.dumps(shapes.COMPLAINED), json.dumps(shapes.BOUNCED)))
+    receipts.messages.emails[101] = receipt_events.ADDRESS
+    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.COMPLAINED), json.dumps(receipt_events.BOUNCED)))
     assert [each.reason for each in receipts.messages.suppressed.values()] == [Reason.COMPLAINED]
 
 
@@ -254,7 +221,7 @@ def test_a_bounce_after_a_complaint_does_not_shorten_it() -> None:
     [
         ({"channel": "email"}, "another@example.com"),
         ({"channel": "email"}, None),
-        ({"channel": "push"}, shapes.ADDRESS),
+        ({"channel": "push"}, receipt_events.ADDRESS),
     ],
     ids=["another address", "no address", "a push"],
 )
@@ -264,15 +231,15 @@ def test_an_address_that_was_not_sent_to_is_not_suppressed(sent: dict[str, Any],
     receipts.told(["m"], **sent)
     if email is not None:
         receipts.messages.emails[101] = email
-    assert receipts.hear(shapes.of_sns(json.dumps(shapes.BOUNCED))) == []
+    assert receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED))) == []
     assert receipts.messages.suppressed == {}
     assert [_said(record)[2] for record in receipts.outcomes()] == ["bounced"]
 
 
 def test_an_unknown_messages_address_waits_and_is_suppressed() -> None:
     receipts = Receipts()
-    receipts.messages.emails[101] = shapes.ADDRESS
-    receipts.hear(shapes.of_sns(json.dumps(shapes.BOUNCED)))
+    receipts.messages.emails[101] = receipt_events.ADDRESS
+    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED)))
     assert receipts.messages.suppressed == {}
     (waiting,) = receipts.waiting.items.values()
     receipts.told(["m"], channel="email")
@@ -280,17 +247,17 @@ def test_an_unknown_messages_address_waits_and_is_suppressed() -> None:
     assert len(receipts.messages.suppressed) == 1
 
 
-@pytest.mark.parametrize("document", shapes.OF_NO_ARRIVAL)
+@pytest.mark.parametrize("document", receipt_events.OF_NO_ARRIVAL)
 def test_what_says_nothing_of_an_arrival_leads_to_nothing(document: dict[str, Any]) -> None:
     receipts = Receipts()
     receipts.told(["m"])
-    assert receipts.hear(shapes.of_sns(json.dumps(document), shapes.SES_IS_THERE)) == []
+    assert receipts.hear(receipt_events.of_sns(json.dumps(document), receipt_events.SES_IS_THERE)) == []
     assert (receipts.outcomes(), receipts.dead_letters(), receipts.waiting.items) == ([], [], {})
 
 
 def test_a_receipt_that_is_here_before_its_outcome_waits_for_it() -> None:
     receipts = Receipts()
-    receipts.hear(shapes.of_sns(json.dumps(shapes.DELIVERED)))
+    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     assert receipts.outcomes() == []
     (waiting,) = receipts.waiting.items.values()
     assert (waiting.topic, waiting.due_ms) == (topics.RECEIPT, NOW + WAITS_S[0] * 1000)
@@ -301,7 +268,7 @@ def test_a_receipt_that_is_here_before_its_outcome_waits_for_it() -> None:
 
 def test_the_outcome_may_come_in_the_same_batch_after_it() -> None:
     receipts = Receipts()
-    receipts.take(shapes.of_sns(json.dumps(shapes.DELIVERED)))
+    receipts.take(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     (value,) = receipts.values(topics.RECEIPT)
     told = receipts.encoded(outcome("44444444-4444-5444-8444-444444444444", [["m"]]), topics.OUTCOME, offset=1)
     assert receipts.run(receipts.follow, entry(value, topic=topics.RECEIPT), told) == []
@@ -311,7 +278,7 @@ def test_the_outcome_may_come_in_the_same_batch_after_it() -> None:
 @pytest.mark.parametrize("waits_s", [WAITS_S, (2, 0.5)])
 def test_a_message_that_nobody_knows_is_let_go_after_so_many_waits(waits_s: tuple[float, ...]) -> None:
     receipts = Receipts(waits_s)
-    receipts.hear(shapes.of_sns(json.dumps(shapes.DELIVERED)))
+    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     for tried, wait_s in enumerate(waits_s, start=1):
         assert len(receipts.waiting.items) == 1
         _, waiting = receipts.waiting.items.popitem()
@@ -331,7 +298,9 @@ def test_while_opensearch_is_down_everything_comes_again_and_nothing_is_told() -
     receipts = Receipts()
     receipts.told(["m"])
     receipts.messages.failing = Retry("down")
-    assert receipts.hear(shapes.of_sns(json.dumps(shapes.BOUNCED), json.dumps(shapes.DELIVERED))) == [0, 1]
+    assert receipts.hear(
+        receipt_events.of_sns(json.dumps(receipt_events.BOUNCED), json.dumps(receipt_events.DELIVERED))
+    ) == [0, 1]
     assert receipts.outcomes() == []
     receipts.messages.failing = None
     assert receipts.hear_again() == []
@@ -340,7 +309,7 @@ def test_while_opensearch_is_down_everything_comes_again_and_nothing_is_told() -
 
 def test_what_kafka_does_not_take_aws_brings_again_under_the_same_id() -> None:
     receipts = Receipts()
-    event = shapes.of_logs(json.dumps(shapes.PUSHED), json.dumps(shapes.PUSH_FAILED))
+    event = receipt_events.of_logs(json.dumps(receipt_events.PUSHED), json.dumps(receipt_events.PUSH_FAILED))
     receipts.producer.fail = lambda *_: Retry("down") if not receipts.producer.produced else None
     with pytest.raises(Retry):
         receipts.take(event)
@@ -374,15 +343,15 @@ def test_an_event_that_holds_no_receipts_is_a_dead_letter(event: dict[str, Any])
 
 def test_cloudwatch_trying_whether_we_are_there_is_nothing() -> None:
     receipts = Receipts()
-    checking = shapes.of_logs("CWL CONTROL MESSAGE: Checking health of destination", kind="CONTROL_MESSAGE")
+    checking = receipt_events.of_logs("CWL CONTROL MESSAGE: Checking health of destination", kind="CONTROL_MESSAGE")
     assert receipts.take(checking) == {"receipts": 0}
 
 
 def test_a_receipts_time_is_never_in_our_future() -> None:
     receipts = Receipts()
     receipts.told(["m"])
-    ahead = json.dumps(shapes.BOUNCED).replace("2017-08-05T00:41", "2999-08-05T00:41")
-    receipts.hear(shapes.of_sns(ahead))
+    ahead = json.dumps(receipt_events.BOUNCED).replace("2017-08-05T00:41", "2999-08-05T00:41")
+    receipts.hear(receipt_events.of_sns(ahead))
     assert receipts.outcomes()[0].timestamp == NOW
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from functions.receipts.reading import OTHER, Receipt, read
 from masscomm.errors import DeadLetter
 from masscomm.statuses import Reason, Status
-from tests.support.inputs import receipt_events as shapes
+from tests.support.inputs import receipt_events
 
 
 def _read(document: dict[str, Any]) -> Receipt:
@@ -35,22 +35,34 @@ def _ms(text: str) -> int:
 @pytest.mark.parametrize(
     ("document", "status", "reason", "at", "code"),
     [
-        (shapes.PUSHED, Status.DELIVERED, None, "2015-01-26 23:07:39.605", ""),
-        (shapes.PUSH_FAILED, Status.BOUNCED, Reason.DEVICE_INACTIVE, "2015-01-26 23:29:37.129", "invalidtoken"),
-        (shapes.SMS_TAKEN, Status.DELIVERED, None, "2016-06-28 00:40:35.157", ""),
-        (shapes.SMS_FAILED, Status.BOUNCED, Reason.BOUNCED_TRANSIENT, "2016-06-28 00:40:35.979", "other"),
+        (receipt_events.PUSHED, Status.DELIVERED, None, "2015-01-26 23:07:39.605", ""),
+        (receipt_events.PUSH_FAILED, Status.BOUNCED, Reason.DEVICE_INACTIVE, "2015-01-26 23:29:37.129", "invalidtoken"),
+        (receipt_events.SMS_TAKEN, Status.DELIVERED, None, "2016-06-28 00:40:35.157", ""),
+        (receipt_events.SMS_FAILED, Status.BOUNCED, Reason.BOUNCED_TRANSIENT, "2016-06-28 00:40:35.979", "other"),
         (
-            shapes.APPLICATION_EVENT,
+            receipt_events.APPLICATION_EVENT,
             Status.BOUNCED,
             Reason.DEVICE_INACTIVE,
             "2025-09-30 11:31:53.650",
             "InvalidPlatformToken",
         ),
-        (shapes.DELIVERED, Status.DELIVERED, None, "2017-08-05 00:40:04.133", ""),
-        (shapes.BOUNCED, Status.BOUNCED, Reason.BOUNCED_PERMANENT, "2017-08-05 00:41:02.669", "Permanent/General"),
-        (shapes.COMPLAINED, Status.DELIVERED, None, "2017-08-05 00:41:02.669", "complaint/abuse"),
-        (shapes.REJECTED, Status.BOUNCED, Reason.PROVIDER_REJECTED, "2017-08-05 00:40:02.012", "Reject"),
-        (shapes.NOT_RENDERED, Status.BOUNCED, Reason.PROVIDER_REJECTED, "2017-08-05 00:40:02.012", "Rendering Failure"),
+        (receipt_events.DELIVERED, Status.DELIVERED, None, "2017-08-05 00:40:04.133", ""),
+        (
+            receipt_events.BOUNCED,
+            Status.BOUNCED,
+            Reason.BOUNCED_PERMANENT,
+            "2017-08-05 00:41:02.669",
+            "Permanent/General",
+        ),
+        (receipt_events.COMPLAINED, Status.DELIVERED, None, "2017-08-05 00:41:02.669", "complaint/abuse"),
+        (receipt_events.REJECTED, Status.BOUNCED, Reason.PROVIDER_REJECTED, "2017-08-05 00:40:02.012", "Reject"),
+        (
+            receipt_events.NOT_RENDERED,
+            Status.BOUNCED,
+            Reason.PROVIDER_REJECTED,
+            "2017-08-05 00:40:02.012",
+            "Rendering Failure",
+        ),
     ],
 )
 def test_what_is_documented(
@@ -79,9 +91,9 @@ def test_what_is_documented(
     ],
 )
 def test_what_push_services_answer(answer: str, code: int, reason: str) -> None:
-    receipt = _read(_with(shapes.PUSH_FAILED, providerResponse=answer, statusCode=code))
+    receipt = _read(_with(receipt_events.PUSH_FAILED, providerResponse=answer, statusCode=code))
     assert receipt.reason == reason
-    assert receipt.dead_endpoint == (shapes.APNS if reason == "device_inactive" else None)
+    assert receipt.dead_endpoint == (receipt_events.APNS if reason == "device_inactive" else None)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +110,9 @@ def test_what_push_services_answer(answer: str, code: int, reason: str) -> None:
     ],
 )
 def test_failures_of_a_platform_application(kind: str, reason: str) -> None:
-    receipt = _read(_with(shapes.APPLICATION_EVENT, FailureType=kind))
+    receipt = _read(_with(receipt_events.APPLICATION_EVENT, FailureType=kind))
     assert receipt.reason == reason
-    assert receipt.dead_endpoint == (shapes.GCM if reason == "device_inactive" else None)
+    assert receipt.dead_endpoint == (receipt_events.GCM if reason == "device_inactive" else None)
 
 
 @pytest.mark.parametrize(
@@ -113,41 +125,47 @@ def test_failures_of_a_platform_application(kind: str, reason: str) -> None:
     ],
 )
 def test_what_carriers_answer(answer: str, reason: str) -> None:
-    assert _read(_with(shapes.SMS_FAILED, providerResponse=answer)).reason == reason
+    assert _read(_with(receipt_events.SMS_FAILED, providerResponse=answer)).reason == reason
 
 
 @pytest.mark.parametrize("kind", ["Transient", "Undetermined"])
 def test_an_address_that_may_take_the_next_message_is_not_given_up(kind: str) -> None:
-    receipt = _read(_with(shapes.BOUNCED, bounceType=kind, bounceSubType="MailboxFull"))
+    receipt = _read(_with(receipt_events.BOUNCED, bounceType=kind, bounceSubType="MailboxFull"))
     assert (receipt.reason, receipt.dead_addresses) == (Reason.BOUNCED_TRANSIENT, ())
 
 
 def test_who_bounced_for_good_or_complained_is_named() -> None:
-    assert _read(shapes.BOUNCED).dead_addresses == (shapes.ADDRESS,)
-    assert _read(shapes.COMPLAINED).dead_addresses == (shapes.ADDRESS,)
-    named = [{"emailAddress": f"A Name <{shapes.ADDRESS}>"}]
-    assert _read(_with(shapes.BOUNCED, bouncedRecipients=named)).dead_addresses == (shapes.ADDRESS,)
+    assert _read(receipt_events.BOUNCED).dead_addresses == (receipt_events.ADDRESS,)
+    assert _read(receipt_events.COMPLAINED).dead_addresses == (receipt_events.ADDRESS,)
+    named = [{"emailAddress": f"A Name <{receipt_events.ADDRESS}>"}]
+    assert _read(_with(receipt_events.BOUNCED, bouncedRecipients=named)).dead_addresses == (receipt_events.ADDRESS,)
 
 
 def test_an_address_that_the_message_did_not_go_to_is_not() -> None:
     """Whoever writes the bounce chooses the recipients in it; SES itself writes where the message went."""
-    named = [{"emailAddress": "victim@example.com"}, {"emailAddress": shapes.ADDRESS.upper()}]
-    for document, field in ((shapes.BOUNCED, "bouncedRecipients"), (shapes.COMPLAINED, "complainedRecipients")):
-        assert _read(_with(document, **{field: named})).dead_addresses == (shapes.ADDRESS.upper(),)
+    named = [{"emailAddress": "victim@example.com"}, {"emailAddress": receipt_events.ADDRESS.upper()}]
+    for document, field in (
+        (receipt_events.BOUNCED, "bouncedRecipients"),
+        (receipt_events.COMPLAINED, "complainedRecipients"),
+    ):
+        assert _read(_with(document, **{field: named})).dead_addresses == (receipt_events.ADDRESS.upper(),)
 
 
 @pytest.mark.parametrize(
     "document",
     [
-        _with(shapes.BOUNCED, bounceSubType="a@example.com"),
-        _with(shapes.BOUNCED, bouncedRecipients=[{"emailAddress": shapes.ADDRESS, "diagnosticCode": "a@example.com"}]),
-        _with(shapes.COMPLAINED, complaintFeedbackType="a@example.com"),
-        _with(shapes.REJECTED, reason="a@example.com"),
-        _with(shapes.NOT_RENDERED, errorMessage="a@example.com"),
-        _with(shapes.DELIVERED, smtpResponse="250 a@example.com"),
-        _with(shapes.PUSH_FAILED, providerResponse="a@example.com", statusCode="a@example.com"),
-        _with(shapes.SMS_FAILED, providerResponse="a@example.com"),
-        _with(shapes.APPLICATION_EVENT, FailureType="a@example.com", FailureMessage="a@example.com"),
+        _with(receipt_events.BOUNCED, bounceSubType="a@example.com"),
+        _with(
+            receipt_events.BOUNCED,
+            bouncedRecipients=[{"emailAddress": receipt_events.ADDRESS, "diagnosticCode": "a@example.com"}],
+        ),
+        _with(receipt_events.COMPLAINED, complaintFeedbackType="a@example.com"),
+        _with(receipt_events.REJECTED, reason="a@example.com"),
+        _with(receipt_events.NOT_RENDERED, errorMessage="a@example.com"),
+        _with(receipt_events.DELIVERED, smtpResponse="250 a@example.com"),
+        _with(receipt_events.PUSH_FAILED, providerResponse="a@example.com", statusCode="a@example.com"),
+        _with(receipt_events.SMS_FAILED, providerResponse="a@example.com"),
+        _with(receipt_events.APPLICATION_EVENT, FailureType="a@example.com", FailureMessage="a@example.com"),
     ],
     ids=lambda document: next(iter(document)),
 )
@@ -162,17 +180,19 @@ def test_a_providers_free_text_becomes_a_code(document: dict[str, Any]) -> None:
 
 
 def test_ses_own_feedback_is_the_same_under_another_name() -> None:
-    renamed = {"notificationType" if name == "eventType" else name: value for name, value in shapes.BOUNCED.items()}
-    assert _read(renamed) == _read(shapes.BOUNCED)
+    renamed = {
+        "notificationType" if name == "eventType" else name: value for name, value in receipt_events.BOUNCED.items()
+    }
+    assert _read(renamed) == _read(receipt_events.BOUNCED)
 
 
-@pytest.mark.parametrize("document", shapes.OF_NO_ARRIVAL)
+@pytest.mark.parametrize("document", receipt_events.OF_NO_ARRIVAL)
 def test_what_says_nothing_of_an_arrival(document: dict[str, Any]) -> None:
     assert _read(document).status is None
 
 
 def test_what_ses_says_to_a_new_destination_is_no_receipt() -> None:
-    assert read(shapes.SES_IS_THERE) is None
+    assert read(receipt_events.SES_IS_THERE) is None
 
 
 def _without(document: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
@@ -193,14 +213,14 @@ def _without(document: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
         "[]",
         "{}",
         json.dumps({"eventType": "Bounce", "mail": {}}),
-        json.dumps({"eventType": "Something", "mail": shapes.MAIL}),
+        json.dumps({"eventType": "Something", "mail": receipt_events.MAIL}),
         json.dumps({"Service": "SNS", "EventType": "Something"}),
-        json.dumps(_without(shapes.BOUNCED, ("bounce",))),
-        json.dumps(_without(shapes.BOUNCED, ("mail", "messageId"))),
-        json.dumps(_without(shapes.PUSHED, ("notification", "messageId"))),
-        json.dumps(_with(shapes.PUSHED, status="MAYBE")),
-        json.dumps(_with(shapes.PUSHED, timestamp="yesterday")),
-        json.dumps(_with(shapes.BOUNCED, bouncedRecipients=[{"emailAddress": 7}])),
+        json.dumps(_without(receipt_events.BOUNCED, ("bounce",))),
+        json.dumps(_without(receipt_events.BOUNCED, ("mail", "messageId"))),
+        json.dumps(_without(receipt_events.PUSHED, ("notification", "messageId"))),
+        json.dumps(_with(receipt_events.PUSHED, status="MAYBE")),
+        json.dumps(_with(receipt_events.PUSHED, timestamp="yesterday")),
+        json.dumps(_with(receipt_events.BOUNCED, bouncedRecipients=[{"emailAddress": 7}])),
     ],
 )
 def test_what_is_no_receipt_is_a_dead_letter_with_a_reason(body: str) -> None:
@@ -215,8 +235,20 @@ VALUES = st.recursive(
     max_leaves=4,
 )
 SHAPES: list[dict[str, Any]] = [
-    *(shapes.PUSHED, shapes.PUSH_FAILED, shapes.SMS_FAILED, shapes.APPLICATION_EVENT, shapes.DELIVERED),
-    *(shapes.BOUNCED, shapes.COMPLAINED, shapes.REJECTED, shapes.NOT_RENDERED, shapes.DELAYED),
+    *(
+        receipt_events.PUSHED,
+        receipt_events.PUSH_FAILED,
+        receipt_events.SMS_FAILED,
+        receipt_events.APPLICATION_EVENT,
+        receipt_events.DELIVERED,
+    ),
+    *(
+        receipt_events.BOUNCED,
+        receipt_events.COMPLAINED,
+        receipt_events.REJECTED,
+        receipt_events.NOT_RENDERED,
+        receipt_events.DELAYED,
+    ),
 ]
 NAMES = sorted(
     {name for shape in SHAPES for part in (shape, *shape.values()) if isinstance(part, dict) for name in part}

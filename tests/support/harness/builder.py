@@ -1,0 +1,56 @@
+"""The builder over a directory and adapters in memory."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from functions.builder.build_messages import BuildMessages
+from functions.builder.templates import TemplateCache
+from masscomm import topics
+from masscomm.decisions import InMemoryDecisionLog
+from masscomm.directory import Template, User
+from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.records import AvroRecord, DeliveryRequested
+from tests.support.harness.chain import Chain
+
+TEMPLATE_ERROR = ("failed", "template_error")
+
+
+class Builder(Chain):
+    """The use case with a directory in which users 1 to 3 of club 7 have names and addresses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = InMemoryDirectory()
+        self.log = InMemoryDecisionLog()
+        self.use_case = BuildMessages(
+            directory=self.directory,
+            templates=TemplateCache(self.directory, self.clock),
+            clock=self.clock,
+            decisions=self.log,
+        )
+        for user_id, name in enumerate(("Ada", "Bob", "Eve"), start=1):
+            self.put_user(user_id, first_name=name)
+
+    def put_user(self, user_id: int, **columns: Any) -> None:
+        """A user of club 7."""
+        usual: dict[str, Any] = {"user_id": user_id, "club_id": 7, "email": f"user{user_id}@example.com"}
+        self.directory.put(User(**usual | columns))
+
+    def put_template(self, title: str, body: str, **columns: Any) -> None:
+        """A template for every club."""
+        usual: dict[str, Any] = {"template_id": 1, "club_id": None, "type": "news", "channel": "push", "locale": "en"}
+        self.directory.put(Template(**usual | {"title": title, "body": body} | columns))
+
+    def build(self, *records: AvroRecord) -> list[int]:
+        """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
+        entries = [self.encoded(record, topics.BUILD, offset=offset) for offset, record in enumerate(records)]
+        return self.run(self.use_case, *entries)
+
+
+def texts_by_user(deliveries: Iterable[DeliveryRequested]) -> dict[int, dict[str, str]]:
+    """user → field → text."""
+    return {
+        user_id: {column.field: column.value_at(row) for column in record.content}
+        for record in deliveries
+        for row, user_id in enumerate(record.user_ids)
+    }

@@ -1,0 +1,39 @@
+"""The preference checker over a directory and adapters in memory."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from functions.preference_checker.check_preferences import CheckPreferences
+from masscomm import topics
+from masscomm.decisions import InMemoryDecisionLog
+from masscomm.directory import Settings, User
+from masscomm.in_memory_directory import InMemoryDirectory
+from masscomm.records import AvroRecord
+from masscomm.waiting import InMemoryWaitingStore
+from tests.support.harness.chain import Chain
+
+
+class Checker(Chain):
+    """The use case with a directory in which users 1 to 3 of club 7 want everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = InMemoryDirectory()
+        self.waiting = InMemoryWaitingStore()
+        self.log = InMemoryDecisionLog()
+        self.use_case = self.environment(self.directory)
+        self.put_users(range(1, 4))
+
+    def environment(self, directory: InMemoryDirectory) -> CheckPreferences:
+        """The use case with another directory."""
+        return CheckPreferences(directory=directory, clock=self.clock, waiting=self.waiting, decisions=self.log)
+
+    def put_users(self, user_ids: Iterable[int], **columns: Any) -> None:
+        """Users of club 7 with settings that say nothing."""
+        for user_id in user_ids:
+            self.directory.put(User(**{"user_id": user_id, "club_id": 7} | columns), Settings(user_id=user_id))
+
+    def check(self, *records: AvroRecord, topic: str = topics.SEND_MONOLITH, **place: Any) -> list[int]:
+        """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
+        entries = [self.encoded(record, topic, **({"offset": offset} | place)) for offset, record in enumerate(records)]
+        return self.run(self.use_case, *entries)

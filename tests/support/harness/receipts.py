@@ -1,0 +1,58 @@
+"""Both use cases of the receipts function over adapters in memory."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from functions.receipts.follow_receipts import WAITS_S, FollowReceipts
+from functions.receipts.messages import InMemoryMessages
+from functions.receipts.take_in import TakeIn
+from masscomm import topics
+from masscomm.records import DeviceStatusChanged
+from masscomm.suppressions import Periods
+from masscomm.traces import Headers
+from masscomm.waiting import InMemoryWaitingStore
+from tests.support.contracts.messages import outcome
+from tests.support.harness.chain import Chain, entry
+
+
+class Receipts(Chain):
+    """Both use cases of the function; message m is user 101's, at position 500."""
+
+    def __init__(self, waits_s: Sequence[float] = WAITS_S, periods: Periods | None = None) -> None:
+        super().__init__()
+        self.messages = InMemoryMessages()
+        self.waiting = InMemoryWaitingStore()
+        self.follow = FollowReceipts(
+            messages=self.messages,
+            waiting=self.waiting,
+            clock=self.clock,
+            logger=Logger(),
+            waits_s=waits_s,
+            periods=periods,
+        )
+
+    def told(self, *message_ids: list[str], headers: Headers = (), **values: Any) -> None:
+        """Delivery tells of users 101, 102, … whose messages these are."""
+        record = outcome("44444444-4444-5444-8444-444444444444", list(message_ids), **values)
+        assert self.run(self.follow, self.encoded(record, topics.OUTCOME, headers=list(headers))) == []
+
+    def take(self, event: dict[str, Any]) -> dict[str, int]:
+        """AWS invokes the function."""
+        use_case = TakeIn(codec=self.codec, producer=self.producer, clock=self.clock, logger=Logger())
+        return use_case.take(event, 10)
+
+    def hear(self, event: dict[str, Any]) -> list[int]:
+        """AWS invokes the function, which then has from Kafka what it put there; answers what comes again."""
+        self.take(event)
+        return self.hear_again()
+
+    def hear_again(self) -> list[int]:
+        values = self.values(topics.RECEIPT)
+        entries = [entry(value, topic=topics.RECEIPT, offset=offset) for offset, value in enumerate(values)]
+        return self.run(self.follow, *entries) if entries else []
+
+    def statuses(self) -> list[DeviceStatusChanged]:
+        values = self.values(topics.DEVICE_STATUS)
+        return [DeviceStatusChanged.from_avro(self.codec.decode("DeviceStatusChanged", value)) for value in values]

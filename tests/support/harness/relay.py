@@ -1,0 +1,46 @@
+"""A use case of the batch driver that produces one record a user."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from masscomm import topics
+from masscomm.batch import Batch, Item
+from masscomm.errors import DeadLetter
+from masscomm.kafka_event import KafkaRecord
+from masscomm.records import SendRequested
+from masscomm.wire import Codec
+from tests.support.harness.chain import send
+
+type Work = Callable[[Batch[SendRequested], Item[SendRequested]], None]
+
+
+def relay(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
+    """One derived record a user, keyed by the user."""
+    for user_id in item.value.to_users:
+        batch.produce(item, topics.SEND_API, str(user_id), send([user_id]))
+
+
+@dataclass
+class Relay:
+    """A use case whose work a test can replace; told: the items whose dead letters' outcomes were asked for."""
+
+    work: Work = relay
+    look_up: Callable[[], None] = lambda: None
+    decode_error: Exception | None = None
+    told: list[int] = field(default_factory=list)
+    tell: Work = lambda batch, item: batch.produce(item, topics.SEND_API, "outcome", send([9]))
+
+    def decode(self, record: KafkaRecord, codec: Codec) -> SendRequested:
+        if self.decode_error is not None and record.offset == 0:
+            raise self.decode_error
+        return SendRequested.from_avro(codec.decode("SendRequested", record.value))
+
+    def handle(self, batch: Batch[SendRequested]) -> None:
+        self.look_up()
+        for item in batch.active():
+            batch.attempt(item, partial(self.work, batch, item))
+
+    def dead_lettered(self, batch: Batch[SendRequested], item: Item[SendRequested], why: DeadLetter) -> None:
+        self.told.append(item.record.offset)
+        self.tell(batch, item)

@@ -1,0 +1,71 @@
+"""The scheduler's use case for on-failure records, over adapters in memory."""
+
+from datetime import UTC, datetime
+
+from devstack.event_source.on_failure import Condition, LastAnswer, failure_record
+from devstack.event_source.record import EventEnvelope, Partition, SourceRecord
+from functions.scheduler.take_back import TakeBack
+from masscomm import topics
+from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
+from masscomm.records import AvroRecord
+from masscomm.source_records import InMemorySourceRecords
+from masscomm.waiting import InMemoryWaitingStore, Waiting
+from tests.support.harness.chain import Chain, entry
+
+PARTIAL = LastAnswer(request_id="r", status_code=200, executed_version="$LATEST", function_error=None)
+ENVELOPE = EventEnvelope(event_source_arn="arn:aws:kafka", bootstrap_servers="broker:9092")
+Headers = tuple[tuple[str, bytes], ...]
+
+
+class Office(Chain):
+    """The use case over adapters in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = InMemoryWaitingStore()
+        self.source = InMemorySourceRecords()
+        self.ledger = InMemoryDeliveryLedger(clock=self.clock, table=LedgerTable())
+        self.use_case = TakeBack(store=self.store, source=self.source, ledger=self.ledger, clock=self.clock)
+
+    def give_up(
+        self,
+        record: AvroRecord | bytes,
+        topic: str,
+        *,
+        last: LastAnswer | None = PARTIAL,
+        headers: Headers = (),
+        outer: Headers = (),
+        with_payload: bool = True,
+        took_s: float = 0.0,
+        invocations: int = 11,
+    ) -> list[int]:
+        """Take back what stood at partition 3, offset 41, and was given up on took_s after it was put there.
+
+        Answers the offsets that come again.
+        """
+        value = (
+            record if isinstance(record, bytes) else self.codec.encode(topic, type(record).__name__, record.to_avro())
+        )
+        failed = SourceRecord(
+            partition=Partition(topic, 3),
+            offset=41,
+            timestamp_ms=self.clock.now_ms() - round(took_s * 1000),
+            key=b"k",
+            value=value,
+            headers=headers,
+        )
+        document = failure_record(
+            failed,
+            condition=Condition.RETRIES_EXHAUSTED,
+            invocations=invocations,
+            last=last,
+            function_arn="arn:aws:lambda:us-east-1:000000000000:function:f",
+            envelope=ENVELOPE,
+            now=datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC),
+            with_payload=with_payload,
+        )
+        return self.run(self.use_case, entry(document, topic=topics.ON_FAILURE, headers=outer))
+
+    def only(self) -> Waiting:
+        (item,) = self.store.items.values()
+        return item

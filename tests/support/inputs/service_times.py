@@ -1,0 +1,13 @@
+"""Service times that no measurement changes."""
+
+from infra.capacity.service_times import Line, Time
+
+PROVIDER_S = 0.02
+
+
+def line(invocation_s: float, recipient_s: float) -> Line:
+    """Half of it the processor's."""
+    return Line(
+        invocation=Time(wall_s=invocation_s, cpu_s=invocation_s / 2),
+        recipient=Time(wall_s=recipient_s, cpu_s=recipient_s / 2),
+    )
