@@ -42,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="part",
         help="of hostile records: some hundred a topic, or 20,000",
     )
+    parser.addoption("--guarantee", help="only the tests that carry this id of docs/guarantees.md")
     parser.addoption("--headline", action="store_true", help="and the broadcast to 100,000")
     parser.addoption("--nightly", action="store_true", help="and what takes too long for each change: tests/upgrade")
     parser.addoption("--upgrade-from", default="1748bbf", help="the commit that the upgrade begins with")
@@ -69,6 +70,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Whatever takes minutes and begins last is what all the others have ended long before.
     """
+    if id := config.getoption("--guarantee"):
+        others = [item for item in items if not any(id in marker.args for marker in item.iter_markers("guarantee"))]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in set(others)]
     if hasattr(config, "workerinput"):
         order = (
             STACKS,

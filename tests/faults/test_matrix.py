@@ -36,6 +36,7 @@ def _keep(results: list[Result], result: Result) -> None:
     OUT.write_text(json.dumps([each.as_json() for each in results], indent=2) + "\n")
 
 
+@pytest.mark.guarantee("push.at_least_once")
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
 def test_cell(bench: Bench, results: list[Result], cell: Cell) -> None:
     result = bench.run(cell)

@@ -185,6 +185,7 @@ FUNCTIONS = (
 )
 
 
+@pytest.mark.guarantee("privacy.no_address_leaves")
 @pytest.mark.parametrize("error", [ERRORS[0], ERRORS[1], ERRORS[3]], ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("run", FUNCTIONS, ids=lambda run: run.__name__)
 def test_a_dependencys_error_lets_no_canary_out(

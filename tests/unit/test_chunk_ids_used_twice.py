@@ -78,6 +78,7 @@ def test_a_record_that_is_refused_leaves_the_lease_free() -> None:
     assert chain.clock.now_ms() == before
 
 
+@pytest.mark.guarantee("dead_letter.reused_chunk_index")
 def test_each_user_of_a_chunk_id_ends_once_through_the_chain() -> None:
     world = World(random.Random(0), growing=False)  # noqa: S311
     world.directory.put(*(Settings(user_id=user_id) for user_id in (1, 2, 3)))

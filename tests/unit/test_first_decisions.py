@@ -104,6 +104,7 @@ def everybody_ends_once(seed: int, *, growing: bool) -> None:
         assert set(published.values()) <= {1}
 
 
+@pytest.mark.guarantee("decision_log.first_write_wins", "quiet_hours.held_recipients_continue_once")
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
 def test_everybody_ends_once_and_is_sent_to_once(seed: int) -> None:
@@ -131,6 +132,7 @@ def test_killed_between_the_outcome_and_the_build_record_of_a_range() -> None:
     assert {tuple(outcome.user_ids) for outcome in world.outcomes()} == {(1,)}
 
 
+@pytest.mark.guarantee("tenants.changed_lane_delivers_once")
 def test_a_record_that_comes_again_in_another_lane_reaches_nobody_twice() -> None:
     """The answer of the first check is lost; the tenant's budget is used up at the second."""
     world = World(random.Random(0), growing=False)  # noqa: S311
@@ -149,6 +151,7 @@ def test_a_record_that_comes_again_in_another_lane_reaches_nobody_twice() -> Non
     assert len({record.record_id for record in world.outcomes()}) == 1
 
 
+@pytest.mark.guarantee("tenants.changed_queue_delivers_once")
 def test_a_chunk_that_comes_again_when_its_tenant_has_another_queue_reaches_nobody_twice() -> None:
     """The answer of the first check is lost, and the tenant's queue is another's by the second."""
     world = World(random.Random(0), growing=False)  # noqa: S311

@@ -129,6 +129,7 @@ def _entries(names: Sequence[str], count: int, chain: Chain) -> Iterator[dict[st
         yield entry(each.value, topic=each.topic, offset=offset, key=each.key, headers=each.headers)
 
 
+@pytest.mark.guarantee("dead_letter.each_record_has_one_fate")
 @pytest.mark.parametrize(("function", "names"), CASES)
 def test_each_hostile_record_has_one_fate(
     function: Callable[[], tuple[Chain, UseCase[Any]]], names: Sequence[str], records_a_topic: int

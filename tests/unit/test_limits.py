@@ -113,6 +113,7 @@ class Path(Chain):
             assert self.run(self.checker, entry(value, topic=topic, headers=headers)) == []
 
 
+@pytest.mark.guarantee("sends_api.accepted_send_meets_limits")
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(requests)
 @example(LARGEST)

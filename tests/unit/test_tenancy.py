@@ -87,6 +87,7 @@ def names(route: tuple[ModuleType, str, str]) -> str:
     return f"{route[0].__name__.split('.')[1]} {route[1]} {route[2]}"
 
 
+@pytest.mark.guarantee("tenants.missing_tenant_is_refused")
 @pytest.mark.parametrize("route", ROUTES, ids=names)
 def test_a_caller_without_a_tenant_is_refused(route: tuple[ModuleType, str, str], chain: Chain) -> None:
     """The same answer on every route, whatever the context holds that is no tenant."""
@@ -119,6 +120,7 @@ def test_every_route_of_the_catalogue_is_tested() -> None:
     assert published == {f"{method} {path}" for _, method, path in ROUTES}
 
 
+@pytest.mark.guarantee("tenants.other_tenants_data_is_unknown")
 def test_another_tenants_send_and_user_are_as_unknown_ones() -> None:
     """Same status, headers and body: an id cannot be probed."""
     other = {"club_ids": str(OTHER)}

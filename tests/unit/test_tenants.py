@@ -169,6 +169,7 @@ async def queued(city: City, topic: str, count: int) -> None:
     assert city.recipients(topic) == count
 
 
+@pytest.mark.guarantee("tenants.small_send_passes_broadcasts")
 async def test_a_send_to_few_is_delivered_while_another_tenants_broadcast_still_is(city: City) -> None:
     many, few = city.people(LOUD, range(1, 20_001)), city.people(QUIET, range(30_001, 30_051))
     await city.start("preference_checker", "builder")
@@ -182,6 +183,7 @@ async def test_a_send_to_few_is_delivered_while_another_tenants_broadcast_still_
     assert len(city.places(many)) == len(many)
 
 
+@pytest.mark.guarantee("tenants.many_small_sends_are_a_broadcast")
 async def test_what_one_tenant_asks_for_one_by_one_is_as_a_broadcast_to_the_others() -> None:
     city = City(burst=100)
     many, few = city.people(LOUD, range(1, 1_001)), city.people(QUIET, range(30_001, 30_051))
@@ -202,6 +204,7 @@ async def test_what_one_tenant_asks_for_one_by_one_is_as_a_broadcast_to_the_othe
 BATCH = 1_000  # recipients: of two records
 
 
+@pytest.mark.guarantee("tenants.broadcasts_advance_equally")
 @pytest.mark.parametrize(
     ("before", "kind", "topic"),
     [
@@ -248,6 +251,7 @@ async def test_tenants_who_broadcast_at_once_share_evenly_and_another_s_few_wait
     assert max(alone) < 9_000 < max(ends.values())
 
 
+@pytest.mark.guarantee("tenants.broadcasts_are_checked_apart")
 async def test_a_broadcast_is_checked_while_another_tenants_larger_one_before_it_still_is(city: City) -> None:
     """One chunk of 30,000, and behind it on its partition three sends to a thousand: one batch has one record."""
     large, small = city.people(LOUD, range(1, 30_001)), city.people(QUIET, range(40_001, 43_001))

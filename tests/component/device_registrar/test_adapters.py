@@ -60,6 +60,7 @@ class TestSnsEndpoints(EndpointsContract):
         return lambda arn: client.set_endpoint_attributes(EndpointArn=arn, Attributes={"Enabled": "false"}) and None
 
 
+@pytest.mark.guarantee("sns_answer.access_refused")
 @pytest.mark.parametrize(
     ("code", "message", "status", "expected"),
     [

@@ -30,6 +30,7 @@ def document(index: str, name: str, *, version: int = 1, **source: Any) -> Versi
     return VersionedDocument(index=index, id=name, version=version, source=source)
 
 
+@pytest.mark.guarantee("opensearch_answer.refused_document")
 def test_each_refused_document_is_refused_alone(client: OpenSearch, index: str) -> None:
     good = [document(index, str(n), n=n) for n in range(5)]
     bad = [
@@ -48,16 +49,19 @@ def test_each_refused_document_is_refused_alone(client: OpenSearch, index: str) 
     assert [fates.index(fate) for fate in refused] == [1, 2, 3, 7, 8, 9, 10]
 
 
+@pytest.mark.guarantee("opensearch_answer.no_index")
 def test_an_index_there_is_none_of_is_no_fault_of_the_document(client: OpenSearch, index: str) -> None:
     fates = write(client, [document("absent", "1", n=1), document(index, "1", n=1)])
     assert [type(fate) for fate in fates] == [Retry, type(None)]
 
 
+@pytest.mark.guarantee("opensearch_answer.index_takes_no_writes")
 def test_an_index_that_takes_no_writes_is_no_fault_of_the_document(client: OpenSearch, index: str) -> None:
     client.request("PUT", f"{index}/_settings", {"index.blocks.write": True})
     assert [type(fate) for fate in write(client, [document(index, "1", n=1)])] == [Retry]
 
 
+@pytest.mark.guarantee("opensearch_answer.unknown_address")
 def test_a_wrong_address_is_no_fault_of_the_document(opensearch: StackSettings, index: str) -> None:
     """OpenSearch answers it with 400, too."""
     wrong = connect(f"{opensearch.opensearch_url}/another/path/that/is/none")
@@ -66,6 +70,7 @@ def test_a_wrong_address_is_no_fault_of_the_document(opensearch: StackSettings, 
     assert caught.value.status_code == 400
 
 
+@pytest.mark.guarantee("opensearch_answer.older_version")
 def test_an_older_version_is_no_error(client: OpenSearch, index: str) -> None:
     assert write(client, [document(index, "1", version=9, n=1)]) == [None]
     assert write(client, [document(index, "1", version=8, n=2)]) == [None]

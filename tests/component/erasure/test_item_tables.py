@@ -84,6 +84,7 @@ def world(localstack: StackSettings, functions_client: Any) -> World:
     return World(localstack, functions_client)
 
 
+@pytest.mark.guarantee("erasure.delayed_record_keeps_the_others")
 def test_delayed_record_keeps_positions_and_the_others_data(world: World) -> None:
     world.delay("both")
     world.delay("another club's", club_id=4)

@@ -92,6 +92,7 @@ def everything(client: TestClient) -> str:
     return json.dumps(hits["hits"])
 
 
+@pytest.mark.guarantee("erasure.rows_of_every_generation")
 def test_rows_of_every_generation_are_erased(client: TestClient, person: Person) -> None:
     indices = SearchIndices(client, Endpoints(), now_ms=lambda: 99)
     assert indices.learn(person)
@@ -107,6 +108,7 @@ def test_rows_of_every_generation_are_erased(client: TestClient, person: Person)
     assert client.get(index=f"users-{SERVING}", id="7")["_source"] == {"deleted": True, "deleted_at_ms": 99}
 
 
+@pytest.mark.guarantee("erasure.shared_endpoint_stays")
 def test_endpoints_go_but_those_of_other_users_stay(client: TestClient, person: Person) -> None:
     endpoints = Endpoints()
     indices = SearchIndices(client, endpoints)

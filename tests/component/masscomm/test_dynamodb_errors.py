@@ -23,6 +23,7 @@ def table(localstack: StackSettings) -> str:
     return new_table(dynamodb(localstack), "decisions")
 
 
+@pytest.mark.guarantee("dynamodb_answer.refused_item")
 @pytest.mark.parametrize(
     ("item", "reason"),
     [
@@ -42,6 +43,7 @@ def test_an_item_that_no_table_takes_is_refused(
     assert caught.value.reason == reason
 
 
+@pytest.mark.guarantee("dynamodb_answer.oversized_update")
 def test_an_item_that_an_update_makes_too_large_is_refused(table: str, functions_client: Any) -> None:
     functions_client.put_item(TableName=table, Item={**KEY, "a": {"B": b"x" * 300_000}})
     with pytest.raises(ItemRefused) as caught, answering("an item"):
@@ -54,6 +56,7 @@ def test_an_item_that_an_update_makes_too_large_is_refused(table: str, functions
     assert caught.value.reason == "too_large"
 
 
+@pytest.mark.guarantee("dynamodb_answer.other_key_schema")
 @pytest.mark.parametrize(
     "item", [{"another key": {"S": "a"}}, {"record_id": {"N": "1"}}], ids=["another table's", "another type"]
 )
@@ -62,17 +65,20 @@ def test_a_table_of_another_shape_stops_the_function(table: str, functions_clien
         functions_client.put_item(TableName=table, Item=item)
 
 
+@pytest.mark.guarantee("dynamodb_answer.no_table")
 def test_a_table_there_is_none_of_stops_the_function(functions_client: Any) -> None:
     with pytest.raises(Stop), answering("an item"):
         functions_client.put_item(TableName="absent", Item=KEY)
 
 
+@pytest.mark.guarantee("dynamodb_answer.failed_condition")
 def test_a_condition_that_fails_is_no_error_of_the_item(table: str, functions_client: Any) -> None:
     functions_client.put_item(TableName=table, Item=KEY)
     with pytest.raises(ConditionFailed), answering("an item"):
         functions_client.put_item(TableName=table, Item=KEY, ConditionExpression="attribute_not_exists(record_id)")
 
 
+@pytest.mark.guarantee("dynamodb_answer.cancelled_transaction")
 def test_a_cancelled_transaction_is_what_cancelled_it(localstack: StackSettings, table: str) -> None:
     client: Any = dynamodb(localstack)
     client.put_item(TableName=table, Item=KEY)

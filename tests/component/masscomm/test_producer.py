@@ -38,6 +38,7 @@ class TestKafkaProducer(ProducerContract):
         assert [getattr(error, "reason", error) for error in reports.of["large"]] == ["too_large"]
         assert target.values() == []
 
+    @pytest.mark.guarantee("kafka_answer.no_topic")
     def test_a_topic_there_is_none_of_is_no_fault_of_the_record(self, kafka: StackSettings) -> None:
         reports = Reports()
         producer = KafkaProducer(kafka.kafka_bootstrap, message_timeout_ms=1000)

@@ -76,6 +76,7 @@ def test_rows_sends_and_watermark_come_from_the_tables(handler: pytest.MonkeyPat
         assert ask(get("/v1/sends/other"))[0] == 404
 
 
+@pytest.mark.guarantee("metrics_api_answer.no_database")
 def test_a_database_without_tables_is_503(handler: pytest.MonkeyPatch, postgres: StackSettings) -> None:
     handler.setenv("METRICS_DATABASE_URL", postgres.database_url("postgres"))
     assert ask(get("/v1/metrics", **ASKED))[0] == 503

@@ -76,6 +76,7 @@ def _in_previous_form(item: Waiting, shard: int = 3) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.guarantee("delay_store.previous_form_is_released")
 def test_items_of_the_previous_form_are_released_whole(store: DynamoDbWaitingStore) -> None:
     small = waiting(NOW, headers=(("a", b"\xff"),))
     critical = waiting(NOW + 60_000, topic="recheck.critical")

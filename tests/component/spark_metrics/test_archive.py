@@ -220,6 +220,7 @@ def written_by_an_earlier_version(stream: Stream, *records: Record) -> None:
         whole.unpersist()
 
 
+@pytest.mark.guarantee("archive.no_values_or_headers")
 def test_no_value_or_header_of_a_record_is_archived(stream: Stream) -> None:
     """Texts, addresses and one-time passwords end with the topics' retention."""
     poison = {"topic": "send.api", "offset": 9, "value": SECRET.encode(), "headers": [A_HEADER]}
@@ -244,6 +245,7 @@ def test_files_of_earlier_versions_are_counted_with_later_ones(stream: Stream) -
     assert stream.differing() == 1
 
 
+@pytest.mark.guarantee("erasure.counts_stay")
 def test_erased_user_is_named_nowhere_and_counts_stay(
     spark: SparkSession, kafka_frame: ToFrame, database: str, tmp_path: Path
 ) -> None:
@@ -288,6 +290,7 @@ def test_erased_user_is_named_nowhere_and_counts_stay(
     stream.sink.close()
 
 
+@pytest.mark.guarantee("archive.earlier_files_are_counted")
 def test_compaction_removes_values_of_earlier_versions(stream: Stream) -> None:
     earlier = (with_a_secret(0), an_outcome(0, "send 0"))
     stream.count(*earlier)
@@ -462,6 +465,7 @@ def test_compaction_waits_for_whoever_reads(stream: Stream, database: str) -> No
     assert len(batch_folders(stream)) == 1
 
 
+@pytest.mark.guarantee("archive_answer.no_bucket")
 def test_files_of_a_batch_that_was_never_counted_are_not_read_and_go(stream: Stream) -> None:
     """Guard: archive_batches. A driver that died after archiving has counted nothing."""
     stream.count(a_send(0))

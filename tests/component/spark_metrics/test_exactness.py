@@ -230,6 +230,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield running
 
 
+@pytest.mark.guarantee("metrics.exactly_once", "metrics_job.database_down_resumes", "postgres_answer.unavailable")
 @pytest.mark.parametrize("seed", chosen_seeds())
 def test_whatever_dies_wherever_the_metrics_are_a_group_by_over_the_topics(
     seed: int, stack: Stack, tmp_path: Path

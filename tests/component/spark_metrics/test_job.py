@@ -255,6 +255,11 @@ def _registered(settings: StackSettings, subject: str, schema: Mapping[str, Any]
     return schema_id
 
 
+@pytest.mark.guarantee(
+    "metrics_job.refused_record_is_quarantined",
+    "registry_answer.unknown_id_in_the_job",
+    "postgres_answer.refused_values",
+)
 def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     start_job: StartJob, world: World, stack: Stack, database: str, tmp_path: Path
 ) -> None:
@@ -343,6 +348,7 @@ def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     assert one(job.database, "select state from stream_status") == "stopped"
 
 
+@pytest.mark.guarantee("postgres_answer.no_tables")
 def test_it_waits_for_its_tables_and_says_so(start_job: StartJob, database: str, world: World) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("alter table counts_day rename to not_yet")

@@ -34,6 +34,7 @@ class DecisionLogContract:
     def test_records_are_apart(self, log: DecisionLog) -> None:
         assert [log.first(str(uuid4()), text) for text in (b"a", b"b")] == [b"a", b"b"]
 
+    @pytest.mark.guarantee("decision_log.large_record_is_split")
     def test_what_no_item_holds_is_kept_whole(self, log: DecisionLog) -> None:
         """An item of DynamoDB takes 400 kB."""
         record_id = str(uuid4())

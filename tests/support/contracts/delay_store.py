@@ -83,6 +83,7 @@ class WaitingStoreContract(ABC):
         assert not store.claim(item, NOW + 1)
         assert due(store, NOW + HOUR) == [item]
 
+    @pytest.mark.guarantee("delay_store.copies_are_whole")
     @pytest.mark.parametrize("apart_ms", [1, MINUTE, 24 * HOUR])
     def test_put_for_another_time_each_copy_is_whole(self, store: WaitingStore, apart_ms: int) -> None:
         first = waiting(NOW, value=incompressible("first"))
@@ -108,6 +109,7 @@ class WaitingStoreContract(ABC):
         store.done(item)
         assert due(store, NOW + 1_000) == [again]
 
+    @pytest.mark.guarantee("delay_store.unreadable_item_is_skipped")
     def test_an_unreadable_copy_is_named_and_hides_no_other(self, store: WaitingStore) -> None:
         bad, large = waiting(NOW), waiting(NOW, value=incompressible("large"))
         good = [waiting(NOW) for _ in range(10)] + [waiting(NOW + MINUTE)]

@@ -105,6 +105,7 @@ class DeliveryLedgerContract:
         ledgers("a").record(record_id, [waits, decided(4)])
         assert ledgers("b").decided(record_id) == [decided(1), waits, decided(4)]
 
+    @pytest.mark.guarantee("delivery_ledger.first_write_wins")
     def test_what_was_recorded_first_stands(self, ledgers: Ledgers, clock: FixedClock, record_id: str) -> None:
         ledgers("a").record(record_id, [decided(5)])
         with pytest.raises(Conflict):
@@ -113,6 +114,7 @@ class DeliveryLedgerContract:
         ledgers("b").record(record_id, [decided(4, OPTED_OUT), decided(5, OPTED_OUT)])
         assert ledgers("a").decided(record_id) == [decided(4, OPTED_OUT), decided(5)]
 
+    @pytest.mark.guarantee("delivery_ledger.large_slice_is_split")
     @pytest.mark.parametrize("recipients", [1, 40])
     def test_a_slice_larger_than_an_item_is_kept_whole(self, ledgers: Ledgers, record_id: str, recipients: int) -> None:
         """An item of DynamoDB takes 400 kB; a user may have any number of devices, and ids any length."""

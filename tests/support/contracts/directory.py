@@ -87,6 +87,7 @@ class DirectoryContract:
         assert tables.directory.suppressed(7, [address], NOW + 999) == {address}
         assert tables.directory.suppressed(7, [address], NOW + 1_000) == set()
 
+    @pytest.mark.guarantee("suppression.previous_form_stays")
     def test_an_earlier_versions_suppression_has_no_end(self, tables: Tables) -> None:
         """It names neither club nor end: it counts for every club, and for ever."""
         address = "Before@club.example"

@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
+
 from masscomm.errors import DeadLetter, Retry
 from masscomm.producer import Producer
 
@@ -51,6 +53,7 @@ class ProducerContract:
         assert reports.of == {"tombstone": [None]}
         assert target.values() == [None]
 
+    @pytest.mark.guarantee("kafka_answer.record_too_large")
     def test_a_record_that_is_too_large_is_a_dead_letter_and_the_others_are_not(self, target: Target) -> None:
         reports = Reports()
         for name, value in (("before", b"1"), ("large", TOO_LARGE), ("after", b"2")):
@@ -69,6 +72,7 @@ class ProducerContract:
         assert isinstance(error, DeadLetter)
         assert error.reason == "too_large"
 
+    @pytest.mark.guarantee("kafka_answer.header_encoding")
     def test_a_header_that_cannot_be_written_is_a_dead_letter(self, target: Target) -> None:
         reports = Reports()
         target.producer.produce(target.topic, None, b"1", [("\ud800", b"")], reports.to("bad"))
@@ -80,6 +84,7 @@ class ProducerContract:
         assert reports.of["good"] == [None]
         assert target.values() == [b"2"]
 
+    @pytest.mark.guarantee("kafka_answer.record_without_key")
     def test_a_record_without_a_key_in_a_compacted_topic_is_refused(self, target: Target) -> None:
         reports = Reports()
         target.producer.produce(target.compacted, None, b"1", [], reports.to("bad"))
@@ -88,6 +93,7 @@ class ProducerContract:
         assert [getattr(error, "reason", error) for error in reports.of["bad"]] == ["invalid"]
         assert reports.of["good"] == [None]
 
+    @pytest.mark.guarantee("kafka_answer.no_acknowledgement")
     def test_a_broker_that_does_not_answer_is_reported_once_as_retry(self, unreachable: Producer) -> None:
         reports = Reports()
         unreachable.produce("topic", b"key", b"value", [], reports.to("a"))

@@ -38,6 +38,7 @@ class SchemaRegistryContract:
                 registered.registry.schema_by_id(absent_id)
             assert (caught.value.reason, caught.value.schema_id) == ("unknown_schema", absent_id)
 
+    @pytest.mark.guarantee("schema_registry.empty_registry_denies_no_id", "registry_answer.no_known_schema")
     def test_a_registry_without_our_schemas_denies_no_id(self, registered: Registered) -> None:
         """An empty registry, and a wrong address, are the installation's fault: no record is put aside for them."""
         for schema_id in (registered.schema_id, registered.absent_id):

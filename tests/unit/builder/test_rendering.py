@@ -40,6 +40,7 @@ def _rendered(source: str, *, escaped: bool = False, total: float = RECORD_STEPS
     return render(write, VALUES, steps)
 
 
+@pytest.mark.guarantee("templates.hostile_arguments_are_bounded")
 def test_hostile_templates_end_within_a_cpu_limit() -> None:
     """Every allowed filter, test and operator with hostile arguments, and the hardest sources for the compiler."""
     ended = subprocess.run(
@@ -152,6 +153,7 @@ def test_a_rendering_takes_a_limited_number_of_steps() -> None:
     assert MAX_STEPS < compiled - steps.remaining <= MAX_STEPS + 40_000 / 4 + 1
 
 
+@pytest.mark.guarantee("templates.steps_a_record_are_bounded")
 def test_a_slow_template_uses_up_only_its_share_of_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two slow templates take no more steps than a record has; a third has enough for its recipients."""
     spent = []
@@ -180,6 +182,7 @@ def test_a_slow_template_uses_up_only_its_share_of_a_record(monkeypatch: pytest.
     assert sum(spent) < RECORD_STEPS + 2 * MAX_STEPS  # the operations that are refused
 
 
+@pytest.mark.guarantee("templates.slow_template_fails_alone")
 def test_a_slow_template_fails_alone_in_its_batch() -> None:
     builder = Builder()
     builder.put_template("{{ data.x | title | title | title }}", "b")

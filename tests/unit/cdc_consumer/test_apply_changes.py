@@ -181,6 +181,7 @@ def test_two_generations_are_fed_each_its_own_indices() -> None:
     assert consumer.cluster.rows("users-g2")["1"]["first_name"] == "new"
 
 
+@pytest.mark.guarantee("directory.alias_moves_when_caught_up")
 def test_aliases_move_to_a_generation_that_is_not_behind() -> None:
     """The old one answers until then: its opt-outs and new users are in the new one when it does."""
     consumer = Consumer()
@@ -230,6 +231,7 @@ def test_kafka_being_down_holds_no_row_back() -> None:
     assert consumer.cluster.rows("users-g1")
 
 
+@pytest.mark.guarantee("directory.converges")
 @given(history=histories(), seed=st.integers())
 @settings(max_examples=200, deadline=None)
 def test_any_order_repeated_in_any_batches_ends_as_the_table_says(history: History, seed: int) -> None:

@@ -91,6 +91,7 @@ def test_every_device_of_a_user_gets_the_message() -> None:
     assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [2]
 
 
+@pytest.mark.guarantee("push.unreachable_device_is_retried_alone")
 def test_a_device_that_could_not_be_reached_now_is_tried_again_alone_and_both_are_told_of_together() -> None:
     chain = Delivery()
     chain.put_device(11, 1)
@@ -123,6 +124,7 @@ def test_whose_second_device_is_never_reached_was_sent_to_whatever_is_decided_si
     assert chain.reached() == ["arn-1", "arn-2"]
 
 
+@pytest.mark.guarantee("devices.disabled_endpoint_is_skipped")
 @pytest.mark.parametrize("how", ["known to be disabled", "disabled as we find out"])
 def test_who_has_only_disabled_devices_is_suppressed(how: str) -> None:
     chain = Delivery()
@@ -194,6 +196,7 @@ def test_what_passes_is_tried_again_and_sent(error: Transient) -> None:
     assert set(told(chain.outcomes()).values()) == {SENT}
 
 
+@pytest.mark.guarantee("provider_down.only_affected_recipients_wait")
 @pytest.mark.parametrize("error", [Transient("InternalError"), Transient("Throttled", throttled=True)])
 def test_what_does_not_pass_waits_and_only_for_those_it_concerns(error: Transient) -> None:
     chain = Delivery()
@@ -271,6 +274,7 @@ def test_an_opt_out_that_is_newer_than_the_decision_is_honoured() -> None:
     assert told(chain.outcomes())[2, "push"] == ("suppressed", "opted_out")
 
 
+@pytest.mark.guarantee("suppression.bounce_or_complaint_stops_sends")
 @pytest.mark.parametrize("type_", ["news", "one_time_password"])
 def test_an_address_on_the_suppression_list_is_sent_nothing_not_even_what_is_mandatory(type_: str) -> None:
     chain = Delivery()
@@ -332,6 +336,7 @@ def test_no_call_begins_that_could_outlive_the_invocation() -> None:
     assert chain.reached() == sorted(f"arn-{user_id}" for user_id in range(10, 40))
 
 
+@pytest.mark.guarantee("opensearch_down.all_records_are_redelivered")
 @pytest.mark.parametrize("failing", [Retry("OpenSearch is down"), ZeroDivisionError()])
 def test_a_look_up_that_fails_brings_all_again_and_publishes_nothing(failing: Exception) -> None:
     chain = Delivery()
@@ -536,6 +541,7 @@ def test_what_is_throttled_takes_its_next_turn_at_once_where_there_is_a_pace() -
     assert clock.monotonic() - NOW / 1000 < 0.1  # the first pause of a round
 
 
+@pytest.mark.guarantee("provider_down.application_off_delays_its_own")
 def test_whose_application_is_off_waits_at_once_and_the_others_are_sent_to() -> None:
     chain = Delivery()
     chain.push.fail = lambda arn: ApplicationOff("PlatformApplicationDisabled") if arn == "arn-2" else None

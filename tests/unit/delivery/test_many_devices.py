@@ -21,6 +21,7 @@ def _with_devices(each: int) -> Delivery:
     return chain
 
 
+@pytest.mark.guarantee("outcome.large_outcome_is_split")
 def test_outcomes_too_large_for_one_record_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deliver, "IDS_BYTES", 400)
     chain = _with_devices(9)

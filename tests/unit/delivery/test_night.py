@@ -56,6 +56,7 @@ class Evening(Delivery):
         return sorted((item.due_ms, item.why) for item in self.waiting.items.values())
 
 
+@pytest.mark.guarantee("quiet_hours.late_message_is_rechecked")
 def test_what_no_provider_took_all_evening_rings_in_the_morning_for_those_who_are_asleep_by_then() -> None:
     evening = Evening()
     evening.sleeper(1)

@@ -71,6 +71,7 @@ def _killed() -> None:
     raise KilledError
 
 
+@pytest.mark.guarantee("push.redelivered_record_resumes", "email.at_least_once")
 @pytest.mark.parametrize("channel", ["push", "email"])
 @pytest.mark.parametrize("call", [1, 50, 100, 101, 180, 250])
 def test_after_a_kill_at_most_one_slice_is_doubled_and_nobody_missed(channel: str, call: int) -> None:
@@ -127,6 +128,7 @@ def test_whoever_waits_holds_up_no_other_record() -> None:
     assert at["arn-1000"] >= LEASE_S
 
 
+@pytest.mark.guarantee("push.leased_record_is_published_once")
 @pytest.mark.parametrize("channel", ["push", "email"])
 def test_the_same_batch_twice_at_the_same_time_is_published_once(channel: str) -> None:
     fleet = Fleet(channel)
@@ -155,6 +157,7 @@ class _Free:
         pass
 
 
+@pytest.mark.guarantee("push.lost_lease_stops_calls")
 def test_whoever_was_asleep_for_longer_than_the_lease_begins_no_further_call() -> None:
     fleet = Fleet()
     fleet.push._lock = _Free()  # type: ignore[assignment]
@@ -197,6 +200,7 @@ def test_whoever_lost_the_lease_lets_nobody_wait() -> None:
     assert fleet.twice() == []
 
 
+@pytest.mark.guarantee("outcome.repeated_outcome_keeps_its_id")
 def test_a_finished_record_is_told_again_without_waiting_for_anybody() -> None:
     fleet = Fleet()
     fleet.producer.fail = lambda _topic, _value: Retry("no leader")
@@ -220,6 +224,7 @@ def test_what_could_not_be_finished_is_anothers_at_once() -> None:
     assert fleet.twice() == []
 
 
+@pytest.mark.guarantee("dynamodb_down.nothing_is_published")
 @pytest.mark.parametrize("method", ["acquire", "decided"])
 def test_nothing_is_published_while_the_ledger_cannot_be_asked(method: str) -> None:
     fleet = Fleet()
@@ -234,6 +239,7 @@ def test_nothing_is_published_while_the_ledger_cannot_be_asked(method: str) -> N
     assert fleet.twice() == []
 
 
+@pytest.mark.guarantee("dynamodb_down.one_slice_is_doubled")
 def test_a_slice_that_could_not_be_recorded_is_the_only_one_doubled() -> None:
     fleet = Fleet()
     recorded = Counter[str]()
@@ -252,6 +258,7 @@ def test_a_slice_that_could_not_be_recorded_is_the_only_one_doubled() -> None:
     assert told(fleet.outcomes()) == {(user, "push"): SENT for user in USERS}
 
 
+@pytest.mark.guarantee("outcome.recorded_before_emitted")
 def test_what_could_not_be_recorded_is_not_told() -> None:
     fleet = Fleet()
     fleet.ledger.fail = lambda method: Retry("throttled") if method == "record" else None
@@ -325,6 +332,7 @@ def test_a_slow_provider_has_the_lease_renewed_and_loses_it_to_nobody() -> None:
     assert fleet.ledger.calls["renew"] <= 15  # by time, not by recipient
 
 
+@pytest.mark.guarantee("push.calls_end_within_lease")
 def test_no_call_begins_that_could_outlive_the_lease() -> None:
     fleet = Fleet()
     began: list[float] = []
@@ -352,6 +360,7 @@ def test_a_dead_letters_outcome_tells_what_another_environment_recorded() -> Non
     assert told(fleet.outcomes()) == {(user, "push"): SENT for user in USERS}
 
 
+@pytest.mark.guarantee("delivery_ledger.one_write_a_slice")
 @pytest.mark.parametrize(("recipients", "slices"), [(1, 1), (100, 1), (101, 2), (500, 5)])
 def test_the_ledger_is_written_once_a_slice_and_once_a_record(recipients: int, slices: int) -> None:
     fleet = Fleet()

@@ -21,6 +21,7 @@ def _put_unregistered(chain: Delivery, device_id: int, user_id: int, *, age_s: f
     )
 
 
+@pytest.mark.guarantee("push.missing_endpoint_delays_no_device")
 @pytest.mark.parametrize("age_s", [0.0, 3_600, None])
 def test_ready_device_gets_it_at_once_the_other_waits(age_s: float | None) -> None:
     chain = Delivery()
@@ -145,6 +146,7 @@ def _round_trips(unregistered: int, *, users: int = 2_000) -> int:
     return asked + 2 * store.total()
 
 
+@pytest.mark.guarantee("push.missing_endpoints_add_few_round_trips")
 def test_one_in_a_hundred_costs_a_fifth_more_round_trips() -> None:
     """As many as 1,000 among 100,000, and as many of each record."""
     assert _round_trips(20) <= 1.2 * _round_trips(0)

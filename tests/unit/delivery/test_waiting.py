@@ -130,6 +130,7 @@ def test_while_it_cannot_be_left_to_the_scheduler_the_record_comes_again_and_lea
     assert chain.reached() == ["arn-1", "arn-2"]
 
 
+@pytest.mark.guarantee("delayed.previous_ids_continue")
 def test_waits_the_previous_code_recorded_keep_their_ids() -> None:
     """It recorded that they wait, left them to the scheduler under an id that counts the waits, and died."""
     chain = Delivery()
@@ -365,6 +366,7 @@ def _counted_once(chain: Delivery) -> dict[int, list[str]]:
     return learnt
 
 
+@pytest.mark.guarantee("provider_down.crash_loses_no_recipient")
 @pytest.mark.parametrize("kill_at", range(1, 60))
 def test_killed_at_any_step_nobody_is_missed_nor_told_of_twice(kill_at: int) -> None:
     busy = {1: NOW, 2: NOW + 40_000, 3: NOW, 4: NOW + 200_000, 5: NOW + 40_000}

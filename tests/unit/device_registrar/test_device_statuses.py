@@ -56,6 +56,7 @@ class Registrar(Chain):
         return self.states.states["1"]
 
 
+@pytest.mark.guarantee("devices.disabled_endpoint_stays_inactive")
 def test_an_endpoint_that_takes_nothing_is_not_enabled_any_more() -> None:
     registrar = Registrar()
     registrar.clock.advance(1)

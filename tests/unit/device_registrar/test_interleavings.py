@@ -104,6 +104,7 @@ def _every_order(programs: Sequence[Sequence[Change]], crashes: int) -> int:
     return sum(1 for _ in every_order(make, crashes=crashes))
 
 
+@pytest.mark.guarantee("push.new_owner_keeps_endpoint")
 @pytest.mark.parametrize("programs", CASES.values(), ids=CASES.keys())
 def test_live_devices_keep_endpoints_in_every_order(programs: Sequence[Sequence[Change]]) -> None:
     assert _every_order(programs, crashes=0) >= 10

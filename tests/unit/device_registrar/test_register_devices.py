@@ -80,6 +80,7 @@ def test_a_deleted_device_keeps_a_state_against_older_rows() -> None:
     assert registrar.states.states["1"].reason == "deleted"
 
 
+@pytest.mark.guarantee("sns_answer.invalid_token")
 def test_an_invalid_token_is_kept_as_such_and_blocks_nothing() -> None:
     registrar = Registrar()
     registrar.endpoints.invalid = {"bad"}
@@ -128,6 +129,7 @@ def test_no_call_begins_that_the_invocation_would_not_outlive() -> None:
     assert registrar.asked() == []
 
 
+@pytest.mark.guarantee("device_registrar.refused_row_is_skipped")
 @pytest.mark.parametrize("change", [{"token": None}, {"token": ""}, {"platform": None}, {"platform": ""}])
 def test_a_refused_row_is_dead_lettered_and_its_state_says_so(change: dict[str, Any]) -> None:
     """Delivery would wait for its endpoint until the message has expired."""
@@ -162,6 +164,7 @@ def test_a_refused_row_comes_again_until_its_state_is_kept() -> None:
     assert registrar.states.states.keys() == {"1"}
 
 
+@pytest.mark.guarantee("directory.snapshot_renews_device_states")
 def test_a_new_generations_snapshot_is_newer_than_what_was_streamed_before() -> None:
     """The device changed while no generation was captured: nothing but the snapshot says so."""
     registrar = Registrar("g1", "g2")

@@ -154,6 +154,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.guarantee("terminal.text_is_inert")
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_a_commands_tables_and_lines_are_inert(run: Callable[..., str], arguments: tuple[str, ...]) -> None:
     assert_inert(run(*arguments))

@@ -16,6 +16,7 @@ def a_person() -> Person:
     return Person(user_id=7, club_id=3)
 
 
+@pytest.mark.guarantee("erasure.other_tenant_is_refused")
 def test_user_of_another_club_is_refused() -> None:
     person = a_person()
     check(person, still_known=False, even_if_known=False)
@@ -32,6 +33,7 @@ def test_user_the_directory_still_has_is_refused() -> None:
     check(a_person(), still_known=True, even_if_known=True)
 
 
+@pytest.mark.guarantee("erasure.unreachable_store_is_retried")
 def test_failing_store_keeps_the_directory_rows_and_is_reported() -> None:
     ran = []
 

@@ -57,6 +57,7 @@ def test_reserved_and_provisioned_leave_what_lambda_keeps(name: str) -> None:
     assert all(warm.get(function, 0) <= most for function, most in reserved.items())
 
 
+@pytest.mark.guarantee("concurrency.pollers_have_their_share")
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_api_leaves_is_enough_for_every_poller(name: str) -> None:
     """All lanes at once, one-time passwords included, and 100 for everything else: schedules, receipts, helpers."""

@@ -228,6 +228,7 @@ def _check_received(server: AnsweringServer, service: str, token: str | None) ->
         assert theirs.headers["Authorization"] == authorization
 
 
+@pytest.mark.guarantee("aws_requests.every_header_is_signed")
 @pytest.mark.parametrize("action", ACTIONS)
 def test_every_header_that_is_received_is_signed(server: AnsweringServer, action: str) -> None:
     service, call = ACTIONS[action]

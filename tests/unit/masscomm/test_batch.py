@@ -74,6 +74,7 @@ def test_a_denied_id_comes_again_and_the_others_go_on() -> None:
     assert chain.dead_letters() == []
 
 
+@pytest.mark.guarantee("schema_registry.denied_id_is_retried_first", "registry_answer.unknown_id")
 def test_a_denied_id_is_put_aside_when_its_time_is_over() -> None:
     chain = Chain()
     assert chain.run(Relay(), _unknown(chain, 9_999, 3)) == [3]
@@ -85,6 +86,7 @@ def test_a_denied_id_is_put_aside_when_its_time_is_over() -> None:
     ]
 
 
+@pytest.mark.guarantee("schema_registry.late_schema_is_read")
 def test_a_schema_that_is_registered_late_is_read() -> None:
     chain = Chain()
     late = own_schema("SendRequested") | {"doc": "late"}
@@ -114,6 +116,7 @@ def test_a_dead_letter_that_is_not_acknowledged_comes_again() -> None:
     assert chain.run(Relay(), *_sends(chain, 1), entry(b"", offset=5)) == [5]
 
 
+@pytest.mark.guarantee("kafka_down.only_unacknowledged_records_return")
 def test_a_report_that_fails_for_one_of_several_derived_records_fails_their_item_alone() -> None:
     chain = Chain()
     unlucky = chain.codec.encode(topics.SEND_API, "SendRequested", send([101]).to_avro())
@@ -122,6 +125,7 @@ def test_a_report_that_fails_for_one_of_several_derived_records_fails_their_item
     assert b"100" in _keys(chain)
 
 
+@pytest.mark.guarantee("dead_letter.original_bytes_with_outcomes")
 def test_a_derived_record_that_is_too_large_puts_its_item_aside_with_its_outcomes() -> None:
     chain = Chain()
     unlucky = chain.codec.encode(topics.SEND_API, "SendRequested", send([101]).to_avro())
@@ -176,6 +180,7 @@ def test_a_fault_in_one_item_does_not_touch_the_others() -> None:
     assert chain.dead_letters() == []
 
 
+@pytest.mark.guarantee("schema_registry_down.records_are_redelivered")
 @pytest.mark.parametrize("error", [Retry("the registry is down"), ZeroDivisionError()])
 def test_an_error_in_decoding_one_record_does_not_touch_the_others(error: Exception) -> None:
     chain = Chain()
@@ -213,6 +218,7 @@ def test_time_is_kept_back_for_the_flush() -> None:
     assert chain.run(Relay(), *_sends(chain, 1), seconds=2.1) == []
 
 
+@pytest.mark.guarantee("installation.fault_dead_letters_nothing")
 @pytest.mark.parametrize("where", ["decode", "handle", "work", "tell"])
 def test_a_wrong_installation_brings_the_whole_batch_again_and_is_no_crash(where: str) -> None:
     def stop(*_: Any) -> None:

@@ -97,6 +97,7 @@ def _push(url: str) -> SnsPush:
     return push
 
 
+@pytest.mark.guarantee("push.provider_call_is_bounded")
 @pytest.mark.parametrize("behave", [_headers, _body, _closing, _silent, _slow_reader])
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_call_ends_whatever_the_server_does(

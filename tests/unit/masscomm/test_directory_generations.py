@@ -67,6 +67,7 @@ def test_the_generation_that_answers_is_confirmed() -> None:
     assert made.cluster.refreshed == ["devices-g1,notification_templates-g1"]
 
 
+@pytest.mark.guarantee("directory.unknown_only_when_complete")
 @pytest.mark.parametrize("look_up", ["users", "settings", "devices", "templates"])
 def test_nobody_is_believed_unknown_once_another_generation_answers(look_up: str) -> None:
     made = Directory()

@@ -50,6 +50,7 @@ def test_a_wrong_request_or_table_stops_the_function(code: str, message: str) ->
     assert isinstance(_answered(code, message), Stop)
 
 
+@pytest.mark.guarantee("dynamodb_answer.unavailable")
 @pytest.mark.parametrize(
     "code",
     ["ProvisionedThroughputExceededException", "ThrottlingException", "InternalServerError"],

@@ -34,6 +34,7 @@ def test_a_client_that_times_out_is_not_asked_again(monkeypatch: pytest.MonkeyPa
         assert said == ["made", "destroyed"]
 
 
+@pytest.mark.guarantee("kafka_down.no_leader_means_incomplete")
 def test_a_partition_whose_end_nobody_knows_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = [cdc_topic(table, "g1") for table in CDC_TABLES]
     said = stand_in(monkeypatch, -1001, 7, topics=tables)

@@ -90,6 +90,7 @@ def test_a_search_that_is_not_whole(answer: Any) -> None:
         directory(answer).templates([(1, "news", "push")])
 
 
+@pytest.mark.guarantee("opensearch_answer.unavailable")
 @pytest.mark.parametrize(
     "error",
     [
@@ -121,6 +122,7 @@ class RefusingOneId:
         return {"items": [{"index": {"status": 200}}] * (len(lines) // 2)}
 
 
+@pytest.mark.guarantee("opensearch_answer.request_too_large")
 def test_one_refused_document_costs_no_other() -> None:
     names = ["1", "2", "x" * 513, "3", "4"]
     documents = [VersionedDocument(index="i", id=name, version=1, source={}) for name in names]
@@ -137,6 +139,7 @@ def test_a_wrong_address_is_no_fault_of_the_document() -> None:
         write(cast(OpenSearch, Answering(refused)), [document])
 
 
+@pytest.mark.guarantee("opensearch_answer.access_refused")
 def test_being_refused_stops() -> None:
     with pytest.raises(Stop):
         directory(AuthorizationException(403, "no")).users([1])

@@ -81,6 +81,7 @@ def run(provider: Provider, environments: list[Environment], seconds: float) -> 
         heapq.heappush(ready, (environment.clock.at, place))
 
 
+@pytest.mark.guarantee("provider_down.rate_converges")
 @pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("configured", [None, 0.5, 1.0, 3.0])
 def test_environments_converge_to_what_is_allowed_together(count: int, configured: float | None) -> None:

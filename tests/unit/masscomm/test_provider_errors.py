@@ -80,6 +80,7 @@ def _assert_is(error: ProviderError, wanted: type[ProviderError], flag: str) -> 
     assert flags == ({flag} if flag else set())
 
 
+@pytest.mark.guarantee("provider_errors.each_code_has_one_meaning")
 @pytest.mark.parametrize(("code", "text", "status", "wanted", "flag"), SNS)
 def test_what_sns_answers(code: str, text: str, status: int, wanted: type[ProviderError], flag: str) -> None:
     with _server(_answer(status, _error(code, text))) as (url, _), pytest.raises(ProviderError) as caught:
@@ -99,6 +100,7 @@ def test_what_ses_answers(code: str, text: str, status: int, wanted: type[Provid
     _assert_is(caught.value, wanted, flag)
 
 
+@pytest.mark.guarantee("provider_answer.each_code_has_a_row")
 def test_every_answer_has_its_row_in_the_table_and_every_row_an_answer() -> None:
     answers = [(code.removesuffix("Exception"), f"{code}: {text}") for code, text, *_ in SNS + SES]
     rows = {answer: next((row for row in TABLE if row.fits(*answer)), None) for answer in answers}

@@ -159,6 +159,7 @@ NEAR_A_CHANGE = st.builds(
 ANY = st.datetimes(datetime(1990, 1, 1), datetime(2050, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - given a zone there
 
 
+@pytest.mark.guarantee("quiet_hours.no_user_is_woken")
 @given(start=TIMES, end=TIMES, zone=ZONES, now=st.one_of(NEAR_A_CHANGE, ANY))
 @example(start="23:50", end="23:30", zone="America/St_Johns", now=datetime(2010, 11, 7, 2, 30, 30, tzinfo=UTC))
 @example(start="22:00", end="02:30", zone=BERLIN, now=datetime(2026, 3, 29, 0, 59, tzinfo=UTC))

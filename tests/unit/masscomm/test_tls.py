@@ -147,6 +147,7 @@ def _refused_by(server: TlsServer, host: str, query: str = "") -> str:
     return str(raised.value)
 
 
+@pytest.mark.guarantee("tls.server_is_verified")
 @pytest.mark.parametrize("query", ["", "&sslmode=require", "&sslmode=disable", "&sslmode=verify-ca"])
 def test_a_database_of_an_unknown_authority_is_refused(serving: Callable[..., TlsServer], query: str) -> None:
     """Also where the URL itself asks for less, as addresses that earlier versions deployed do."""

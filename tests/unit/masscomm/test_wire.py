@@ -92,6 +92,7 @@ def test_an_unknown_schema_id_is_a_dead_letter() -> None:
     assert caught.value.reason == "unknown_schema"
 
 
+@pytest.mark.guarantee("registry_answer.id_out_of_range")
 @pytest.mark.parametrize("schema_id", [0, 2**31, 2**32 - 1])
 def test_what_is_no_schema_id_is_undecodable_unasked(schema_id: int) -> None:
     with _answering(503, b"") as server, pytest.raises(DeadLetter) as caught:
@@ -212,6 +213,7 @@ LIES = [
 ]
 
 
+@pytest.mark.guarantee("registry_answer.unavailable")
 @pytest.mark.parametrize(("status", "body"), LIES)
 def test_a_registry_that_answers_nonsense_is_asked_again_later(status: int, body: bytes) -> None:
     with _answering(status, body) as server, pytest.raises(Retry):
@@ -224,12 +226,14 @@ def test_a_registry_that_does_not_tell_our_id_is_asked_again_later(status: int, 
         HttpSchemaRegistry(server.url).id_of(SUBJECT, own_schema("SendRequested"))
 
 
+@pytest.mark.guarantee("registry_answer.refused_own_schema")
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_a_registry_that_refuses_our_own_schema_stops(status: int) -> None:
     with _answering(status, b"{}") as server, pytest.raises(Stop):
         HttpSchemaRegistry(server.url).id_of(SUBJECT, own_schema("SendRequested"))
 
 
+@pytest.mark.guarantee("registry_answer.refused_look_up")
 @pytest.mark.parametrize("status", [400, 401, 403, 422])
 def test_a_registry_that_refuses_to_look_up_an_id_is_asked_again(status: int) -> None:
     """The other records of the batch, whose schemas are known, go on."""
@@ -250,6 +254,7 @@ def test_a_registry_that_is_down_is_asked_again_later() -> None:
         HttpSchemaRegistry(url).schema_by_id(1)
 
 
+@pytest.mark.guarantee("registry_answer.unusable_schema")
 @pytest.mark.parametrize(
     "answer", [{"schema": "{}", "schemaType": "PROTOBUF"}, {"schema": '"string"'}, {"schema": "[]"}]
 )

@@ -24,6 +24,7 @@ def test_every_text_comes_back_but_for_the_apostrophe(texts: list[str]) -> None:
     assert not any(row[0].lstrip()[:1] in _FORMULA for row in rows if row[0].strip())
 
 
+@pytest.mark.guarantee("csv.formula_is_text")
 @pytest.mark.parametrize(
     "text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\uff1d1", "\x00=1", "\ufeff=1", "\u200b\xa0@x"]
 )

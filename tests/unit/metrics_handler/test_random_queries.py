@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -72,6 +73,7 @@ _names = st.one_of(st.sampled_from(PARAMETERS), st.text(max_size=8))
 _valid = {"granularity": ["hour"], "start": ["2026-11-21T00:00:00Z"], "end": ["2026-11-22T00:00:00Z"]}
 
 
+@pytest.mark.guarantee("metrics_api_answer.refused_values")
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(_names, st.lists(_words, max_size=3), max_size=5), st.booleans())
 def test_no_parameters_make_a_fault(strange: dict[str, list[str]], mostly_valid: bool) -> None:

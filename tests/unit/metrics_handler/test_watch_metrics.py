@@ -184,6 +184,7 @@ def poll(world: World, watch: WatchMetrics, since: str, caller: str = "key") -> 
     return watch.answer({"since": [since]}, ALL_CLUBS, caller=caller)
 
 
+@pytest.mark.guarantee("metrics_api.polls_a_key_are_limited")
 def test_a_poll_beyond_its_keys_limit_is_refused(world: World) -> None:
     """Whichever environments the others wait in; other keys have slots of their own."""
     since = world.ask()["cursor"]
@@ -236,6 +237,7 @@ def test_an_answer_at_once_needs_no_slot(world: World) -> None:
     assert world.slots.calls == 0
 
 
+@pytest.mark.guarantee("dynamodb_down.polls_do_not_wait")
 def test_polls_that_cannot_be_counted_do_not_wait(world: World) -> None:
     since = world.ask()["cursor"]
     world.slots.failing = Retry("DynamoDB is away")

@@ -69,6 +69,7 @@ def test_who_begins_takes_the_queue_that_was_last_used_longest_ago() -> None:
     assert town.queues(CLUBS[0]) == [BROADCASTS[0]]
 
 
+@pytest.mark.guarantee("broadcast_queues.later_tenants_share")
 def test_where_more_tenants_broadcast_than_there_are_queues_the_later_share_and_take_nobodys() -> None:
     town = Town()
     town.queues(*CLUBS)
@@ -95,6 +96,7 @@ def test_the_store_is_asked_once_in_a_while_and_written_less_often() -> None:
     assert town.store.uses.version <= 1 + 6
 
 
+@pytest.mark.guarantee("broadcast_queues.store_down_keeps_queues")
 @pytest.mark.parametrize("error", [Retry("down"), Stop("no table")])
 def test_while_the_store_cannot_be_asked_tenants_go_on_where_they_were_or_share(error: MasscommError) -> None:
     town = Town()

@@ -57,6 +57,7 @@ def test_a_record_is_keyed_by_its_id() -> None:
     assert keys[topics.OUTCOME] == checker.outcomes()[0].record_id.encode()
 
 
+@pytest.mark.guarantee("chain.redelivery_derives_the_same_ids")
 def test_a_record_that_comes_again_derives_the_same_records() -> None:
     checker = Checker()
     checker.directory.put(Settings(user_id=2, channels={"push": False}))
@@ -179,6 +180,7 @@ def test_an_unknown_user_waits_until_the_directory_is_past_the_send() -> None:
     assert checker.builds() == []
 
 
+@pytest.mark.guarantee("tenants.outcomes_hide_other_tenants")
 def test_another_clubs_user_is_answered_as_an_unknown_one() -> None:
     """The same records at the same time, so that neither reason nor delay says that the user exists."""
     found = []
@@ -257,6 +259,7 @@ def test_a_directory_that_is_not_ready_tells_of_nobody() -> None:
     assert checker.producer.produced == []
 
 
+@pytest.mark.guarantee("cdc_behind.mandatory_waits_for_users_only")
 def test_a_mandatory_message_waits_for_no_settings() -> None:
     """They cannot change the decision: only whether the user is there is waited for."""
     checker = Checker()
@@ -318,6 +321,7 @@ def test_malformed_settings_of_one_do_not_hold_up_the_others() -> None:
     assert told(checker.outcomes()) == {(2, "push"): ("suppressed", "opted_out")}
 
 
+@pytest.mark.guarantee("decision_log.one_write_a_record")
 def test_first_decisions_are_written_once_a_record_and_nobody_alone_costs_a_write() -> None:
     checker = Checker()
     everybody = range(1, 2_001)
@@ -327,6 +331,7 @@ def test_first_decisions_are_written_once_a_record_and_nobody_alone_costs_a_writ
     assert checker.log.calls == 2
 
 
+@pytest.mark.guarantee("dynamodb_down.nothing_is_decided")
 def test_nothing_goes_on_while_first_decisions_cannot_be_recorded() -> None:
     checker = Checker()
     checker.log.failing = Retry("DynamoDB is down")

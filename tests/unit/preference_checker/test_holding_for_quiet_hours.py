@@ -141,6 +141,7 @@ def test_what_they_want_by_then_counts() -> None:
     assert [build.user_ids for build in night.builds()] == [[6]]
 
 
+@pytest.mark.guarantee("quiet_hours.mandatory_and_critical_pass")
 @pytest.mark.parametrize("values", [{"type": "one_time_password"}, {"type": "security_alert"}])
 def test_what_is_mandatory_wakes(values: Mapping[str, Any]) -> None:
     night = Night()
@@ -338,6 +339,7 @@ class FusedStore(InMemoryWaitingStore):
             raise KilledError
 
 
+@pytest.mark.guarantee("quiet_hours.crash_loses_no_recipient")
 @pytest.mark.parametrize("kill_at", range(1, 12))
 @pytest.mark.parametrize("users", [[4], [4, 6, 1, 2]])
 @pytest.mark.parametrize("meanwhile", ["nothing", "the night ends", "they change"])

@@ -107,6 +107,7 @@ class Office(Chain):
         ]
 
 
+@pytest.mark.guarantee("cdc_behind.unknown_users_are_delayed")
 def test_the_others_go_on_and_whoever_waited_is_decided_about_once_it_is_known() -> None:
     office = Office()
     assert office.run(office.environment(), office.encoded(send([1, 99, 3, 98]), topics.SEND_API)) == []
@@ -180,6 +181,7 @@ def _everything(office: Office, *entries: dict[str, object]) -> dict[str, tuple[
     return {build.record_id: tuple(build.user_ids) for build in office.builds()}
 
 
+@pytest.mark.guarantee("delayed.part_keeps_its_id")
 def test_absent_then_partly_absent_users_are_passed_on_once() -> None:
     """The first delivery leaves the whole record to the scheduler and is killed; at the second one user is known."""
     office = Office()
@@ -248,6 +250,7 @@ def test_users_of_one_chunk_id_wait_apart(send_at: int | None) -> None:
     assert sorted(waiting) == [[98], [99]]
 
 
+@pytest.mark.guarantee("cdc_behind.crash_loses_no_recipient")
 @pytest.mark.parametrize("users", [[1, 99, 3], [99], [99, 98], [1, 2]])
 @pytest.mark.parametrize("kill_at", range(1, 16))
 @pytest.mark.parametrize("catches_up", ["at once", "after the first release"])

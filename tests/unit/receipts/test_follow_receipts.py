@@ -58,6 +58,7 @@ def test_many_receipts_of_one_event() -> None:
     assert [headers["masscomm.reason"] for headers in receipts.dead_letters()] == ["undecodable"]
 
 
+@pytest.mark.guarantee("receipt.counts_once")
 def test_what_is_said_twice_in_whatever_words_has_one_id() -> None:
     receipts = Receipts()
     receipts.told(["m"])
@@ -103,6 +104,7 @@ def _of(name: str, document: dict[str, Any]) -> str:
     return json.dumps(document).replace('"m"', f'"{name}"')
 
 
+@pytest.mark.guarantee("receipt.bounced_when_all_devices_refused")
 @pytest.mark.parametrize("at_once", [True, False])
 def test_what_no_device_took_has_bounced(at_once: bool) -> None:
     receipts = Receipts()
@@ -216,6 +218,7 @@ def test_a_bounce_after_a_complaint_does_not_shorten_it() -> None:
     assert [each.reason for each in receipts.messages.suppressed.values()] == [Reason.COMPLAINED]
 
 
+@pytest.mark.guarantee("suppression.only_the_recipients_address")
 @pytest.mark.parametrize(
     ("sent", "email"),
     [
@@ -294,6 +297,7 @@ def test_only_deliverys_records_are_remembered_and_their_receipts_are_not() -> N
     assert receipts.messages.find(["m"]) == {}
 
 
+@pytest.mark.guarantee("opensearch_down.receipts_wait")
 def test_while_opensearch_is_down_everything_comes_again_and_nothing_is_told() -> None:
     receipts = Receipts()
     receipts.told(["m"])

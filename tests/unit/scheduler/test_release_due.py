@@ -109,6 +109,7 @@ def test_a_sweep_stops_before_its_time_ends() -> None:
     assert scheduler.released() == []
 
 
+@pytest.mark.guarantee("delay_store.critical_first")
 def test_twenty_thousand_held_items_delay_no_critical_one() -> None:
     """The sweep has time for a part of them: what is critical goes first, of however late a minute."""
     scheduler = Scheduler()

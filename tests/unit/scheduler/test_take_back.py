@@ -104,6 +104,7 @@ def test_taken_back_twice_it_waits_once() -> None:
     assert dict(office.only().headers)[RETURNED] == b"1"
 
 
+@pytest.mark.guarantee("outage.of_any_length_dead_letters_nothing")
 def test_waits_double_up_to_half_an_hour_and_an_outage_of_any_length_puts_nothing_into_dead_letter() -> None:
     office = Office()
     waits = []
@@ -156,6 +157,7 @@ def test_what_crashes_its_function_again_and_again_goes_aside_and_its_recipients
     assert dict(office.only().headers)[CRASHED] == b"1"
 
 
+@pytest.mark.guarantee("dead_letter.crashing_record", "outage.timed_out_records_return")
 def test_whose_function_takes_too_long_comes_back_until_it_has_expired_and_is_no_dead_letter() -> None:
     office = Office()
     record, returns = build([1, 2], timestamp=NOW), 0
@@ -255,6 +257,7 @@ def test_the_days_count_from_when_it_was_to_be_sent_and_not_from_when_it_was_ask
     assert office.only().due_ms > NOW
 
 
+@pytest.mark.guarantee("kafka_answer.on_failure_record_too_large")
 def test_a_record_too_large_to_be_handed_over_is_read_again_where_it_stands() -> None:
     office = Office()
     value = office.codec.encode("build", "BuildRequested", build([1, 2]).to_avro())
@@ -296,6 +299,7 @@ def test_what_cannot_come_back_goes_aside_with_its_reason(topic: str, value: byt
     assert [letter["masscomm.reason"] for letter in office.dead_letters()] == [reason]
 
 
+@pytest.mark.guarantee("dead_letter.on_failure_record_is_validated")
 @pytest.mark.parametrize(("values", "reason"), BAD_SENDS)
 @pytest.mark.parametrize("send_at", [None, NOW + 1_000])
 def test_a_send_that_its_checker_would_put_aside_does_not_come_back(

@@ -243,6 +243,7 @@ def test_an_answer_does_not_grow_with_the_callers_names(api: Api) -> None:
         assert len(json.dumps(api.post(**values)[1])) < 10_000
 
 
+@pytest.mark.guarantee("sends_api.accepted_send_is_stored")
 def test_a_send_that_is_not_whole_on_kafka_is_not_accepted(api: Api) -> None:
     refusals = iter([None, Retry("no leader")])
     api.producer.fail = lambda _topic, _value: next(refusals)
@@ -252,6 +253,7 @@ def test_a_send_that_is_not_whole_on_kafka_is_not_accepted(api: Api) -> None:
     assert "no leader" in body["detail"]
 
 
+@pytest.mark.guarantee("sends_api_answer.send_too_large")
 def test_a_send_that_is_larger_than_kafka_takes_is_refused_for_good(api: Api) -> None:
     api.producer.fail = lambda _topic, _value: DeadLetter("too_large", "too large")
     status, _, headers = api.post()

@@ -39,6 +39,7 @@ def test_a_batch_refused_for_no_record_is_an_error() -> None:
         refused_places(PLACES[:4], lambda _n, _without: False)
 
 
+@pytest.mark.guarantee("postgres_answer.permanent_codes")
 @pytest.mark.parametrize(
     ("error", "permanent"),
     [
