@@ -23,11 +23,19 @@ class Terminal(Console):
     """
 
     def __init__(self, *, stderr: bool = False, file: IO[str] | None = None, width: int | None = None) -> None:
-        super().__init__(stderr=stderr, file=file, width=width, markup=False, emoji=False, highlight=False)
+        super().__init__(
+            stderr=stderr,
+            file=file,
+            width=width,
+            markup=False,  # guard: terminal.markup
+            emoji=False,
+            highlight=False,
+        )
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """As rich does, with control characters made visible; what rich itself does to the terminal stays."""
         for segment in super().render(renderable, options):
+            # guard: terminal.control_characters
             yield segment if segment.control else Segment(_visible_lines(segment.text), segment.style)
 
     def done(self, text: str, note: str = "") -> None:

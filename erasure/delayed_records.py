@@ -50,7 +50,7 @@ def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, 
     if topic == topics.RECEIPT:
         return {**record, "body": _without_addresses(person, record["body"])}
     rows = [row for row, user_id in enumerate(record["user_ids"]) if user_id == person.user_id]
-    if record["club_id"] != person.club_id or not rows:
+    if record["club_id"] != person.club_id or not rows:  # guard: erasure.other_tenants_user
         return dict(record)
     person.clubs.add(record["club_id"])
     alone = len(rows) == len(record["user_ids"])

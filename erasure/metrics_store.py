@@ -45,7 +45,7 @@ def erase_archive(
 
     def anonymised(rows: DataFrame) -> DataFrame:
         facts = archived_facts(rows, writers_of, recipients=logged)
-        return facts.withColumn("user_ids", _erased_users(person)) if logged else facts
+        return facts.withColumn("user_ids", _erased_users(person)) if logged else facts  # guard: erasure.archive
 
     named = (F.col("club_id") == person.club_id) & F.array_contains("user_ids", person.user_id)
     return archive.rewrite(connection, anonymised, F.col("value").isNotNull() | F.coalesce(named, F.lit(False)))

@@ -75,6 +75,7 @@ class SearchIndices:
         """Delete the endpoints of the person's devices that no other device uses, and their states."""
         states = self._states(person)
         arns = {arn for state in states if isinstance(arn := state.source.get("endpoint_arn"), str)}
+        # guard: erasure.other_users_endpoints
         for arn in arns - self._used_by_others(arns, [state.id for state in states]):
             self._delete_endpoint(arn)
         # As the registrar leaves the state of a device whose row is deleted.

@@ -52,7 +52,7 @@ def kafka_settings() -> dict[str, Any]:
 
     return {
         "security.protocol": "SASL_SSL",
-        "enable.ssl.certificate.verification": True,
+        "enable.ssl.certificate.verification": True,  # guard: tls.broker
         "ssl.endpoint.identification.algorithm": "https",
         "sasl.mechanisms": "OAUTHBEARER",
         "oauth_cb": oauth_cb,
@@ -142,7 +142,7 @@ def verified(url: str) -> str:
     hosts = (query.get("host") or parts.hostname or "").split(",")
     if all(host in _THIS_MACHINE or host.startswith("/") for host in hosts):
         return url
-    query = {"sslrootcert": absolute(_AUTHORITIES)} | query | {"sslmode": "verify-full"}
+    query = {"sslrootcert": absolute(_AUTHORITIES)} | query | {"sslmode": "verify-full"}  # guard: tls.database
     return urlunsplit(parts._replace(query=urlencode(query, quote_via=quote, safe="/")))
 
 

@@ -76,8 +76,9 @@ def signed_headers(
     signed["x-amz-date"] = scope.stamp
     if credentials.token:
         signed["x-amz-security-token"] = credentials.token
-    request = canonical_request(method, url, {"host": _host(url), **signed}, body)
-    names = ";".join(sorted(["host", *signed]))
+    sent = {"host": _host(url), **signed}  # guard: signatures.all_headers
+    request = canonical_request(method, url, sent, body)
+    names = ";".join(sorted(sent))
     signed["authorization"] = (
         f"{_ALGORITHM} Credential={credentials.access_key}/{scope.name}, SignedHeaders={names},"
         f" Signature={signature(string_to_sign(request, scope), scope, credentials)}"

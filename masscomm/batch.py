@@ -75,7 +75,7 @@ class Batch[T]:
         value = self.codec.encode(topic, type(record).__name__, record.to_avro())
 
         def report(error: Exception | None) -> None:
-            item.error = item.error or error
+            item.error = item.error or error  # guard: batch.delivery_report
             if error is None:
                 metrics.add(RECORDS_OUT)
 
@@ -246,13 +246,14 @@ class BatchDriver:
                 item.span = self._begun(item, context)
                 batch.items.append(item)
             except DeadLetter as error:
+                # guard: registry.denied_id_is_retried
                 if isinstance(error, UnknownSchema) and self.denied_ids.is_asked_again(
                     error.schema_id, timestamp_ms=record.timestamp_ms
                 ):
                     failed.append((record, Retry(f"{error}; it is asked again for {self.denied_ids.retry_s:.0f} s")))
                     continue
                 dead.append((record, error))
-                self._put_aside(record, error, failed)
+                self._put_aside(record, error, failed)  # guard: dead_letters.undecodable_record
             except Stop:
                 raise
             except Exception as error:
@@ -310,6 +311,7 @@ class BatchDriver:
                 self._put_aside(item.record, item.error, failed, item)
                 stand_in = Item(item.record, item.value, span=item.span)
                 why = item.error
+                # guard: dead_letters.outcomes
                 batch.attempt(stand_in, partial(use_case.dead_lettered, batch, stand_in, why))
                 told.append(stand_in)
         return told

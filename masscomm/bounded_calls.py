@@ -57,7 +57,7 @@ class Call:
             if self._socket is not None:
                 # The TLS layer's own shutdown is not made for another thread; the plain socket's is.
                 with suppress(OSError):
-                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # guard: provider.call_deadline
 
 
 class _Bounded(HTTPConnection):

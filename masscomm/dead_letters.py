@@ -26,10 +26,11 @@ _ERROR_CHARACTERS = 1_000
 
 def dead_letter_headers(record: KafkaRecord, error: DeadLetter, function: str) -> Headers:
     """The record's own headers, then ours; a replayed record keeps the position it first had."""
+    masked = mask(str(error))  # guard: masking.dead_letter_headers
     ours: Headers = [
         (REASON, error.reason.encode()),
         # An error may quote what no encoding takes; a dead letter must not fail for its own reason.
-        (ERROR, visible(mask(str(error)))[:_ERROR_CHARACTERS].encode()),
+        (ERROR, visible(masked)[:_ERROR_CHARACTERS].encode()),
         (FUNCTION, function.encode()),
     ]
     position: Headers = [

@@ -56,7 +56,7 @@ def settled(log: DecisionLog, record_id: str, decided: Decisions) -> Decisions:
         return decided
     packed = _pack(decided)
     standing = log.first(record_id, packed)
-    return decided if standing == packed else _unpack(standing, decided)
+    return decided if standing == packed else _unpack(standing, decided)  # guard: decisions.first_write_wins
 
 
 def unpacked(packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int]) -> Decisions:

@@ -58,6 +58,7 @@ class DynamoDbDeliveryLedger:
                     TableName=self._table,
                     Key={"record_id": {"S": record_id}, "part": _LEASE},
                     UpdateExpression="SET #owner = :owner, until_ms = :until, expires_at = :expires",
+                    # guard: lease.one_holder
                     ConditionExpression="attribute_not_exists(#owner) OR #owner = :owner OR until_ms <= :lapsed",
                     ExpressionAttributeNames={"#owner": "owner"},
                     ExpressionAttributeValues={**self._lease(now_ms), ":lapsed": {"N": str(lapsed_ms)}},

@@ -50,7 +50,7 @@ class DeniedIds:
                 denied = _Denied(now_s, now_s)
             denied.last_s = now_s
             self._denied[schema_id] = denied
-            if now_s - denied.first_s >= self.retry_s:
+            if now_s - denied.first_s >= self.retry_s:  # guard: registry.denied_id_expires
                 if not denied.in_vain:
                     denied.in_vain, self._in_vain_s = True, now_s
                 return False

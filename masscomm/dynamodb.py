@@ -24,7 +24,7 @@ _OF_THE_ITEM = (
 
 
 # Bytes of one value. An item takes 400 kB, names and all.
-PART_BYTES = 350_000
+PART_BYTES = 350_000  # guard: dynamodb.item_size
 
 
 def parts_of(value: bytes) -> list[bytes]:
@@ -80,7 +80,7 @@ def _as_ours(what: str, error: ClientError) -> Exception:
     if code == _REFUSED:
         return ConditionFailed(item)
     lower = message.lower()
-    if code == _INVALID and any(words in lower for words in _OF_THE_ITEM):
+    if code == _INVALID and any(words in lower for words in _OF_THE_ITEM):  # guard: dynamodb.refused_item
         large = any(words in lower for words in _TOO_LARGE)
         return ItemRefused("too_large" if large else "invalid", f"DynamoDB does not take {what}: {message}")
     if code in _WRONG:

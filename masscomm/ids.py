@@ -29,7 +29,7 @@ def chunk_id(send_id: str, chunk_index: int) -> str:
 
 def derived_id(parent_id: str, step: str, channel: str, start: int, end: int) -> str:
     """The id of the record a step derives from its parent for positions [start, end) on a channel."""
-    return str(uuid5(NAMESPACE, f"{parent_id}/{step}/{channel}/{start}-{end}"))
+    return str(uuid5(NAMESPACE, f"{parent_id}/{step}/{channel}/{start}-{end}"))  # guard: ids.derived_id
 
 
 def released_id(parent_id: str, why: str, start: int, end: int) -> str:

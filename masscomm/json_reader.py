@@ -49,12 +49,12 @@ def read_json(text: bytes | str, *, bounded: bool = True) -> Any:
         raise
     except ValueError as error:
         raise InvalidJson(str(error)) from error
-    except RecursionError as error:
+    except RecursionError as error:  # guard: json.nesting
         raise UnstorableJson(f"nested deeper than {MAX_DEPTH}") from error
     # Each check walks the value only where the text shows a reason to.
     if decoded.count("{") + decoded.count("[") > MAX_DEPTH and _depth_exceeds(value, MAX_DEPTH):
         raise UnstorableJson(f"nested deeper than {MAX_DEPTH}")
-    if bounded and _SURROGATE.search(decoded):
+    if bounded and _SURROGATE.search(decoded):  # guard: json.surrogates
         _encode(value)
     return value
 

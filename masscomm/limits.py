@@ -26,6 +26,7 @@ MAX_LOCALE = 64
 MAX_COLLAPSE_KEY = 64
 MAX_REFERENCE = 255
 _BYTES_A_CHARACTER = 4
+# guard: limits.copied_fields
 MAX_COPIED_BYTES = MAX_DATA_BYTES + _BYTES_A_CHARACTER * (MAX_TEMPLATE + MAX_LOCALE + MAX_COLLAPSE_KEY + MAX_REFERENCE)
 
 # --- every record derived from a send ---------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def logger(service: str) -> Logger:
 
 
 def _line(keys: Mapping[str, Any]) -> str:
-    return visible_json(json.dumps(masked(keys), separators=(",", ":"), ensure_ascii=False))
+    return visible_json(json.dumps(masked(keys), separators=(",", ":"), ensure_ascii=False))  # guard: masking.log_lines
 
 
 def ids_of(value: Any) -> dict[str, Any]:

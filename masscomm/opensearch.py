@@ -93,7 +93,7 @@ def _bulk(client: OpenSearch, lines: list[bytes]) -> list[Exception | None]:
     except Retry as error:
         return [error] * len(lines)
     except TransportError as error:
-        if not _is_about_documents(error):
+        if not _is_about_documents(error):  # guard: opensearch.refused_document
             raise
         if len(lines) == 1:
             return [DeadLetter("unmappable", f"OpenSearch does not take the document: {error}"[:500])]
@@ -104,7 +104,9 @@ def _bulk(client: OpenSearch, lines: list[bytes]) -> list[Exception | None]:
 def _is_about_documents(error: TransportError) -> bool:
     """Whether a request is refused for its content: a wrong address is refused without a type of error."""
     told = error.info.get("error") if isinstance(error.info, dict) else None
-    return error.status_code == _TOO_LARGE or (error.status_code == _BAD_REQUEST and isinstance(told, dict))
+    if error.status_code == _TOO_LARGE:
+        return True
+    return error.status_code == _BAD_REQUEST and isinstance(told, dict)  # guard: opensearch.wrong_address
 
 
 def _requests(documents: Sequence[VersionedDocument]) -> Iterator[list[bytes]]:

@@ -189,7 +189,7 @@ class OpenSearchDirectory:
             return
         for index in set(indices):
             table, _, generation = str(index).partition("-")
-            if table in CDC_TABLES and generation != confirmed[0]:
+            if table in CDC_TABLES and generation != confirmed[0]:  # guard: directory.one_generation
                 self._confirmed = None
                 raise Retry(f"look-ups are answered by {index}, and {confirmed[0]} was confirmed")
 
@@ -270,7 +270,7 @@ def _read(index: str, name: str, document: Any) -> tuple[Source, int] | None:
     if not isinstance(document, dict) or document.get("_id") != name:
         raise Retry(f"OpenSearch answered a look-up in {index} with another document than {name}")
     if "error" in document:
-        kind = (document["error"] or {}).get("type")
+        kind = (document["error"] or {}).get("type")  # guard: directory.error_is_no_absence
         if kind == "index_not_found_exception":
             raise Retry(f"the directory is not ready: there is no {index}")
         raise Retry(f"OpenSearch could not look up {name} in {index}: {kind}")
@@ -289,7 +289,7 @@ def _hits(index: str, answer: Any) -> list[dict[str, Any]]:
         hits = answer["hits"]["hits"]
     except (KeyError, TypeError) as error:
         raise Retry(f"OpenSearch answered a search of {index} with something else") from error
-    if not whole or not isinstance(hits, list):
+    if not whole or not isinstance(hits, list):  # guard: directory.partial_search
         raise Retry(f"OpenSearch answered a search of {index} only in part")
     return hits
 

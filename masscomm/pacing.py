@@ -54,7 +54,7 @@ class Pacer:
         """Wait for a turn; False where there was none for a moment: ask again, if there is still time."""
         with self._lock:
             now = self._clock.monotonic()
-            if self._rate is None:
+            if self._rate is None:  # guard: provider.rate_limit
                 return True
             turn = max(self._next, now - _MADE_UP_S)
             wait = turn - now

@@ -53,7 +53,9 @@ def is_open(
     """Whether a row that is missing could change the decision: only then is the directory waited for."""
     if not any(channel in CHANNELS for channel in channels):
         return False
-    return not is_member(user, club_id) or (settings is None and not category(type).mandatory)
+    if not is_member(user, club_id):  # guard: tenancy.other_tenants_user
+        return True
+    return settings is None and not category(type).mandatory  # guard: preferences.mandatory_without_settings
 
 
 def decide_by_settings(settings: Settings | None, *, type: str, channel: str) -> Decision:

@@ -152,7 +152,7 @@ class Api:
 
     def _answer(self, event: Mapping[str, Any], context: LambdaContext) -> Response:
         request = Request(event, lambda: context.get_remaining_time_in_millis() / 1000)
-        if not request.clubs:
+        if not request.clubs:  # guard: tenancy.caller_without_tenant
             raise Problem(403, "These credentials may see no club.")
         for (method, path), route in self._routes.items():
             if method == event["httpMethod"] and (names := _parameters(path, event["path"])) is not None:

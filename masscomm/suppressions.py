@@ -71,7 +71,7 @@ def ids_of(club_id: int, address: str) -> tuple[str, str]:
 def in_force(source: Mapping[str, Any], now_ms: int) -> bool:
     """Whether a stored suppression counts; one that states no end always does."""
     ends = source.get("expires_at")
-    return ends is None or now_ms < ends
+    return ends is None or now_ms < ends  # guard: suppressions.previous_form
 
 
 def suppressed(

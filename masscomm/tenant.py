@@ -38,7 +38,7 @@ ALL_CLUBS = Clubs(every=True)
 def clubs_of(authorizer: object) -> Clubs:
     """The clubs that requestContext.authorizer allows; NO_CLUBS where it is not one of the two forms above."""
     if not isinstance(authorizer, Mapping):
-        return NO_CLUBS
+        return NO_CLUBS  # guard: tenancy.absent_context
     ids, every = authorizer.get(CLUB_IDS), authorizer.get(EVERY_CLUB)
     if every is not None:
         return ALL_CLUBS if every == "true" and ids is None else NO_CLUBS

@@ -158,7 +158,7 @@ def write(service: str) -> None:
 
     Errors: Stop for a setting that does not exist; OSError where X-Ray's daemon cannot be sent to.
     """
-    spans = [_masked(span) for span in taken()]
+    spans = [_masked(span) for span in taken()]  # guard: masking.spans
     if not spans:
         return
     export = _export()

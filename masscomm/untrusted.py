@@ -82,7 +82,7 @@ def mask_root_logger() -> None:
     """Mask what the root logger's handlers write from now on, a line each: a text cannot pass for another line."""
     for handler in logging.getLogger().handlers:
         if not any(isinstance(each, _Masking) for each in handler.filters):
-            handler.addFilter(_Masking())
+            handler.addFilter(_Masking())  # guard: masking.library_log_lines
 
 
 class _Masking(logging.Filter):

@@ -58,7 +58,7 @@ class DynamoDbWaitingStore:
         due_ms = max(item.due_ms, now_ms)  # a minute that is past may be closed
         place = place_of(replace(item, due_ms=due_ms))
         # Parts belong to this put: the same id for another time, or with other contents, has parts of its own.
-        copy = str(uuid4())
+        copy = str(uuid4())  # guard: delay_store.parts_of_a_copy
         packed = _packed(item)
         expires = {"N": str(due_ms // 1000 + _KEPT_S)}
         parts = [packed[start : start + _PART_BYTES] for start in range(0, len(packed), _PART_BYTES)]
@@ -102,7 +102,7 @@ class DynamoDbWaitingStore:
             # A minute that is closed holds nothing that is due later.
             if empty and minute < closed:
                 self._delete((_marks(critical=critical), bucket))
-        yield from self._due_in_previous_form(now_ms, closed, critical=critical)
+        yield from self._due_in_previous_form(now_ms, closed, critical=critical)  # guard: delay_store.previous_form
 
     def _due_in_previous_form(self, now_ms: int, closed: str, *, critical: bool) -> Iterator[Waiting | Unreadable]:
         """What earlier versions stored: buckets without a lane, ids without the due time, headers apart."""
@@ -210,6 +210,7 @@ class DynamoDbWaitingStore:
                     yield Unreadable(place=place, why="a part of it is not there")
                 return
             item = _unpacked(row, packed, place)
+        # guard: delay_store.unreadable_item
         except (LookupError, ValueError, TypeError, AttributeError, zlib.error) as error:
             yield Unreadable(place=place, why=f"{type(error).__name__}: {error}"[:500])
             return

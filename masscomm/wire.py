@@ -81,7 +81,7 @@ class HttpSchemaRegistry:
 
     def _deny(self, schema_id: int) -> NoReturn:
         """Errors: UnknownSchema; Retry, where the registry does not know a schema that it must know either."""
-        if self._clock.monotonic() >= self._trusted_until:
+        if self._clock.monotonic() >= self._trusted_until:  # guard: registry.known_schema
             try:
                 known = self._expect(*self._request("GET", f"/subjects/{KNOWN_SUBJECT}/versions/latest")).get("id")
                 self._expect(*self._request("GET", f"/schemas/ids/{known}"))
@@ -238,7 +238,7 @@ class Codec:
         if len(data) < _HEADER_BYTES or data[0] != _MAGIC:
             raise DeadLetter("undecodable", "the value does not begin with a zero byte and a schema id")
         schema_id = int.from_bytes(data[1:_HEADER_BYTES], "big")
-        if not 0 < schema_id <= LAST_SCHEMA_ID:
+        if not 0 < schema_id <= LAST_SCHEMA_ID:  # guard: registry.schema_id_range
             raise DeadLetter("undecodable", f"{schema_id} is no schema id: they are 1 to {LAST_SCHEMA_ID}")
         writer = self._writer(schema_id)
         buffer = io.BytesIO(data)

@@ -67,7 +67,7 @@ class Archive:
         self._spark = spark
         self._folder = folder.rstrip("/")
         # Who commits files tidies up in the whole folder.
-        self._alone = threading.Lock()
+        self._alone = threading.Lock()  # guard: archive.one_writer
         # Its thread begins with the first batch.
         self._beside = ThreadPoolExecutor(1, "archive")
 
@@ -92,11 +92,11 @@ class Archive:
             yield
         except BaseException:
             # Another attempt may begin after this, and nothing of this one may be written then.
-            wait([writing])
+            wait([writing])  # guard: archive.concurrent_write
             if (error := writing.exception()) is not None:
                 _log.warning("nor could the batch be archived: %s", error)
             raise
-        writing.result()
+        writing.result()  # guard: archive.failed_write
 
     def rows(self, facts: DataFrame, attempt: Attempt) -> DataFrame:
         """A batch's records as they are written."""
@@ -140,6 +140,7 @@ class Archive:
         return [
             folder.path
             for folder in self._found(f"{days}/hour=*/{_BATCH}*")
+            # guard: archive.uncounted_batch_is_not_read
             if folder.batch in committed and folder.batch not in replaced.get((folder.date, folder.hour), ())
         ]
 
@@ -228,7 +229,7 @@ class Archive:
         number = int(row[0]) if row else 0
         target = f"{self._folder}/date={day}/hour={hour}/{_BATCH}{number}"
         # A folder of its own: a committer of the stream must not tidy up after this one.
-        written = rows(self.read(paths)).drop("date", "hour", "batch")
+        written = rows(self.read(paths)).drop("date", "hour", "batch")  # guard: archive.values_of_earlier_versions
         written.coalesce(1).write.options(**_PARQUET).parquet(target)
         with connection.transaction():
             connection.execute(_COMPACTED, {"number": number})

@@ -70,7 +70,7 @@ class Staged:
         if repeated.floor:
             self.rows = above(rows, repeated.floor)
             self.replayed = whole.count() - self.rows.count()
-            if self.archive is not None:
+            if self.archive is not None:  # guard: archive.replays
                 self.archive.remove([self.attempt.number])
                 self.archive.write(above(whole, repeated.floor), self.attempt)
         else:
@@ -179,7 +179,7 @@ class _Spent:
 def _make_room(archive: Archive, sink: PostgresSink, attempt: Attempt, beside: Collection[int]) -> None:
     left = sink.archiving(attempt, beside)
     if left:
-        archive.remove(left)
+        archive.remove(left)  # guard: archive.uncounted_batch_is_removed
         sink.archive_removed(left)
 
 

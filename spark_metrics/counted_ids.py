@@ -71,7 +71,7 @@ def load(connection: psycopg.Connection[Any]) -> None:
         # One value is as much as one merge counted.
         batches.itersize = 1
         for source, ids in batches.execute("select source, ids from counted_batches order by counted_at"):
-            _copy(connection, source, ids)
+            _copy(connection, source, ids)  # guard: metrics.counted_ids_after_crash
             loaded += len(ids) // _ID_BYTES
     connection.execute("insert into counted_ids_loaded values (true)")
     _log.info("loaded %d counted ids", loaded)
@@ -126,6 +126,7 @@ select source, %(at)s, string_agg(ids, ''::bytea) from staging_ids where attempt
 
 _TEMPORARY = "create temporary table if not exists these_ids (source text, record_id uuid) on commit drop"
 
+# guard: metrics.counted_ids
 _COUNTED = "select distinct source, record_id::text from these_ids join counted_records using (record_id, source)"
 
 _TWICE = "select source, record_id::text from these_ids group by source, record_id having count(*) > 1"

@@ -52,6 +52,7 @@ def _schema_id(value: Column, known: Collection[int]) -> Column:
     for schema_id in known:
         found = found.when(header == F.lit(bytearray(HEADER.pack(0, schema_id))), F.lit(schema_id))
     # A number that is no id is undecodable: the registry is asked for ids only.
+    # guard: metrics.schema_id_range
     is_id = (F.substring(value, 1, 1) == F.lit(bytearray(1))) & spelt.between(1, LAST_SCHEMA_ID)
     return found.when(is_id, spelt)
 

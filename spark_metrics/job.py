@@ -185,7 +185,7 @@ def kafka_options(settings: Settings) -> dict[str, str]:
         "kafka.bootstrap.servers": settings.bootstrap_servers,
         "subscribe": ",".join(topic_names()),
         # What a producer's transaction took back was said by nobody: the chain does not see it. Spark would, by itself.
-        "kafka.isolation.level": "read_committed",
+        "kafka.isolation.level": "read_committed",  # guard: metrics.read_committed
         **spark_kafka_options(),
     }
 
@@ -533,7 +533,7 @@ def passed(progress: Mapping[str, Any] | None, merged_up_to: int) -> dict[str, d
     # A batch that is two ahead begins where one ends that is not merged.
     if progress is None or progress["batchId"] > merged_up_to + 1:
         return found
-    side = "endOffset" if progress["batchId"] <= merged_up_to else "startOffset"
+    side = "endOffset" if progress["batchId"] <= merged_up_to else "startOffset"  # guard: metrics.watermark
     for source in progress["sources"]:
         for topic, partitions in (source[side] or {}).items():
             found[topic] = {int(partition): offset for partition, offset in partitions.items()}
@@ -567,7 +567,7 @@ def _postgres_errors() -> Iterator[None]:
     try:
         yield
     except (psycopg.Error, Py4JJavaError, PySparkException) as error:
-        if is_permanent(error):
+        if is_permanent(error):  # guard: metrics.permanent_postgres_error
             raise RefusedByPostgres(_psycopg_line(error)) from error
         if isinstance(error, psycopg.Error):
             raise

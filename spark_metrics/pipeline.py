@@ -63,7 +63,7 @@ class Pipeline:
         batch = _Batch(records, number, None)
         self._patiently(lambda: self._stage_now(batch))
         with self._turn:
-            self._turn.wait_for(lambda: self._merging is None or self._failure)
+            self._turn.wait_for(lambda: self._merging is None or self._failure)  # guard: metrics.two_batches
             self._raise()
             self._merging = batch
             self._turn.notify_all()
@@ -109,13 +109,13 @@ class Pipeline:
         except BaseException as error:
             failure = error
         with self._turn:
-            self._merging, self._failure = None, failure
+            self._merging, self._failure = None, failure  # guard: metrics.failed_merge
             self._turn.notify_all()
         return failure is None
 
     def _merge_now(self, batch: _Batch) -> None:
         if batch.staged is None:
-            self._stage_now(batch)
+            self._stage_now(batch)  # guard: metrics.staged_again_first
         staged, batch.staged = batch.staged, None
         assert staged is not None  # noqa: S101 - it was staged just now
         try:

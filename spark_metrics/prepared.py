@@ -51,7 +51,7 @@ class PreparedPlans:
         """
         leaves = [_leaf(source) for source in sources]
         known = self._plans.get(name)
-        if known is not None and known.reads(leaves):
+        if known is not None and known.reads(leaves):  # guard: prepared_plans.other_columns
             return known.frame(leaves)
         made = transform(*(each.frame for each in leaves))
         if known is None and name in self._plans:
@@ -99,7 +99,7 @@ class _Node:
     def copied(self, leaves: Sequence[_Leaf], to_seq: Callable[[list[Any]], Any]) -> Any:
         """With the rows of these."""
         if self.source is not None:
-            return _scan(self.node, leaves[self.source])
+            return _scan(self.node, leaves[self.source])  # guard: prepared_plans.own_rows
         if not self.below:
             return self.node
         return self.node.withNewChildren(to_seq([each.copied(leaves, to_seq) for each in self.below]))
@@ -153,7 +153,7 @@ def _plan(made: DataFrame, leaves: Sequence[_Leaf]) -> _Plan | None:
 
 def _node(node: Any, leaves: Sequence[_Leaf]) -> _Node | None:
     # A query within an expression is asked once, and its answer stays.
-    if not node.subqueries().isEmpty():
+    if not node.subqueries().isEmpty():  # guard: prepared_plans.subqueries
         return None
     below = [_node(each, leaves) for each in _each(node.children())]
     if below:

@@ -58,7 +58,8 @@ def positions_refused(archived: DataFrame, window_s: int, remembered: DataFrame)
     another window, or when ids inside of it had been forgotten.
     """
     archived = archived.join(F.broadcast(remembered), "attempt", "left").withColumn(
-        "since_us", F.coalesce("since_us", F.col("counted_us") - window_s * 1_000_000)
+        "since_us",
+        F.coalesce("since_us", F.col("counted_us") - window_s * 1_000_000),  # guard: metrics.remembered_window
     )
     place = F.struct("attempt", *PLACE, "counted_us", "since_us")
     empty = F.array().cast("array<struct<topic: string, partition: int, kafka_offset: long>>")

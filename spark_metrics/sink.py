@@ -191,7 +191,7 @@ class PostgresSink:
         connection = self.connected()
         with connection.transaction():
             self._hold_the_stream(_WEAKLY)
-            connection.execute(_DROP_OTHERS, {"beside": list(beside)})
+            connection.execute(_DROP_OTHERS, {"beside": list(beside)})  # guard: metrics.concurrent_attempts
             row = connection.execute(_BEGIN).fetchone()
         if time.monotonic() - self._vacuumed > _VACUUM_EVERY_S:
             # Every statement reads past what is dead. To truncate takes longer than a small batch's whole merge.
@@ -300,6 +300,7 @@ class PostgresSink:
         with connection.transaction() as transaction:
             self._hold_the_stream(_ALONE)
             connection.execute(_LOCK_TIMEOUT, [f"{self._tasks_end_s}s"])
+            # guard: metrics.lost_staging
             if not connection.execute("delete from staging_attempts where attempt = %s", [attempt.number]).rowcount:
                 raise StagingLost(f"the staged rows of attempt {attempt.number} are gone")
             connection.execute(_LOCK_TIMEOUT, ["0"])
@@ -456,7 +457,7 @@ on conflict (stream) do update
 
 # Two merges, or a merge and a swap, wait for each other; who only stages waits for a swap or another driver.
 _HELD = b"select epoch from stream_status where stream = %s "
-_ALONE, _WEAKLY = b"for no key update", b"for key share"
+_ALONE, _WEAKLY = b"for no key update", b"for key share"  # guard: metrics.second_driver
 
 _LOCK_TIMEOUT = "select set_config('lock_timeout', %s, true)"
 
@@ -489,6 +490,7 @@ set committed_at = now(),
 where batch = %(attempt)s
 """
 
+# guard: metrics.counted_offsets
 _REPLAYS = """
 select topic, partition, next_offset
 from (

@@ -424,4 +424,5 @@ def copy_rows(connection: psycopg.Connection[Any], attempt: int, part: int, numb
 
 
 # Until the task ends its attempt cannot be merged: what a second run of a task stages later would be counted beside it.
+# guard: metrics.staging_task
 _STAGE_TASK = "insert into staging_tasks select attempt, %s, %s from staging_attempts where attempt = %s for key share"

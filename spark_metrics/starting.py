@@ -40,7 +40,7 @@ def check_topics(counted: Mapping[str, str], found: Mapping[str, str], known: Ma
     for topic in sorted({topic for topic, _ in known}):
         before, now = counted.get(topic), found.get(topic)
         # Below the offsets of the one before, records of this one would be left out without a word.
-        if before is not None and now is not None and before != now:
+        if before is not None and now is not None and before != now:  # guard: metrics.topic_id
             raise Stop(
                 f"{topic} was deleted and made again since it was counted (its id was {before} and is {now}):"
                 " these are not the topics that were counted. Empty the metrics database, or name their brokers."

@@ -53,7 +53,7 @@ class View:
             rows = self.rows_to_stage(spark.createDataFrame([], _SUMS))
         except PySparkException as error:
             raise Stop(f"the transform of the view {self.table} cannot be planned: {error}") from error
-        if not is_repeatable(rows):
+        if not is_repeatable(rows):  # guard: views.repeatable
             raise Stop(
                 f"the transform of the view {self.table} depends on when it runs, or on chance: counted again, the view"
                 " would be another one"

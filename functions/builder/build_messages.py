@@ -268,6 +268,7 @@ class _Writer:
         for locale, number in locales.items():
             recipients[_id_of(self._templates[locale])] += number
         self._steps = {
+            # guard: templates.share_of_steps
             template_id: Steps(RECORD_STEPS / 2 * (1 / len(recipients) + number / len(users)))
             for template_id, number in recipients.items()
         }

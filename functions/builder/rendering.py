@@ -59,7 +59,7 @@ class Steps:
     def spend(self, steps: float) -> None:
         """Charge an operation that is about to begin. Errors: OutOfSteps."""
         self.remaining -= steps
-        if self.remaining < self._floor:
+        if self.remaining < self._floor:  # guard: templates.steps
             raise OutOfSteps("the template takes too many steps")
 
 
@@ -142,7 +142,7 @@ def _number(value: Any) -> Any:
 
 
 def _round(value: Any, precision: int = 0, method: Any = "common") -> Any:
-    if not -_MAX_PRECISION <= _number(precision) <= _MAX_PRECISION:
+    if not -_MAX_PRECISION <= _number(precision) <= _MAX_PRECISION:  # guard: templates.filter_arguments
         raise RenderError(f"round: the precision is not between -{_MAX_PRECISION} and {_MAX_PRECISION}")
     return _JINJA_FILTERS["round"](_number(value), precision, method)
 

@@ -56,7 +56,7 @@ class SizedCache[K, V]:
         self.remove(key)
         self._entries[key] = value, size
         self.size += size
-        while self.size > self._max_bytes:
+        while self.size > self._max_bytes:  # guard: templates.cache_bytes
             self.remove(next(iter(self._entries)))
 
     def remove(self, key: K) -> None:

@@ -111,6 +111,7 @@ class Generation:
         # This invocation's own records are not committed yet: the next heartbeat's will find them.
         if not reached(self._progress.committed_offsets(), _with_number_keys(state.source["targets"])):
             return
+        # guard: directory.generation_behind
         if self._clock.now_ms() - state.source.get("targets_at", 0) > MAX_LAG_MS and self._replaces_another():
             self._aim(state)
             return

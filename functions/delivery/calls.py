@@ -52,7 +52,7 @@ class Caller:
                 device=device,
             )
             for device in devices
-            if device.enabled
+            if device.enabled  # guard: endpoints.disabled_endpoint
         ]
 
     def _push(self, delivery: DeliveryRequested, device: Device, texts: Mapping[str, str], notification: str) -> str:
@@ -92,5 +92,5 @@ class Caller:
         return self.email.send(recipient=address, message=message)
 
     def _check_expiry(self, delivery: DeliveryRequested) -> None:
-        if delivery.expires_at is not None and delivery.expires_at <= self.clock.now_ms():
+        if delivery.expires_at is not None and delivery.expires_at <= self.clock.now_ms():  # guard: delivery.expires_at
             raise Expired("expires_at has passed")

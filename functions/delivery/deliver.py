@@ -160,10 +160,10 @@ class Deliver:
         Errors: Retry, Stop, OtherRecipients: nothing has been published then.
         """
         lease = self.ledger.acquire(delivery.record_id)
-        if isinstance(lease, Lease) and lease.fresh:
+        if isinstance(lease, Lease) and lease.fresh:  # guard: delivery_ledger.recorded_results
             return _Begun(lease=lease, done={})
         recorded = self.ledger.decided(delivery.record_id)
-        if len(recorded_of(delivery, recorded)) < len(recorded):
+        if len(recorded_of(delivery, recorded)) < len(recorded):  # guard: delivery_ledger.other_recipients
             self._release(delivery.record_id)
             raise OtherRecipients
         done = {entry.position: entry for entry in recorded}
@@ -217,11 +217,11 @@ class Deliver:
                 confirm=partial(batch.confirm, self.directory),
                 gone=partial(self._tell_of_device, batch, item),
                 again_ms=partial(self.later.again_ms, delivery),
-                users=found.users if _was_delayed(item) else None,
+                users=found.users if _was_delayed(item) else None,  # guard: delivery.delayed_users
             )
             try:
                 asleep = night.asleep(delivery, topics.lane_of(item.record.topic), found.settings)
-                slices.finish(found.settings, found.devices, asleep)
+                slices.finish(found.settings, found.devices, asleep)  # guard: quiet_hours.recheck
             except Exception:
                 self._release(delivery.record_id)
                 raise

@@ -174,7 +174,7 @@ class Publisher:
         """One call, and again at once, at the pace it is told, as long as the provider asks for nothing but that."""
         pacer = self.paces[channel]
         told: Published = Published(error=NotTried("no time was left for another call"), tried=False)
-        while remaining_s() >= self.call_s:
+        while remaining_s() >= self.call_s:  # guard: provider.time_budget
             if not pacer.take():
                 continue
             if not outage.may_call():

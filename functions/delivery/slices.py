@@ -158,12 +158,13 @@ class Slices:
             suppressed = self.directory.suppressed(delivery.club_id, addresses, now_ms)
         expired = delivery.expires_at is not None and delivery.expires_at <= now_ms
         for row, (position, user_id) in enumerate(zip(delivery.positions, delivery.user_ids, strict=True)):
-            if position not in self.done:
+            if position not in self.done:  # guard: delivery_ledger.first_write_wins
                 wanted = self._wanted(user_id, settings.get(user_id))
                 decision = EXPIRED if expired else withdrawn.get(position)
+                # guard: suppressions.before_publishing
                 if decision is None and suppressed and delivery.addresses[row] in suppressed:
                     decision = _SUPPRESSED
-                if decision is None and wanted.status is not None:
+                if decision is None and wanted.status is not None:  # guard: preferences.opt_out_before_publishing
                     decision = wanted
                 if decision is None and self.users is not None and addressed and not delivery.addresses[row]:
                     decision = _NO_ADDRESS
@@ -239,7 +240,7 @@ class Slices:
         for (who, call), answer in zip(calls, published, strict=True):
             said.setdefault(who.position, []).append((call, answer))
             if call.device is not None and isinstance(answer.error, TargetGone):
-                self.gone(call.device, answer.error)
+                self.gone(call.device, answer.error)  # guard: endpoints.dead_endpoint
         decided, left = [], []
         for who in part:
             answers = said.get(who.position, [])
@@ -265,12 +266,12 @@ class Slices:
         pause = _FIRST_WRITE_PAUSE_S
         while True:
             try:
-                self.ledger.record(self.delivery.record_id, decided)
+                self.ledger.record(self.delivery.record_id, decided)  # guard: delivery_ledger.slice_by_slice
             except Conflict:
                 metrics.add(LEASE_LOSSES)
                 raise
             except Retry:
-                if self.invocation_s() < pause + _WRITE_S:
+                if self.invocation_s() < pause + _WRITE_S:  # guard: delivery_ledger.write_retry
                     raise
                 self.clock.sleep(pause)
                 pause = min(_LONGEST_WRITE_PAUSE_S, pause * 2)
@@ -281,6 +282,7 @@ class Slices:
     def _remaining_s(self) -> float:
         """Seconds in which a provider call must have ended."""
         # Renewed with some seconds in hand, so that a slice is not stopped over a renewal that is answered late.
+        # guard: lease.lost_lease
         return min(self.invocation_s() - _RESERVE_S, self.lease.remaining_s(self.publisher.call_s + 2))
 
     def _registered(
@@ -346,7 +348,11 @@ def _with_devices(who: _Recipient, devices: Sequence[Device]) -> _Recipient:
         return replace(who, decision=_NO_DEVICE)
     if not any(device.enabled for device in devices):
         return replace(who, decision=_DEVICE_INACTIVE)
-    return replace(who, devices=list(filter(_ready, devices)), unregistered=any(map(_unregistered, devices)))
+    return replace(
+        who,
+        devices=list(filter(_ready, devices)),  # guard: endpoints.ready_devices
+        unregistered=any(map(_unregistered, devices)),
+    )
 
 
 def _unless_asleep(who: _Recipient, asleep: Mapping[int, Decision]) -> _Recipient:
@@ -397,6 +403,7 @@ def _decision(who: _Recipient, said: Sequence[Published]) -> Decision | None:
     """What one recipient's calls come to: sent if any device took it; None where a device must be tried (again)."""
     errors = [answer.error for answer in said if answer.error is not None]
     expired = any(isinstance(error, Expired) for error in errors)
+    # guard: endpoints.each_device
     if not expired and (who.unregistered or any(isinstance(error, Transient) for error in errors)):
         return None
     if who.taken or any(answer.message_id is not None for answer in said):
@@ -407,4 +414,4 @@ def _decision(who: _Recipient, said: Sequence[Published]) -> Decision | None:
         return _DEVICE_INACTIVE
     rejected = next(error for error in errors if isinstance(error, Rejected))
     reason = Reason.TOO_LARGE if rejected.too_large else Reason.PROVIDER_REJECTED
-    return Decision(Status.FAILED, reason, "provider", code_of(rejected))
+    return Decision(Status.FAILED, reason, "provider", code_of(rejected))  # guard: masking.provider_errors

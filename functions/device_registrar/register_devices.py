@@ -133,7 +133,7 @@ class RegisterDevices(UseCase[Fact]):
             return self._state(row, before, token=None, reason="deleted")
         token, platform = _text(row.columns, "token"), _text(row.columns, "platform")
         if not token or not platform:
-            return self._state(row, before, token=token, reason="invalid_row")
+            return self._state(row, before, token=token, reason="invalid_row")  # guard: endpoints.refused_row
         same = before is not None and before.token == token
         arn = before.endpoint_arn if before is not None and same else None
         if not _active(row):
@@ -190,7 +190,7 @@ def _is_as_new(row: RowChanged, state: DeviceState) -> bool:
     """
     if state.generation == row.generation:
         return row.version >= (state.row_version or 0)
-    return row.lsn >= state.version
+    return row.lsn >= state.version  # guard: devices.lsn_order
 
 
 def _is_no_news(row: RowChanged, state: DeviceState) -> bool:

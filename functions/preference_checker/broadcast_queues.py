@@ -96,7 +96,7 @@ class BroadcastQueues:
         known, until = self._known.get(club_id, (None, 0.0))
         if known is not None and clock.monotonic() < until:
             return known
-        queue = self._asked(club_id, clock) or known or shared_queue(club_id)
+        queue = self._asked(club_id, clock) or known or shared_queue(club_id)  # guard: broadcast.queue_lease
         if len(self._known) >= _MOST_TENANTS:
             self._known.clear()
         self._known[club_id] = queue, clock.monotonic() + KNOWN_S

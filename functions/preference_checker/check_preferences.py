@@ -238,7 +238,7 @@ class CheckPreferences:
         """Those who may be notified go on, the others are told of: as was decided first of the record."""
         asked = item.value.asked
         now = Decisions(positions=asked.positions, user_ids=asked.user_ids, told=told)
-        decided = settled(self.decisions, asked.record_id, now)
+        decided = settled(self.decisions, asked.record_id, now)  # guard: decisions.held_stays_held
         waiting = {position for why in decided.told.values() for position in why if why[position] == _WAITS}
         if waiting:
             self._let_wait(batch, item, _part_that_waits(asked, waiting))
@@ -295,7 +295,7 @@ class CheckPreferences:
         behind = set()
         for item in sorted(doubtful, key=self._asked_at):
             try:
-                batch.confirm(self.directory, self._asked_at(item))
+                batch.confirm(self.directory, self._asked_at(item))  # guard: directory.unknown_user
             except Retry:
                 behind.add(id(item))
         return behind
@@ -344,7 +344,7 @@ def _told(asked: RecheckRequested, row: int, decision: Decision) -> Told:
 
 
 def _part_that_waits(asked: RecheckRequested, positions: Collection[int]) -> RecheckRequested:
-    record_id = released_id(asked.record_id, _DIRECTORY, asked.range_start, asked.range_end)
+    record_id = released_id(asked.record_id, _DIRECTORY, asked.range_start, asked.range_end)  # guard: ids.delayed_part
     return replace(_part(asked, positions), record_id=record_id, parent_id=asked.record_id)
 
 

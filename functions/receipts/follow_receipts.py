@@ -99,7 +99,7 @@ class FollowReceipts:
         receipts = [(item, receipt) for item, receipt in heard if receipt is not None and receipt.status is not None]
         if receipts:
             known = self._messages.find({receipt.message_id for _, receipt in receipts})
-            self._suppress(receipts, known)
+            self._suppress(receipts, known)  # guard: receipts.dead_address
             self._follow(batch, receipts, known)
 
     def _remember(self, batch: Batch[Fact]) -> None:
@@ -144,7 +144,7 @@ class FollowReceipts:
             for item, receipt, message, address in named
             if message.channel == "email"
             and message.user_id in emails
-            and address_id(emails[message.user_id]) == address_id(address)
+            and address_id(emails[message.user_id]) == address_id(address)  # guard: receipts.own_address
         ]
         if len(found) < len(named):
             self._logger.warning("receipts name other addresses", addresses=len(named) - len(found))
@@ -174,6 +174,7 @@ class FollowReceipts:
             if message is not None:
                 device = devices.get(receipt.dead_endpoint or "")
                 batch.attempt(item, partial(self._tell, batch, item, receipt, message, device, refused))
+            # guard: receipts.unknown_message
             elif isinstance(item.value, Heard) and item.value.record.tries < len(self._waits_s):
                 batch.attempt(item, partial(self._wait, batch, item.value.record))
             else:
@@ -211,8 +212,8 @@ class FollowReceipts:
         headers = (message.trace or traces.begun_by(message.send_id)).headers
         if receipt.dead_endpoint is not None and device_id is not None:
             status = self._device_status(receipt, receipt.dead_endpoint, message, device_id)
-            batch.produce(item, topics.DEVICE_STATUS, str(device_id), status, headers)
-        if len(message.siblings) > 1 and receipt.status is Status.BOUNCED:
+            batch.produce(item, topics.DEVICE_STATUS, str(device_id), status, headers)  # guard: receipts.dead_token
+        if len(message.siblings) > 1 and receipt.status is Status.BOUNCED:  # guard: receipts.one_device_of_several
             # Of several devices one may well have it: what does not arrive at another bounces nothing.
             if not refused.keys() >= set(message.siblings):
                 return
@@ -234,6 +235,7 @@ class FollowReceipts:
         position = message.position
         result = Result(status=status, reason=receipt.reason, count=1, layer="provider", rule=receipt.code or None)
         return NotificationOutcome(
+            # guard: receipts.same_id
             record_id=derived_id(message.outcome_id, f"receipt.{status}", message.channel, position, position + 1),
             parent_id=message.outcome_id,
             step="receipt",

@@ -55,6 +55,7 @@ class ReleaseDue:
         released = failed = others = left = unreadable = 0
         complete = True
         began_ms = oldest_ms = self.clock.now_ms()
+        # guard: delay_store.critical_first
         lanes = (batched(self.store.due(began_ms, critical=lane), _AT_ONCE, strict=False) for lane in (True, False))
         for found in chain.from_iterable(lanes):
             group = [item for item in found if isinstance(item, Waiting)]
@@ -63,6 +64,7 @@ class ReleaseDue:
             if remaining_s() < _RESERVE_S:
                 complete, left = False, len(group)
                 break
+            # guard: delay_store.one_sweep
             mine = [item for item in group if self._may_go(item) and self.store.claim(item, self.clock.now_ms())]
             done = self._produce(mine)
             for item in done:

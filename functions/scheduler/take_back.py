@@ -229,6 +229,7 @@ class TakeBack:
         there = found[0] if position is None else self._read_again(*position)
         if not failed:
             return there, _Last.ANSWER
+        # guard: on_failure.time_out_is_no_crash
         return there, _Last.CRASH if self._too_soon_for_time_outs(document, there) else _Last.TIME_OUT
 
     def _too_soon_for_time_outs(self, document: Mapping[str, Any], record: KafkaRecord) -> bool:
@@ -246,6 +247,7 @@ class TakeBack:
 
     def _read_again(self, topic: str, partition: int, offset: int) -> KafkaRecord:
         """A record that was too large to be handed over. Errors: DeadLetter where it is not kept any more, Retry."""
+        # guard: on_failure.record_is_read_again
         there = self.source.at(topic, partition, offset) if topic in _kinds() else None
         if there is None:
             raise DeadLetter(
@@ -255,9 +257,9 @@ class TakeBack:
 
     def _wait(self, batch: Batch[GivenUp], item: Item[GivenUp]) -> None:
         given_up, now_ms = item.value, self.clock.now_ms()
-        if given_up.bad is not None:
+        if given_up.bad is not None:  # guard: on_failure.refused_send
             raise given_up.bad
-        if given_up.crashed > self.max_crashes:
+        if given_up.crashed > self.max_crashes:  # guard: on_failure.max_crashes
             raise DeadLetter("crashes", f"its function crashed when it came back, {self.max_crashes} times")
         ends = [self._ends_ms(parent) for parent in given_up.parents if parent.expires_at is None]
         if ends and min(ends) <= now_ms:
@@ -269,7 +271,7 @@ class TakeBack:
             self._everybody(batch, item, _NEVER_FINISHED)
             return
         for held in self._held(batch, given_up, now_ms):
-            self.store.put(held, now_ms)
+            self.store.put(held, now_ms)  # guard: on_failure.delayed_record
 
     def _ends_ms(self, parent: Asked) -> int:
         return self.back_off.ends_ms(since_ms=parent.since_ms, expires_at=parent.expires_at)

@@ -30,6 +30,7 @@ class CircuitPush:
             message_id = self._provider.publish(endpoint_arn=endpoint_arn, message=message, attributes=attributes)
         except ApplicationOff:
             with self._lock:
+                # guard: provider.circuit_breaker
                 self._off_until[application] = self._clock.monotonic() + self._pause_s
             raise
         with self._lock:

@@ -48,14 +48,14 @@ TABLE: tuple[Row, ...] = (
     _row(_INVALID, TargetGone, saying="TargetArn"),
     _row(_INVALID, TargetGone, saying="Token"),
     # the provider asks to go slower
-    _row(
+    _row(  # guard: provider_errors.throttling
         "Throttling Throttled ThrottledException TooManyRequests RequestLimitExceeded KMSThrottling SlowDown",
         Transient,
         throttled=True,
     ),
     # transient, and ours: credentials that have run out or are being changed, clocks that differ, a sender or an
     # account that must be put right. No recipient fails for it.
-    _row(
+    _row(  # guard: provider_errors.expired_credentials
         "ExpiredToken RequestExpired RequestTimeTooSkewed SignatureDoesNotMatch InvalidSignature IncompleteSignature",
         Transient,
     ),

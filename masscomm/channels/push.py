@@ -68,7 +68,7 @@ def push_attributes(
 
 def _apple(endpoint_arn: str | None) -> str:
     """SNS' name of an Apple platform, from arn:…:endpoint/APNS_SANDBOX/application/id."""
-    return _SANDBOX if f":endpoint/{_SANDBOX}/" in (endpoint_arn or "") else "APNS"
+    return _SANDBOX if f":endpoint/{_SANDBOX}/" in (endpoint_arn or "") else "APNS"  # guard: push.sandbox_key
 
 
 def _firebase(title: str, body: str, notification_id: str, send_id: str, collapse_key: str | None) -> dict[str, Any]:

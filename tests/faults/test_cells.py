@@ -1,14 +1,16 @@
 """What holds of the matrix without running it."""
 
-import re
+from pathlib import Path
 
 import pytest
 
 from devstack.settings import ROOT
 from devstack.sns_stand_in import Received
 from tests.faults.cells import CELLS
+from tests.faults.guards import MUTANTS, Mutant
 from tests.faults.headline import doubled_a_kill
-from tests.faults.mutants import MUTANTS, Mutant
+from tests.faults.mutants import guarded_modules, killing_tests
+from tests.faults.mutation import without_guard
 from tests.support.fault_stack.cell import Result
 
 NAMES = [cell.name for cell in CELLS]
@@ -28,14 +30,28 @@ def test_a_row_has_the_fields_that_were_asked_for() -> None:
     assert row["ok"] is False
 
 
+@pytest.fixture(scope="module")
+def guards() -> dict[str, list[Path]]:
+    return guarded_modules()
+
+
+def test_every_guard_has_a_mutant(guards: dict[str, list[Path]]) -> None:
+    """Each guard is marked once in the product code, and each mutant names one."""
+    assert {name: paths for name, paths in guards.items() if len(paths) > 1} == {}
+    assert set(guards) == {mutant.guard for mutant in MUTANTS}
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.guard)
-def test_a_mutant_applies_once_and_names_what_sees_it(mutant: Mutant) -> None:
-    assert (ROOT / mutant.file).read_text().count(mutant.old) == 1
-    if mutant.red not in NAMES:
-        path, _, name = mutant.red.partition("::")
-        assert (ROOT / path).exists()
-        assert re.search(rf"def {name}\b", (ROOT / path).read_text()) if name else True
-        assert mutant.no_cell, "a test instead of a cell, and nobody says why"
+def test_mutant_applies_and_names_what_fails(mutant: Mutant, guards: dict[str, list[Path]]) -> None:
+    module = ROOT / guards[mutant.guard][0]
+    without_guard(module.read_text(), mutant.guard, mutant.change)
+    assert mutant.rule.endswith(".")
+    assert bool(mutant.cell) != bool(mutant.no_cell), "either a cell, or the reason why tests fail instead"
+    assert not mutant.cell or mutant.cell in NAMES
+
+
+def test_tests_kill_mutants_that_no_cell_kills() -> None:
+    assert set(killing_tests(ROOT)) == {mutant.guard for mutant in MUTANTS if mutant.no_cell}
 
 
 def test_what_is_doubled_is_laid_to_the_kill_before_which_it_was_published_and_not_to_a_later_one() -> None:

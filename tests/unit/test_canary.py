@@ -100,6 +100,7 @@ def fails(error: Exception) -> Callable[..., Any]:
     return failing
 
 
+@pytest.mark.kills(guard="masking.dead_letter_headers")
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("stage", ["decode", "look_up", "work", "tell", "producer"])
 def test_no_stage_of_a_batch_lets_a_canary_out(stage: str, error: Exception, written: Callable[[], str]) -> None:
@@ -186,6 +187,8 @@ FUNCTIONS = (
 
 
 @pytest.mark.guarantee("privacy.no_address_leaves")
+@pytest.mark.kills(guard="masking.log_lines")
+@pytest.mark.kills(guard="masking.spans")
 @pytest.mark.parametrize("error", [ERRORS[0], ERRORS[1], ERRORS[3]], ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("run", FUNCTIONS, ids=lambda run: run.__name__)
 def test_a_dependencys_error_lets_no_canary_out(
@@ -281,6 +284,7 @@ def test_a_rest_functions_error_lets_no_canary_out(
     assert_clean(written() + json.dumps(answer))
 
 
+@pytest.mark.kills(guard="masking.outcomes")
 def test_a_rules_text_lets_no_canary_out() -> None:
     """A rule can be a template's error, which quotes what a tenant wrote."""
     told = [Told(0, 1, Decision(Status.FAILED, Reason.TEMPLATE_ERROR, "template", TEXT))]
@@ -326,6 +330,7 @@ def runtime_log() -> Iterator[io.StringIO]:
     logging.getLogger().removeHandler(handler)
 
 
+@pytest.mark.kills(guard="masking.library_log_lines")
 def test_a_librarys_line_is_masked(runtime_log: io.StringIO) -> None:
     logs.logger("test_canary_library")
     library = logging.getLogger("some.library")

@@ -130,6 +130,7 @@ def _entries(names: Sequence[str], count: int, chain: Chain) -> Iterator[dict[st
 
 
 @pytest.mark.guarantee("dead_letter.each_record_has_one_fate")
+@pytest.mark.kills(guard="json.nesting")
 @pytest.mark.parametrize(("function", "names"), CASES)
 def test_each_hostile_record_has_one_fate(
     function: Callable[[], tuple[Chain, UseCase[Any]]], names: Sequence[str], records_a_topic: int

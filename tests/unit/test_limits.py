@@ -114,6 +114,7 @@ class Path(Chain):
 
 
 @pytest.mark.guarantee("sends_api.accepted_send_meets_limits")
+@pytest.mark.kills(guard="limits.copied_fields")
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(requests)
 @example(LARGEST)

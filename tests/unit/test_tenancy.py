@@ -88,6 +88,8 @@ def names(route: tuple[ModuleType, str, str]) -> str:
 
 
 @pytest.mark.guarantee("tenants.missing_tenant_is_refused")
+@pytest.mark.kills(guard="tenancy.caller_without_tenant")
+@pytest.mark.kills(guard="tenancy.absent_context")
 @pytest.mark.parametrize("route", ROUTES, ids=names)
 def test_a_caller_without_a_tenant_is_refused(route: tuple[ModuleType, str, str], chain: Chain) -> None:
     """The same answer on every route, whatever the context holds that is no tenant."""

@@ -109,6 +109,7 @@ def test_rows_of_every_generation_are_erased(client: TestClient, person: Person)
 
 
 @pytest.mark.guarantee("erasure.shared_endpoint_stays")
+@pytest.mark.kills(guard="erasure.other_users_endpoints")
 def test_endpoints_go_but_those_of_other_users_stay(client: TestClient, person: Person) -> None:
     endpoints = Endpoints()
     indices = SearchIndices(client, endpoints)

@@ -77,6 +77,7 @@ def _in_previous_form(item: Waiting, shard: int = 3) -> list[dict[str, Any]]:
 
 
 @pytest.mark.guarantee("delay_store.previous_form_is_released")
+@pytest.mark.kills(guard="delay_store.previous_form")
 def test_items_of_the_previous_form_are_released_whole(store: DynamoDbWaitingStore) -> None:
     small = waiting(NOW, headers=(("a", b"\xff"),))
     critical = waiting(NOW + 60_000, topic="recheck.critical")
@@ -122,6 +123,7 @@ def test_what_is_done_leaves_nothing_in_the_table(store: DynamoDbWaitingStore) -
     assert _everything(store) == []
 
 
+@pytest.mark.kills(guard="delay_store.unreadable_item")
 @pytest.mark.parametrize(
     "damage",
     [

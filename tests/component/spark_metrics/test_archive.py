@@ -246,6 +246,7 @@ def test_files_of_earlier_versions_are_counted_with_later_ones(stream: Stream) -
 
 
 @pytest.mark.guarantee("erasure.counts_stay")
+@pytest.mark.kills(guard="erasure.archive")
 def test_erased_user_is_named_nowhere_and_counts_stay(
     spark: SparkSession, kafka_frame: ToFrame, database: str, tmp_path: Path
 ) -> None:
@@ -291,6 +292,7 @@ def test_erased_user_is_named_nowhere_and_counts_stay(
 
 
 @pytest.mark.guarantee("archive.earlier_files_are_counted")
+@pytest.mark.kills(guard="archive.values_of_earlier_versions")
 def test_compaction_removes_values_of_earlier_versions(stream: Stream) -> None:
     earlier = (with_a_secret(0), an_outcome(0, "send 0"))
     stream.count(*earlier)
@@ -374,6 +376,7 @@ def test_what_is_told_of_a_send_before_it_is_counted_is_compared(stream: Stream)
     assert stream.differing(Span(end=NOW + timedelta(days=1))) == 0
 
 
+@pytest.mark.kills(guard="metrics.remembered_window")
 def test_what_was_refused_or_counted_stays_so_under_another_window(stream: Stream) -> None:
     """Guard: archive_batches.remembers_since. What counts is the rule by which a batch was counted."""
     stream.count(a_send(0))
@@ -466,6 +469,8 @@ def test_compaction_waits_for_whoever_reads(stream: Stream, database: str) -> No
 
 
 @pytest.mark.guarantee("archive_answer.no_bucket")
+@pytest.mark.kills(guard="archive.uncounted_batch_is_not_read")
+@pytest.mark.kills(guard="archive.uncounted_batch_is_removed")
 def test_files_of_a_batch_that_was_never_counted_are_not_read_and_go(stream: Stream) -> None:
     """Guard: archive_batches. A driver that died after archiving has counted nothing."""
     stream.count(a_send(0))
@@ -484,6 +489,7 @@ def test_files_of_a_batch_that_was_never_counted_are_not_read_and_go(stream: Str
     assert rows.fetchone() == (2, 2)
 
 
+@pytest.mark.kills(guard="archive.concurrent_write")
 def test_a_batch_that_was_archived_and_could_not_be_staged_is_archived_anew(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -503,6 +509,7 @@ def test_a_batch_that_was_archived_and_could_not_be_staged_is_archived_anew(
     assert stream.offsets() == [0]
 
 
+@pytest.mark.kills(guard="archive.failed_write")
 def test_a_batch_that_cannot_be_archived_is_not_counted(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guard: what the writer raises beside the staging."""
 
@@ -518,6 +525,7 @@ def test_a_batch_that_cannot_be_archived_is_not_counted(stream: Stream, monkeypa
     assert stream.offsets() == [0]
 
 
+@pytest.mark.kills(guard="archive.replays")
 def test_what_proves_to_be_a_replay_only_when_it_is_merged_is_archived_once(stream: Stream) -> None:
     """Guard: the files are written anew. The batch before it was not merged yet when this one was archived."""
     first = stream.stage(a_send(0), a_send(1))
@@ -528,6 +536,7 @@ def test_what_proves_to_be_a_replay_only_when_it_is_merged_is_archived_once(stre
     assert stream.differing() == 0
 
 
+@pytest.mark.kills(guard="archive.one_writer")
 def test_one_at_a_time_writes_the_archive_or_removes_from_it(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guard: the lock. Spark's committer would remove the other's files before they are there."""
     facts, rows = stream.facts(a_send(0)), Archive.rows

@@ -260,6 +260,7 @@ def _registered(settings: StackSettings, subject: str, schema: Mapping[str, Any]
     "registry_answer.unknown_id_in_the_job",
     "postgres_answer.refused_values",
 )
+@pytest.mark.kills(guard="metrics.permanent_postgres_error")
 def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
     start_job: StartJob, world: World, stack: Stack, database: str, tmp_path: Path
 ) -> None:
@@ -383,6 +384,7 @@ def test_what_stays_away_ends_the_job(start_job: StartJob, world: World) -> None
     assert "Kafka and its topics stayed away for 1 s" in job.log.read_text()
 
 
+@pytest.mark.kills(guard="metrics.read_committed")
 def test_what_a_producer_takes_back_is_counted_nowhere(
     start_job: StartJob, world: World, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,6 +252,7 @@ def test_ids_are_loaded_once_and_not_by_each_connection(sink: PostgresSink) -> N
     assert remembered(sink) == [("outcome", UUID(int=1)), ("outcome", UUID(int=2))]
 
 
+@pytest.mark.kills(guard="metrics.counted_ids_after_crash")
 def test_ids_are_refused_after_a_crash_of_the_server_has_emptied_what_is_unlogged(sink: PostgresSink) -> None:
     """Guard: counted_ids_loaded."""
     known = [Record(n, number=n, source=source) for n, source in enumerate(("send", "delivery", "outcome", "to_come"))]
@@ -290,6 +291,7 @@ def test_an_id_is_one_source_s_own(sink: PostgresSink) -> None:
     assert totals(sink) == {"sent": 6}
 
 
+@pytest.mark.kills(guard="metrics.counted_offsets")
 def test_positions_consumed_before_add_nothing_even_when_their_ids_are_forgotten(sink: PostgresSink) -> None:
     """Guard: stream_offsets."""
     batch = [Record(5, number=1), Record(6, number=2), Record(7, number=3, partition=1)]
@@ -314,6 +316,7 @@ def test_a_task_that_ran_twice_counts_once(sink: PostgresSink) -> None:
     assert totals(sink) == {"sent": 6, "failed": 4}
 
 
+@pytest.mark.kills(guard="metrics.staging_task")
 def test_a_run_of_a_task_that_still_stages_is_waited_for(sink: PostgresSink, database: str) -> None:
     """Guard: who stages locks the attempt. Beside a merge, what it commits would count again."""
     attempt, record = sink.begin(), Record(0, number=1)
@@ -363,6 +366,7 @@ def test_another_attempt_s_leftovers_are_not_counted(sink: PostgresSink) -> None
     assert totals(sink) == {"sent": 3}
 
 
+@pytest.mark.kills(guard="metrics.lost_staging")
 def test_staged_rows_that_a_crash_emptied_are_not_taken_for_nothing(sink: PostgresSink) -> None:
     """Guard: staging_attempts."""
     attempt = sink.begin()
@@ -391,6 +395,7 @@ def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database:
     other.close()
 
 
+@pytest.mark.kills(guard="metrics.concurrent_attempts")
 def test_a_batch_is_staged_beside_the_one_that_is_merged(sink: PostgresSink, database: str) -> None:
     """Guard: what an attempt may drop when it begins, and how weakly it holds the stream."""
     beside, other = sink.beside(), PostgresSink(database)
@@ -425,6 +430,7 @@ def test_a_batch_is_staged_beside_the_one_that_is_merged(sink: PostgresSink, dat
         each.close()
 
 
+@pytest.mark.kills(guard="metrics.second_driver")
 def test_who_stages_is_waited_for(sink: PostgresSink, database: str) -> None:
     """Guard: how weakly the stream is held. Another driver's files would be taken for leftovers."""
     other = PostgresSink(database)

@@ -75,6 +75,7 @@ class WaitingStoreContract(ABC):
         store.put(late, NOW)
         assert ids(due(store, NOW)) == [late.id]
 
+    @pytest.mark.kills(guard="delay_store.parts_of_a_copy")
     def test_the_same_thing_waits_once(self, store: WaitingStore) -> None:
         item = waiting(NOW + HOUR, value=incompressible("first"))
         store.put(item, NOW)

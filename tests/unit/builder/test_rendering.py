@@ -41,6 +41,7 @@ def _rendered(source: str, *, escaped: bool = False, total: float = RECORD_STEPS
 
 
 @pytest.mark.guarantee("templates.hostile_arguments_are_bounded")
+@pytest.mark.kills(guard="templates.filter_arguments")
 def test_hostile_templates_end_within_a_cpu_limit() -> None:
     """Every allowed filter, test and operator with hostile arguments, and the hardest sources for the compiler."""
     ended = subprocess.run(
@@ -142,6 +143,7 @@ def test_an_operation_without_a_bound_is_an_error(source: str) -> None:
         _rendered(source)
 
 
+@pytest.mark.kills(guard="templates.steps")
 def test_a_rendering_takes_a_limited_number_of_steps() -> None:
     source = "{% if data.long | title %}{% endif %}" * 10
     steps = Steps(RECORD_STEPS)
@@ -154,6 +156,7 @@ def test_a_rendering_takes_a_limited_number_of_steps() -> None:
 
 
 @pytest.mark.guarantee("templates.steps_a_record_are_bounded")
+@pytest.mark.kills(guard="templates.share_of_steps")
 def test_a_slow_template_uses_up_only_its_share_of_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two slow templates take no more steps than a record has; a third has enough for its recipients."""
     spent = []
@@ -223,6 +226,7 @@ def test_a_title_that_is_too_long_fails_its_recipients(of_template: bool) -> Non
     assert sorted(texts_by_user(builder.deliveries())) == [2]
 
 
+@pytest.mark.kills(guard="templates.cache_bytes")
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 120)), max_size=60))
 def test_a_cache_holds_at_most_its_bytes(entries: list[tuple[int, int]]) -> None:
     cache: SizedCache[int, int] = SizedCache(100)

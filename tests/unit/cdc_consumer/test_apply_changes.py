@@ -182,6 +182,7 @@ def test_two_generations_are_fed_each_its_own_indices() -> None:
 
 
 @pytest.mark.guarantee("directory.alias_moves_when_caught_up")
+@pytest.mark.kills(guard="directory.generation_behind")
 def test_aliases_move_to_a_generation_that_is_not_behind() -> None:
     """The old one answers until then: its opt-outs and new users are in the new one when it does."""
     consumer = Consumer()

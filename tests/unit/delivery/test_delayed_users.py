@@ -41,6 +41,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.guarantee("delayed.users_are_looked_up_again")
+@pytest.mark.kills(guard="delivery.delayed_users")
 @pytest.mark.parametrize("channel", ["email", "push"])
 @pytest.mark.parametrize(("change", "reason"), CHANGES.values(), ids=CHANGES)
 def test_a_delayed_user_who_changed_is_suppressed(change: Change, reason: str, channel: str) -> None:

@@ -243,6 +243,7 @@ def test_one_record_that_waits_does_not_hold_up_the_others() -> None:
     assert chain.reached() == ["arn-2"]
 
 
+@pytest.mark.kills(guard="masking.provider_errors")
 @pytest.mark.parametrize(
     ("error", "reason", "code"),
     [

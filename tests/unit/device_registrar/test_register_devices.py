@@ -130,6 +130,7 @@ def test_no_call_begins_that_the_invocation_would_not_outlive() -> None:
 
 
 @pytest.mark.guarantee("device_registrar.refused_row_is_skipped")
+@pytest.mark.kills(guard="endpoints.refused_row")
 @pytest.mark.parametrize("change", [{"token": None}, {"token": ""}, {"platform": None}, {"platform": ""}])
 def test_a_refused_row_is_dead_lettered_and_its_state_says_so(change: dict[str, Any]) -> None:
     """Delivery would wait for its endpoint until the message has expired."""
@@ -165,6 +166,7 @@ def test_a_refused_row_comes_again_until_its_state_is_kept() -> None:
 
 
 @pytest.mark.guarantee("directory.snapshot_renews_device_states")
+@pytest.mark.kills(guard="devices.lsn_order")
 def test_a_new_generations_snapshot_is_newer_than_what_was_streamed_before() -> None:
     """The device changed while no generation was captured: nothing but the snapshot says so."""
     registrar = Registrar("g1", "g2")

@@ -111,6 +111,8 @@ PRINTED: dict[str, Callable[[Terminal], None]] = {
 }
 
 
+@pytest.mark.kills(guard="terminal.control_characters")
+@pytest.mark.kills(guard="terminal.markup")
 @pytest.mark.parametrize("name", sorted(PRINTED))
 def test_untrusted_text_is_inert_on_the_console(name: str) -> None:
     printed = io.StringIO()

@@ -34,6 +34,7 @@ def test_user_the_directory_still_has_is_refused() -> None:
 
 
 @pytest.mark.guarantee("erasure.unreachable_store_is_retried")
+@pytest.mark.kills(guard="erasure.directory_last")
 def test_failing_store_keeps_the_directory_rows_and_is_reported() -> None:
     ran = []
 

@@ -95,6 +95,7 @@ def test_delivery_to_one_loses_its_texts(world: World) -> None:
     assert (after["positions"], after["user_ids"], after["addresses"]) == ([0], [7], [""])
 
 
+@pytest.mark.kills(guard="erasure.other_tenants_user")
 @pytest.mark.parametrize("person", [Person(user_id=7, club_id=4), Person(user_id=70, club_id=3)])
 def test_record_of_another_club_or_user_stays_as_it_is(world: World, person: Person) -> None:
     before = a_delivery(world)

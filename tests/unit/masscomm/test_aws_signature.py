@@ -229,6 +229,7 @@ def _check_received(server: AnsweringServer, service: str, token: str | None) ->
 
 
 @pytest.mark.guarantee("aws_requests.every_header_is_signed")
+@pytest.mark.kills(guard="signatures.all_headers")
 @pytest.mark.parametrize("action", ACTIONS)
 def test_every_header_that_is_received_is_signed(server: AnsweringServer, action: str) -> None:
     service, call = ACTIONS[action]
@@ -250,6 +251,7 @@ def test_at_least_the_headers_that_boto3_signs_are_signed(server: AnsweringServe
     assert {name for name in theirs if not name.startswith("amz-sdk-")} == ours
 
 
+@pytest.mark.kills(guard="signatures.no_later_header")
 def test_every_header_of_a_push_is_signed(server: AnsweringServer) -> None:
     server.answers = [(200, XML)]
     push = SnsPush(connections=1)

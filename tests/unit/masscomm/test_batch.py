@@ -87,6 +87,7 @@ def test_a_denied_id_is_put_aside_when_its_time_is_over() -> None:
 
 
 @pytest.mark.guarantee("schema_registry.late_schema_is_read")
+@pytest.mark.kills(guard="registry.denied_id_is_retried")
 def test_a_schema_that_is_registered_late_is_read() -> None:
     chain = Chain()
     late = own_schema("SendRequested") | {"doc": "late"}

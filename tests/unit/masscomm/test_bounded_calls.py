@@ -98,6 +98,7 @@ def _push(url: str) -> SnsPush:
 
 
 @pytest.mark.guarantee("push.provider_call_is_bounded")
+@pytest.mark.kills(guard="provider.call_deadline")
 @pytest.mark.parametrize("behave", [_headers, _body, _closing, _silent, _slow_reader])
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_call_ends_whatever_the_server_does(

@@ -52,6 +52,7 @@ def test_a_push_to_an_iphone_is_what_apple_takes() -> None:
     }
 
 
+@pytest.mark.kills(guard="push.sandbox_key")
 @pytest.mark.parametrize("key", ["APNS", "APNS_SANDBOX"])
 def test_a_push_to_apple_has_the_key_of_its_environment(key: str) -> None:
     """SNS developer guide, "Publishing with platform-specific payload" and "Using the Amazon SNS time to live"."""

@@ -68,6 +68,7 @@ def test_the_generation_that_answers_is_confirmed() -> None:
 
 
 @pytest.mark.guarantee("directory.unknown_only_when_complete")
+@pytest.mark.kills(guard="directory.one_generation")
 @pytest.mark.parametrize("look_up", ["users", "settings", "devices", "templates"])
 def test_nobody_is_believed_unknown_once_another_generation_answers(look_up: str) -> None:
     made = Directory()

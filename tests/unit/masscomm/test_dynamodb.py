@@ -19,6 +19,7 @@ def _answered(code: str, message: str = "", **more: Any) -> Exception:
     return caught.value
 
 
+@pytest.mark.kills(guard="dynamodb.refused_item")
 @pytest.mark.parametrize(
     ("message", "reason"),
     [

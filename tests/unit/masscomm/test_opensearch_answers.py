@@ -123,6 +123,7 @@ class RefusingOneId:
 
 
 @pytest.mark.guarantee("opensearch_answer.request_too_large")
+@pytest.mark.kills(guard="opensearch.refused_document")
 def test_one_refused_document_costs_no_other() -> None:
     names = ["1", "2", "x" * 513, "3", "4"]
     documents = [VersionedDocument(index="i", id=name, version=1, source={}) for name in names]
@@ -130,6 +131,7 @@ def test_one_refused_document_costs_no_other() -> None:
     assert [type(fate) for fate in fates] == [type(None), type(None), DeadLetter, type(None), type(None)]
 
 
+@pytest.mark.kills(guard="opensearch.wrong_address")
 def test_a_wrong_address_is_no_fault_of_the_document() -> None:
     refused = TransportError(
         400, "no handler found", {"error": "no handler found for uri [/x/_bulk] and method [POST]"}

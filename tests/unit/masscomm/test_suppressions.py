@@ -1,5 +1,7 @@
 """Which stored suppressions count, for whom and until when."""
 
+import pytest
+
 from masscomm.ids import address_id
 from masscomm.statuses import Reason
 from masscomm.suppressions import Periods, Suppression, suppressed
@@ -15,6 +17,7 @@ def test_a_suppression_counts_for_its_club_until_it_ends() -> None:
     assert suppressed(8, ["a@b.example"], documents, NOW - 1) == set()
 
 
+@pytest.mark.kills(guard="suppressions.previous_form")
 def test_an_earlier_versions_suppression_counts_for_ever() -> None:
     documents = {address_id("a@b.example"): {"reason": "bounced_permanent", "at": 1}}
     assert suppressed(8, ["a@b.example"], documents, 2**53) == {"a@b.example"}

@@ -156,6 +156,7 @@ def test_a_database_of_an_unknown_authority_is_refused(serving: Callable[..., Tl
     assert server.received == []
 
 
+@pytest.mark.kills(guard="tls.database")
 def test_a_database_with_another_hosts_certificate_is_refused(
     serving: Callable[..., TlsServer], authority: Authority
 ) -> None:
@@ -257,6 +258,7 @@ def test_opensearchs_refusal_is_no_answer(serving: Callable[..., TlsServer]) -> 
 # --- Kafka ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.kills(guard="tls.broker")
 @pytest.mark.parametrize(("name", "trusted"), [("localhost", False), ("another.example", True)])
 def test_a_broker_that_cannot_prove_who_it_is_is_refused(
     monkeypatch: pytest.MonkeyPatch,

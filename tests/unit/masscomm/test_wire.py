@@ -93,6 +93,7 @@ def test_an_unknown_schema_id_is_a_dead_letter() -> None:
 
 
 @pytest.mark.guarantee("registry_answer.id_out_of_range")
+@pytest.mark.kills(guard="registry.schema_id_range")
 @pytest.mark.parametrize("schema_id", [0, 2**31, 2**32 - 1])
 def test_what_is_no_schema_id_is_undecodable_unasked(schema_id: int) -> None:
     with _answering(503, b"") as server, pytest.raises(DeadLetter) as caught:
@@ -113,6 +114,7 @@ def test_a_404_is_believed_where_our_own_schema_is_known(body: bytes) -> None:
         HttpSchemaRegistry(server.url).schema_by_id(7)
 
 
+@pytest.mark.kills(guard="registry.known_schema")
 def test_a_404_is_no_denial_where_our_own_id_is_denied() -> None:
     """The subject answers, and the ids do not: a gateway that lets only some paths through."""
     confluent = ConfluentRegistry()

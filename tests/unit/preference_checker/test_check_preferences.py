@@ -181,6 +181,7 @@ def test_an_unknown_user_waits_until_the_directory_is_past_the_send() -> None:
 
 
 @pytest.mark.guarantee("tenants.outcomes_hide_other_tenants")
+@pytest.mark.kills(guard="tenancy.other_tenants_user")
 def test_another_clubs_user_is_answered_as_an_unknown_one() -> None:
     """The same records at the same time, so that neither reason nor delay says that the user exists."""
     found = []
@@ -260,6 +261,7 @@ def test_a_directory_that_is_not_ready_tells_of_nobody() -> None:
 
 
 @pytest.mark.guarantee("cdc_behind.mandatory_waits_for_users_only")
+@pytest.mark.kills(guard="preferences.mandatory_without_settings")
 def test_a_mandatory_message_waits_for_no_settings() -> None:
     """They cannot change the decision: only whether the user is there is waited for."""
     checker = Checker()

@@ -182,6 +182,7 @@ def _everything(office: Office, *entries: dict[str, object]) -> dict[str, tuple[
 
 
 @pytest.mark.guarantee("delayed.part_keeps_its_id")
+@pytest.mark.kills(guard="ids.delayed_part")
 def test_absent_then_partly_absent_users_are_passed_on_once() -> None:
     """The first delivery leaves the whole record to the scheduler and is killed; at the second one user is known."""
     office = Office()

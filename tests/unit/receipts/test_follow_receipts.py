@@ -219,6 +219,7 @@ def test_a_bounce_after_a_complaint_does_not_shorten_it() -> None:
 
 
 @pytest.mark.guarantee("suppression.only_the_recipients_address")
+@pytest.mark.kills(guard="receipts.own_address")
 @pytest.mark.parametrize(
     ("sent", "email"),
     [

@@ -68,6 +68,7 @@ def test_what_is_due_goes_to_its_topic_under_its_id_and_says_what_it_waited_for(
     assert scheduler.sweep() == Swept()
 
 
+@pytest.mark.kills(guard="delay_store.one_sweep")
 def test_two_sweeps_at_once_release_it_once() -> None:
     scheduler = Scheduler()
     item = waiting()
@@ -110,6 +111,7 @@ def test_a_sweep_stops_before_its_time_ends() -> None:
 
 
 @pytest.mark.guarantee("delay_store.critical_first")
+@pytest.mark.kills(guard="delay_store.critical_first")
 def test_twenty_thousand_held_items_delay_no_critical_one() -> None:
     """The sweep has time for a part of them: what is critical goes first, of however late a minute."""
     scheduler = Scheduler()

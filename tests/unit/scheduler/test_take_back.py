@@ -300,6 +300,7 @@ def test_what_cannot_come_back_goes_aside_with_its_reason(topic: str, value: byt
 
 
 @pytest.mark.guarantee("dead_letter.on_failure_record_is_validated")
+@pytest.mark.kills(guard="on_failure.refused_send")
 @pytest.mark.parametrize(("values", "reason"), BAD_SENDS)
 @pytest.mark.parametrize("send_at", [None, NOW + 1_000])
 def test_a_send_that_its_checker_would_put_aside_does_not_come_back(

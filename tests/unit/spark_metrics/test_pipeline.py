@@ -103,6 +103,7 @@ def test_the_next_batch_is_staged_beside_the_one_that_is_merged() -> None:
     assert (half.merged, half.most_merging, pipeline.merged_up_to) == ([0, 1, 2], 1, 2)
 
 
+@pytest.mark.kills(guard="metrics.two_batches")
 def test_a_third_batch_waits_for_the_first() -> None:
     """Guard: what is on its way is bounded."""
     half = Half(may_merge=threading.Semaphore(0))
@@ -119,6 +120,7 @@ def test_a_third_batch_waits_for_the_first() -> None:
     assert half.merged == [0, 1, 2]
 
 
+@pytest.mark.kills(guard="metrics.staged_again_first")
 def test_a_merge_that_failed_is_staged_anew_and_goes_first() -> None:
     """Guard: the order. Postgres has lost what was staged while the next batch is staged already."""
     half = Half(may_merge=threading.Semaphore(0), errors=[Lost()])
@@ -133,6 +135,7 @@ def test_a_merge_that_failed_is_staged_anew_and_goes_first() -> None:
     assert half.merged == [0, 1]
 
 
+@pytest.mark.kills(guard="metrics.failed_merge")
 def test_after_a_merge_that_cannot_be_nothing_is_merged() -> None:
     """Guard: the failure that stops it. A later batch would say that the lost one was counted, too."""
     half = Half(may_merge=threading.Semaphore(0), errors=[ValueError("this cannot be")])

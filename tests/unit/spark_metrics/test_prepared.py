@@ -59,6 +59,7 @@ def expected(rows: Iterable[int]) -> list[tuple[str, int]]:
 BATCHES: list[tuple[int, ...]] = [(1, 2, 3, -1), (4, 6), (), (-1,), (5, 5, 7)]
 
 
+@pytest.mark.kills(guard="prepared_plans.own_rows")
 def test_each_batch_has_its_own_rows_and_is_not_planned_again(spark: SparkSession) -> None:
     plans, transform = PreparedPlans(), Transform(sums)
     for rows in BATCHES:
@@ -110,6 +111,7 @@ def test_a_frame_with_a_past_becomes_a_leaf_first(spark: SparkSession) -> None:
     assert transform.asked == 1
 
 
+@pytest.mark.kills(guard="prepared_plans.other_columns")
 def test_other_columns_are_planned_for(spark: SparkSession) -> None:
     plans, transform = PreparedPlans(), Transform(lambda frame: frame.select(frame.columns[-1]))
     assert rows_of(plans.frame("last", [numbers(spark, 1)], transform)) == [(1,)]
@@ -127,6 +129,7 @@ def test_a_transform_that_reads_something_else_is_planned_every_time(spark: Spar
     assert transform.asked == len(beside)
 
 
+@pytest.mark.kills(guard="prepared_plans.subqueries")
 @pytest.mark.parametrize(
     "made",
     [

@@ -34,6 +34,7 @@ def test_offsets_the_topics_never_had_are_other_topics() -> None:
         start_of({("outcome", 1): 5}, ENDS, may_be_lost=True)
 
 
+@pytest.mark.kills(guard="metrics.topic_id")
 def test_topics_that_were_made_again_are_other_topics() -> None:
     """Whatever they hold: they may be longer than those before were when they were last counted."""
     counted = {"outcome": "an id", "delivery": "its id"}
@@ -59,6 +60,7 @@ def test_what_waits_is_counted_from_where_it_begins() -> None:
     assert start_of({("outcome", 0): 7}, ENDS, may_be_lost=False).records_up_to(ENDS) == 2 + 4 + 5
 
 
+@pytest.mark.kills(guard="metrics.watermark")
 @pytest.mark.parametrize(("merged_up_to", "offset"), [(4, 10), (3, 7), (2, None)])
 def test_what_spark_has_done_with_is_passed_when_it_is_merged(merged_up_to: int, offset: int | None) -> None:
     """Guard: the watermark must not pass what is only staged."""

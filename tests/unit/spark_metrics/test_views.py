@@ -49,6 +49,7 @@ def test_a_transform_that_gives_something_else_is_refused(spark: SparkSession) -
         replace(TRENDING, transform=lambda sums: sums).check_transform(spark)
 
 
+@pytest.mark.kills(guard="views.repeatable")
 @pytest.mark.parametrize("asked", ["rand() * 2", "unix_timestamp(current_timestamp())", "length(current_user())"])
 def test_a_transform_that_would_count_otherwise_the_next_time_is_refused(spark: SparkSession, asked: str) -> None:
     def transform(sums: DataFrame) -> DataFrame:

@@ -25,6 +25,7 @@ def test_a_schema_is_learned_once() -> None:
     assert not writers.known["outcome"]
 
 
+@pytest.mark.kills(guard="metrics.denied_id_is_retried")
 def test_a_denied_schema_is_asked_again_and_learned_late() -> None:
     registry = _registry()
     writers = KnownWriters(registry, lambda _: True, DeniedIds(clock=FixedClock()))

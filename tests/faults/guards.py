@@ -1,0 +1,750 @@
+"""The guards of the product code, and how each is shown to be needed.
+
+A guard is named by a comment in the code (tests/faults/mutation.py). Without it the named cell must fail; where no cell
+can see the guard, a test that is marked `kills(guard="...")` must fail, and `no_cell` gives the reason.
+"""
+
+from dataclasses import dataclass
+
+from tests.faults.mutation import Always, Argument, Becomes, Change, Never, Removed, Replaced, Returns, Without
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """The product without one guard."""
+
+    guard: str
+    # The rule that the guard keeps.
+    rule: str
+    change: Change
+    # The cell that must fail.
+    cell: str = ""
+    # The reason why tests must fail instead.
+    no_cell: str = ""
+
+
+NOT_BETWEEN_STAGING_AND_MERGE = "no cell kills a process between the staging and the merge of a batch"
+EXAMPLE_TEMPLATES = "the cells render only the example monolith's templates"
+ONE_PLAN = "no cell changes the columns or the query of a batch"
+NO_ERASURE = "no cell erases a person"
+NO_LATE_SCHEMA = "no cell registers a schema after a record that uses it"
+IDENTITY_ALWAYS = "the local gateway always passes an identity"
+NO_SUCH_ID = "a cell's registry answers such ids as it answers unknown ones"
+LOGS_UNREAD = "the cells do not search logs, headers and outcomes for personal data"
+PLAIN_TEXT = "local servers use no TLS"
+NOTHING_PRINTED = "the cells print nothing"
+ANY_SIGNATURE = "the stand-ins for AWS accept any signature"
+TEST_OF_EVERY_TOPIC = "a test of every topic is faster and as certain"
+
+MUTANTS = (
+    Mutant(
+        guard="tenancy.caller_without_tenant",
+        rule="Every route refuses a caller without a tenant.",
+        change=Never(),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="tenancy.absent_context",
+        rule="A request without an authorizer's context may read no tenant.",
+        change=Returns("ALL_CLUBS"),
+        no_cell=IDENTITY_ALWAYS,
+    ),
+    Mutant(
+        guard="tenancy.other_tenants_user",
+        rule="A user of another tenant is handled as an unknown user: the request waits for the directory.",
+        change=Becomes("user is None"),
+        no_cell="no cell has change data capture behind and another club's users",
+    ),
+    Mutant(
+        guard="registry.schema_id_range",
+        rule="The schema registry is not asked for a number that is no schema id.",
+        change=Never(),
+        no_cell=NO_SUCH_ID,
+    ),
+    Mutant(
+        guard="registry.known_schema",
+        rule="The registry's 404 counts only while it knows our own schema.",
+        change=Never(),
+        no_cell="no cell empties the registry",
+    ),
+    Mutant(
+        guard="registry.denied_id_is_retried",
+        rule="A record with an unknown schema id is retried before it is dead-lettered.",
+        change=Never(),
+        no_cell=NO_LATE_SCHEMA,
+    ),
+    Mutant(
+        guard="registry.denied_id_expires",
+        rule="The retries of an unknown schema id end.",
+        change=Never(),
+        cell="unknown schema id",
+    ),
+    Mutant(
+        guard="metrics.schema_id_range",
+        rule="The job quarantines a number that is no schema id, and does not ask the registry.",
+        change=Without(2),
+        no_cell=NO_SUCH_ID,
+    ),
+    Mutant(
+        guard="metrics.permanent_postgres_error",
+        rule="The job quarantines records that Postgres refuses permanently.",
+        change=Never(),
+        no_cell="no cell has a constraint that a record violates",
+    ),
+    Mutant(
+        guard="metrics.denied_id_is_retried",
+        rule="The job asks again for an unknown schema before it quarantines the record.",
+        change=Returns("Learned(added, refused, False)"),
+        no_cell=NO_LATE_SCHEMA,
+    ),
+    Mutant(
+        guard="metrics.counted_ids",
+        rule="A record whose id is counted is not counted again.",
+        change=Becomes('GUARDED + " where false"'),
+        cell="each record again once it is counted",
+    ),
+    Mutant(
+        guard="metrics.counted_ids_after_crash",
+        rule="Counted ids are loaded again after a crash of Postgres has emptied the unlogged table.",
+        change=Removed(),
+        no_cell="in a cell no record that was counted before a crash is redelivered",
+    ),
+    Mutant(
+        guard="metrics.staging_task",
+        rule="A merge waits for tasks that still stage.",
+        change=Becomes('GUARDED.removesuffix(" for key share")'),
+        no_cell="only a cluster loses an executor whose task goes on",
+    ),
+    Mutant(
+        guard="metrics.read_committed",
+        rule="Records of an aborted transaction are not counted.",
+        change=Becomes('"read_uncommitted"'),
+        no_cell="no cell has a producer with transactions",
+    ),
+    Mutant(
+        guard="metrics.topic_id",
+        rule="A topic that was deleted and made again is another topic.",
+        change=Never(),
+        no_cell="no cell deletes a topic",
+    ),
+    Mutant(
+        guard="metrics.remembered_window",
+        rule="A recompute with another window keeps which records were refused or counted.",
+        change=Argument(2),
+        no_cell="a cell has one configuration",
+    ),
+    Mutant(
+        guard="metrics.counted_offsets",
+        rule="An offset that is counted is left out.",
+        change=Becomes('GUARDED + " and false"'),
+        no_cell="the ids of the records are refused as well, for as long as a cell lasts",
+    ),
+    Mutant(
+        guard="metrics.staged_again_first",
+        rule="A batch that must be staged again is merged before later batches.",
+        change=Replaced("return"),
+        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+    ),
+    Mutant(
+        guard="metrics.failed_merge",
+        rule="No batch is merged after a batch that cannot be merged.",
+        change=Replaced("self._merging, failure = None, None"),
+        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+    ),
+    Mutant(
+        guard="metrics.two_batches",
+        rule="At most two batches are in progress: one is staged, one is merged.",
+        change=Removed(),
+        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+    ),
+    Mutant(
+        guard="metrics.watermark",
+        rule="The watermark passes a batch only when it is merged.",
+        change=Always(),
+        no_cell="a cell asks for a watermark when all is at rest",
+    ),
+    Mutant(
+        guard="metrics.concurrent_attempts",
+        rule="A new attempt keeps the rows of attempts that are staged concurrently.",
+        change=Becomes('connection.execute(_DROP_OTHERS, {"beside": []})'),
+        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+    ),
+    Mutant(
+        guard="metrics.second_driver",
+        rule="A second driver waits for the driver that stages.",
+        change=Becomes('b"for no key update", b""'),
+        no_cell="no cell starts a second driver",
+    ),
+    Mutant(
+        guard="metrics.lost_staging",
+        rule="Staged rows that a crash of Postgres has emptied are staged again.",
+        change=Becomes("GUARDED and False"),
+        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+    ),
+    Mutant(
+        guard="opensearch.wrong_address",
+        rule="A wrong address of OpenSearch dead-letters no document.",
+        change=Without(2),
+        no_cell="no cell has a wrong address",
+    ),
+    Mutant(
+        guard="opensearch.refused_document",
+        rule="A document that OpenSearch refuses fails no other document.",
+        change=Always(),
+        no_cell="the decoders refuse what OpenSearch is known to",
+    ),
+    Mutant(
+        guard="dynamodb.refused_item",
+        rule="An item that no DynamoDB table takes is the record's fault.",
+        change=Never(),
+        no_cell="no cell has an item of that size",
+    ),
+    Mutant(
+        guard="dynamodb.item_size",
+        rule="A value larger than an item of DynamoDB is stored in several items.",
+        change=Becomes("350_000_000"),
+        cell="a slice that no item of DynamoDB holds",
+    ),
+    Mutant(
+        guard="delivery_ledger.recorded_results",
+        rule="Results in the delivery ledger are not published again.",
+        change=Without(2),
+        cell="delivery killed in the middle of publishing",
+    ),
+    Mutant(
+        guard="delivery_ledger.slice_by_slice",
+        rule="A slice is recorded before the next slice begins.",
+        change=Removed(),
+        cell="delivery killed in the middle of publishing",
+    ),
+    Mutant(
+        guard="delivery_ledger.first_write_wins",
+        rule="The first result of a recipient is kept.",
+        change=Always(),
+        cell="an opt-out between two deliveries of one batch",
+    ),
+    Mutant(
+        guard="delivery_ledger.other_recipients",
+        rule="Other recipients under a recorded id have outcomes.",
+        change=Never(),
+        cell="a chunk index used again for other users",
+    ),
+    Mutant(
+        guard="delivery_ledger.write_retry",
+        rule="A failed write of the ledger is retried before the next slice.",
+        change=Always(),
+        cell="DynamoDB down while publishing",
+    ),
+    Mutant(
+        guard="lease.one_holder",
+        rule="One invocation at a time leases a record.",
+        change=Becomes('GUARDED + " OR until_ms > :lapsed"'),
+        cell="the same batch twice at the same time",
+    ),
+    Mutant(
+        guard="lease.lost_lease",
+        rule="An invocation that lost its lease begins no further call.",
+        change=Argument(1),
+        cell="delivery asleep for longer than its lease",
+    ),
+    Mutant(
+        guard="endpoints.ready_devices",
+        rule="Devices with an endpoint do not wait for devices without one.",
+        change=Becomes("[] if any(map(_unregistered, devices)) else devices"),
+        cell="devices whose endpoints come late or never",
+    ),
+    Mutant(
+        guard="endpoints.refused_row",
+        rule="The state of a refused row ends the wait for its endpoint.",
+        change=Replaced('raise DeadLetter("invalid", "no endpoint")'),
+        no_cell="in a cell's seconds a wait for ever and a wait for a minute look the same",
+    ),
+    Mutant(
+        guard="endpoints.dead_endpoint",
+        rule="An endpoint that the provider refuses permanently is reported to the device registrar.",
+        change=Removed(),
+        cell="SNS says EndpointDisabled",
+    ),
+    Mutant(
+        guard="endpoints.disabled_endpoint",
+        rule="A disabled endpoint is not called.",
+        change=Always(),
+        cell="SNS says EndpointDisabled of one device of two",
+    ),
+    Mutant(
+        guard="endpoints.each_device",
+        rule="Each device of a recipient is tried.",
+        change=Becomes("len(errors) == len(said) and any(isinstance(error, Transient) for error in errors)"),
+        cell="a platform application is disabled until somebody acts",
+    ),
+    Mutant(
+        guard="ids.delayed_part",
+        rule="A delayed part has the same id at each attempt.",
+        change=Becomes(
+            'released_id(asked.record_id, f"{_DIRECTORY}{asked.waits}", asked.range_start, asked.range_end)'
+        ),
+        no_cell="the second copy is published after the cell has ended",
+    ),
+    Mutant(
+        guard="ids.derived_id",
+        rule="A derived id follows from its parent and positions.",
+        change=Replaced("from uuid import uuid4\n\nreturn str(uuid4())"),
+        cell="builder killed after producing",
+    ),
+    Mutant(
+        guard="delivery.delayed_users",
+        rule="The users of a delayed record are looked up again before publishing.",
+        change=Never(),
+        no_cell=NO_ERASURE,
+    ),
+    Mutant(
+        guard="delivery.expires_at",
+        rule="No notification is published after expires_at.",
+        change=Never(),
+        cell="the send expires while SNS is away",
+    ),
+    Mutant(
+        guard="preferences.opt_out_before_publishing",
+        rule="Opt-outs are checked right before publishing.",
+        change=Never(),
+        cell="an opt-out between two deliveries of one batch",
+    ),
+    Mutant(
+        guard="preferences.mandatory_without_settings",
+        rule="A mandatory message does not wait for user settings.",
+        change=Without(2),
+        no_cell="in a cell the directory is behind for all users or for none",
+    ),
+    Mutant(
+        guard="batch.delivery_report",
+        rule="A record whose delivery report has an error is redelivered.",
+        change=Removed(),
+        cell="records of delivery unacknowledged for longer than the producer waits",
+    ),
+    Mutant(
+        guard="directory.error_is_no_absence",
+        rule="An error in a look-up by id is not read as an absent document.",
+        change=Replaced("return None"),
+        cell="OpenSearch answers a look-up by id in part",
+    ),
+    Mutant(
+        guard="directory.partial_search",
+        rule="A partial search is no answer.",
+        change=Without(1),
+        cell="OpenSearch answers a search in part",
+    ),
+    Mutant(
+        guard="directory.unknown_user",
+        rule="A user counts as unknown only when change data capture has passed the time of the send.",
+        change=Removed(),
+        cell="a user created while change data capture is down",
+    ),
+    Mutant(
+        guard="directory.one_generation",
+        rule="An answer of another generation than the confirmed one is no proof.",
+        change=Never(),
+        no_cell="the aliases move within a second in a cell",
+    ),
+    Mutant(
+        guard="directory.generation_behind",
+        rule="A generation that is behind does not answer.",
+        change=Never(),
+        no_cell="no consumer of a cell is far behind",
+    ),
+    Mutant(
+        guard="provider_errors.throttling",
+        rule="Throttling is no refusal.",
+        change=Becomes("Row(codes=GUARDED.codes, error=Rejected)"),
+        cell="SNS throttles",
+    ),
+    Mutant(
+        guard="provider_errors.expired_credentials",
+        rule="Expired credentials fail no recipient.",
+        change=Becomes("Row(codes=GUARDED.codes, error=Rejected)"),
+        cell="SNS says that credentials have expired",
+    ),
+    Mutant(
+        guard="provider.rate_limit",
+        rule="Calls keep the provider's rate.",
+        change=Always(),
+        cell="SNS throttles",
+    ),
+    Mutant(
+        guard="provider.time_budget",
+        rule="No call begins that could outlive the invocation.",
+        change=Always(),
+        cell="the provider is slower than an invocation is long",
+    ),
+    Mutant(
+        guard="provider.circuit_breaker",
+        rule="A disabled platform application is not called.",
+        change=Becomes("self._clock.monotonic() - 1"),
+        cell="a platform application is disabled until somebody acts",
+    ),
+    Mutant(
+        guard="provider.call_deadline",
+        rule="The socket of a call is shut down at its deadline.",
+        change=Removed(),
+        no_cell="the stand-ins for AWS answer at once or not at all",
+    ),
+    Mutant(
+        guard="suppressions.before_publishing",
+        rule="No message is published to an address on the suppression list.",
+        change=Never(),
+        cell="an address on the suppression list",
+    ),
+    Mutant(
+        guard="suppressions.previous_form",
+        rule="A suppression without an end, as an earlier version stored it, stays in force.",
+        change=Returns("ends is not None and now_ms < ends"),
+        no_cell="no cell begins with an earlier version's data",
+    ),
+    Mutant(
+        guard="decisions.first_write_wins",
+        rule="The first decision about a record is kept.",
+        change=Always(),
+        cell="an opt-out between two checks of one batch",
+    ),
+    Mutant(
+        guard="decisions.held_stays_held",
+        rule="A HELD recipient stays HELD when the user's settings change before the second check.",
+        change=Argument(3),
+        cell="preference_checker killed between holding for quiet hours and telling",
+    ),
+    Mutant(
+        guard="on_failure.record_is_read_again",
+        rule="A record that its on-failure record leaves out is read again from Kafka.",
+        change=Never(),
+        cell="OpenSearch away, and the records too large to be handed over",
+    ),
+    Mutant(
+        guard="on_failure.time_out_is_no_crash",
+        rule="A function's time-out is no crash.",
+        change=Returns("there, _Last.CRASH"),
+        cell="a function takes too long for longer than all attempts",
+    ),
+    Mutant(
+        guard="on_failure.max_crashes",
+        rule="A record that crashes its function again and again is dead-lettered.",
+        change=Never(),
+        cell="a record crashes its function again and again",
+    ),
+    Mutant(
+        guard="on_failure.delayed_record",
+        rule="An on-failure record's recipients are delayed and rescheduled.",
+        change=Removed(),
+        cell="OpenSearch away for longer than all attempts",
+    ),
+    Mutant(
+        guard="on_failure.refused_send",
+        rule="A send that its checker would dead-letter is not rescheduled.",
+        change=Never(),
+        no_cell="the test tries every reason to be dead-lettered",
+    ),
+    Mutant(
+        guard="dead_letters.outcomes",
+        rule="The recipients of a dead letter have outcomes.",
+        change=Removed(),
+        cell="an oversize record",
+    ),
+    Mutant(
+        guard="dead_letters.undecodable_record",
+        rule="An undecodable record is dead-lettered.",
+        change=Replaced("failed.append(dead.pop())"),
+        cell="poison in the middle of a batch",
+    ),
+    Mutant(
+        guard="broadcast.queue_lease",
+        rule="Each tenant that broadcasts has a queue of its own.",
+        change=Without(1),
+        cell="a tenant's broadcast behind another tenant's larger one",
+    ),
+    Mutant(
+        guard="receipts.same_id",
+        rule="A repeated receipt gives an outcome of the same id.",
+        change=Becomes("envelope_id(message.outcome_id, str(self._clock.monotonic()).encode())"),
+        cell="receipts come while their function and all it needs fail",
+    ),
+    Mutant(
+        guard="receipts.one_device_of_several",
+        rule="A recipient bounces only when all its devices have refused.",
+        change=Never(),
+        cell="receipts come while their function and all it needs fail",
+    ),
+    Mutant(
+        guard="receipts.unknown_message",
+        rule="A receipt of a message that is not stored yet is delayed.",
+        change=Never(),
+        cell="receipts come long before the outcomes they are about",
+    ),
+    Mutant(
+        guard="receipts.dead_token",
+        rule="A dead token is reported to the device registrar.",
+        change=Removed(),
+        cell="tokens and addresses turn out dead afterwards",
+    ),
+    Mutant(
+        guard="receipts.own_address",
+        rule="Only the address that the message was sent to is suppressed.",
+        change=Always(),
+        no_cell="no cell forges a receipt",
+    ),
+    Mutant(
+        guard="receipts.dead_address",
+        rule="A dead address is suppressed.",
+        change=Removed(),
+        cell="tokens and addresses turn out dead afterwards",
+    ),
+    Mutant(
+        guard="masking.log_lines",
+        rule="Log lines are masked.",
+        change=Returns('visible_json(json.dumps(keys, default=str, separators=(",", ":"), ensure_ascii=False))'),
+        no_cell=LOGS_UNREAD,
+    ),
+    Mutant(
+        guard="masking.library_log_lines",
+        rule="Log lines of libraries are masked.",
+        change=Removed(),
+        no_cell=LOGS_UNREAD,
+    ),
+    Mutant(
+        guard="masking.spans",
+        rule="Spans are masked.",
+        change=Becomes("taken()"),
+        no_cell=LOGS_UNREAD,
+    ),
+    Mutant(
+        guard="masking.dead_letter_headers",
+        rule="The headers of a dead letter are masked.",
+        change=Argument(1),
+        no_cell=LOGS_UNREAD,
+    ),
+    Mutant(
+        guard="masking.outcomes",
+        rule="The rule in an outcome is masked.",
+        change=Without(2),
+        no_cell=LOGS_UNREAD,
+    ),
+    Mutant(
+        guard="masking.provider_errors",
+        rule="A provider's refusal is stored as a code, without its text.",
+        change=Returns('Decision(Status.FAILED, reason, "provider", str(rejected)[:200])'),
+        no_cell=LOGS_UNREAD,
+    ),
+    Mutant(
+        guard="tls.database",
+        rule="A database's certificate is verified even if its address asks for less.",
+        change=Becomes('GUARDED | {"sslmode": "require"}'),
+        no_cell=PLAIN_TEXT,
+    ),
+    Mutant(
+        guard="tls.broker",
+        rule="A broker's certificate is verified.",
+        change=Never(),
+        no_cell=PLAIN_TEXT,
+    ),
+    Mutant(
+        guard="terminal.control_characters",
+        rule="Control characters are printed visibly.",
+        change=Replaced("yield segment"),
+        no_cell=NOTHING_PRINTED,
+    ),
+    Mutant(
+        guard="terminal.markup",
+        rule="Markup in printed text is not interpreted.",
+        change=Always(),
+        no_cell=NOTHING_PRINTED,
+    ),
+    Mutant(
+        guard="quiet_hours.recheck",
+        rule="Quiet hours are checked again before a delayed notification is published.",
+        change=Becomes("slices.finish(found.settings, found.devices, {})"),
+        cell="quiet hours begin while SNS is away",
+    ),
+    Mutant(
+        guard="delay_store.one_sweep",
+        rule="One sweep at a time releases a delayed record.",
+        change=Becomes("[item for item in group if self._may_go(item)]"),
+        no_cell="a record that is released twice has the same id, which is harmless",
+    ),
+    Mutant(
+        guard="delay_store.parts_of_a_copy",
+        rule="The parts of a delayed record belong to one copy.",
+        change=Becomes("item.id"),
+        no_cell="no cell delays a record of more than 350 kB twice",
+    ),
+    Mutant(
+        guard="delay_store.unreadable_item",
+        rule="An unreadable item is skipped.",
+        change=Never(),
+        no_cell="the test tries every way to be unreadable",
+    ),
+    Mutant(
+        guard="delay_store.previous_form",
+        rule="Items of the previous form are released.",
+        change=Removed(),
+        no_cell="a cell starts with empty tables",
+    ),
+    Mutant(
+        guard="delay_store.critical_first",
+        rule="Critical records of every minute are released before the others.",
+        change=Becomes("[*GUARDED][::-1]"),
+        no_cell="no cell holds 20,000 records",
+    ),
+    Mutant(
+        guard="templates.steps",
+        rule="A rendering takes a limited number of steps.",
+        change=Never(),
+        no_cell=EXAMPLE_TEMPLATES,
+    ),
+    Mutant(
+        guard="templates.filter_arguments",
+        rule="A filter with hostile arguments ends.",
+        change=Never(),
+        no_cell=EXAMPLE_TEMPLATES,
+    ),
+    Mutant(
+        guard="templates.share_of_steps",
+        rule="A slow template leaves the other templates of its record their steps.",
+        change=Becomes("Steps(RECORD_STEPS)"),
+        no_cell=EXAMPLE_TEMPLATES,
+    ),
+    Mutant(
+        guard="templates.cache_bytes",
+        rule="The cache of templates is bounded in bytes.",
+        change=Becomes("len(self._entries) > 1_000"),
+        no_cell="no cell fills an environment's memory",
+    ),
+    Mutant(
+        guard="signatures.all_headers",
+        rule="Every header of a request is signed.",
+        change=Becomes('{"host": _host(url), "x-amz-date": scope.stamp}'),
+        no_cell=ANY_SIGNATURE,
+    ),
+    Mutant(
+        guard="signatures.no_later_header",
+        rule="The HTTP client adds no header to a signed request.",
+        change=Without(2),
+        no_cell=ANY_SIGNATURE,
+    ),
+    Mutant(
+        guard="push.sandbox_key",
+        rule="An endpoint of Apple's sandbox gets the text under its own key.",
+        change=Never(),
+        no_cell="the cells' platform applications are those of production",
+    ),
+    Mutant(
+        guard="archive.values_of_earlier_versions",
+        rule="A compaction removes the values that earlier versions archived.",
+        change=Becomes('self.read(paths).drop("date", "hour", "batch")'),
+        no_cell="no cell begins with an archive of an earlier version",
+    ),
+    Mutant(
+        guard="archive.uncounted_batch_is_not_read",
+        rule="Files of a batch that was never counted are not read.",
+        change=Without(1),
+        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+    ),
+    Mutant(
+        guard="archive.uncounted_batch_is_removed",
+        rule="Files of a batch that was never counted are removed.",
+        change=Removed(),
+        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+    ),
+    Mutant(
+        guard="archive.concurrent_write",
+        rule="A failed staging waits for the end of the concurrent write of the archive.",
+        change=Replaced("raise"),
+        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+    ),
+    Mutant(
+        guard="archive.failed_write",
+        rule="A batch that cannot be archived is not counted.",
+        change=Becomes("wait([writing])"),
+        no_cell="a cell takes no disk away",
+    ),
+    Mutant(
+        guard="archive.replays",
+        rule="Replayed records are left out of the archive.",
+        change=Never(),
+        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+    ),
+    Mutant(
+        guard="archive.one_writer",
+        rule="One thread at a time writes the archive or removes from it.",
+        change=Becomes("threading.BoundedSemaphore(9)"),
+        no_cell=NOT_BETWEEN_STAGING_AND_MERGE,
+    ),
+    Mutant(
+        guard="erasure.other_users_endpoints",
+        rule="Endpoints that other users' devices use are kept.",
+        change=Without(2),
+        no_cell=NO_ERASURE,
+    ),
+    Mutant(
+        guard="erasure.other_tenants_user",
+        rule="Only the data of that tenant's user is erased.",
+        change=Without(1),
+        no_cell=NO_ERASURE,
+    ),
+    Mutant(
+        guard="erasure.directory_last",
+        rule="The directory's rows are kept until every other store is erased.",
+        change=Never(),
+        no_cell=NO_ERASURE,
+    ),
+    Mutant(
+        guard="erasure.archive",
+        rule="The archive names an erased user as the log does.",
+        change=Never(),
+        no_cell=NO_ERASURE,
+    ),
+    Mutant(
+        guard="prepared_plans.own_rows",
+        rule="A prepared plan reads the rows of its own batch.",
+        change=Returns("self.node"),
+        no_cell=ONE_PLAN,
+    ),
+    Mutant(
+        guard="prepared_plans.other_columns",
+        rule="Other columns have a plan of their own.",
+        change=Without(2),
+        no_cell=ONE_PLAN,
+    ),
+    Mutant(
+        guard="prepared_plans.subqueries",
+        rule="A plan with a subquery is not prepared.",
+        change=Never(),
+        no_cell=ONE_PLAN,
+    ),
+    Mutant(
+        guard="views.repeatable",
+        rule="A view that depends on the time or on chance is refused.",
+        change=Never(),
+        no_cell=ONE_PLAN,
+    ),
+    Mutant(
+        guard="limits.copied_fields",
+        rule="The fields that each derived record copies are bounded together.",
+        change=Becomes("MAX_DATA_BYTES"),
+        no_cell="the test sends requests at every limit",
+    ),
+    Mutant(
+        guard="devices.lsn_order",
+        rule="LSNs order the rows of two generations.",
+        change=Returns("row.version >= state.version"),
+        no_cell="a test of each order is faster and as sure",
+    ),
+    Mutant(
+        guard="json.nesting",
+        rule="The nesting of JSON is bounded.",
+        change=Never(),
+        no_cell=TEST_OF_EVERY_TOPIC,
+    ),
+    Mutant(
+        guard="json.surrogates",
+        rule="Half of a surrogate pair is refused.",
+        change=Never(),
+        no_cell=TEST_OF_EVERY_TOPIC,
+    ),
+)
