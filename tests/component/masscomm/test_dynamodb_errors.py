@@ -79,7 +79,7 @@ def test_a_condition_that_fails_is_no_error_of_the_item(table: str, functions_cl
 
 
 @pytest.mark.guarantee("dynamodb_answer.cancelled_transaction")
-def test_a_cancelled_transaction_is_what_cancelled_it(localstack: StackSettings, table: str) -> None:
+def test_cancelled_transaction_raises_its_reason(localstack: StackSettings, table: str) -> None:
     client: Any = dynamodb(localstack)
     client.put_item(TableName=table, Item=KEY)
 

@@ -128,7 +128,7 @@ def as_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
 NAMES = ("KAFKA_AUTHENTICATION", "OPENSEARCH_AUTHENTICATION", "METRICS_DATABASE_AUTHENTICATION")
 
 
-def test_where_nothing_is_said_nothing_is_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_authentication_settings_no_request_is_signed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     assert authentication.kafka_settings() == {}
@@ -160,9 +160,7 @@ def test_kafka_asks_for_a_token_whenever_it_needs_one(monkeypatch: pytest.Monkey
     assert 0 < until - datetime.now(UTC).timestamp() <= 900
 
 
-def test_each_connection_to_the_database_has_a_password_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, as_a_role: None
-) -> None:
+def test_each_database_connection_has_its_own_password(monkeypatch: pytest.MonkeyPatch, as_a_role: None) -> None:
     monkeypatch.setenv("METRICS_DATABASE_AUTHENTICATION", "aws_rds_iam")
     moments = iter([datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC)])
     monkeypatch.setattr(authentication, "_now", lambda: next(moments))
@@ -220,7 +218,7 @@ def told(key: str, until: datetime) -> tuple[int, dict[str, str]]:
     }
 
 
-def test_a_restored_functions_credentials_are_kept_until_shortly_before_they_end(endpoint: Endpoint) -> None:
+def test_role_credentials_are_reused_until_shortly_before_expiry(endpoint: Endpoint) -> None:
     begin = datetime(2026, 11, 21, tzinfo=UTC)
     clock = [begin.timestamp()]
     credentials = RoleCredentials(now=lambda: clock[0])
@@ -234,13 +232,13 @@ def test_a_restored_functions_credentials_are_kept_until_shortly_before_they_end
 
 
 @pytest.mark.parametrize("answer", [(500, "{}"), (200, "not JSON"), (200, "{}"), (200, "[]"), (404, "")])
-def test_credentials_that_cannot_be_had_now_are_asked_for_again(endpoint: Endpoint, answer: tuple[int, str]) -> None:
+def test_credentials_that_cannot_be_fetched_are_a_retry(endpoint: Endpoint, answer: tuple[int, str]) -> None:
     endpoint.answers = [answer]
     with pytest.raises(Retry, match="credentials"):
         RoleCredentials()()
 
 
-def test_no_secret_is_shown_by_what_holds_it() -> None:
+def test_repr_of_credentials_shows_no_secret() -> None:
     shown = repr(Credentials("AKID", "the secret", "the token"))
     assert "AKID" in shown
     assert "the secret" not in shown

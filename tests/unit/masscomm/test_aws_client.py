@@ -187,7 +187,7 @@ def test_an_answer_that_is_too_slow_is_a_read_time_out(
             Sns(Limits(connect_s=1, read_s=0.1)).delete_endpoint(EndpointArn="a")
 
 
-def test_what_may_pass_is_tried_again_and_nothing_else(server: AnsweringServer) -> None:
+def test_only_transient_errors_are_retried(server: AnsweringServer) -> None:
     busy, ok = (400, DYNAMODB_ERROR % b"ThrottlingException"), (200, b'{"Item": {"a": {"S": "b"}}}')
     client = DynamoDb(Limits(connect_s=1, read_s=2, attempts=3))
     server.answers = [busy, None, ok]
@@ -217,7 +217,7 @@ def test_a_message_taken_without_an_id_is_an_answer_lost(server: AnsweringServer
         Ses(ONCE).send_raw_email(Source="a@b", Destinations=["c@d"], RawMessage={"Data": b"x"})
 
 
-def test_without_a_region_or_credentials_nothing_is_asked(
+def test_without_region_or_credentials_no_request_is_sent(
     server: AnsweringServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = Sns(ONCE)

@@ -12,7 +12,7 @@ BACK_OFF = BackOff(first_ms=60_000, last_ms=1_800_000, lifetime_ms=86_400_000)
 
 
 @given(st.integers(1, 10_000), st.text(max_size=40))
-def test_the_nth_wait_is_twice_as_long_as_the_one_before_and_bounded_at_both_ends(n: int, item_id: str) -> None:
+def test_each_delay_doubles_between_its_bounds(n: int, item_id: str) -> None:
     wait = min(60_000 * 2 ** (n - 1), 1_800_000)
     due = BACK_OFF.due_ms(now_ms=NOW, n=n, item_id=item_id, ends_ms=NOW + 10**12)
     assert NOW + wait // 2 <= due < NOW + wait
@@ -24,7 +24,7 @@ def test_the_last_try_is_made_when_it_expires() -> None:
     assert BACK_OFF.ends_ms(since_ms=NOW, expires_at=None) == NOW + 86_400_000
 
 
-def test_what_failed_together_comes_back_apart() -> None:
+def test_records_that_failed_together_are_retried_apart() -> None:
     dues = [BACK_OFF.due_ms(now_ms=NOW, n=1, item_id=str(n), ends_ms=NOW * 2) for n in range(1_000)]
     assert min(dues) < NOW + 33_000
     assert max(dues) > NOW + 57_000

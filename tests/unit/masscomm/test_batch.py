@@ -42,14 +42,14 @@ def _failing_at(offset: int, error: Exception) -> Work:
     return work
 
 
-def test_a_batch_is_flushed_once_and_nothing_comes_again() -> None:
+def test_good_batch_is_flushed_once_and_not_redelivered() -> None:
     chain = Chain()
     assert chain.run(Relay(), *_sends(chain, 3)) == []
     assert len(_keys(chain)) == 6
     assert chain.producer.flushes == 1
 
 
-def test_a_record_that_does_not_decode_goes_aside_and_the_others_go_on() -> None:
+def test_undecodable_record_is_dead_lettered_alone() -> None:
     chain = Chain()
     first, second = _sends(chain, 2)
     bad = entry(b"\0\0", offset=5, headers=[("trace", b"1")])
@@ -66,7 +66,7 @@ def _unknown(chain: Chain, schema_id: int, offset: int) -> dict[str, Any]:
     return entry(b"\0" + schema_id.to_bytes(4, "big") + b"any", offset=offset, timestamp=chain.clock.now_ms())
 
 
-def test_a_denied_id_comes_again_and_the_others_go_on() -> None:
+def test_denied_schema_id_is_redelivered_alone() -> None:
     chain = Chain()
     bad = [_unknown(chain, 9_999, offset) for offset in (1, 2)]
     assert chain.run(Relay(), chain.encoded(send([7]), topics.SEND_MONOLITH, offset=0), *bad) == [1, 2]
@@ -75,7 +75,7 @@ def test_a_denied_id_comes_again_and_the_others_go_on() -> None:
 
 
 @pytest.mark.guarantee("schema_registry.denied_id_is_retried_first", "registry_answer.unknown_id")
-def test_a_denied_id_is_put_aside_when_its_time_is_over() -> None:
+def test_denied_schema_id_is_dead_lettered_after_its_retries() -> None:
     chain = Chain()
     assert chain.run(Relay(), _unknown(chain, 9_999, 3)) == [3]
     chain.clock.advance(RETRY_S)
@@ -105,20 +105,20 @@ def _avro_topics() -> list[topics.Topic]:
     return [each for each in topics.chain_topics() if each.schema is not None]
 
 
-def test_a_tombstone_goes_aside() -> None:
+def test_tombstone_is_dead_lettered() -> None:
     chain = Chain()
     assert chain.run(Relay(), entry(None, key=None)) == []
     assert [(key, value) for _, key, value, _ in chain.producer.produced] == [(None, None)]
 
 
-def test_a_dead_letter_that_is_not_acknowledged_comes_again() -> None:
+def test_unacknowledged_dead_letter_is_redelivered() -> None:
     chain = Chain()
     chain.producer.fail = lambda topic, _value: Retry("down") if topic == topics.DEAD_LETTER else None
     assert chain.run(Relay(), *_sends(chain, 1), entry(b"", offset=5)) == [5]
 
 
 @pytest.mark.guarantee("kafka_down.only_unacknowledged_records_return")
-def test_a_report_that_fails_for_one_of_several_derived_records_fails_their_item_alone() -> None:
+def test_unacknowledged_derived_record_redelivers_its_item_alone() -> None:
     chain = Chain()
     unlucky = chain.codec.encode(topics.SEND_API, "SendRequested", send([101]).to_avro())
     chain.producer.fail = lambda _topic, value: Retry("no leader") if value == unlucky else None
@@ -127,7 +127,8 @@ def test_a_report_that_fails_for_one_of_several_derived_records_fails_their_item
 
 
 @pytest.mark.guarantee("dead_letter.original_bytes_with_outcomes")
-def test_a_derived_record_that_is_too_large_puts_its_item_aside_with_its_outcomes() -> None:
+def test_oversized_derived_record_dead_letters_its_item() -> None:
+    """The item is dead-lettered with its outcomes; the other items of the batch are handled."""
     chain = Chain()
     unlucky = chain.codec.encode(topics.SEND_API, "SendRequested", send([101]).to_avro())
     chain.producer.fail = lambda _topic, value: DeadLetter("too_large", "too large") if value == unlucky else None
@@ -139,7 +140,7 @@ def test_a_derived_record_that_is_too_large_puts_its_item_aside_with_its_outcome
     assert chain.producer.flushes == 2
 
 
-def test_a_dead_letters_outcome_that_is_not_acknowledged_brings_the_record_again() -> None:
+def test_unacknowledged_dead_letter_outcome_redelivers_record() -> None:
     chain = Chain()
     outcome = chain.codec.encode(topics.SEND_API, "SendRequested", send([9]).to_avro())
     chain.producer.fail = lambda _topic, value: Retry("down") if value == outcome else None
@@ -147,7 +148,7 @@ def test_a_dead_letters_outcome_that_is_not_acknowledged_brings_the_record_again
     assert chain.run(use_case, *_sends(chain, 3)) == [1]
 
 
-def test_a_fault_in_telling_a_dead_letters_outcomes_brings_that_record_again_alone() -> None:
+def test_fault_in_dead_letter_outcomes_redelivers_one_record() -> None:
     def tell(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
         raise KeyError("a fault")
 
@@ -156,7 +157,7 @@ def test_a_fault_in_telling_a_dead_letters_outcomes_brings_that_record_again_alo
     assert chain.run(use_case, *_sends(chain, 3)) == [1]
 
 
-def test_a_look_up_that_fails_brings_every_record_again_and_produces_nothing() -> None:
+def test_failed_look_up_redelivers_all_and_produces_nothing() -> None:
     def look_up() -> None:
         raise Retry("OpenSearch is down")
 
@@ -183,14 +184,14 @@ def test_a_fault_in_one_item_does_not_touch_the_others() -> None:
 
 @pytest.mark.guarantee("schema_registry_down.records_are_redelivered")
 @pytest.mark.parametrize("error", [Retry("the registry is down"), ZeroDivisionError()])
-def test_an_error_in_decoding_one_record_does_not_touch_the_others(error: Exception) -> None:
+def test_decoding_error_redelivers_one_record(error: Exception) -> None:
     chain = Chain()
     assert chain.run(Relay(decode_error=error), *_sends(chain, 3)) == [0]
     assert len(_keys(chain)) == 4
     assert chain.dead_letters() == []
 
 
-def test_what_was_not_begun_when_time_ran_out_comes_again() -> None:
+def test_items_not_begun_before_the_deadline_are_redelivered() -> None:
     chain = Chain()
 
     def slow(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
@@ -201,7 +202,7 @@ def test_what_was_not_begun_when_time_ran_out_comes_again() -> None:
     assert len(_keys(chain)) == 4
 
 
-def test_a_registry_that_eats_the_time_leaves_enough_of_it_to_answer() -> None:
+def test_slow_registry_leaves_time_to_respond() -> None:
     chain = Chain()
 
     class Slow(Relay):
@@ -221,7 +222,7 @@ def test_time_is_kept_back_for_the_flush() -> None:
 
 @pytest.mark.guarantee("installation.fault_dead_letters_nothing")
 @pytest.mark.parametrize("where", ["decode", "handle", "work", "tell"])
-def test_a_wrong_installation_brings_the_whole_batch_again_and_is_no_crash(where: str) -> None:
+def test_stop_redelivers_the_whole_batch_without_a_crash(where: str) -> None:
     def stop(*_: Any) -> None:
         raise Stop("refused")
 
@@ -235,7 +236,7 @@ def test_a_wrong_installation_brings_the_whole_batch_again_and_is_no_crash(where
     assert chain.run(use_case, *_sends(chain, 2)) == [0, 1]
 
 
-def test_a_function_that_cannot_be_built_brings_everything_again_and_is_no_crash() -> None:
+def test_failed_bootstrap_redelivers_all_without_a_crash() -> None:
     chain = Chain()
 
     def bootstrap() -> tuple[BatchDriver, Relay]:
@@ -246,7 +247,7 @@ def test_a_function_that_cannot_be_built_brings_everything_again_and_is_no_crash
     assert failed_offsets(answer(lambda: (chain.driver, Relay()), events, Context(chain.clock), Logger())) == []
 
 
-def test_an_item_with_an_error_is_left_aside() -> None:
+def test_item_with_an_error_is_not_active() -> None:
     chain = Chain()
     seen: list[int] = []
 
@@ -261,7 +262,7 @@ def test_an_item_with_an_error_is_left_aside() -> None:
     assert seen == [1]
 
 
-def test_records_that_come_again_stand_once_and_in_the_events_order() -> None:
+def test_redelivered_records_are_listed_once_in_event_order() -> None:
     chain = Chain()
     chain.producer.fail = lambda _topic, _value: Retry("down")
     bad = entry(b"", offset=7)
@@ -270,7 +271,7 @@ def test_records_that_come_again_stand_once_and_in_the_events_order() -> None:
 
 
 @given(st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)))
-def test_every_record_is_passed_on_put_aside_or_comes_again(
+def test_each_record_is_forwarded_dead_lettered_or_redelivered(
     undecodable: set[int], retried: set[int], lost: set[int]
 ) -> None:
     chain = Chain()
@@ -298,7 +299,7 @@ def _batch(remaining_s: float = 60) -> Batch[SendRequested]:
     return Batch(items=[], codec=chain.codec, producer=chain.producer, remaining_s=lambda: remaining_s)
 
 
-def test_a_directory_that_was_waited_for_in_vain_is_not_waited_for_again() -> None:
+def test_batch_waits_once_for_a_stale_directory() -> None:
     directory = InMemoryDirectory(caught_up=Position(lsn=1, ts_ms=NOW - 1))
     batch = _batch()
     for ts_ms in (NOW, NOW + 5, NOW):

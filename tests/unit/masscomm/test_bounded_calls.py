@@ -166,7 +166,7 @@ def test_a_name_that_is_not_resolved_in_time_is_given_up(monkeypatch: pytest.Mon
     released.set()
 
 
-def test_a_request_whose_time_is_over_is_not_sent() -> None:
+def test_request_after_its_deadline_is_not_sent() -> None:
     """Credentials can take the time of a call; a message sent afterwards could be sent by another function as well."""
     accepted = []
     with _serving(lambda connection, _stop: accepted.append(connection.recv(1))) as port:

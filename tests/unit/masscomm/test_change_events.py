@@ -49,7 +49,7 @@ def test_an_example_is_understood(what: str, example: dict[str, Any] | None) -> 
         assert isinstance(change, SnapshotStarted | SnapshotCompleted | Irrelevant)
 
 
-def test_what_is_not_of_a_row() -> None:
+def test_each_other_kind_of_change_event_is_decoded() -> None:
     assert decoder.decode(truncate("devices", 5)) == TableTruncated(table="devices", lsn=5)
     assert decoder.decode(heartbeat(5, "1700000000.123999")) == Heartbeat(lsn=5, ts_ms=1_700_000_000_123)
     assert decoder.decode(heartbeat(5, "not ours", prefix="else")) == Irrelevant()
@@ -72,7 +72,7 @@ def test_what_is_not_of_a_row() -> None:
         KafkaRecord(topic=cdc_topic("users", "another"), partition=0, offset=0, timestamp_ms=0, key=b"{}", value=b"{}"),
     ],
 )
-def test_what_is_not_debezium_s_is_a_dead_letter(bad: KafkaRecord) -> None:
+def test_value_not_from_debezium_is_dead_lettered(bad: KafkaRecord) -> None:
     with pytest.raises(DeadLetter) as caught:
         decoder.decode(bad)
     assert caught.value.reason == "undecodable"

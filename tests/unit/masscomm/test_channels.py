@@ -29,7 +29,7 @@ def _push(
     return message
 
 
-def test_a_push_to_android_is_what_firebase_takes() -> None:
+def test_push_to_android_has_the_form_of_firebase() -> None:
     message = _push("gcm", collapse_key="match")
     assert sorted(message) == ["GCM", "default"]
     assert json.loads(message["GCM"]) == {
@@ -43,7 +43,7 @@ def test_a_push_to_android_is_what_firebase_takes() -> None:
     }
 
 
-def test_a_push_to_an_iphone_is_what_apple_takes() -> None:
+def test_push_to_iphone_has_the_form_of_apple() -> None:
     message = _push("apns", body="Grüezi & <b>")
     assert sorted(message) == ["APNS", "default"]
     assert json.loads(message["APNS"]) == {
@@ -63,7 +63,7 @@ def test_a_push_to_apple_has_the_key_of_its_environment(key: str) -> None:
 
 
 @pytest.mark.parametrize("platform", ["gcm", "apns"])
-def test_a_push_of_exactly_what_the_platform_takes_is_taken_and_one_byte_more_is_not(platform: str) -> None:
+def test_push_one_byte_over_the_limit_is_rejected(platform: str) -> None:
     key = platform.upper()
     room = 4096 - len(_push(platform, body="")[key].encode())
     assert len(_push(platform, body="x" * room)[key]) == 4096
@@ -72,7 +72,7 @@ def test_a_push_of_exactly_what_the_platform_takes_is_taken_and_one_byte_more_is
     assert caught.value.too_large
 
 
-def test_a_platform_there_is_none_of_is_rejected() -> None:
+def test_unknown_platform_is_rejected() -> None:
     with pytest.raises(Rejected) as caught:
         _push("pager")
     assert not caught.value.too_large
@@ -120,7 +120,7 @@ def _parsed(data: bytes) -> EmailMessage:
     return email.message_from_bytes(data, policy=email.policy.default)
 
 
-def test_an_e_mail_carries_what_was_written() -> None:
+def test_email_carries_subject_text_and_html() -> None:
     message = _parsed(_bytes(subject="Grüße aus dem Verein " * 10, text="Grüezi\r\nAda", html="<p>Grüezi</p>"))
     assert message["To"] == "ada@example.com"
     assert message["Subject"].split() == ["Grüße", "aus", "dem", "Verein"] * 10
@@ -168,7 +168,7 @@ def test_every_byte_of_an_e_mail_passes_a_relay_of_seven_bits() -> None:
     assert max(map(len, data.split(b"\r\n"))) <= 998
 
 
-def test_a_domain_of_other_letters_is_addressed_as_servers_know_it() -> None:
+def test_international_domain_is_written_in_ascii() -> None:
     assert b"To: a@xn--bcher-kva.example\r\n" in _bytes(recipient="a@bücher.example")
 
 
@@ -185,7 +185,7 @@ def test_a_subject_cannot_begin_another_header(subject: str) -> None:
         *("a@b c", "a@" + "ü" * 80 + ".example", "\x00@b.example", "a@b.example\n"),
     ],
 )
-def test_what_is_no_address_is_rejected(recipient: str) -> None:
+def test_malformed_address_is_rejected(recipient: str) -> None:
     with pytest.raises(Rejected):
         _bytes(recipient=recipient)
 
@@ -207,7 +207,7 @@ def test_any_address_of_allowed_length_is_parsed_or_rejected(recipient: str) -> 
 
 
 @given(st.text(max_size=40) | st.emails().map(str))
-def test_whatever_stands_in_an_address_is_a_message_to_it_alone_or_rejected(recipient: str) -> None:
+def test_any_address_gets_its_own_message_or_is_rejected(recipient: str) -> None:
     try:
         message = _parsed(_bytes(recipient=recipient))
     except Rejected:
@@ -218,7 +218,7 @@ def test_whatever_stands_in_an_address_is_a_message_to_it_alone_or_rejected(reci
 
 
 @given(st.text(max_size=60))
-def test_whatever_stands_in_a_subject_is_that_subject_or_rejected(subject: str) -> None:
+def test_any_subject_adds_no_header_or_is_rejected(subject: str) -> None:
     try:
         message = _parsed(_bytes(subject=subject))
     except Rejected:
@@ -249,7 +249,7 @@ def test_a_code_means_one_thing(code: str, message: str, kind: type[ProviderErro
 
 
 @pytest.mark.parametrize(("code", "throttled"), [("Throttling", True), ("Throttled", True), ("InternalError", False)])
-def test_a_throttle_is_told_from_a_failure(code: str, throttled: bool) -> None:
+def test_throttling_code_is_marked_as_throttled(code: str, throttled: bool) -> None:
     error = _error(code)
     assert isinstance(error, Transient)
     assert error.throttled is throttled

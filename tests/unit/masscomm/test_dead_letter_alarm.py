@@ -19,7 +19,7 @@ def _told(alarm: DeadLetterAlarm, reasons: list[str]) -> tuple[Any, Any]:
     return found.get("DeadLetterBursts"), notes.get("dead_letter_reasons")
 
 
-def test_an_invocation_counts_by_reason_and_tells_of_more_than_the_limit_in_a_minute() -> None:
+def test_alarm_counts_by_reason_and_rings_above_its_limit() -> None:
     clock = FixedClock()
     alarm = DeadLetterAlarm(limit=3, clock=clock)
     assert _told(alarm, ["undecodable", "undecodable", "invalid"]) == (0, {"undecodable": 2, "invalid": 1})
@@ -48,7 +48,7 @@ def test_a_burst_raises_the_alarm_and_the_good_records_go_on() -> None:
     assert notes["dead_letter_reasons"] == {"undecodable": 50}
 
 
-def test_a_dead_letter_that_comes_again_is_counted_when_it_is_put_aside() -> None:
+def test_redelivered_dead_letter_is_counted_once_produced() -> None:
     chain = Chain()
     chain.producer.fail = lambda topic, _value: Retry("down") if topic == topics.DEAD_LETTER else None
     alarm = DeadLetterAlarm(clock=FixedClock(NOW))

@@ -45,7 +45,7 @@ DECISION = st.builds(
     data=st.data(),
     parts=st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100))).map(tuple),
 )
-def test_what_is_read_again_is_what_was_decided_first(
+def test_later_decisions_return_the_first_ones(
     positions: list[int], data: st.DataObject, parts: tuple[tuple[int, int], ...]
 ) -> None:
     told = data.draw(

@@ -4,7 +4,7 @@ from masscomm.clock import FixedClock
 from masscomm.denied_ids import RETRY_S, DeniedIds
 
 
-def test_an_id_is_asked_again_for_its_time_and_no_longer() -> None:
+def test_denied_id_is_retried_for_its_time_only() -> None:
     clock = FixedClock()
     denied = DeniedIds(clock=clock)
     assert denied.is_asked_again(7)
@@ -59,7 +59,7 @@ def test_one_bad_id_for_hours_costs_others_no_time_of_theirs() -> None:
     assert denied.is_asked_again(8)
 
 
-def test_beyond_a_thousand_ids_at_a_time_none_waits() -> None:
+def test_beyond_a_thousand_denied_ids_none_is_retried() -> None:
     clock = FixedClock()
     denied = DeniedIds(clock=clock)
     assert all(denied.is_asked_again(schema_id) for schema_id in range(1, 1_001))

@@ -56,7 +56,7 @@ def test_a_wrong_request_or_table_stops_the_function(code: str, message: str) ->
     "code",
     ["ProvisionedThroughputExceededException", "ThrottlingException", "InternalServerError"],
 )
-def test_what_passes_comes_again(code: str) -> None:
+def test_transient_dynamodb_error_is_a_retry(code: str) -> None:
     assert isinstance(_answered(code), Retry)
 
 
@@ -71,5 +71,5 @@ def test_what_passes_comes_again(code: str) -> None:
         ([], Retry),
     ],
 )
-def test_a_cancelled_transaction_is_what_cancelled_it(reasons: list[dict[str, str]], kind: type[Exception]) -> None:
+def test_cancelled_transaction_raises_its_reason(reasons: list[dict[str, str]], kind: type[Exception]) -> None:
     assert type(_answered("TransactionCanceledException", CancellationReasons=reasons)) is kind

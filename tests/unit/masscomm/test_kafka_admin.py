@@ -12,7 +12,7 @@ from masscomm.kafka_admin import KafkaAdmin
 NOBODY = {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}
 
 
-def test_a_client_is_destroyed_by_the_thread_that_closes_it_before_another_is_made(
+def test_closing_thread_destroys_a_client_before_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[tuple[str, threading.Thread]] = []
@@ -36,7 +36,7 @@ def test_a_client_is_destroyed_by_the_thread_that_closes_it_before_another_is_ma
     assert said == [(each, threading.current_thread()) for each in ("made", "destroyed", "made")]
 
 
-def test_a_client_with_a_question_under_way_is_gone_once_it_is_closed() -> None:
+def test_client_with_a_pending_request_is_gone_once_closed() -> None:
     """The real one: it is kept here as a failed future's traceback would keep it."""
     admin = KafkaAdmin(NOBODY)
     kept = admin.client()

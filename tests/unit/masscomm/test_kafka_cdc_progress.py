@@ -12,7 +12,7 @@ from masscomm.topics import CDC_TABLES, cdc_topic
 from tests.support.fakes.kafka_admin_client import stand_in
 
 
-def test_a_client_that_times_out_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timed_out_request_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
     class Client:
@@ -35,7 +35,7 @@ def test_a_client_that_times_out_is_not_asked_again(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.guarantee("kafka_down.no_leader_means_incomplete")
-def test_a_partition_whose_end_nobody_knows_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partition_without_a_known_end_is_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = [cdc_topic(table, "g1") for table in CDC_TABLES]
     said = stand_in(monkeypatch, -1001, 7, topics=tables)
     progress = KafkaCdcProgress("broker:9092", generation="g1", group="g", offsets_topic="o")

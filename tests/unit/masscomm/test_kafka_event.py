@@ -79,19 +79,19 @@ def test_records_keep_the_events_order_over_all_partitions() -> None:
         {"records": {"t-0": None}},
     ],
 )
-def test_what_is_no_such_event_is_the_callers_fault(malformed: Any) -> None:
+def test_malformed_event_is_a_value_error(malformed: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse(malformed)
 
 
-def test_the_answer_names_topic_partition_and_offset_as_lambda_wants_them() -> None:
+def test_batch_response_names_topic_partition_and_offset() -> None:
     assert batch_response([RECORD]) == {
         "batchItemFailures": [{"itemIdentifier": {"partition": "send.monolith-2", "offset": 41}}]
     }
     assert batch_response([]) == {"batchItemFailures": []}
 
 
-def test_a_dead_letter_says_where_it_stood_and_why_it_is_here() -> None:
+def test_dead_letter_headers_have_position_and_reason() -> None:
     assert dict(dead_letter_headers(RECORD, BAD, "builder")) == {
         SOURCE_TOPIC: b"send.monolith",
         SOURCE_PARTITION: b"2",
@@ -132,7 +132,7 @@ def test_a_records_own_headers_are_kept() -> None:
         [(SOURCE_TOPIC, b"t"), (SOURCE_PARTITION, b"9" * 5000), (SOURCE_OFFSET, b"1"), (SOURCE_TIMESTAMP, b"1")],
     ],
 )
-def test_headers_that_are_no_position_are_refused_and_the_true_one_is_written(
+def test_malformed_position_headers_are_replaced_by_the_true_one(
     headers: list[tuple[str, bytes]],
 ) -> None:
     record = _replayed(headers)
@@ -144,7 +144,7 @@ def test_headers_that_are_no_position_are_refused_and_the_true_one_is_written(
     assert dict(kept)[SOURCE_OFFSET] == b"7"
 
 
-def test_an_error_that_no_encoding_takes_is_told_all_the_same() -> None:
+def test_error_with_a_lone_surrogate_is_escaped_in_headers() -> None:
     headers = dead_letter_headers(RECORD, DeadLetter("invalid", "a lone \ud800"), "builder")
     assert dict(headers)[ERROR] == b"a lone \\ud800"
 

@@ -22,7 +22,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Any:
     return lambda: [json.loads(line) for line in capsys.readouterr().out.splitlines() if "_aws" not in line]
 
 
-def test_what_is_about_a_record_ends_with_its_block(lines: Any) -> None:
+def test_log_keys_end_with_their_block(lines: Any) -> None:
     logger = logs.logger("test_logs_blocks")
     with logs.about({"send_id": "outer"}, club_id=1):
         with logs.about(record_id="inner", channel=None):
@@ -42,7 +42,7 @@ def test_what_is_about_a_record_ends_with_its_block(lines: Any) -> None:
     assert not {"send_id", "club_id", "record_id"} & after.keys()
 
 
-def test_another_thread_has_the_keys_it_was_given_and_gives_none_back(lines: Any) -> None:
+def test_thread_has_only_the_log_keys_carried_into_it(lines: Any) -> None:
     logger = logs.logger("test_logs_threads")
     with ThreadPoolExecutor(1) as pool, logs.about(send_id="a"):
         pool.submit(logs.carried(logger.info), "carried").result()
@@ -61,7 +61,7 @@ def _driver(chain: Chain) -> BatchDriver:
     )
 
 
-def test_every_record_of_a_batch_logs_its_own_ids_whatever_becomes_of_it(lines: Any) -> None:
+def test_each_record_logs_its_own_ids_whatever_its_fate(lines: Any) -> None:
     chain, inner = Chain(), logs.logger("test_logs_use_case")
     fates = {1: Retry("down"), 2: DeadLetter("invalid", "bad"), 3: KeyError("a fault")}
 

@@ -25,7 +25,7 @@ def _nothing_gathered() -> None:
     traces.taken()
 
 
-def test_numbers_add_up_gauges_hold_and_distributions_keep_each_value() -> None:
+def test_counters_add_gauges_hold_distributions_keep_values() -> None:
     meter = metrics.Meter()
     for value in (2, 3):
         meter.add(RECORDS_IN, value)
@@ -65,7 +65,7 @@ def test_the_line_is_as_powertools_writes_it(monkeypatch: pytest.MonkeyPatch) ->
     assert ours.keys() - {"RecordsIn"} == document.keys() - {"RecordsIn"}
 
 
-def test_an_invocation_writes_one_line_of_metrics_with_its_environment_and_nobodys_ids(
+def test_invocation_writes_one_metrics_line_without_ids(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MASSCOMM_ENVIRONMENT", "staging")
@@ -101,7 +101,7 @@ def test_a_handler_that_raises_has_its_metrics_written(capsys: pytest.CaptureFix
     assert '"InvocationDuration":[' in capsys.readouterr().out
 
 
-def test_each_status_and_channel_has_its_metric_and_no_dimension_has_many_values() -> None:
+def test_statuses_have_metrics_and_dimensions_few_values() -> None:
     assert {metric.labels["status"] for metric in ALL.values() if metric.family == "Recipients"} == set(Status)
     assert {name for metric in ALL.values() for name in metric.dimensions} == {"environment", "service", "application"}
     assert all(metric.name == name and metric.meaning for name, metric in ALL.items())

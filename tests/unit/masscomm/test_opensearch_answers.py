@@ -176,7 +176,7 @@ def test_bulk_requests_are_bounded_in_bytes() -> None:
     assert max(sizes) < 5_000_000
 
 
-def test_the_consumer_has_come_to_its_targets_only_with_every_partition() -> None:
+def test_targets_are_reached_only_with_every_partition() -> None:
     assert reached({}, {"a": {0: 0}})
     assert not reached({}, {"a": {0: 1}})
     assert reached({"a": {0: 5, 1: 9}}, {"a": {0: 5}})
@@ -193,5 +193,5 @@ def test_the_consumer_has_come_to_its_targets_only_with_every_partition() -> Non
         ({"lsn": 7, "lsn_proc": 7, "lsn_commit": 7, "messageType": "MESSAGE"}, 7),
     ],
 )
-def test_a_source_offset_of_the_snapshot_says_nothing_is_written(offset: Any, lsn: int | None) -> None:
+def test_snapshot_source_offset_has_no_lsn(offset: Any, lsn: int | None) -> None:
     assert lsn_of_source_offset(offset) == lsn

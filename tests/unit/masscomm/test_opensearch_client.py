@@ -60,7 +60,9 @@ def test_a_request_is_as_opensearch_py_makes_it(server: AnsweringServer, call: C
     "answer",
     [b'{"error": {"type": "index_closed_exception"}}', b'{"error": "alias missing"}', b'{"found": false}', b"<html>"],
 )
-def test_a_refusal_says_what_opensearch_py_says_of_it(server: AnsweringServer, status: int, answer: bytes) -> None:
+def test_refusal_has_the_fields_that_opensearch_py_gives_it(
+    server: AnsweringServer, status: int, answer: bytes
+) -> None:
     server.answers = [(status, answer)]
     theirs = opensearchpy.OpenSearch(hosts=[server.url], max_retries=0)
     with pytest.raises(opensearchpy.TransportError) as of_theirs:
@@ -89,7 +91,7 @@ def test_no_answer_and_half_an_answer_are_errors(server: AnsweringServer) -> Non
         ours.OpenSearch("http://127.0.0.1:9", timeout_s=1).get(index="i", id="1")
 
 
-def test_what_signs_a_request_is_given_what_is_sent(server: AnsweringServer) -> None:
+def test_signer_gets_the_request_as_it_is_sent(server: AnsweringServer) -> None:
     signed: list[tuple[str, str, Any, Any]] = []
 
     def auth(method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> dict[str, str]:

@@ -84,7 +84,7 @@ def run(provider: Provider, environments: list[Environment], seconds: float) -> 
 @pytest.mark.guarantee("provider_down.rate_converges")
 @pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("configured", [None, 0.5, 1.0, 3.0])
-def test_environments_converge_to_what_is_allowed_together(count: int, configured: float | None) -> None:
+def test_environments_converge_to_the_allowed_rate(count: int, configured: float | None) -> None:
     provider = Provider(per_s=400)
     share = None if configured is None else configured * 400 / count
     environments = [Environment(share) for _ in range(count)]
@@ -94,7 +94,7 @@ def test_environments_converge_to_what_is_allowed_together(count: int, configure
     assert provider.refused / (provider.refused + len(provider.taken)) < 0.15
 
 
-def test_nobody_starves() -> None:
+def test_each_environment_gets_a_share_of_the_rate() -> None:
     provider = Provider(per_s=400)
     environments = [Environment(100), Environment(100), Environment(100, begins_s=5), Environment(100, begins_s=10)]
     run(provider, environments, 60)
@@ -104,7 +104,7 @@ def test_nobody_starves() -> None:
     assert min(late) > 30
 
 
-def test_what_is_allowed_again_is_used_again_soon() -> None:
+def test_rate_that_rises_again_is_used_again() -> None:
     provider = Provider(per_s=400)
     environments = [Environment(100) for _ in range(4)]
     run(provider, environments, 10)
@@ -116,7 +116,7 @@ def test_what_is_allowed_again_is_used_again_soon() -> None:
     assert provider.used(35, 50) >= 0.97
 
 
-def test_one_that_is_alone_takes_over_what_the_others_leave() -> None:
+def test_remaining_environment_takes_over_the_whole_rate() -> None:
     provider = Provider(per_s=400)
     staying = Environment(100)
     run(provider, [staying, Environment(300)], 10)
@@ -124,7 +124,7 @@ def test_one_that_is_alone_takes_over_what_the_others_leave() -> None:
     assert provider.used(45, 60) >= 0.97
 
 
-def test_an_environment_with_little_to_do_does_not_raise_its_pace() -> None:
+def test_idle_environment_does_not_raise_its_rate() -> None:
     clock = Own()
     pacer = Pacer(clock, per_s=100)
     for _ in range(500):
@@ -147,7 +147,7 @@ def test_it_never_falls_below_its_floor_and_comes_back() -> None:
     assert pacer.per_s >= 50
 
 
-def test_turns_are_apart_and_nobody_takes_one_far_ahead() -> None:
+def test_turns_are_spaced_and_not_reserved_far_ahead() -> None:
     clock = Own()
     pacer = Pacer(clock, per_s=10)
     begun = clock.at

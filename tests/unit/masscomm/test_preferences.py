@@ -49,7 +49,7 @@ def test_the_narrower_rule_wins(categories: Any, channels: Any, wanted: bool, ru
 
 @pytest.mark.parametrize("malformed", ["true", 1, 0, "", [], ["push"], {"nested": True}])
 @pytest.mark.parametrize("where", ["category", "category and channel", "channel"])
-def test_what_is_no_plain_true_is_an_opt_out(malformed: Any, where: str) -> None:
+def test_setting_other_than_true_is_an_opt_out(malformed: Any, where: str) -> None:
     categories: Mapping[str, Any] = {}
     channels: Mapping[str, Any] = {}
     match where:
@@ -64,7 +64,7 @@ def test_what_is_no_plain_true_is_an_opt_out(malformed: Any, where: str) -> None
 
 
 @pytest.mark.parametrize("malformed", ["{}", 1, True, [], ["news"]])
-def test_settings_that_are_no_object_are_an_opt_out_of_everything(malformed: Any) -> None:
+def test_settings_that_are_no_object_opt_out_of_everything(malformed: Any) -> None:
     assert _decide(malformed, {})[0] is Status.SUPPRESSED
     assert _decide({}, malformed)[0] is Status.SUPPRESSED
     assert _decide({"news": True}, malformed)[0] is Status.SUPPRESSED
@@ -81,12 +81,12 @@ def test_a_mandatory_category_passes_over_an_opt_out() -> None:
     assert _decide([], [], "one_time_password") == (None, "mandatory")
 
 
-def test_a_mandatory_category_does_not_reach_another_tenants_user() -> None:
+def test_mandatory_category_suppresses_another_tenants_user() -> None:
     decision = decide(ADA, None, club_id=8, type="one_time_password", channel="push")
     assert (decision.status, decision.reason) == (Status.SUPPRESSED, Reason.UNKNOWN_USER)
 
 
-def test_nobody_is_notified_who_is_unknown() -> None:
+def test_unknown_user_is_suppressed() -> None:
     decision = decide(None, Settings(user_id=1), club_id=7, type="one_time_password", channel="push")
     assert (decision.status, decision.reason) == (Status.SUPPRESSED, Reason.UNKNOWN_USER)
 
@@ -96,7 +96,7 @@ def test_no_settings_are_no_opt_out() -> None:
     assert (decision.status, decision.layer, decision.settings_version) == (None, "default", None)
 
 
-def test_a_channel_there_is_none_of_fails() -> None:
+def test_unknown_channel_fails() -> None:
     decision = decide(ADA, None, club_id=7, type="news", channel="pigeon")
     assert (decision.status, decision.reason) == (Status.FAILED, Reason.UNKNOWN_CHANNEL)
 

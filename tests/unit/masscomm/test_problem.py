@@ -3,7 +3,7 @@
 from masscomm.problem import FieldError, Problem
 
 
-def test_the_status_gives_the_title_where_none_is_given() -> None:
+def test_problem_without_a_title_has_that_of_its_status() -> None:
     assert Problem(404, "No such send.").body() == {
         "type": "about:blank",
         "title": "Not Found",
@@ -12,6 +12,6 @@ def test_the_status_gives_the_title_where_none_is_given() -> None:
     }
 
 
-def test_wrong_fields_are_named_with_what_is_allowed() -> None:
+def test_wrong_fields_are_named_with_the_allowed_values() -> None:
     problem = Problem(400, "Wrong.", errors=[FieldError("granularity", "one of minute, hour, day")])
     assert problem.body()["errors"] == [{"field": "granularity", "message": "one of minute, hour, day"}]

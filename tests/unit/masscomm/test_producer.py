@@ -91,7 +91,7 @@ def test_a_full_queue_is_emptied_first(clients: list[Client]) -> None:
     assert reports.of == {"a": [None]}
 
 
-def test_a_report_that_comes_after_its_flush_gave_up_tells_nobody_anything(clients: list[Client]) -> None:
+def test_report_after_its_flush_gave_up_is_ignored(clients: list[Client]) -> None:
     producer, reports = KafkaProducer("nowhere:1"), Reports()
     producer.produce("topic", None, b"1", [], reports.to("late"))
     late = clients[0].waiting.pop()

@@ -82,7 +82,9 @@ def _assert_is(error: ProviderError, wanted: type[ProviderError], flag: str) -> 
 
 @pytest.mark.guarantee("provider_errors.each_code_has_one_meaning")
 @pytest.mark.parametrize(("code", "text", "status", "wanted", "flag"), SNS)
-def test_what_sns_answers(code: str, text: str, status: int, wanted: type[ProviderError], flag: str) -> None:
+def test_sns_error_has_its_documented_meaning(
+    code: str, text: str, status: int, wanted: type[ProviderError], flag: str
+) -> None:
     with _server(_answer(status, _error(code, text))) as (url, _), pytest.raises(ProviderError) as caught:
         _push(url).publish(endpoint_arn=ENDPOINT.format("GCM/app"), message=message(), attributes={})
     _assert_is(caught.value, wanted, flag)
@@ -90,7 +92,9 @@ def test_what_sns_answers(code: str, text: str, status: int, wanted: type[Provid
 
 
 @pytest.mark.parametrize(("code", "text", "status", "wanted", "flag"), SES)
-def test_what_ses_answers(code: str, text: str, status: int, wanted: type[ProviderError], flag: str) -> None:
+def test_ses_error_has_its_documented_meaning(
+    code: str, text: str, status: int, wanted: type[ProviderError], flag: str
+) -> None:
     client = SESSION.client("ses")
     mail = SesEmail(sender=SENDER, connections=1, client=client)
     with Stubber(client) as stubber:
@@ -101,7 +105,7 @@ def test_what_ses_answers(code: str, text: str, status: int, wanted: type[Provid
 
 
 @pytest.mark.guarantee("provider_answer.each_code_has_a_row")
-def test_every_answer_has_its_row_in_the_table_and_every_row_an_answer() -> None:
+def test_each_error_has_a_row_and_each_row_an_error() -> None:
     answers = [(code.removesuffix("Exception"), f"{code}: {text}") for code, text, *_ in SNS + SES]
     rows = {answer: next((row for row in TABLE if row.fits(*answer)), None) for answer in answers}
     assert {code for (code, _), row in rows.items() if row is None} == {"502", "ANewCode"}
@@ -119,9 +123,7 @@ def test_every_answer_has_its_row_in_the_table_and_every_row_an_answer() -> None
         (EndpointConnectionError(endpoint_url="https://sns"), ""),
     ],
 )
-def test_no_answer_is_worth_another_try_and_says_whether_the_message_may_be_out(
-    error: BotoCoreError, lost: str
-) -> None:
+def test_missing_answer_is_transient_and_says_if_it_may_be_sent(error: BotoCoreError, lost: str) -> None:
     _assert_is(as_provider_error(error), Transient, lost)
 
 
@@ -183,7 +185,7 @@ TAKEN = (
 )
 
 
-def test_what_is_sent_is_what_the_sdk_sends_and_signed_as_it_signs() -> None:
+def test_request_and_signature_equal_those_of_the_sdk() -> None:
     arn, attributes = ENDPOINT.format("GCM/app"), {"AWS.SNS.MOBILE.APNS.TTL": "60", "a&b": "ü +~"}
     with _server(_answer(200, TAKEN)) as (url, requests):
         message_id = _push(url).publish(endpoint_arn=arn, message=message(), attributes=attributes)
@@ -217,25 +219,25 @@ def test_what_is_sent_is_what_the_sdk_sends_and_signed_as_it_signs() -> None:
     assert headers["content-type"].startswith("application/x-www-form-urlencoded")
 
 
-def test_a_connection_that_ends_after_the_request_leaves_open_whether_it_was_taken() -> None:
+def test_connection_lost_after_the_request_is_a_lost_answer() -> None:
     with _server(b"") as (url, _), pytest.raises(Transient) as caught:
         _push(url).publish(endpoint_arn="arn", message=message(), attributes={})
     assert caught.value.answer_lost
 
 
-def test_an_answer_without_an_id_leaves_open_whether_it_was_taken() -> None:
+def test_answer_without_a_message_id_is_a_lost_answer() -> None:
     with _server(_answer(200, "<html></html>")) as (url, _), pytest.raises(Transient) as caught:
         _push(url).publish(endpoint_arn="arn", message=message(), attributes={})
     assert caught.value.answer_lost
 
 
-def test_where_nobody_listens_nothing_was_sent() -> None:
+def test_refused_connection_is_no_lost_answer() -> None:
     with pytest.raises(Transient) as caught:
         _push("http://127.0.0.1:1").publish(endpoint_arn="arn", message=message(), attributes={})
     assert not caught.value.answer_lost
 
 
-def test_what_stands_between_may_answer_too() -> None:
+def test_503_of_an_intermediary_is_transient_not_throttled() -> None:
     with _server(_answer(503, "<html>busy</html>")) as (url, _), pytest.raises(Transient, match="503") as caught:
         _push(url).publish(endpoint_arn="arn", message=message(), attributes={})
     assert not caught.value.throttled
@@ -311,7 +313,7 @@ class Applications:
             return None
 
 
-def test_an_application_that_is_off_is_left_alone_and_the_others_go_on() -> None:
+def test_disabled_application_is_called_once_others_continue() -> None:
     both = Applications()
     for _ in range(5):
         assert both.publish(both.off) is None
@@ -334,7 +336,7 @@ def test_after_the_pause_one_call_finds_out() -> None:
     assert both.publish(both.off)
 
 
-def test_while_one_call_finds_out_nobody_else_asks() -> None:
+def test_one_call_at_a_time_probes_a_disabled_application() -> None:
     both = Applications()
     both.publish(both.off)
     both.clock.advance(31)

@@ -85,7 +85,7 @@ def test_they_follow_the_clock_on_the_wall(zone: str, said: dict[str, Any], now:
 
 
 @pytest.mark.parametrize("said", [None, {}, {"start": None, "end": None}, {"days": ["sat"]}])
-def test_who_says_nothing_has_none(said: Any) -> None:
+def test_user_without_a_setting_has_no_quiet_hours(said: Any) -> None:
     assert all(quiet_now(said, BERLIN, ms(f"2026-11-21T{hour:02}:00+01:00")) is None for hour in range(24))
 
 
@@ -101,7 +101,7 @@ def test_who_says_nothing_has_none(said: Any) -> None:
         {"start": "07:00", "end": "07:00"}, {"start": "00:00", "end": "24:00"},
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_the_night(said: Any) -> None:
+def test_malformed_quiet_hours_are_21_to_9(said: Any) -> None:
     assert until(said, BERLIN, "2026-11-21T20:59:00+01:00") is None
     assert until(said, BERLIN, "2026-11-21T21:00:00+01:00") == "2026-11-22T09:00:00+01:00"
     assert until(said, BERLIN, "2026-11-22T09:00:00+01:00") is None
@@ -111,7 +111,7 @@ def test_what_cannot_be_read_is_the_night(said: Any) -> None:
     "zone",
     ["", ".", "..", "/etc/localtime", "Europe", "Mars/Base", "a" * 9_000, "\0", "\ud800", None],
 )
-def test_whose_time_zone_is_none_has_that_of_utc(zone: Any) -> None:
+def test_unknown_time_zone_is_utc(zone: Any) -> None:
     quiet = quiet_now(NIGHT, zone, ms("2026-11-21T22:00:00+00:00"))
     assert quiet is not None
     assert quiet.until_ms == ms("2026-11-22T07:00:00+00:00")
@@ -119,7 +119,7 @@ def test_whose_time_zone_is_none_has_that_of_utc(zone: Any) -> None:
     assert quiet_now(NIGHT, zone, ms("2026-11-22T07:00:00+00:00")) is None
 
 
-def test_the_rule_says_which_hours_whose_clock_and_until_when() -> None:
+def test_rule_names_hours_time_zone_and_end() -> None:
     now = ms("2026-11-21T23:00:00+01:00")
     rules = [quiet_now(said, BERLIN, now) for said in (NIGHT, "nine to five", {"start": "1:00", "end": "01:00"})]
     assert [quiet.rule for quiet in rules if quiet is not None] == [
@@ -129,7 +129,7 @@ def test_the_rule_says_which_hours_whose_clock_and_until_when() -> None:
     ]
 
 
-def test_a_machine_without_time_zones_is_misconfigured_and_nobodys_clock_is_taken_for_utc(
+def test_machine_without_time_zones_is_a_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def absent(name: str) -> ZoneInfo:
@@ -163,9 +163,7 @@ ANY = st.datetimes(datetime(1990, 1, 1), datetime(2050, 1, 1), timezones=st.just
 @given(start=TIMES, end=TIMES, zone=ZONES, now=st.one_of(NEAR_A_CHANGE, ANY))
 @example(start="23:50", end="23:30", zone="America/St_Johns", now=datetime(2010, 11, 7, 2, 30, 30, tzinfo=UTC))
 @example(start="22:00", end="02:30", zone=BERLIN, now=datetime(2026, 3, 29, 0, 59, tzinfo=UTC))
-def test_they_end_with_the_first_moment_that_the_clock_does_not_call_quiet(
-    start: str, end: str, zone: str, now: datetime
-) -> None:
+def test_quiet_hours_end_at_the_first_moment_outside_them(start: str, end: str, zone: str, now: datetime) -> None:
     """Judged minute by minute: clocks show whole minutes, and change only then."""
     said, now_ms = {"start": start, "end": end}, round(now.timestamp() * 1000)
     if start == end:

@@ -52,11 +52,11 @@ def answered(event: dict[str, Any]) -> tuple[int, dict[str, str], Any]:
     return found["statusCode"], headers, json.loads(found["body"] or "null")
 
 
-def test_what_a_path_names_is_given_by_name() -> None:
+def test_path_parameters_are_passed_by_name() -> None:
     assert answered(get("/v1/sends/a b")) == (200, {"Content-Type": JSON, "X-Asked": "nothing"}, ["sends", "a b"])
 
 
-def test_a_path_as_it_is_written_down_names_what_stands_there() -> None:
+def test_braces_in_a_path_are_ordinary_characters() -> None:
     assert answered(get("/v1/{kind}/{name}"))[2] == ["{kind}", "{name}"]
 
 
@@ -68,13 +68,13 @@ def test_a_path_without_names_goes_first() -> None:
     "path",
     ["/v1/sends", "/v1/sends/", "/v1/sends/a/", "/v1/sends/a\0", "/v1/sends/\ud800", "/v1/things", "//v1/things/a"],
 )
-def test_what_is_no_route_is_404(path: str) -> None:
+def test_unknown_route_is_404(path: str) -> None:
     status, headers, body = answered(get(path))
     assert (status, headers["Content-Type"], body["status"]) == (404, "application/problem+json", 404)
 
 
 @given(st.text(st.characters(categories=["L", "N", "P", "S"], exclude_characters="/"), min_size=1))
-def test_any_name_that_can_be_printed_is_taken_whole(name: str) -> None:
+def test_any_printable_path_parameter_is_kept_whole(name: str) -> None:
     assert answered(get(f"/v1/sends/{name}"))[2] == ["sends", name]
 
 
@@ -113,19 +113,19 @@ def test_a_body_that_is_no_text_is_the_callers_fault(body: str) -> None:
     assert answered(posted(body, is_base64=True))[0] == 400
 
 
-def test_a_problem_is_answered_as_it_says() -> None:
+def test_problem_is_returned_with_its_status_and_errors() -> None:
     status, headers, body = answered(get("/v1/problem"))
     assert (status, headers) == (400, {"Content-Type": "application/problem+json", "Cache-Control": "no-store"})
     assert (body["detail"], body["errors"]) == ("Wrong: ü", [{"field": "a", "message": "one of b"}])
 
 
-def test_what_is_down_is_503_with_when_to_come_again() -> None:
+def test_retry_is_503_with_retry_after() -> None:
     status, headers, body = answered(get("/v1/fails", how=["retry"]))
     assert (status, headers["Retry-After"], body["detail"]) == (503, "7", "the database is away")
 
 
 @pytest.mark.parametrize("how", ["stop", "fault"])
-def test_of_its_own_faults_an_api_tells_the_log_alone(how: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_own_fault_is_500_and_only_the_log_has_details(how: str, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, body = answered(get("/v1/fails", how=[how]))
     assert status == 500
     assert not {"secret", "X"} & set(body["detail"].split())

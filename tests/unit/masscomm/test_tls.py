@@ -166,7 +166,7 @@ def test_a_database_with_another_hosts_certificate_is_refused(
     assert server.received == []
 
 
-def test_a_database_that_proves_who_it_is_is_trusted(serving: Callable[..., TlsServer], authority: Authority) -> None:
+def test_database_with_a_valid_certificate_is_trusted(serving: Callable[..., TlsServer], authority: Authority) -> None:
     """The refusals above are about the certificate."""
     server = serving("database.example", postgres=True)
     text = _refused_by(server, "database.example", f"&sslrootcert={authority.path}")
@@ -184,7 +184,7 @@ def test_a_database_that_proves_who_it_is_is_trusted(serving: Callable[..., TlsS
         "postgresql:///d",
     ],
 )
-def test_a_database_on_this_machine_is_reached_as_its_url_says(url: str) -> None:
+def test_loopback_database_url_is_unchanged(url: str) -> None:
     assert verified(url) == url
 
 
@@ -205,7 +205,7 @@ def test_a_database_elsewhere_is_verified(url: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["host=h dbname=d", "h", "", "mysql://h/d"])
-def test_what_is_no_url_is_refused(text: str) -> None:
+def test_malformed_database_url_is_a_stop(text: str) -> None:
     with pytest.raises(Stop):
         verified(text)
 
@@ -260,7 +260,7 @@ def test_opensearchs_refusal_is_no_answer(serving: Callable[..., TlsServer]) -> 
 
 @pytest.mark.kills(guard="tls.broker")
 @pytest.mark.parametrize(("name", "trusted"), [("localhost", False), ("another.example", True)])
-def test_a_broker_that_cannot_prove_who_it_is_is_refused(
+def test_broker_without_a_valid_certificate_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     serving: Callable[..., TlsServer],
     authority: Authority,

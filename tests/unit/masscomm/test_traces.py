@@ -44,11 +44,11 @@ def _no_spans() -> Iterator[None]:
         "\u0660" + VALID[1:],
     ],
 )
-def test_what_is_no_traceparent_is_none(text: str | None) -> None:
+def test_malformed_traceparent_is_none(text: str | None) -> None:
     assert traces.parse(text) is None
 
 
-def test_a_traceparent_is_read_with_its_flag_and_a_later_version_too() -> None:
+def test_traceparent_is_read_with_flag_and_later_version() -> None:
     assert traces.parse(VALID) == traces.Trace(TRACE, SPAN, sampled=True)
     assert traces.parse(f"00-{TRACE}-{SPAN}-02") == traces.Trace(TRACE, SPAN, sampled=False)
     assert traces.parse(f"01-{TRACE}-{SPAN}-01-more") == traces.Trace(TRACE, SPAN, sampled=True)
@@ -57,13 +57,13 @@ def test_a_traceparent_is_read_with_its_flag_and_a_later_version_too() -> None:
 
 
 @given(st.binary(), st.binary())
-def test_no_header_that_somebody_wrote_is_an_error(parent: bytes, state: bytes) -> None:
+def test_any_trace_header_is_read_without_an_error(parent: bytes, state: bytes) -> None:
     found = traces.of_headers([("traceparent", parent), ("tracestate", state)])
     assert found is None or traces.of_headers(found.headers) == found
 
 
 @given(st.text(min_size=1))
-def test_a_send_begins_the_same_trace_each_time_and_its_header_is_valid(send_id: str) -> None:
+def test_send_begins_the_same_valid_trace_each_time(send_id: str) -> None:
     begun = traces.begun_by(send_id)
     assert begun == traces.begun_by(send_id)
     found = traces.parse(begun.traceparent)
@@ -71,7 +71,7 @@ def test_a_send_begins_the_same_trace_each_time_and_its_header_is_valid(send_id:
     assert (found.trace_id, found.sampled) == (begun.trace_id, begun.sampled)
 
 
-def test_the_share_of_traces_that_are_sampled_is_as_set_and_all_chunks_of_a_send_agree(
+def test_sampled_share_follows_the_setting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TRACE_SAMPLE_RATIO", "0.25")
@@ -90,7 +90,7 @@ def _carried(chain: Chain, topic: str) -> list[traces.Trace | None]:
     return [traces.of_headers(headers) for name, _, _, headers in chain.producer.produced if name == topic]
 
 
-def test_what_is_derived_carries_the_span_of_what_it_is_derived_from() -> None:
+def test_derived_record_carries_the_span_of_its_parent() -> None:
     chain = Chain()
     first = chain.encoded(
         send([1, 2], send_id="a"),
@@ -108,7 +108,7 @@ def test_what_is_derived_carries_the_span_of_what_it_is_derived_from() -> None:
     assert spans["a"].start_ns <= spans["a"].end_ns
 
 
-def test_a_redelivery_and_a_replay_are_of_the_same_trace_with_a_span_of_their_own() -> None:
+def test_redelivery_and_replay_share_the_trace_with_own_spans() -> None:
     chain = Chain()
     bad = DeadLetter("invalid", "bad")
 
@@ -131,7 +131,7 @@ def test_a_redelivery_and_a_replay_are_of_the_same_trace_with_a_span_of_their_ow
     assert (retried.error, dead.error, replayed.error) == ("down", "dead letter: invalid: bad", None)
 
 
-def test_what_is_not_sampled_makes_no_span_and_goes_on_unsampled() -> None:
+def test_unsampled_record_makes_no_span_and_stays_unsampled() -> None:
     chain = Chain()
     quiet = [("traceparent", f"00-{TRACE}-{SPAN}-00".encode())]
     assert chain.run(Relay(), chain.encoded(send([1]), topics.SEND_MONOLITH, headers=quiet)) == []
@@ -141,7 +141,7 @@ def test_what_is_not_sampled_makes_no_span_and_goes_on_unsampled() -> None:
     assert (carried.trace_id, carried.sampled) == (TRACE, False)
 
 
-def test_what_is_of_no_send_and_no_trace_makes_no_span() -> None:
+def test_record_without_send_id_and_trace_makes_no_span() -> None:
     chain = Chain()
     record = chain.encoded(send([1], send_id=None), topics.SEND_MONOLITH)
     assert chain.run(Relay(), record) == []

@@ -20,7 +20,7 @@ STATUSES = st.sampled_from(Status)
 PUBLISHED = {Status.SENT, Status.DELIVERED, Status.BOUNCED}
 
 
-def test_ids_are_what_they_have_always_been() -> None:
+def test_derived_ids_never_change() -> None:
     """A changed id counts and sends everything twice that is under way while it is deployed."""
     chunk = ids.chunk_id(SEND_ID, 3)
     assert ids.send_id_of_record("send.monolith", 2, 41, NOW) == "292107ef-cd27-55ec-abb5-35a13f03e571"
@@ -66,7 +66,7 @@ def test_proof_of_publishing_beats_every_status_that_is_not_sent(published: Stat
 
 
 @given(st.sampled_from(sorted(TERMINAL)), st.sampled_from(sorted(set(Status) - TERMINAL)))
-def test_a_terminal_status_never_goes_back_to_one_that_is_under_way(terminal: Status, other: Status) -> None:
+def test_terminal_status_outranks_open_ones(terminal: Status, other: Status) -> None:
     assert merge(terminal, other) is terminal
 
 
@@ -77,7 +77,7 @@ DECISIONS = st.sampled_from(
 
 
 @given(st.lists(DECISIONS, min_size=1, max_size=40))
-def test_an_outcome_says_of_each_position_what_was_decided_and_counts_it(decisions: list[Decision]) -> None:
+def test_outcome_has_and_counts_the_decision_of_each_position(decisions: list[Decision]) -> None:
     everybody = [Told(place, 100 + place, decision) for place, decision in enumerate(decisions)]
     record = outcome(
         build([]), everybody, channel="push", step="delivery", start=0, end=500, now_ms=NOW, directory=None
@@ -89,7 +89,7 @@ def test_an_outcome_says_of_each_position_what_was_decided_and_counts_it(decisio
     assert record.user_ids == [100 + place for place in record.positions]
 
 
-def test_an_outcome_tells_how_stale_the_directory_was() -> None:
+def test_outcome_has_the_age_of_the_directory() -> None:
     position = Position(lsn=99, ts_ms=NOW - 40)
     record = outcome(
         build([]),
@@ -104,13 +104,13 @@ def test_an_outcome_tells_how_stale_the_directory_was() -> None:
     assert (record.results[0].cdc_position, record.results[0].staleness_ms) == (99, 40)
 
 
-def test_an_outcome_without_message_ids_carries_no_column_for_them() -> None:
+def test_outcome_without_message_ids_has_no_such_column() -> None:
     told = [Told(0, 1, EXPIRED), Told(1, 2, EXPIRED)]
     record = outcome(build([]), told, channel="push", step="x", start=0, end=500, now_ms=NOW, directory=None)
     assert record.provider_message_ids == []
 
 
-def test_an_outcome_of_somebody_who_goes_on_is_refused() -> None:
+def test_outcome_of_an_allowed_recipient_is_refused() -> None:
     with pytest.raises(ValueError, match="goes on"):
         outcome(
             build([]),
@@ -124,7 +124,7 @@ def test_an_outcome_of_somebody_who_goes_on_is_refused() -> None:
         )
 
 
-def test_a_dead_letters_outcome_is_not_taken_for_the_one_told_before() -> None:
+def test_dead_letter_outcome_has_an_id_of_its_own() -> None:
     before, after = (
         outcome(
             build([]), [Told(0, 1, why)], channel="push", step="build", start=0, end=500, now_ms=NOW, directory=None
@@ -141,13 +141,13 @@ def test_the_critical_lane_is_another_topic_where_there_is_one() -> None:
     assert topics.resolve("build", lane=Lane.CRITICAL, generation="g2") == ["build.critical"]
 
 
-def test_who_serves_bulk_serves_the_small_lane_first() -> None:
+def test_bulk_function_serves_the_small_lane_first() -> None:
     queues = ["build", "build.bulk2", "build.bulk3", "build.bulk4"]
     assert topics.resolve("build", lane=Lane.BULK, generation="g2") == ["build.small", *queues]
     assert topics.resolve("send.api", lane=Lane.BULK, generation="g2") == ["send.api"]
 
 
-def test_every_topic_tells_its_lane_and_its_name() -> None:
+def test_topic_name_contains_its_lane_and_base() -> None:
     for topic in topics.chain_topics():
         assert topics.in_lane(topics.base_of(topic.name), topics.lane_of(topic.name)) == topic.name
     assert topics.beside(topics.DELIVERY, "build.small") == "delivery.small"
@@ -169,7 +169,7 @@ def test_every_topic_of_the_code_is_in_the_file_once_a_lane() -> None:
     assert {topics.base_of(name) for name in names} == constants
 
 
-def test_the_dead_letter_topic_takes_what_every_other_topic_took() -> None:
+def test_dead_letter_topic_takes_records_of_every_topic() -> None:
     sizes = {topic.name: topic.max_message_bytes for topic in topics.chain_topics()}
     dead_letter = sizes.pop(topics.DEAD_LETTER)
     assert all(size < dead_letter for size in sizes.values())
@@ -181,12 +181,12 @@ def test_a_cdc_topic_carries_its_generation() -> None:
     assert all(topic.name.startswith(topics.cdc_prefix("g2")) for topic in topics.cdc_topics("g2"))
 
 
-def test_a_category_nobody_listed_gets_the_default() -> None:
+def test_unlisted_category_has_the_default() -> None:
     assert category("never heard of") == categories()["default"]
     assert resolve_channels("never heard of", []) == ["push"]
 
 
-def test_the_channels_asked_for_stand_once_and_in_their_order() -> None:
+def test_requested_channels_are_unique_and_in_order() -> None:
     assert resolve_channels("newsletter", ["push", "email", "push"]) == ["push", "email"]
     assert resolve_channels("security_alert", []) == ["push", "email"]
 
@@ -208,14 +208,14 @@ def test_a_variable_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch, 
         settings.number("SOME_LIMIT", 1)
 
 
-def test_a_numeric_variable_is_read_and_its_default_taken_where_it_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_absent_numeric_variable_has_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_LIMIT", "2.5")
     assert settings.number("SOME_LIMIT", 1) == 2.5
     monkeypatch.setenv("SOME_LIMIT", "")
     assert settings.number("SOME_LIMIT", 1) == 1
 
 
-def test_a_variable_of_several_numbers_is_read_and_one_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_list_of_numbers_is_a_stop_naming_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_WAITS", "1, 2.5,30")
     assert settings.numbers("SOME_WAITS", (7,)) == (1, 2.5, 30)
     monkeypatch.setenv("SOME_WAITS", "")

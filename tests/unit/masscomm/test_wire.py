@@ -68,7 +68,7 @@ def test_a_record_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\0", b"\0\0\0\0", b"\x01\0\0\0\x01", b'{"type": "news"}'])
-def test_what_does_not_begin_with_a_schema_id_is_a_dead_letter(data: bytes | None) -> None:
+def test_value_without_a_schema_id_is_dead_lettered(data: bytes | None) -> None:
     with pytest.raises(DeadLetter) as caught:
         Codec(_registry()).decode("SendRequested", data)
     assert caught.value.reason == "undecodable"
@@ -95,7 +95,7 @@ def test_an_unknown_schema_id_is_a_dead_letter() -> None:
 @pytest.mark.guarantee("registry_answer.id_out_of_range")
 @pytest.mark.kills(guard="registry.schema_id_range")
 @pytest.mark.parametrize("schema_id", [0, 2**31, 2**32 - 1])
-def test_what_is_no_schema_id_is_undecodable_unasked(schema_id: int) -> None:
+def test_schema_id_out_of_range_is_undecodable_without_request(schema_id: int) -> None:
     with _answering(503, b"") as server, pytest.raises(DeadLetter) as caught:
         Codec(HttpSchemaRegistry(server.url)).decode("SendRequested", b"\0" + schema_id.to_bytes(4, "big"))
     assert caught.value.reason == "undecodable"
@@ -127,7 +127,7 @@ def test_a_404_is_no_denial_where_our_own_id_is_denied() -> None:
         HttpSchemaRegistry(server.url).schema_by_id(7)
 
 
-def test_a_denied_id_is_asked_for_once_a_second() -> None:
+def test_denied_id_is_requested_once_a_second() -> None:
     clock, confluent = FixedClock(), ConfluentRegistry()
     confluent.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
     with serving(confluent) as server:
@@ -181,7 +181,7 @@ def test_random_bytes_are_read_or_are_a_dead_letter(data: bytes) -> None:
                 assert isinstance(codec.decode(schema, prefix + data), dict)
 
 
-def test_a_value_that_is_not_of_the_schema_is_refused_and_not_written() -> None:
+def test_value_that_does_not_fit_its_schema_is_refused() -> None:
     with pytest.raises((ValueError, TypeError)):
         Codec(_registry()).encode(TOPIC, "SendRequested", send([1]).to_avro() | {"to_users": ["one"]})
 
@@ -217,13 +217,13 @@ LIES = [
 
 @pytest.mark.guarantee("registry_answer.unavailable")
 @pytest.mark.parametrize(("status", "body"), LIES)
-def test_a_registry_that_answers_nonsense_is_asked_again_later(status: int, body: bytes) -> None:
+def test_malformed_registry_answer_is_a_retry(status: int, body: bytes) -> None:
     with _answering(status, body) as server, pytest.raises(Retry):
         Codec(HttpSchemaRegistry(server.url)).decode("SendRequested", _encoded())
 
 
 @pytest.mark.parametrize(("status", "body"), [lie for lie in LIES if lie[0] != 404] + [(200, b'{"id": "7"}')])
-def test_a_registry_that_does_not_tell_our_id_is_asked_again_later(status: int, body: bytes) -> None:
+def test_registry_without_our_schema_id_is_a_retry(status: int, body: bytes) -> None:
     with _answering(status, body) as server, pytest.raises(Retry):
         HttpSchemaRegistry(server.url).id_of(SUBJECT, own_schema("SendRequested"))
 
@@ -237,7 +237,7 @@ def test_a_registry_that_refuses_our_own_schema_stops(status: int) -> None:
 
 @pytest.mark.guarantee("registry_answer.refused_look_up")
 @pytest.mark.parametrize("status", [400, 401, 403, 422])
-def test_a_registry_that_refuses_to_look_up_an_id_is_asked_again(status: int) -> None:
+def test_refused_schema_look_up_is_a_retry(status: int) -> None:
     """The other records of the batch, whose schemas are known, go on."""
     with _answering(status, b"{}") as server, pytest.raises(Retry):
         HttpSchemaRegistry(server.url).schema_by_id(1)
@@ -249,7 +249,7 @@ def test_a_registry_that_asks_for_an_hour_is_not_waited_for() -> None:
     assert server.requests == ["GET /schemas/ids/1"]
 
 
-def test_a_registry_that_is_down_is_asked_again_later() -> None:
+def test_unreachable_registry_is_a_retry() -> None:
     with _answering(200, b"{}") as server:
         url = server.url
     with pytest.raises(Retry):
@@ -272,7 +272,7 @@ def test_a_registry_that_gives_no_schema_type_means_avro() -> None:
         assert HttpSchemaRegistry(server.url).schema_by_id(1) == own_schema("SendRequested")
 
 
-def test_in_steady_state_the_registry_is_asked_nothing() -> None:
+def test_known_schemas_cause_no_registry_request() -> None:
     confluent = ConfluentRegistry()
     confluent.register(SUBJECT, own_schema("SendRequested"))
     with serving(confluent) as server:
