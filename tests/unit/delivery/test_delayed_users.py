@@ -44,7 +44,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
 @pytest.mark.kills(guard="delivery.delayed_users")
 @pytest.mark.parametrize("channel", ["email", "push"])
 @pytest.mark.parametrize(("change", "reason"), CHANGES.values(), ids=CHANGES)
-def test_a_delayed_user_who_changed_is_suppressed(change: Change, reason: str, channel: str) -> None:
+def test_changed_user_of_a_delayed_message_is_suppressed(change: Change, reason: str, channel: str) -> None:
     chain = _delayed(change, channel)
     assert chain.release() == []
     assert told(chain.outcomes()) == {(1, channel): SENT, (2, channel): ("suppressed", reason)}
@@ -96,7 +96,7 @@ def test_settings_of_a_user_found_late_count() -> None:
     assert told(chain.outcomes()) == {(1, "email"): SENT, (2, "email"): ("suppressed", "opted_out")}
 
 
-def test_an_erased_user_with_the_message_on_one_device_was_sent_to() -> None:
+def test_user_erased_after_one_device_was_reached_is_sent() -> None:
     chain = Delivery()
     chain.put_device(12, 2)
     chain.push.fail = lambda arn: BUSY if arn == "arn-12" else None

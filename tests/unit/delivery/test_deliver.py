@@ -42,7 +42,7 @@ def _once(error: ProviderError) -> Callable[[str], ProviderError | None]:
     return fail
 
 
-def test_everybody_with_a_device_is_sent_to_and_told_of() -> None:
+def test_each_user_with_a_device_is_sent() -> None:
     chain = Delivery()
     assert chain.deliver(delivery([1, 2, 3])) == []
     assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
@@ -92,7 +92,8 @@ def test_every_device_of_a_user_gets_the_message() -> None:
 
 
 @pytest.mark.guarantee("push.unreachable_device_is_retried_alone")
-def test_a_device_that_could_not_be_reached_now_is_tried_again_alone_and_both_are_told_of_together() -> None:
+def test_unreachable_device_is_retried_alone() -> None:
+    """The user's outcome is emitted once, when the results of both devices are final."""
     chain = Delivery()
     chain.put_device(11, 1)
     chain.push.fail = lambda arn: Transient("Throttled", throttled=True) if arn == "arn-11" else None
@@ -110,7 +111,7 @@ def test_a_device_that_could_not_be_reached_now_is_tried_again_alone_and_both_ar
     assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [2]
 
 
-def test_whose_second_device_is_never_reached_was_sent_to_whatever_is_decided_since() -> None:
+def test_user_reached_on_one_device_is_sent_despite_opt_out() -> None:
     chain = Delivery()
     chain.put_device(11, 1)
     chain.put_device(12, 2)
@@ -126,7 +127,7 @@ def test_whose_second_device_is_never_reached_was_sent_to_whatever_is_decided_si
 
 @pytest.mark.guarantee("devices.disabled_endpoint_is_skipped")
 @pytest.mark.parametrize("how", ["known to be disabled", "disabled as we find out"])
-def test_who_has_only_disabled_devices_is_suppressed(how: str) -> None:
+def test_user_with_only_disabled_devices_is_suppressed(how: str) -> None:
     chain = Delivery()
     if how == "known to be disabled":
         chain.put_device(1, 1, enabled=False, endpoint_arn=None)
@@ -136,7 +137,7 @@ def test_who_has_only_disabled_devices_is_suppressed(how: str) -> None:
     assert told(chain.outcomes()) == {(1, "push"): ("suppressed", "device_inactive"), (2, "push"): SENT}
 
 
-def test_who_has_no_device_is_suppressed_once_the_directory_is_past_the_send() -> None:
+def test_user_without_device_is_suppressed_once_caught_up() -> None:
     chain = Delivery()
     chain.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
     assert chain.deliver(delivery([1, 99])) == []
@@ -165,9 +166,7 @@ class Registrar(InMemoryDirectory):
 
 
 @pytest.mark.parametrize(("after_s", "waits"), [(3.0, False), (25.0, True)])
-def test_a_device_that_is_not_registered_yet_is_waited_for_and_keeps_nobody_else_waiting(
-    after_s: float, waits: bool
-) -> None:
+def test_unregistered_device_delays_no_other_recipient(after_s: float, waits: bool) -> None:
     chain = Delivery()
     directory = Registrar(chain.clock, after_s)
     directory.put(Device(device_id=9, user_id=9, platform="gcm", token="t", changed_at_ms=NOW))
@@ -187,7 +186,7 @@ def test_a_device_that_is_not_registered_yet_is_waited_for_and_keeps_nobody_else
 
 
 @pytest.mark.parametrize("error", [Transient("InternalError"), Transient("Throttled", throttled=True)])
-def test_what_passes_is_tried_again_and_sent(error: Transient) -> None:
+def test_transient_error_is_retried_and_sent(error: Transient) -> None:
     chain = Delivery()
     chain.push.fail = _once(error)
     assert chain.deliver(delivery([1, 2, 3])) == []
@@ -198,7 +197,7 @@ def test_what_passes_is_tried_again_and_sent(error: Transient) -> None:
 
 @pytest.mark.guarantee("provider_down.only_affected_recipients_wait")
 @pytest.mark.parametrize("error", [Transient("InternalError"), Transient("Throttled", throttled=True)])
-def test_what_does_not_pass_waits_and_only_for_those_it_concerns(error: Transient) -> None:
+def test_lasting_error_delays_only_the_affected_recipients(error: Transient) -> None:
     chain = Delivery()
     chain.push.fail = lambda arn: error if arn == "arn-2" else None
     assert chain.deliver(delivery([1, 2, 3])) == []
@@ -211,7 +210,7 @@ def test_what_does_not_pass_waits_and_only_for_those_it_concerns(error: Transien
     assert told(chain.outcomes()) == {(2, "push"): SENT}
 
 
-def test_what_was_published_is_not_published_again_where_its_outcome_was_lost() -> None:
+def test_lost_outcome_repeats_no_publish() -> None:
     chain = Delivery()
     chain.producer.fail = lambda _topic, _value: Retry("no leader")
     assert chain.deliver(delivery([1, 2])) == [0]
@@ -222,7 +221,7 @@ def test_what_was_published_is_not_published_again_where_its_outcome_was_lost() 
     assert set(told(chain.outcomes()).values()) == {SENT}
 
 
-def test_a_fault_over_one_recipient_does_not_make_the_others_get_it_twice() -> None:
+def test_fault_for_one_recipient_publishes_none_twice() -> None:
     chain = Delivery()
 
     def fault(arn: str) -> None:
@@ -251,7 +250,7 @@ def test_one_record_that_waits_does_not_hold_up_the_others() -> None:
         (Rejected("too large", too_large=True), "too_large", "other"),
     ],
 )
-def test_what_the_provider_will_never_take_has_failed(error: ProviderError, reason: str, code: str) -> None:
+def test_permanent_provider_error_fails_the_recipient(error: ProviderError, reason: str, code: str) -> None:
     chain = Delivery()
     chain.push.fail = lambda arn: error if arn == "arn-1" else None
     assert chain.deliver(delivery([1, 2])) == []
@@ -259,7 +258,7 @@ def test_what_the_provider_will_never_take_has_failed(error: ProviderError, reas
     assert chain.outcomes()[0].results[0].rule == code
 
 
-def test_a_payload_larger_than_the_platform_takes_has_failed_and_was_not_published() -> None:
+def test_oversized_payload_fails_without_a_publish() -> None:
     chain = Delivery()
     content = [ContentColumn(field=name, values=["x" * 4096], index=[]) for name in ("title", "body")]
     chain.deliver(delivery([1], content=content))
@@ -277,7 +276,7 @@ def test_an_opt_out_that_is_newer_than_the_decision_is_honoured() -> None:
 
 @pytest.mark.guarantee("suppression.bounce_or_complaint_stops_sends")
 @pytest.mark.parametrize("type_", ["news", "one_time_password"])
-def test_an_address_on_the_suppression_list_is_sent_nothing_not_even_what_is_mandatory(type_: str) -> None:
+def test_suppressed_address_gets_not_even_mandatory_messages(type_: str) -> None:
     chain = Delivery()
     end = chain.clock.now_ms() + 1
     for address, club_id, ends in (
@@ -292,14 +291,14 @@ def test_an_address_on_the_suppression_list_is_sent_nothing_not_even_what_is_man
     assert told(chain.outcomes())[2, "email"] == ("suppressed", "address_suppressed")
 
 
-def test_what_is_mandatory_is_delivered_to_who_opted_out() -> None:
+def test_mandatory_message_is_delivered_despite_opt_out() -> None:
     chain = Delivery()
     chain.directory.put(Settings(user_id=2, channels={"push": False}))
     chain.deliver(delivery([2], type="one_time_password"))
     assert chain.reached() == ["arn-2"]
 
 
-def test_what_has_expired_is_published_to_nobody() -> None:
+def test_expired_message_is_not_published() -> None:
     chain = Delivery()
     assert chain.deliver(delivery([1, 2], expires_at=NOW)) == []
     assert chain.push.calls == []
@@ -307,7 +306,7 @@ def test_what_has_expired_is_published_to_nobody() -> None:
 
 
 @pytest.mark.parametrize("channel", ["push", "email"])
-def test_what_expires_while_we_try_is_published_to_nobody(channel: str) -> None:
+def test_message_that_expires_during_retries_is_expired(channel: str) -> None:
     chain = Delivery()
     chain.push.fail = chain.email.fail = lambda _target: Transient("down")
     record = delivery([1], expires_at=NOW + 1000) if channel == "push" else by_email([1], expires_at=NOW + 1000)
@@ -339,7 +338,7 @@ def test_no_call_begins_that_could_outlive_the_invocation() -> None:
 
 @pytest.mark.guarantee("opensearch_down.all_records_are_redelivered")
 @pytest.mark.parametrize("failing", [Retry("OpenSearch is down"), ZeroDivisionError()])
-def test_a_look_up_that_fails_brings_all_again_and_publishes_nothing(failing: Exception) -> None:
+def test_failed_look_up_redelivers_all_and_publishes_nothing(failing: Exception) -> None:
     chain = Delivery()
     chain.directory.failing = failing
     assert chain.deliver(delivery([1]), delivery([2])) == [0, 1]
@@ -369,7 +368,7 @@ def test_a_message_without_html_has_no_html() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "@", "no address", "a@b\r\nBcc: eve@example.com"])
-def test_an_address_that_is_none_fails_that_recipient_and_the_others_get_it_once(address: str) -> None:
+def test_malformed_address_fails_its_recipient_alone(address: str) -> None:
     chain = Delivery()
     record = by_email([1, 2, 3], addresses=["user1@example.com", address, "user3@example.com"])
     assert chain.deliver(record) == []
@@ -395,14 +394,14 @@ def test_an_address_that_is_none_fails_that_recipient_and_the_others_get_it_once
         {"content": [ContentColumn(field=name, values=["x"], index=[0, -1]) for name in ("title", "body")]},
     ],
 )
-def test_a_record_that_contradicts_itself_goes_aside(values: dict[str, Any]) -> None:
+def test_inconsistent_delivery_record_is_dead_lettered(values: dict[str, Any]) -> None:
     chain = Delivery()
     assert chain.deliver(delivery([1, 2], **values), delivery([3])) == []
     assert [headers["masscomm.reason"] for headers in chain.dead_letters()] == ["invalid"]
     assert chain.reached() == ["arn-3"]
 
 
-def test_a_dead_letters_outcome_keeps_who_was_sent_to() -> None:
+def test_dead_letter_outcome_keeps_the_sent_recipients() -> None:
     chain = Delivery()
     refusals: list[Exception | None] = [DeadLetter("too_large", "the outcome is too large")]
     chain.producer.fail = lambda _topic, _value: refusals.pop() if refusals else None
@@ -412,7 +411,7 @@ def test_a_dead_letters_outcome_keeps_who_was_sent_to() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 50])
-def test_the_directory_is_asked_as_often_for_many_recipients_as_for_one(size: int) -> None:
+def test_look_ups_do_not_grow_with_recipients(size: int) -> None:
     chain = Delivery()
     users = range(100, 100 + 4 * size)
     for user_id in users:
@@ -440,7 +439,7 @@ FATES = st.sampled_from(
 
 @settings(deadline=None)  # it uses threads
 @given(st.lists(FATES, max_size=12), st.booleans())
-def test_everybody_is_told_of_exactly_once_and_nobody_gets_it_twice(fates: list[str], outage: bool) -> None:
+def test_each_recipient_has_one_outcome_and_one_message(fates: list[str], outage: bool) -> None:
     chain = Delivery()
     users = range(10, 10 + len(fates))
     errors: dict[str, ProviderError] = {}
@@ -526,7 +525,7 @@ def test_pauses_grow_with_jitter_and_stay_bounded() -> None:
     assert sum(pauses) <= 52
 
 
-def test_what_is_throttled_takes_its_next_turn_at_once_where_there_is_a_pace() -> None:
+def test_throttled_call_takes_the_next_turn_of_its_pacer() -> None:
     clock = FixedClock(NOW)
     refusals = [Transient("Throttled", throttled=True)] * 3
 
@@ -543,7 +542,7 @@ def test_what_is_throttled_takes_its_next_turn_at_once_where_there_is_a_pace() -
 
 
 @pytest.mark.guarantee("provider_down.application_off_delays_its_own")
-def test_whose_application_is_off_waits_at_once_and_the_others_are_sent_to() -> None:
+def test_disabled_application_delays_its_recipients_at_once() -> None:
     chain = Delivery()
     chain.push.fail = lambda arn: ApplicationOff("PlatformApplicationDisabled") if arn == "arn-2" else None
     assert chain.deliver(delivery([1, 2, 3])) == []
@@ -556,7 +555,7 @@ def test_whose_application_is_off_waits_at_once_and_the_others_are_sent_to() -> 
     assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
 
 
-def test_a_device_that_takes_nothing_any_more_is_told_of_whether_or_not_another_took_it() -> None:
+def test_each_gone_device_has_a_device_status() -> None:
     chain = Delivery()
     chain.put_device(11, 1)
     chain.push.put("arn-11", enabled=False)
@@ -572,7 +571,7 @@ def test_a_device_that_takes_nothing_any_more_is_told_of_whether_or_not_another_
     assert len({s.record_id for s in statuses}) == 2
 
 
-def test_what_providers_answer_is_counted_by_channel() -> None:
+def test_provider_calls_are_counted_by_channel() -> None:
     chain = Delivery()
     chain.push.fail = _once(Transient("Throttled", throttled=True))
     metrics.taken()
@@ -587,7 +586,7 @@ def test_what_providers_answer_is_counted_by_channel() -> None:
     assert metrics.taken()[0]["PushErrors"] == 1
 
 
-def test_recipients_of_whom_something_is_recorded_are_counted_as_duplicates_refused() -> None:
+def test_recorded_recipients_count_as_duplicates_refused() -> None:
     chain = Delivery()
     chain.deliver(delivery([1, 2, 3]))
     metrics.taken()
@@ -596,7 +595,7 @@ def test_recipients_of_whom_something_is_recorded_are_counted_as_duplicates_refu
     assert (found["DuplicatesRefused"], "PushCalls" in found) == (3, False)
 
 
-def test_a_fault_in_a_providers_call_is_logged_with_the_records_ids(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fault_in_a_provider_call_is_logged_with_record_ids(capsys: pytest.CaptureFixture[str]) -> None:
     chain = Delivery()
 
     def fault(_arn: str) -> None:
@@ -609,7 +608,7 @@ def test_a_fault_in_a_providers_call_is_logged_with_the_records_ids(capsys: pyte
     assert (line["send_id"], line["club_id"], line["position"]) == ("a send", 3, "delivery-0@0")
 
 
-def test_a_record_of_few_is_delivered_before_one_of_many_that_came_with_it() -> None:
+def test_small_record_is_delivered_before_a_large_one() -> None:
     world = Delivery()
     for user_id in range(4, 12):
         world.put_device(user_id, user_id)

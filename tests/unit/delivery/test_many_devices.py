@@ -35,7 +35,7 @@ def test_outcomes_too_large_for_one_record_are_several(monkeypatch: pytest.Monke
     assert sum(len(ids) for outcome in first for ids in outcome.provider_message_ids) == 80
 
 
-def test_ids_of_one_user_are_told_as_far_as_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_ids_of_one_user_are_cut_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deliver, "IDS_BYTES", 100)
     chain = _with_devices(50)
     assert chain.deliver(delivery([1], range_end=1)) == []

@@ -57,7 +57,7 @@ class Evening(Delivery):
 
 
 @pytest.mark.guarantee("quiet_hours.late_message_is_rechecked")
-def test_what_no_provider_took_all_evening_rings_in_the_morning_for_those_who_are_asleep_by_then() -> None:
+def test_delayed_push_is_held_during_quiet_hours() -> None:
     evening = Evening()
     evening.sleeper(1)
     evening.open_ms = NEW_YORK_6PM + MINUTE_MS
@@ -77,7 +77,7 @@ def test_what_no_provider_took_all_evening_rings_in_the_morning_for_those_who_ar
     assert (result.layer, result.rule, result.settings_version) == ("user", RULE, 4)
 
 
-def test_so_does_what_stood_behind_a_broadcast_or_was_written_late() -> None:
+def test_push_that_arrives_late_is_held_during_quiet_hours() -> None:
     evening = Evening()
     evening.sleeper(1)
     evening.at(NEW_YORK_6PM)
@@ -86,7 +86,7 @@ def test_so_does_what_stood_behind_a_broadcast_or_was_written_late() -> None:
     assert evening.dues() == [(NEW_YORK_7, "quiet_hours")]
 
 
-def test_what_was_checked_moments_ago_costs_no_look_up() -> None:
+def test_recently_checked_record_costs_no_look_up() -> None:
     evening = Evening()
     evening.sleeper(1)
     evening.at(NEW_YORK_6PM)
@@ -96,7 +96,7 @@ def test_what_was_checked_moments_ago_costs_no_look_up() -> None:
     assert evening.directory.calls["users"] == 0
 
 
-def test_nor_does_what_is_for_nobody_with_quiet_hours() -> None:
+def test_record_without_quiet_hours_costs_no_look_up() -> None:
     evening = Evening()
     evening.sleeper(1, quiet_hours=None)
     evening.at(NEW_YORK_6PM)
@@ -106,7 +106,7 @@ def test_nor_does_what_is_for_nobody_with_quiet_hours() -> None:
 
 
 @pytest.mark.parametrize(("category", "topic"), [("one_time_password", topics.DELIVERY), ("news", "delivery.critical")])
-def test_what_is_mandatory_or_critical_wakes(category: str, topic: str) -> None:
+def test_mandatory_or_critical_push_ignores_quiet_hours(category: str, topic: str) -> None:
     evening = Evening()
     evening.sleeper(1)
     evening.at(NEW_YORK_6PM)
@@ -124,7 +124,7 @@ def test_an_e_mail_is_held_with_its_address() -> None:
     assert sorted(sent.recipient for sent in evening.email.sent) == [f"user{n}@example.com" for n in (1, 2, 3)]
 
 
-def test_each_end_is_a_record_of_its_own_that_a_redelivery_derives_again() -> None:
+def test_each_end_of_quiet_hours_has_its_own_stable_record() -> None:
     evening = Evening()
     evening.sleeper(1, 2)
     evening.sleeper(3, zone="America/Los_Angeles", quiet_hours={"start": "14:00", "end": "07:00"})
@@ -149,7 +149,7 @@ def test_each_end_is_a_record_of_its_own_that_a_redelivery_derives_again() -> No
     assert evening.reached() == ["arn-1", "arn-2", "arn-3"]
 
 
-def test_while_they_cannot_be_left_to_the_scheduler_the_record_comes_again_and_leaves_the_same() -> None:
+def test_failed_hold_redelivers_the_record_with_the_same_hold() -> None:
     evening = Evening()
     evening.sleeper(1)
     evening.at(NEW_YORK_6PM)
@@ -165,7 +165,8 @@ def test_while_they_cannot_be_left_to_the_scheduler_the_record_comes_again_and_l
     assert evening.reached() == ["arn-1", "arn-2"]
 
 
-def test_while_nobody_can_be_looked_up_nobody_is_woken_and_the_record_is_free_for_the_next() -> None:
+def test_failed_quiet_hours_look_up_publishes_nothing() -> None:
+    """The record is redelivered and its lease is free for the next environment."""
     evening = Evening()
     evening.sleeper(1)
     evening.at(NEW_YORK_6PM)
@@ -195,7 +196,7 @@ def _without_device(evening: Evening) -> None:
 @pytest.mark.parametrize(
     ("change", "said"), [(_opted_out, ("suppressed", "opted_out")), (_without_device, ("suppressed", "no_device"))]
 )
-def test_nobody_waits_a_night_to_be_told_that_they_get_nothing(
+def test_changed_user_is_suppressed_without_being_held(
     change: Callable[[Evening], None], said: tuple[str, str]
 ) -> None:
     evening = Evening()
@@ -206,7 +207,7 @@ def test_nobody_waits_a_night_to_be_told_that_they_get_nothing(
     assert told(evening.outcomes()) == {(1, "push"): said}
 
 
-def test_what_would_have_expired_by_the_morning_has_expired_at_once() -> None:
+def test_message_that_would_expire_while_held_expires_now() -> None:
     evening = Evening()
     evening.sleeper(1)
     evening.at(NEW_YORK_6PM)
@@ -215,7 +216,7 @@ def test_what_would_have_expired_by_the_morning_has_expired_at_once() -> None:
     assert evening.waiting.items == {}
 
 
-def test_nobody_is_held_for_longer_than_anything_is_tried() -> None:
+def test_held_recipient_ends_within_the_retry_lifetime() -> None:
     evening = Evening()
     evening.sleeper(1, quiet_hours={"start": "07:00", "end": "06:59"})
     evening.at(NEW_YORK_6PM)
@@ -228,7 +229,8 @@ def test_nobody_is_held_for_longer_than_anything_is_tried() -> None:
     assert evening.reached() == []
 
 
-def test_who_has_it_on_one_device_gets_it_on_the_other_in_the_morning_and_is_told_of_once() -> None:
+def test_second_device_is_reached_after_quiet_hours() -> None:
+    """The user has one outcome, though one device got the message before quiet hours."""
     evening = Evening()
     evening.sleeper(1)
     evening.put_device(11, 1)
@@ -245,7 +247,7 @@ def test_who_has_it_on_one_device_gets_it_on_the_other_in_the_morning_and_is_tol
     assert len(sent.provider_message_ids[0]) == 2
 
 
-def test_who_has_it_on_one_device_was_sent_to_though_the_night_is_longer_than_the_rest_may_wait() -> None:
+def test_user_with_one_reached_device_is_sent_if_rest_expires() -> None:
     evening = Evening()
     evening.sleeper(1)
     evening.put_device(11, 1)

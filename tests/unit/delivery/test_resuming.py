@@ -74,7 +74,7 @@ def _killed() -> None:
 @pytest.mark.guarantee("push.redelivered_record_resumes", "email.at_least_once")
 @pytest.mark.parametrize("channel", ["push", "email"])
 @pytest.mark.parametrize("call", [1, 50, 100, 101, 180, 250])
-def test_after_a_kill_at_most_one_slice_is_doubled_and_nobody_missed(channel: str, call: int) -> None:
+def test_kill_doubles_at_most_one_slice_and_loses_no_recipient(channel: str, call: int) -> None:
     fleet = Fleet(channel)
     fleet.at_call(call, _killed)
     with pytest.raises(KilledError):
@@ -90,7 +90,7 @@ def test_after_a_kill_at_most_one_slice_is_doubled_and_nobody_missed(channel: st
     assert [len(ids) for ids in outcome.provider_message_ids] == [1] * len(USERS)
 
 
-def test_a_record_that_is_anothers_is_waited_for_until_the_lease_runs_out_and_no_longer() -> None:
+def test_record_leased_elsewhere_waits_for_the_lease_to_end() -> None:
     fleet = Fleet()
     fleet.at_call(1, _killed)
     with pytest.raises(KilledError):
@@ -100,7 +100,7 @@ def test_a_record_that_is_anothers_is_waited_for_until_the_lease_runs_out_and_no
     assert LEASE_S <= fleet.clock.monotonic() - NOW / 1000 <= LEASE_S + 2
 
 
-def test_where_the_time_is_too_short_to_wait_it_comes_again_and_nothing_is_published() -> None:
+def test_too_little_time_for_the_lease_redelivers_unpublished() -> None:
     fleet = Fleet()
     fleet.at_call(1, _killed)
     with pytest.raises(KilledError):
@@ -110,7 +110,7 @@ def test_where_the_time_is_too_short_to_wait_it_comes_again_and_nothing_is_publi
     assert fleet.push.published == []
 
 
-def test_whoever_waits_holds_up_no_other_record() -> None:
+def test_record_waiting_for_a_lease_delays_no_other() -> None:
     fleet = Fleet()
     fleet.at_call(1, _killed)
     with pytest.raises(KilledError):
@@ -158,7 +158,7 @@ class _Free:
 
 
 @pytest.mark.guarantee("push.lost_lease_stops_calls")
-def test_whoever_was_asleep_for_longer_than_the_lease_begins_no_further_call() -> None:
+def test_environment_frozen_beyond_its_lease_begins_no_call() -> None:
     fleet = Fleet()
     fleet.push._lock = _Free()  # type: ignore[assignment]
     slept: list[int] = []
@@ -180,7 +180,7 @@ def test_whoever_was_asleep_for_longer_than_the_lease_begins_no_further_call() -
         assert (other.record_id, other.provider_message_ids) == (first.record_id, first.provider_message_ids)
 
 
-def test_whoever_lost_the_lease_lets_nobody_wait() -> None:
+def test_environment_that_lost_its_lease_stores_no_delay() -> None:
     fleet = Fleet()
     fleet.push._lock = _Free()  # type: ignore[assignment]
     record = fleet.record(range(1000, 1001))
@@ -201,7 +201,7 @@ def test_whoever_lost_the_lease_lets_nobody_wait() -> None:
 
 
 @pytest.mark.guarantee("outcome.repeated_outcome_keeps_its_id")
-def test_a_finished_record_is_told_again_without_waiting_for_anybody() -> None:
+def test_finished_record_emits_its_outcomes_again_at_once() -> None:
     fleet = Fleet()
     fleet.producer.fail = lambda _topic, _value: Retry("no leader")
     assert fleet.deliver(fleet.record(), environment=fleet.started("a")) == [0]
@@ -212,7 +212,7 @@ def test_a_finished_record_is_told_again_without_waiting_for_anybody() -> None:
     assert len(fleet.outcomes()) == 1
 
 
-def test_what_could_not_be_finished_is_anothers_at_once() -> None:
+def test_unfinished_record_is_released_to_others_at_once() -> None:
     fleet = Fleet()
     fleet.at_call(120, lambda: fleet.clock.advance(0.2))
     assert fleet.deliver(fleet.record(), environment=fleet.started("a"), seconds=20) == [0]
@@ -226,7 +226,7 @@ def test_what_could_not_be_finished_is_anothers_at_once() -> None:
 
 @pytest.mark.guarantee("dynamodb_down.nothing_is_published")
 @pytest.mark.parametrize("method", ["acquire", "decided"])
-def test_nothing_is_published_while_the_ledger_cannot_be_asked(method: str) -> None:
+def test_nothing_is_published_while_the_ledger_is_down(method: str) -> None:
     fleet = Fleet()
     fleet.deliver(fleet.record(range(1000, 1001)))  # so that there is something to be asked for
     published = len(fleet.push.published)
@@ -240,7 +240,7 @@ def test_nothing_is_published_while_the_ledger_cannot_be_asked(method: str) -> N
 
 
 @pytest.mark.guarantee("dynamodb_down.one_slice_is_doubled")
-def test_a_slice_that_could_not_be_recorded_is_the_only_one_doubled() -> None:
+def test_only_the_unrecorded_slice_is_doubled() -> None:
     fleet = Fleet()
     recorded = Counter[str]()
 
@@ -259,7 +259,7 @@ def test_a_slice_that_could_not_be_recorded_is_the_only_one_doubled() -> None:
 
 
 @pytest.mark.guarantee("outcome.recorded_before_emitted")
-def test_what_could_not_be_recorded_is_not_told() -> None:
+def test_unrecorded_result_is_not_emitted() -> None:
     fleet = Fleet()
     fleet.ledger.fail = lambda method: Retry("throttled") if method == "record" else None
     assert fleet.deliver(fleet.record(range(1000, 1010))) == [0]
@@ -274,7 +274,7 @@ def test_a_write_that_fails_for_a_moment_doubles_nothing() -> None:
     assert fleet.twice() == []
 
 
-def test_decisions_made_stand_and_those_not_made_yet_follow_the_newest_settings() -> None:
+def test_recorded_decisions_stand_others_use_new_settings() -> None:
     fleet = Fleet()
     fleet.at_call(101, _killed)
     with pytest.raises(KilledError):
@@ -289,7 +289,7 @@ def test_decisions_made_stand_and_those_not_made_yet_follow_the_newest_settings(
     assert str(USERS[220]) not in fleet.taken()
 
 
-def test_an_opt_out_while_a_record_waits_for_its_turn_is_honoured() -> None:
+def test_opt_out_while_waiting_for_the_lease_is_honoured() -> None:
     fleet = Fleet()
     fleet.at_call(1, _killed)
     with pytest.raises(KilledError):
@@ -306,7 +306,7 @@ def test_an_opt_out_while_a_record_waits_for_its_turn_is_honoured() -> None:
     assert told(fleet.outcomes())[USERS[5], "push"] == ("suppressed", "opted_out")
 
 
-def test_a_record_written_anew_with_other_recipients_tells_who_was_decided_about_before() -> None:
+def test_rewritten_record_keeps_recorded_recipients() -> None:
     fleet = Fleet()
     fleet.deliver(fleet.record(range(1000, 1003)))
     fleet.forget()
@@ -324,7 +324,7 @@ def test_a_record_twice_in_one_batch_is_published_once() -> None:
     assert first == second
 
 
-def test_a_slow_provider_has_the_lease_renewed_and_loses_it_to_nobody() -> None:
+def test_slow_provider_keeps_the_lease_by_renewal() -> None:
     fleet = Fleet()
     fleet.at_call(1, lambda: fleet.clock.advance(0.1))
     assert fleet.deliver(fleet.record(), seconds=60) == []
@@ -348,7 +348,7 @@ def test_no_call_begins_that_could_outlive_the_lease() -> None:
     assert len(began) < 100
 
 
-def test_a_dead_letters_outcome_tells_what_another_environment_recorded() -> None:
+def test_dead_letter_outcome_has_results_of_other_environments() -> None:
     fleet = Fleet()
     fleet.at_call(101, _killed)
     with pytest.raises(KilledError):

@@ -66,7 +66,7 @@ def test_a_row_is_waited_for_until_it_is_ten_seconds_old() -> None:
     assert 4_000 <= chain.clock.now_ms() - NOW <= 4_250
 
 
-def test_a_gone_device_is_not_called_again_for_the_unregistered_one() -> None:
+def test_gone_device_is_not_called_again_with_unregistered_one() -> None:
     chain = Delivery()
     chain.push.put("arn-1", enabled=False)
     _put_unregistered(chain, 11, 1)

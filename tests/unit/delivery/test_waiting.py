@@ -37,7 +37,7 @@ def _busy(*arns: str) -> Callable[[str], Transient | None]:
     return lambda arn: BUSY if arn in arns else None
 
 
-def test_what_waits_is_a_record_of_its_own_with_those_positions_alone() -> None:
+def test_delayed_recipients_have_a_record_of_their_own() -> None:
     chain = Delivery()
     chain.push.fail = _busy("arn-1", "arn-3")
     bodies = ContentColumn(field="body", values=["for one", "for two", "for three"], index=[0, 1, 2])
@@ -68,7 +68,7 @@ def test_an_e_mail_that_waits_keeps_its_address() -> None:
     assert sorted(sent.recipient for sent in chain.email.sent) == [f"user{n}@example.com" for n in (1, 2, 3)]
 
 
-def test_it_goes_back_to_the_lane_it_came_from_with_its_headers_but_for_ours() -> None:
+def test_delayed_record_keeps_its_lane_and_foreign_headers() -> None:
     traces.taken()
     chain = Delivery()
     chain.push.fail = _busy("arn-1")
@@ -80,7 +80,7 @@ def test_it_goes_back_to_the_lane_it_came_from_with_its_headers_but_for_ours() -
     assert (item.topic, item.headers) == ("delivery.critical", (("theirs", b"1"), *span.trace.headers))
 
 
-def test_waits_double_until_it_has_expired_and_that_it_waits_is_told_once() -> None:
+def test_delays_double_until_expiry_with_one_waiting_outcome() -> None:
     chain = Delivery()
     chain.push.fail = _busy("arn-1")
     ends = NOW + 20 * 60_000
@@ -97,7 +97,7 @@ def test_waits_double_until_it_has_expired_and_that_it_waits_is_told_once() -> N
     assert chain.reached() == []
 
 
-def test_without_a_time_to_expire_it_is_tried_for_three_days_and_has_expired_then() -> None:
+def test_record_without_expiry_expires_after_three_days() -> None:
     chain = Delivery()
     chain.push.fail = _busy("arn-1")
     chain.deliver(delivery([1]))
@@ -110,7 +110,7 @@ def test_without_a_time_to_expire_it_is_tried_for_three_days_and_has_expired_the
     assert told(chain.outcomes()[-1:]) == {(1, "push"): ("expired", "expired")}
 
 
-def test_while_it_cannot_be_left_to_the_scheduler_the_record_comes_again_and_leaves_the_same() -> None:
+def test_failed_delay_redelivers_the_record_with_the_same_part() -> None:
     chain = Delivery()
     chain.push.fail = _busy("arn-2")
     chain.waiting.failing = Retry("DynamoDB is down")
@@ -159,7 +159,7 @@ def test_a_delayed_record_of_the_previous_code_is_delivered_once() -> None:
     assert chain.reached() == ["arn-1", "arn-2"]
 
 
-def test_a_record_released_twice_reaches_nobody_twice_and_tells_the_same() -> None:
+def test_record_released_twice_is_published_once() -> None:
     chain = Delivery()
     chain.push.fail = _busy("arn-2")
     chain.deliver(delivery([1, 2]))
@@ -195,7 +195,7 @@ def test_a_long_outage_costs_a_record_one_call_and_ends_with_it() -> None:
     assert len(chain.push.published) == 7 * 100
 
 
-def test_who_is_refused_keeps_nobody_else_from_a_worker() -> None:
+def test_refused_recipients_block_no_worker() -> None:
     chain = Delivery()
     for user_id in range(10, 60):
         chain.put_device(user_id, user_id)
@@ -217,7 +217,7 @@ def _refuse(outage: Outage) -> None:
         outage.refused()
 
 
-def test_what_failed_long_ago_takes_no_patience_from_a_call_of_now() -> None:
+def test_old_failure_does_not_shorten_the_retry_budget() -> None:
     clock = FixedClock(NOW)
     outage = Outage(clock, 10.0)
     _refuse(outage)
@@ -242,7 +242,7 @@ def test_one_that_is_refused_again_and_again_makes_no_outage() -> None:
     assert outage.may_call()
 
 
-def test_what_one_call_took_gives_all_the_others_their_patience_back() -> None:
+def test_success_restores_the_retry_budget_of_all_calls() -> None:
     clock = FixedClock(NOW)
     outage = Outage(clock, 10.0)
     _refuse(outage)
@@ -253,7 +253,7 @@ def test_what_one_call_took_gives_all_the_others_their_patience_back() -> None:
     assert outage.worth_another(9)
 
 
-def test_a_provider_left_alone_is_asked_by_one_call_a_second() -> None:
+def test_open_circuit_allows_one_probe_a_second() -> None:
     clock = FixedClock(NOW)
     outage = Outage(clock, 10.0)
     _refuse(outage)
@@ -368,14 +368,14 @@ def _counted_once(chain: Delivery) -> dict[int, list[str]]:
 
 @pytest.mark.guarantee("provider_down.crash_loses_no_recipient")
 @pytest.mark.parametrize("kill_at", range(1, 60))
-def test_killed_at_any_step_nobody_is_missed_nor_told_of_twice(kill_at: int) -> None:
+def test_kill_at_any_step_gives_each_recipient_one_outcome(kill_at: int) -> None:
     busy = {1: NOW, 2: NOW + 40_000, 3: NOW, 4: NOW + 200_000, 5: NOW + 40_000}
     _check(kill_at, busy)
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 120), st.lists(st.sampled_from([0, 1, 15, 70, 400]), min_size=1, max_size=7))
-def test_killed_anywhere_whoever_is_busy_for_however_long(kill_at: int, busy_s: list[int]) -> None:
+def test_kill_at_any_step_of_any_outage_loses_no_recipient(kill_at: int, busy_s: list[int]) -> None:
     _check(kill_at, {user_id: NOW + seconds * 1000 for user_id, seconds in enumerate(busy_s, start=1)})
 
 
@@ -390,7 +390,7 @@ def _check(kill_at: int, busy_until: dict[int, int]) -> None:
     assert all(statuses in (["sent"], ["sending", "sent"]) for statuses in learnt.values())
 
 
-def test_a_device_without_an_endpoint_waits_and_holds_up_nobody() -> None:
+def test_device_without_endpoint_waits_and_delays_no_other() -> None:
     chain = Delivery()
     chain.directory.put(Device(device_id=9, user_id=9, platform="gcm", token="t"))
     assert chain.deliver(delivery([9, 1])) == []

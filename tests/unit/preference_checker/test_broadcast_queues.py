@@ -44,12 +44,12 @@ class TestInMemoryUseStore(UseStoreContract):
         return InMemoryUseStore()
 
 
-def test_each_tenant_who_begins_takes_a_queue_that_nobody_uses() -> None:
+def test_each_new_tenant_takes_a_free_queue() -> None:
     town = Town()
     assert town.queues(*CLUBS) == list(BROADCASTS)
 
 
-def test_a_tenant_keeps_its_queue_in_every_environment_for_as_long_as_it_broadcasts() -> None:
+def test_broadcasting_tenant_keeps_its_queue_everywhere() -> None:
     town = Town()
     town.queues(*CLUBS[:2])
     for _ in range(30):
@@ -58,7 +58,7 @@ def test_a_tenant_keeps_its_queue_in_every_environment_for_as_long_as_it_broadca
         assert town.environment().of(CLUBS[1], town.clock) == BROADCASTS[1]
 
 
-def test_who_begins_takes_the_queue_that_was_last_used_longest_ago() -> None:
+def test_new_tenant_takes_the_longest_unused_queue() -> None:
     town = Town()
     for club_id in CLUBS:
         town.queues(club_id)
@@ -70,7 +70,7 @@ def test_who_begins_takes_the_queue_that_was_last_used_longest_ago() -> None:
 
 
 @pytest.mark.guarantee("broadcast_queues.later_tenants_share")
-def test_where_more_tenants_broadcast_than_there_are_queues_the_later_share_and_take_nobodys() -> None:
+def test_tenants_beyond_the_queues_share_without_taking_one() -> None:
     town = Town()
     town.queues(*CLUBS)
     later = range(NEXT, NEXT + 8)
@@ -84,7 +84,7 @@ def test_where_more_tenants_broadcast_than_there_are_queues_the_later_share_and_
     assert town.queues(NEXT + 1) == [BROADCASTS[0]]
 
 
-def test_the_store_is_asked_once_in_a_while_and_written_less_often() -> None:
+def test_store_is_read_and_written_rarely() -> None:
     town = Town()
     for _ in range(1_000):
         town.queues(CLUBS[0])
@@ -98,7 +98,7 @@ def test_the_store_is_asked_once_in_a_while_and_written_less_often() -> None:
 
 @pytest.mark.guarantee("broadcast_queues.store_down_keeps_queues")
 @pytest.mark.parametrize("error", [Retry("down"), Stop("no table")])
-def test_while_the_store_cannot_be_asked_tenants_go_on_where_they_were_or_share(error: MasscommError) -> None:
+def test_unreachable_store_keeps_queues_or_shares(error: MasscommError) -> None:
     town = Town()
     shifted = CLUBS[0]  # the first queue is theirs, and not the one they would share
     assert town.queues(shifted) == [Lane.BULK] != [shared_queue(shifted)]
@@ -137,7 +137,7 @@ def test_a_store_that_takes_its_time_is_left_alone_as_well() -> None:
         assert town.clock.monotonic() - began == pytest.approx(29.8)
 
 
-def test_who_is_always_second_shares_and_does_not_try_for_ever() -> None:
+def test_tenant_that_loses_each_write_shares_a_queue() -> None:
     class Contended(InMemoryUseStore):
         def replace(self, version: int, uses: Mapping[Lane, Use], now_ms: int) -> bool:
             self.uses = replace(self.uses, version=self.uses.version + 1)

@@ -35,7 +35,7 @@ def _passed_on(builds: Sequence[BuildRequested]) -> list[tuple[int, str]]:
     return [(user_id, record.channel) for record in builds for user_id in record.user_ids]
 
 
-def test_who_wants_it_is_passed_on_and_who_does_not_is_told_of() -> None:
+def test_opted_out_user_is_suppressed_others_are_forwarded() -> None:
     checker = Checker()
     checker.directory.put(Settings(user_id=2, channels={"push": False}, version=5))
     assert checker.check(send([1, 2, 3], data={"headline": "Win"})) == []
@@ -58,7 +58,7 @@ def test_a_record_is_keyed_by_its_id() -> None:
 
 
 @pytest.mark.guarantee("chain.redelivery_derives_the_same_ids")
-def test_a_record_that_comes_again_derives_the_same_records() -> None:
+def test_redelivered_record_derives_the_same_records() -> None:
     checker = Checker()
     checker.directory.put(Settings(user_id=2, channels={"push": False}))
     checker.check(send([1, 2]))
@@ -68,7 +68,8 @@ def test_a_record_that_comes_again_derives_the_same_records() -> None:
     assert checker.produced() == first
 
 
-def test_a_send_without_an_id_gets_one_from_its_place_and_keeps_it_through_a_replay() -> None:
+def test_send_without_id_gets_one_from_its_source_position() -> None:
+    """A replay keeps the id: headers have the original position."""
     checker = Checker()
     checker.check(send([1], send_id=None), partition=3, offset=41)
     first = checker.builds()
@@ -80,7 +81,7 @@ def test_a_send_without_an_id_gets_one_from_its_place_and_keeps_it_through_a_rep
     assert checker.builds() == first
 
 
-def test_ranges_lie_at_fixed_positions_whatever_is_decided_inside() -> None:
+def test_ranges_have_fixed_positions_for_any_decisions() -> None:
     everybody = range(1, 1201)
     ids: list[list[str]] = []
     for opted_out in (range(0), range(1, 700)):
@@ -96,7 +97,7 @@ def test_ranges_lie_at_fixed_positions_whatever_is_decided_inside() -> None:
     assert ids[0][1] == derived_id(chunk_id(SEND_ID, 0), "build", "push", 500, 1000)
 
 
-def test_ranges_lie_at_fixed_positions_also_where_one_begins_or_ends_with_somebody_named_again() -> None:
+def test_ranges_have_fixed_positions_with_repeated_users() -> None:
     everybody = list(range(1, 1501))
     for position in (499, 500, 999, 1000, 1499):
         everybody[position] = 1
@@ -121,7 +122,7 @@ WISHES = st.sampled_from([None, {}, {"push": False}, {"email": False}, {"push": 
     send_at=st.none() | st.sampled_from([NOW, NOW + 1]),
     type_=st.sampled_from(["news", "security_alert", "no name"]),
 )
-def test_every_distinct_recipient_on_every_channel_is_passed_on_or_told_of_exactly_once(
+def test_each_recipient_and_channel_has_exactly_one_fate(
     to_users: list[int],
     channels: list[str],
     known: set[int],
@@ -152,21 +153,21 @@ def test_every_distinct_recipient_on_every_channel_is_passed_on_or_told_of_exact
     assert all(known - foreign >= set(build.user_ids) for build in builds)
 
 
-def test_somebody_named_again_stands_once_at_the_first_position() -> None:
+def test_repeated_user_keeps_only_the_first_position() -> None:
     checker = Checker()
     checker.check(send([2, 1, 2, 2, 3, 1]))
     (build,) = checker.builds()
     assert (build.positions, build.user_ids, build.range_end) == ([0, 1, 4], [2, 1, 3], 6)
 
 
-def test_a_send_to_nobody_is_done() -> None:
+def test_send_without_recipients_produces_nothing() -> None:
     checker = Checker()
     assert checker.check(send([])) == []
     assert checker.producer.produced == []
     assert not checker.directory.calls
 
 
-def test_an_unknown_user_waits_until_the_directory_is_past_the_send() -> None:
+def test_unknown_user_waits_until_the_directory_caught_up() -> None:
     checker = Checker()
     checker.directory.caught_up = BEHIND
     assert checker.check(send([1, 99]), send([1, 2], chunk_index=1, chunk_count=2)) == []
@@ -201,7 +202,7 @@ def test_another_clubs_user_is_answered_as_an_unknown_one() -> None:
     assert told(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
 
 
-def test_a_user_who_was_created_and_notified_at_once_gets_the_message() -> None:
+def test_user_created_just_before_the_send_gets_it() -> None:
     checker = Checker()
 
     class Late(InMemoryDirectory):
@@ -216,7 +217,7 @@ def test_a_user_who_was_created_and_notified_at_once_gets_the_message() -> None:
     assert _passed_on(checker.builds()) == [(99, "push")]
 
 
-def test_that_somebody_has_no_settings_is_believed_only_once_the_directory_is_past_the_send() -> None:
+def test_missing_settings_count_only_once_directory_caught_up() -> None:
     checker = Checker()
     checker.directory.remove(Settings(user_id=2))
     checker.directory.caught_up = BEHIND
@@ -238,7 +239,7 @@ def test_that_somebody_has_no_settings_is_believed_only_once_the_directory_is_pa
     assert told(checker.outcomes()) == {(99, "push"): ("suppressed", "opted_out")}
 
 
-def test_a_producers_clock_that_is_ahead_does_not_make_us_wait_for_the_future() -> None:
+def test_future_timestamp_does_not_wait_for_the_directory() -> None:
     checker = Checker()
     checker.directory.caught_up = Position(lsn=1, ts_ms=NOW)
     assert checker.check(send([99], timestamp=NOW + FAR_FUTURE_MS)) == []
@@ -246,14 +247,14 @@ def test_a_producers_clock_that_is_ahead_does_not_make_us_wait_for_the_future() 
 
 
 @pytest.mark.parametrize("error", [Retry("OpenSearch is down"), ZeroDivisionError()])
-def test_a_look_up_that_fails_produces_nothing_and_brings_all_again(error: Exception) -> None:
+def test_failed_look_up_redelivers_all_and_produces_nothing(error: Exception) -> None:
     checker = Checker()
     checker.directory.failing = error
     assert checker.check(send([1]), send([99])) == [0, 1]
     assert checker.producer.produced == []
 
 
-def test_a_directory_that_is_not_ready_tells_of_nobody() -> None:
+def test_unready_directory_redelivers_all_and_produces_nothing() -> None:
     checker = Checker()
     checker.directory.ready = False
     assert checker.check(send([1]), send([99])) == [0, 1]
@@ -276,7 +277,7 @@ def test_a_mandatory_message_waits_for_no_settings() -> None:
     assert checker.codec.decode("RecheckRequested", item.value)["user_ids"] == [51]
 
 
-def test_a_mandatory_message_goes_on_before_the_directory_is_waited_for() -> None:
+def test_mandatory_message_is_forwarded_before_the_wait() -> None:
     checker = Checker()
     checker.directory.put(User(user_id=50, club_id=7))
     checker.directory.caught_up = BEHIND
@@ -300,7 +301,7 @@ def test_an_unknown_channel_waits_for_no_row() -> None:
     assert len(told(checker.outcomes())) == 1
 
 
-def test_another_clubs_user_is_never_notified_even_of_what_is_mandatory() -> None:
+def test_other_clubs_user_gets_not_even_mandatory_messages() -> None:
     checker = Checker()
     checker.put_users([2], club_id=8)
     checker.check(send([1, 2], type="one_time_password"))
@@ -308,7 +309,7 @@ def test_another_clubs_user_is_never_notified_even_of_what_is_mandatory() -> Non
     assert told(checker.outcomes()) == {(2, "push"): ("suppressed", "unknown_user")}
 
 
-def test_what_is_mandatory_reaches_who_opted_out() -> None:
+def test_mandatory_message_is_forwarded_despite_opt_out() -> None:
     checker = Checker()
     checker.directory.put(Settings(user_id=2, channels={"push": False, "email": False}))
     checker.check(send([2], type="security_alert"))
@@ -324,7 +325,7 @@ def test_malformed_settings_of_one_do_not_hold_up_the_others() -> None:
 
 
 @pytest.mark.guarantee("decision_log.one_write_a_record")
-def test_first_decisions_are_written_once_a_record_and_nobody_alone_costs_a_write() -> None:
+def test_first_decisions_cost_one_write_a_record_of_several() -> None:
     checker = Checker()
     everybody = range(1, 2_001)
     checker.put_users(everybody)
@@ -334,14 +335,14 @@ def test_first_decisions_are_written_once_a_record_and_nobody_alone_costs_a_writ
 
 
 @pytest.mark.guarantee("dynamodb_down.nothing_is_decided")
-def test_nothing_goes_on_while_first_decisions_cannot_be_recorded() -> None:
+def test_nothing_is_forwarded_while_the_decision_log_is_down() -> None:
     checker = Checker()
     checker.log.failing = Retry("DynamoDB is down")
     assert checker.check(send([1, 2]), send([3], chunk_index=1, chunk_count=2)) == [0]
     assert _passed_on(checker.builds()) == [(3, "push")]
 
 
-def test_what_has_expired_is_told_without_asking_anybody() -> None:
+def test_expired_send_needs_no_look_up() -> None:
     checker = Checker()
     checker.directory.failing = Retry("down")
     assert checker.check(send([1, 99], expires_at=NOW)) == []
@@ -350,7 +351,7 @@ def test_what_has_expired_is_told_without_asking_anybody() -> None:
 
 
 @pytest.mark.parametrize(("values", "reason"), BAD_SENDS)
-def test_a_bad_send_goes_aside_and_its_recipients_have_failed(values: dict[str, Any], reason: str) -> None:
+def test_bad_send_is_dead_lettered_and_its_recipients_fail(values: dict[str, Any], reason: str) -> None:
     checker = Checker()
     assert checker.check(send([1, 2, 1], **values), send([3])) == []
     assert [headers["masscomm.reason"] for headers in checker.dead_letters()] == [reason]
@@ -358,7 +359,7 @@ def test_a_bad_send_goes_aside_and_its_recipients_have_failed(values: dict[str, 
     assert _passed_on(checker.builds()) == [(3, "push")]
 
 
-def test_a_send_that_is_larger_than_we_take_goes_aside_and_its_recipients_have_failed() -> None:
+def test_oversized_send_is_dead_lettered_and_recipients_fail() -> None:
     checker = Checker()
     everybody = range(10**18, 10**18 + 120_000)
     assert checker.check(send(everybody)) == []
@@ -367,7 +368,7 @@ def test_a_send_that_is_larger_than_we_take_goes_aside_and_its_recipients_have_f
 
 
 @pytest.mark.parametrize("values", UNCOUNTABLE_SENDS)
-def test_a_send_whose_outcomes_could_not_be_counted_goes_aside_and_blocks_nothing(values: dict[str, Any]) -> None:
+def test_uncountable_send_is_dead_lettered_without_outcomes(values: dict[str, Any]) -> None:
     checker = Checker()
     assert checker.check(send([1, 2], **values), send([3])) == []
     assert [headers["masscomm.reason"] for headers in checker.dead_letters()] in (["invalid"], ["too_large"])
@@ -375,7 +376,7 @@ def test_a_send_whose_outcomes_could_not_be_counted_goes_aside_and_blocks_nothin
     assert _passed_on(checker.builds()) == [(3, "push")]
 
 
-def test_a_build_record_that_kafka_refuses_fails_whoever_was_in_it_under_an_id_not_used_before() -> None:
+def test_refused_build_record_fails_recipients_under_a_new_id() -> None:
     checker = Checker()
     checker.directory.put(Settings(user_id=2, channels={"push": False}))
     checker.limit(400)
@@ -387,7 +388,7 @@ def test_a_build_record_that_kafka_refuses_fails_whoever_was_in_it_under_an_id_n
     assert first.record_id != second.record_id
 
 
-def test_a_long_chunk_is_split_by_position_and_its_parts_cover_the_same_people() -> None:
+def test_long_chunk_is_split_by_position_without_loss() -> None:
     checker = Checker()
     everybody = [*range(1, SPLIT_ABOVE + 2), 5]
     checker.put_users(range(1, SPLIT_ABOVE + 2))
@@ -415,7 +416,7 @@ def test_a_chunk_of_exactly_the_limit_is_not_split() -> None:
 
 
 @pytest.mark.parametrize("size", [RANGE_SIZE + 1, SPLIT_ABOVE])
-def test_a_broadcast_s_chunk_is_handed_on_as_it_is_and_nobody_looked_up_before_its_turn(size: int) -> None:
+def test_broadcast_chunk_is_forwarded_without_look_ups(size: int) -> None:
     checker = Checker()
     checker.put_users(range(1, size + 1))
     checker.directory.put(Settings(user_id=2, channels={"push": False}))
@@ -437,7 +438,7 @@ def test_a_broadcast_s_chunk_is_handed_on_as_it_is_and_nobody_looked_up_before_i
     assert len(_passed_on(checker.builds())) == size - 1
 
 
-def test_tenants_who_broadcast_have_a_queue_each_from_the_first_step_on() -> None:
+def test_broadcasting_tenants_have_separate_queues() -> None:
     checker = Checker()
     for club_id, users in ((7, range(1, 700)), (8, range(1_001, 1_700))):
         checker.put_users(users, club_id=club_id)
@@ -451,14 +452,14 @@ def test_tenants_who_broadcast_have_a_queue_each_from_the_first_step_on() -> Non
 
 
 @pytest.mark.parametrize("why", ["send_at", "quiet_hours"])
-def test_whoever_waited_for_a_moment_goes_on_in_the_queue_their_tenant_has_then(why: str) -> None:
+def test_briefly_delayed_part_uses_its_tenants_current_queue(why: str) -> None:
     checker = Checker()
     checker.use_case.queues.of(99, checker.clock)  # somebody broadcasts
     assert checker.check(_recheck(why=why), topic="recheck.bulk4") == []
     assert len(checker.builds()) == len(checker.builds(Lane.BULK_2)) == 1
 
 
-def test_splitting_is_the_same_when_it_comes_again() -> None:
+def test_redelivered_chunk_is_split_alike() -> None:
     produced = []
     for _ in range(2):
         checker = Checker()
@@ -484,7 +485,7 @@ def _recheck(**values: Any) -> RecheckRequested:
         {"positions": [-1, 500], "range_start": -1},
     ],
 )
-def test_a_recheck_record_that_contradicts_itself_goes_aside(values: dict[str, Any]) -> None:
+def test_inconsistent_recheck_record_is_dead_lettered(values: dict[str, Any]) -> None:
     checker = Checker()
     assert checker.check(_recheck(**values), _recheck(), topic=topics.RECHECK) == []
     assert [headers["masscomm.reason"] for headers in checker.dead_letters()] == ["invalid"]
@@ -519,7 +520,7 @@ def test_a_send_to_few_has_a_lane_of_its_own(record: SendRequested, lane: Lane) 
     assert checker.builds() == checker.builds(lane)
 
 
-def test_a_tenant_with_very_many_small_sends_has_them_in_bulk_and_no_other_tenant() -> None:
+def test_small_sends_beyond_the_budget_go_to_bulk() -> None:
     checker = Checker()
     checker.directory.put(User(user_id=9, club_id=8), Settings(user_id=9))
     loud = [send([1, 2, 3], send_id=f"loud-{number}") for number in range(int(BURST) // 3 + 2)]
@@ -532,7 +533,7 @@ def test_a_tenant_with_very_many_small_sends_has_them_in_bulk_and_no_other_tenan
     assert [record.send_id for record in checker.builds(Lane.SMALL)] == ["later"]
 
 
-def test_what_is_derived_is_the_same_in_whatever_lane() -> None:
+def test_derived_records_are_the_same_in_each_lane() -> None:
     checker = Checker()
     checker.directory.put(Settings(user_id=2, channels={"push": False}))
     checker.check(send([1, 2, 3]))
@@ -545,7 +546,7 @@ def test_what_is_derived_is_the_same_in_whatever_lane() -> None:
 
 
 @pytest.mark.parametrize("lane", Lane)
-def test_what_waited_goes_on_in_the_lane_it_waited_in(lane: Lane) -> None:
+def test_delayed_part_continues_in_its_lane(lane: Lane) -> None:
     checker = Checker()
     part = _recheck()
     assert checker.check(part, topic=topics.in_lane(topics.RECHECK, lane)) == []
@@ -554,7 +555,7 @@ def test_what_waited_goes_on_in_the_lane_it_waited_in(lane: Lane) -> None:
 
 @pytest.mark.parametrize("size", [1, 100, 1000])
 @pytest.mark.parametrize("absent", [False, True])
-def test_the_directory_is_asked_as_often_for_many_recipients_as_for_one(size: int, absent: bool) -> None:
+def test_look_ups_do_not_grow_with_recipients(size: int, absent: bool) -> None:
     checker = Checker()
     everybody = range(1, 10 * size + 1)
     if not absent:
@@ -597,7 +598,7 @@ def _released(checker: Checker) -> list[int]:
     return checker.run(checker.use_case, *entries)
 
 
-def test_a_send_whose_time_is_to_come_waits_and_is_checked_when_it_has() -> None:
+def test_scheduled_send_is_delayed_and_checked_when_due() -> None:
     checker = Checker()
     assert checker.check(send([1, 2, 2], send_at=NOW + 60_000)) == []
     assert told(checker.outcomes()) == {(1, "push"): ("scheduled", None), (2, "push"): ("scheduled", None)}
@@ -615,7 +616,7 @@ def test_a_send_whose_time_is_to_come_waits_and_is_checked_when_it_has() -> None
 
 
 @pytest.mark.parametrize("users", [2, 12_000])
-def test_a_redelivery_that_finds_its_time_come_derives_what_waits(users: int) -> None:
+def test_redelivery_of_a_due_send_derives_the_delayed_parts(users: int) -> None:
     checker = Checker()
     checker.put_users(range(1, users + 1))
     record = send(range(1, users + 1), send_at=NOW + 60_000)
@@ -633,7 +634,7 @@ def test_a_redelivery_that_finds_its_time_come_derives_what_waits(users: int) ->
     assert len(first) == (1 if users == 2 else users // 500)
 
 
-def test_what_cannot_be_held_comes_again_and_nobody_is_told_of() -> None:
+def test_failed_delay_redelivers_the_send_without_outcomes() -> None:
     checker = Checker()
     checker.waiting.failing = Retry("DynamoDB is down")
     assert checker.check(send([1], send_at=NOW + 1), send([2])) == [0]
@@ -648,7 +649,7 @@ def test_a_send_that_expires_before_its_time_has_expired() -> None:
     assert not checker.waiting.items
 
 
-def test_what_waited_past_its_end_has_expired() -> None:
+def test_send_released_after_its_expiry_is_expired() -> None:
     checker = Checker()
     checker.check(send([1], send_at=NOW + 60_000, expires_at=NOW + 120_000))
     checker.forget()
@@ -658,7 +659,7 @@ def test_what_waited_past_its_end_has_expired() -> None:
 
 
 @pytest.mark.parametrize(("changes", "tellable"), CASES)
-def test_what_the_metrics_count_is_told_of_and_nothing_else(changes: dict[str, Any], tellable: bool) -> None:
+def test_exactly_the_counted_sends_have_outcomes(changes: dict[str, Any], tellable: bool) -> None:
     """The other half: tests/unit/spark_metrics/test_transforms.py."""
     checker = Checker()
     values: dict[str, Any] = {"to_users": [1, 2], "timestamp": PRODUCED_MS} | changes
@@ -669,7 +670,7 @@ def test_what_the_metrics_count_is_told_of_and_nothing_else(changes: dict[str, A
 
 
 @pytest.mark.parametrize(("at_ms", "tellable"), [(END_OF_TIME_MS - 1, True), (END_OF_TIME_MS, False)])
-def test_where_dates_end_nobody_is_told_whatever_the_producer_s_clock_says(at_ms: int, tellable: bool) -> None:
+def test_send_after_the_end_of_dates_produces_nothing(at_ms: int, tellable: bool) -> None:
     checker = Checker()
     assert checker.check(send([1], timestamp=at_ms), timestamp=at_ms) == []
     assert bool(checker.builds() or checker.outcomes()) == tellable

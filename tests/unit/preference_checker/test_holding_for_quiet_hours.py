@@ -83,7 +83,7 @@ class Night(Checker):
         return found
 
 
-def test_of_one_chunk_some_go_on_some_are_told_of_and_some_wait_for_their_own_morning() -> None:
+def test_chunk_is_divided_into_forwarded_suppressed_and_held() -> None:
     night = Night()
     night.directory.put(Settings(user_id=2, channels={"push": False}))
     night.sleeper(4, 5)
@@ -123,7 +123,7 @@ def test_at_the_end_they_go_on_in_their_lane() -> None:
     assert not night.waiting.items
 
 
-def test_what_they_want_by_then_counts() -> None:
+def test_held_users_are_decided_by_their_later_settings() -> None:
     night = Night()
     night.sleeper(4, 5, 6, 7)
     night.check(send([4, 5, 6, 7]))
@@ -143,7 +143,7 @@ def test_what_they_want_by_then_counts() -> None:
 
 @pytest.mark.guarantee("quiet_hours.mandatory_and_critical_pass")
 @pytest.mark.parametrize("values", [{"type": "one_time_password"}, {"type": "security_alert"}])
-def test_what_is_mandatory_wakes(values: Mapping[str, Any]) -> None:
+def test_mandatory_or_critical_send_ignores_quiet_hours(values: Mapping[str, Any]) -> None:
     night = Night()
     night.sleeper(4, 5)
     night.check(send([4, 5], **values))
@@ -160,7 +160,7 @@ def test_the_critical_lane_wakes() -> None:
     assert not night.waiting.items
 
 
-def test_those_are_held_on_every_channel_and_wait_for_those_alone() -> None:
+def test_held_user_waits_only_for_the_allowed_channels() -> None:
     night = Night()
     night.sleeper(4)
     night.sleeper(5, channels={"push": False})
@@ -177,7 +177,7 @@ def test_those_are_held_on_every_channel_and_wait_for_those_alone() -> None:
     ]  # fmt: skip
 
 
-def test_another_clubs_user_is_not_held_but_told_of() -> None:
+def test_other_clubs_user_is_suppressed_without_being_held() -> None:
     night = Night()
     night.sleeper(4)
     night.check(send([4, 1], club_id=8))
@@ -185,7 +185,7 @@ def test_another_clubs_user_is_not_held_but_told_of() -> None:
 
 
 @pytest.mark.parametrize("users", [[4], [4, 5]])
-def test_whoever_opts_out_while_they_are_held_is_told_of_under_another_id(users: list[int]) -> None:
+def test_opt_out_while_held_has_an_outcome_with_another_id(users: list[int]) -> None:
     night = Night()
     night.sleeper(*users)
     night.check(send(users))
@@ -197,7 +197,7 @@ def test_whoever_opts_out_while_they_are_held_is_told_of_under_another_id(users:
 
 @pytest.mark.parametrize("users", [[4], [4, 5]])
 @pytest.mark.parametrize(("expires_at", "said"), [(BERLIN_7, EXPIRED), (BERLIN_7 + 1, HELD)])
-def test_what_would_have_expired_by_then_has_expired_at_once(
+def test_send_that_would_expire_while_held_expires_at_once(
     users: list[int], expires_at: int, said: tuple[str, str | None]
 ) -> None:
     night = Night()
@@ -208,7 +208,7 @@ def test_what_would_have_expired_by_then_has_expired_at_once(
     assert bool(night.waiting.items) == (said == HELD)
 
 
-def test_what_expired_while_it_was_held_ends_as_expired() -> None:
+def test_send_that_expired_while_held_is_expired() -> None:
     night = Night()
     night.sleeper(4, 5)
     night.check(send([4, 5], expires_at=BERLIN_7 + 1))
@@ -235,7 +235,7 @@ def test_a_send_at_inside_of_them_waits_twice(users: list[int]) -> None:
 
 @pytest.mark.parametrize("users", [[4], [4, 5], [4, 1, 5]])
 @pytest.mark.parametrize("again_at", ["before", "at the end", "after"])
-def test_a_redelivery_at_any_time_tells_and_passes_on_nobody_twice(users: list[int], again_at: str) -> None:
+def test_redelivery_at_any_time_doubles_no_recipient(users: list[int], again_at: str) -> None:
     night = Night()
     night.sleeper(4, 5)
     record = night.encoded(send(users), topics.SEND_MONOLITH)
@@ -256,7 +256,7 @@ def test_a_redelivery_at_any_time_tells_and_passes_on_nobody_twice(users: list[i
 
 
 @pytest.mark.parametrize("users", [[4], [4, 1]])
-def test_they_wait_before_it_is_told(users: list[int]) -> None:
+def test_held_recipients_are_stored_before_their_outcome(users: list[int]) -> None:
     night = Night()
     night.sleeper(4)
     night.waiting.failing = Retry("DynamoDB is down")
@@ -265,7 +265,7 @@ def test_they_wait_before_it_is_told(users: list[int]) -> None:
 
 
 @pytest.mark.parametrize("users", [[4], [4, 5]])
-def test_quiet_hours_that_never_leave_time_enough_end_after_some_nights(users: list[int]) -> None:
+def test_almost_endless_quiet_hours_end_after_some_nights(users: list[int]) -> None:
     night = Night()
     night.sleeper(*users, quiet_hours={"start": "00:01", "end": "00:00"})
     night.check(send(users))
@@ -279,7 +279,7 @@ def test_quiet_hours_that_never_leave_time_enough_end_after_some_nights(users: l
     assert set(night.told_at_last().values()) == {EXPIRED}
 
 
-def test_whoever_waits_for_the_directory_waits_for_the_morning_afterwards() -> None:
+def test_user_who_waited_for_the_directory_is_held_afterwards() -> None:
     night = Night()
     night.sleeper(4)
     night.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
@@ -293,7 +293,7 @@ def test_whoever_waits_for_the_directory_waits_for_the_morning_afterwards() -> N
     assert night.ends() == {(user, "push"): 1 for user in (99, 4, 1)}
 
 
-def test_whoever_has_an_end_of_their_own_shares_a_quarter_of_an_hour() -> None:
+def test_ends_of_quiet_hours_share_quarters_of_an_hour() -> None:
     night = Night()
     everybody = range(10, 10 + 1_000)
     for user_id in everybody:
@@ -343,7 +343,7 @@ class FusedStore(InMemoryWaitingStore):
 @pytest.mark.parametrize("kill_at", range(1, 12))
 @pytest.mark.parametrize("users", [[4], [4, 6, 1, 2]])
 @pytest.mark.parametrize("meanwhile", ["nothing", "the night ends", "they change"])
-def test_killed_between_waiting_and_telling_everybody_ends_once(kill_at: int, users: list[int], meanwhile: str) -> None:
+def test_kill_between_hold_and_outcome_ends_each_user_once(kill_at: int, users: list[int], meanwhile: str) -> None:
     night = Night()
     night.directory.put(Settings(user_id=2, channels={"push": False}))
     night.sleeper(4)

@@ -4,7 +4,7 @@ from functions.preference_checker import small_sends
 from functions.preference_checker.small_sends import SmallSends
 
 
-def test_a_tenant_has_a_burst_and_what_comes_in_by_and_by() -> None:
+def test_tenant_has_a_burst_and_a_rate() -> None:
     sends = SmallSends(per_s=2, burst=10)
     assert [sends.may(1, 4, 0.0) for _ in range(4)] == [True, True, False, False]
     assert sends.may(1, 2, 0.0)
@@ -12,7 +12,7 @@ def test_a_tenant_has_a_burst_and_what_comes_in_by_and_by() -> None:
     assert sends.may(1, 2, 1.0)
 
 
-def test_nobody_saves_up_more_than_a_burst() -> None:
+def test_unused_budget_is_capped_at_a_burst() -> None:
     sends = SmallSends(per_s=2, burst=10)
     assert sends.may(1, 10, 0.0)
     assert not sends.may(1, 11, 1_000.0)

@@ -108,7 +108,7 @@ class Office(Chain):
 
 
 @pytest.mark.guarantee("cdc_behind.unknown_users_are_delayed")
-def test_the_others_go_on_and_whoever_waited_is_decided_about_once_it_is_known() -> None:
+def test_only_unknown_users_wait_for_the_directory() -> None:
     office = Office()
     assert office.run(office.environment(), office.encoded(send([1, 99, 3, 98]), topics.SEND_API)) == []
     assert [build.user_ids for build in office.builds()] == [[1]]
@@ -144,7 +144,7 @@ def test_it_waits_twice_as_long_each_time_until_it_has_expired() -> None:
     assert office.clock.now_ms() == NOW + 15 * 60_000
 
 
-def test_what_was_asked_for_a_week_ahead_is_tried_for_as_long_as_anything_else() -> None:
+def test_send_scheduled_ahead_is_retried_for_the_full_lifetime() -> None:
     office = Office()
     office.run(office.environment(), office.encoded(send([1, 99], send_at=NOW + 7 * DAY), topics.SEND_API))
     office.clock.advance(7 * DAY / 1000)
@@ -155,7 +155,7 @@ def test_what_was_asked_for_a_week_ahead_is_tried_for_as_long_as_anything_else()
     assert (build.user_ids, build.since_ms) == ([1], NOW + 7 * DAY)
 
 
-def test_a_table_that_does_not_answer_brings_the_record_again_and_nobody_is_passed_on_twice() -> None:
+def test_unreachable_delay_store_doubles_no_recipient() -> None:
     office = Office()
     record = office.encoded(send([1, 99]), topics.SEND_API)
     office.store.failing = Retry("DynamoDB is down")
@@ -216,7 +216,7 @@ def test_ids_do_not_depend_on_how_often_it_waited(waits: int) -> None:
     assert part["waits"] == waits + 1
 
 
-def test_a_record_delayed_by_the_previous_code_goes_on_once() -> None:
+def test_record_delayed_by_the_previous_code_continues_once() -> None:
     """It was put under the id that counted its waits, and is released, and comes again, under that id."""
     office = Office()
     (chunk,) = split_parts(
@@ -255,9 +255,7 @@ def test_users_of_one_chunk_id_wait_apart(send_at: int | None) -> None:
 @pytest.mark.parametrize("users", [[1, 99, 3], [99], [99, 98], [1, 2]])
 @pytest.mark.parametrize("kill_at", range(1, 16))
 @pytest.mark.parametrize("catches_up", ["at once", "after the first release"])
-def test_killed_at_any_step_everybody_goes_on_or_is_told_of_once(
-    users: list[int], kill_at: int, catches_up: str
-) -> None:
+def test_kill_at_any_step_ends_each_user_once(users: list[int], kill_at: int, catches_up: str) -> None:
     office = Office(kill_at)
     todo = [office.encoded(send(users), topics.SEND_API)]
     releases = 0
