@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.running_chain import RunningChain, running_chain
-from masscomm.ids import notification_id
+from masscomm.domain.ids import notification_id
 
 LARGE, SMALL = 1, 2
 TIMEOUT_S = 900.0

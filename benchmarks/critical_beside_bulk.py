@@ -31,10 +31,10 @@ from benchmarks.processor_waits import Turns, turns
 from benchmarks.running_chain import RunningChain, running_chain
 from devstack import process
 from devstack.demo.records import TopicReader
-from masscomm import topics
-from masscomm.ids import notification_id
-from masscomm.topics import Lane
-from masscomm.wire import Codec, HttpSchemaRegistry
+from masscomm.domain.ids import notification_id
+from masscomm.domain.lanes import Lane
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 
 BULK_CLUB, PROBED_CLUB = 1, 2
 EVERY_S = 0.25

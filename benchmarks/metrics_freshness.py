@@ -33,7 +33,7 @@ from benchmarks.metrics_throughput import encoded, outcome
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from devstack.stack import Stack
-from masscomm.topics import chain_topics
+from masscomm.kafka.topics import chain_topics
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.metrics_job import launch
 

@@ -56,11 +56,11 @@ from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from devstack.setup import JARS
 from devstack.stack import Stack
-from masscomm import ids
-from masscomm.limits import FAR_FUTURE_MS
-from masscomm.topic_offsets import by_topic
-from masscomm.topics import chain_topics
-from masscomm.wire import HttpSchemaRegistry, own_schema
+from masscomm.domain import ids
+from masscomm.domain.limits import FAR_FUTURE_MS
+from masscomm.kafka.avro import HttpSchemaRegistry, own_schema
+from masscomm.kafka.offsets import by_topic
+from masscomm.kafka.topics import chain_topics
 from spark_metrics.archive import Archive
 from spark_metrics.batches import Staged, merge_batch, stage_batch
 from spark_metrics.broker import Broker
@@ -143,7 +143,7 @@ def _outcomes_from(schema_id: int, events: int, recipients: int, sends: int, at_
 
 
 def produce(settings: StackSettings, values: Iterable[bytes], compression: str = "lz4") -> None:
-    """Fill the topic `outcome`. compression: the chain's own is lz4 (masscomm.producer)."""
+    """Fill the topic `outcome`. compression: the chain's own is lz4 (masscomm.kafka.producer)."""
     producer = Producer(
         {
             "bootstrap.servers": settings.kafka_bootstrap,

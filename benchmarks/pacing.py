@@ -29,20 +29,20 @@ from functions.delivery.calls import Caller
 from functions.delivery.deliver import Deliver
 from functions.delivery.publishing import Publisher
 from functions.delivery.waiting import Later
-from masscomm import topics
-from masscomm.back_off import BackOff
-from masscomm.batch import BatchDriver
+from masscomm.chain.batch import BatchDriver
 from masscomm.channels.in_memory import InMemoryEmail
+from masscomm.channels.rate_limiter import Pacer
+from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
-from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger
-from masscomm.directory import Device, Settings
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.pacing import Pacer
-from masscomm.producer import InMemoryProducer
-from masscomm.records import NotificationOutcome
-from masscomm.sns_push import SnsPush
-from masscomm.waiting import InMemoryWaitingStore
-from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.records import NotificationOutcome
+from masscomm.domain.users import Device, Settings
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.kafka.producer import InMemoryProducer
+from masscomm.stores.back_off import BackOff
+from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from tests.support.harness.chain import delivery, entry
 
 APPLICATION = "arn:aws:sns:eu-central-1:000000000000:app/GCM/pacing"

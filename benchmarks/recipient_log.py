@@ -19,9 +19,9 @@ from benchmarks.metrics_throughput import count_all, outcomes, produce, settings
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from devstack.stack import Stack
-from masscomm.limits import FAR_FUTURE_MS
-from masscomm.topics import chain_topics
-from masscomm.wire import HttpSchemaRegistry
+from masscomm.domain.limits import FAR_FUTURE_MS
+from masscomm.kafka.avro import HttpSchemaRegistry
+from masscomm.kafka.topics import chain_topics
 from spark_metrics.job import kafka_records, spark_session
 from spark_metrics.settings import Settings
 from spark_metrics.sink import PostgresSink

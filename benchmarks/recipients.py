@@ -22,15 +22,15 @@ from rich.table import Table
 from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
 from functions.preference_checker.check_preferences import CheckPreferences
-from masscomm import topics
-from masscomm.batch import BatchDriver, UseCase
+from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.clock import SystemClock
-from masscomm.decisions import InMemoryDecisionLog
-from masscomm.directory import Device, Position, Settings, Template, User
-from masscomm.producer import Headers, Report
-from masscomm.records import SendRequested
-from masscomm.waiting import InMemoryWaitingStore
-from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.domain.records import SendRequested
+from masscomm.domain.users import Device, Position, Settings, Template, User
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.kafka.producer import Headers, Report
+from masscomm.stores.decision_log import InMemoryDecisionLog
+from masscomm.stores.delayed_records import InMemoryWaitingStore
 from tests.support.harness.chain import entry
 
 CHUNK_SIZE = 5_000

@@ -20,9 +20,9 @@ from devstack.settings import GENERATION, StackSettings
 from devstack.sns_stand_in import SnsStandIn, endpoint_arn
 from devstack.stack import Stack
 from examples.monolith.emit import Emitter
-from masscomm.ids import notification_id
-from masscomm.opensearch import VersionedDocument, connect, write
-from masscomm.topics import CDC_TABLES
+from masscomm.directory.bulk_writes import VersionedDocument, connect, write
+from masscomm.domain.ids import notification_id
+from masscomm.kafka.topics import CDC_TABLES
 
 TEXT = {"title": "Goal", "body": "We lead by one."}
 _SETTLE_S = 3.0

@@ -41,25 +41,25 @@ from functions.delivery.deliver import SLICE_SIZE, Deliver
 from functions.delivery.publishing import Publisher
 from functions.delivery.waiting import Later
 from functions.preference_checker.check_preferences import CheckPreferences
-from masscomm import topics
-from masscomm.back_off import BackOff
-from masscomm.batch import BatchDriver, UseCase
-from masscomm.channels.aws import SesEmail
-from masscomm.chunks import PART_SIZE, chunk_of
+from masscomm.chain.batch import BatchDriver, UseCase
+from masscomm.chain.chunks import PART_SIZE, chunk_of
+from masscomm.channels.rate_limiter import Pacer
+from masscomm.channels.ses_email import SesEmail
+from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
-from masscomm.decisions_dynamodb import DynamoDbDecisionLog
-from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
-from masscomm.directory import Device, Settings, Template, User
-from masscomm.kafka_event import KafkaRecord
-from masscomm.opensearch_directory import OpenSearchDirectory
-from masscomm.outcomes import RANGE_SIZE
-from masscomm.pacing import Pacer
-from masscomm.producer import Headers, KafkaProducer, Report
-from masscomm.records import AvroRecord, DeliveryRequested, RecheckRequested
-from masscomm.sns_push import SnsPush
-from masscomm.topics import CDC_TABLES
-from masscomm.waiting import InMemoryWaitingStore
-from masscomm.wire import Codec
+from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.domain.outcomes import RANGE_SIZE
+from masscomm.domain.records import AvroRecord, DeliveryRequested, RecheckRequested
+from masscomm.domain.users import Device, Settings, Template, User
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.producer import Headers, KafkaProducer, Report
+from masscomm.kafka.topics import CDC_TABLES
+from masscomm.stores.back_off import BackOff
+from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
+from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from tests.support.harness.chain import build, delivery, entry, registry_with_all_schemas, send
 from tests.support.servers.directory_tables import OpenSearchTables
 from tests.support.servers.opensearch_client import TestClient

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.running_chain import RunningChain, running_chain
-from masscomm.ids import notification_id
+from masscomm.domain.ids import notification_id
 
 LOUD, QUIET = 1, 2
 FEW = 50

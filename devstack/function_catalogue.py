@@ -9,7 +9,8 @@ from devstack.event_source import MappingSpec, PartialFailures
 from devstack.gateway import Route
 from devstack.lambda_host import FunctionSpec
 from functions.catalogue import EventSource, FunctionEntry, read_catalogue
-from masscomm.topics import Lane, in_turns
+from masscomm.domain.lanes import Lane
+from masscomm.kafka.topics import in_turns
 
 # Lambda grants ten seconds; here every function starts at once, on few cores that a broker and a database need too.
 INIT_TIMEOUT_S = 60.0

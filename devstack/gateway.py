@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, unquote
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from masscomm.problem import CONTENT_TYPE, Problem
+from masscomm.http.problem import CONTENT_TYPE, Problem
 
 log = logging.getLogger(__name__)
 

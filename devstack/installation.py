@@ -18,10 +18,10 @@ import typer
 from devstack.handle import RunningStack
 from devstack.service import function_environment
 from devstack.settings import GENERATION, StackSettings
-from masscomm import settings
-from masscomm.authentication import kafka_settings
-from masscomm.opensearch import connect, connect_from_environment
-from masscomm.opensearch_client import OpenSearch
+from masscomm import environment
+from masscomm.aws.authentication import kafka_settings
+from masscomm.directory.bulk_writes import connect, connect_from_environment
+from masscomm.directory.client import OpenSearch
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -76,9 +76,9 @@ class Installation:
     def deployed(cls) -> Self:
         """The one that the environment names. Errors: Stop, naming what is missing."""
         return cls(
-            kafka_bootstrap=settings.required("KAFKA_BOOTSTRAP_SERVERS"),
-            registry_url=settings.required("SCHEMA_REGISTRY_URL"),
-            generation=settings.required("CDC_GENERATION"),
+            kafka_bootstrap=environment.required("KAFKA_BOOTSTRAP_SERVERS"),
+            registry_url=environment.required("SCHEMA_REGISTRY_URL"),
+            generation=environment.required("CDC_GENERATION"),
             security=kafka_settings(),
             tables={
                 name: os.environ.get(f"{name.upper()}_TABLE", name)

@@ -7,8 +7,8 @@ from typing import Any
 
 from masscomm.errors import MasscommError
 from masscomm.json_reader import read_json
-from masscomm.topics import chain_topics
-from masscomm.wire import Codec
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.topics import chain_topics
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """What Prometheus reads at /metrics: the host's and the mappings' counts, and what the functions tell of themselves.
 
-The functions' metrics are the lines of masscomm/metrics.py in their logs, added up; what each means stands in
-docs/observability.md. What CloudWatch has as metrics of their own (RecipientsSent, RecipientsFailed) is one family
-here, with labels.
+The functions' metrics are the lines of masscomm/observability/metrics.py in their logs, added up; what each means
+stands in docs/observability.md. What CloudWatch has as metrics of their own (RecipientsSent, RecipientsFailed) is
+one family here, with labels.
 """
 
 import json
@@ -17,8 +17,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from masscomm import metric_names
-from masscomm.metric_names import ALL, Kind
+from masscomm.observability import metric_names
+from masscomm.observability.metric_names import ALL, Kind
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

@@ -22,8 +22,8 @@ from mypy_boto3_dynamodb import DynamoDBClient
 
 from devstack.service import AWS_CREDENTIALS, Task, function_environment
 from devstack.settings import GENERATION, REGION, ROOT, StackSettings
-from masscomm.debezium import debezium_settings
-from masscomm.topics import Topic, cdc_topics, chain_topics
+from masscomm.cdc.debezium import debezium_settings
+from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 from provisioning.database import TABLES, apply_sql
 from provisioning.directory import create_indices, index_name

@@ -3,7 +3,7 @@
 The configuration is a JSON file:
 
     functions_file      path of functions.yaml
-    topics_file         path of topics.yaml; must be the one masscomm.topics reads
+    topics_file         path of topics.yaml; must be the one masscomm.kafka.topics reads
     generation          snapshot generation of the cdc topics
     runtime_api_port    for the functions' processes, on 127.0.1.1 and the addresses after it; 0: any
     gateway_port        on 127.0.0.1; 0: any

@@ -10,9 +10,9 @@ from rich.table import Table
 from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
 from devstack.terminal import Terminal, print_json
-from masscomm.ids import address_id
-from masscomm.opensearch import answering
-from masscomm.suppressions import INDEX
+from masscomm.directory.bulk_writes import answering
+from masscomm.domain.ids import address_id
+from masscomm.domain.suppressions import INDEX
 
 app = typer.Typer(help="Addresses to which no e-mail is sent.", no_args_is_help=True)
 console = Terminal()

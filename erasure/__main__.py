@@ -33,12 +33,12 @@ from erasure.item_tables import ItemTables
 from erasure.person import Person
 from erasure.remains import what_remains
 from erasure.search_indices import SearchIndices
-from masscomm.aws_client import DynamoDb, Sns
-from masscomm.aws_request import Limits
+from masscomm.aws.client import DynamoDb, Sns
+from masscomm.aws.request import Limits
+from masscomm.directory.bulk_writes import connect_from_environment
 from masscomm.errors import MasscommError, Stop
-from masscomm.opensearch import connect_from_environment
-from masscomm.topics import cdc_topics, chain_topics
-from masscomm.wire import HttpSchemaRegistry
+from masscomm.kafka.avro import HttpSchemaRegistry
+from masscomm.kafka.topics import cdc_topics, chain_topics
 from spark_metrics.archive import Archive
 from spark_metrics.archive_mark import check as check_mark
 from spark_metrics.archived_records import writers_in

@@ -11,8 +11,8 @@ from typing import Any
 import fastavro
 
 from erasure.person import ERASED_ADDRESS, Person
-from masscomm import topics
-from masscomm.wire import SchemaRegistry
+from masscomm.kafka import topics
+from masscomm.kafka.avro import SchemaRegistry
 
 _HEADER = 5  # a zero byte and the schema's id
 _ERASED = ""

@@ -14,14 +14,14 @@ from typing import Any
 
 from erasure.delayed_records import DelayedRecords
 from erasure.person import ERASED_USER, Person
-from masscomm.delivery_ledger_dynamodb import SLICE, part_key
-from masscomm.dynamodb import ConditionFailed, answering, digest_of, parts_of
+from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of
 from masscomm.errors import Retry
-from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delivery_ledger_dynamodb import SLICE, part_key
 
 
 class ItemTables:
-    """client: masscomm.aws_client.DynamoDb or boto3's. Errors of every method: Retry, Stop."""
+    """client: masscomm.aws.client.DynamoDb or boto3's. Errors of every method: Retry, Stop."""
 
     def __init__(
         self,

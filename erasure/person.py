@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from masscomm import ids
+from masscomm.domain import ids
 
 # In place of a user id where a count depends on the row: no user has it.
 ERASED_USER = ids.ERASED_USER

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from masscomm.topics import Topic, base_of
+from masscomm.kafka.topics import Topic, base_of
 
 
 def what_remains(topics: Iterable[Topic], backups_days: Mapping[str, int], now: datetime) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 from botocore.exceptions import BotoCoreError, ClientError
 
 from erasure.person import ERASED_USER, Person
-from masscomm import suppressions
+from masscomm.directory.bulk_writes import VersionedDocument, answering, write
+from masscomm.directory.client import NotFoundError, OpenSearch
+from masscomm.directory.opensearch import DEVICE_STATE, DEVICES, USER_SETTINGS, USERS
+from masscomm.domain import suppressions
 from masscomm.errors import Retry
-from masscomm.opensearch import VersionedDocument, answering, write
-from masscomm.opensearch_client import NotFoundError, OpenSearch
-from masscomm.opensearch_directory import DEVICE_STATE, DEVICES, USER_SETTINGS, USERS
 
 MESSAGES = "provider_messages"
 _PAGE = 1_000
@@ -21,7 +21,7 @@ _GONE = {"NotFound", "NotFoundException"}
 
 
 class Endpoints(Protocol):
-    """masscomm.aws_client.Sns, as far as it is asked here."""
+    """masscomm.aws.client.Sns, as far as it is asked here."""
 
     def delete_endpoint(self, *, EndpointArn: str) -> None: ...
 

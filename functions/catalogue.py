@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from masscomm import topics
-from masscomm.topics import Lane
+from masscomm.domain.lanes import Lane
+from masscomm.kafka import topics
 
 FILE = Path(__file__).with_name("functions.yaml")
 # Consumer groups and, in AWS, what belongs to one function begin with it.

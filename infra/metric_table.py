@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from masscomm.metric_names import ALL, SERVICE
+from masscomm.observability.metric_names import ALL, SERVICE
 
 PAGE = Path(__file__).parents[1] / "docs" / "observability.md"
 _BEGIN, _END = "<!-- metrics: made by `python -m infra.metric_table` -->", "<!-- end of metrics -->"

@@ -17,9 +17,9 @@ import boto3
 
 from functions.catalogue import read_catalogue
 from infra.cdk.profiles import ERASED_INDICES, ERASURE, METRICS_READER, METRICS_WRITER, PROFILES
-from masscomm.authentication import NONE, OpenSearchSigner, verified
-from masscomm.aws_signature import Credentials
-from masscomm.topics import chain_topics, generations
+from masscomm.aws.authentication import NONE, OpenSearchSigner, verified
+from masscomm.aws.signature import Credentials
+from masscomm.kafka.topics import chain_topics, generations
 from provisioning import ProvisioningError
 from provisioning.database import TABLES, apply_sql, create_users
 from provisioning.directory import DirectoryUser, SignedRequests, create_indices, create_roles

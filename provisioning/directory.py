@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import httpx
 
-from masscomm.authentication import OpenSearchSigner
-from masscomm.topics import CDC_TABLES
+from masscomm.aws.authentication import OpenSearchSigner
+from masscomm.kafka.topics import CDC_TABLES
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 
 _SECURITY = "/_plugins/_security/api"

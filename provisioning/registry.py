@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from masscomm.topics import Topic
+from masscomm.kafka.topics import Topic
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 
 # A registry that is told the same by several at once refuses all but one of them with what it says of a schema that is

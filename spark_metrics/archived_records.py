@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.errors import Stop
-from masscomm.limits import END_OF_TIME_MS
-from masscomm.wire import HttpSchemaRegistry
+from masscomm.kafka.avro import HttpSchemaRegistry
 from spark_metrics.archive import ARCHIVED, OF_RECIPIENTS, PLACE
 from spark_metrics.decode import Writers
 from spark_metrics.job import parses

@@ -8,8 +8,8 @@ from confluent_kafka import KafkaException, TopicCollection, TopicPartition, Uui
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from masscomm.errors import Retry
-from masscomm.kafka_admin import KafkaAdmin
-from masscomm.topic_offsets import topic_offsets
+from masscomm.kafka.admin import KafkaAdmin
+from masscomm.kafka.offsets import topic_offsets
 from spark_metrics.watermark import Ends
 
 _TIMEOUT_S = 5.0

@@ -4,7 +4,7 @@ from typing import Any
 
 import psycopg
 
-from masscomm.authentication import address_now
+from masscomm.aws.authentication import address_now
 from masscomm.errors import Stop
 
 _CONNECT_TIMEOUT_S = 5

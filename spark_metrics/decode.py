@@ -8,8 +8,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from masscomm.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
-from masscomm.wire import LAST_SCHEMA_ID
+from masscomm.kafka.avro import LAST_SCHEMA_ID
+from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from spark_metrics.sources import SOURCES, Source, sources
 
 # A zero byte and the schema's id.
@@ -58,7 +58,7 @@ def _schema_id(value: Column, known: Collection[int]) -> Column:
 
 
 def origin() -> Column:
-    """masscomm.dead_letters.original_position, as the name masscomm.ids.send_id_of_record hashes.
+    """masscomm.kafka.dead_letters.original_position, as the name masscomm.domain.ids.send_id_of_record hashes.
 
     topic/partition/offset/timestamp, of the headers where the record is a replay (null where those are no position).
     """

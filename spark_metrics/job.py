@@ -26,14 +26,15 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from masscomm import metrics
-from masscomm.authentication import kafka_settings, spark_kafka_options
-from masscomm.denied_ids import DeniedIds
+from masscomm.aws.authentication import kafka_settings, spark_kafka_options
 from masscomm.errors import MasscommError, Retry, Stop
-from masscomm.metric_names import METRICS_AGE
-from masscomm.topic_offsets import by_topic
+from masscomm.kafka import topics
+from masscomm.kafka.avro import HttpSchemaRegistry
+from masscomm.kafka.denied_ids import DeniedIds
+from masscomm.kafka.offsets import by_topic
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import METRICS_AGE
 from masscomm.untrusted import mask_root_logger
-from masscomm.wire import HttpSchemaRegistry
 from spark_metrics.archive import Archive
 from spark_metrics.archive_mark import claim
 from spark_metrics.batches import Staged, merge_batch, stage_batch
@@ -186,7 +187,7 @@ def kafka_options(settings: Settings) -> dict[str, str]:
         "subscribe": ",".join(topic_names()),
         # What a producer's transaction took back was said by nobody: the chain does not see it. Spark would, by itself.
         "kafka.isolation.level": "read_committed",  # guard: metrics.read_committed
-        **spark_kafka_options(),
+        **spark_kafka_options(topics.SPARK_GROUP),
     }
 
 

@@ -27,8 +27,8 @@ import psycopg
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.errors import MasscommError, Stop
-from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.untrusted import mask_root_logger
 from spark_metrics import recipient_log
 from spark_metrics.archive import ARCHIVED, LOCK, PLACE, Archive

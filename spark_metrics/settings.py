@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from masscomm.denied_ids import RETRY_S
+from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.errors import Stop
-from masscomm.limits import FAR_FUTURE_MS
+from masscomm.kafka.denied_ids import RETRY_S
 
 # SPARK_MASTER where EMR submits the job: the session is there already, and nothing is to be said of its machines.
 EMR = "emr"

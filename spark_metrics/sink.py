@@ -25,8 +25,8 @@ from typing import Any, cast
 import psycopg
 from psycopg.types.json import Jsonb
 
+from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from masscomm.errors import Stop
-from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics import counted_ids, recipient_log
 from spark_metrics.database import connect
 from spark_metrics.sources import SOURCES

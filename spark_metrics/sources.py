@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from masscomm import topics
-from masscomm.topics import Lane
-from masscomm.wire import own_schema
+from masscomm.domain.lanes import Lane
+from masscomm.kafka import topics
+from masscomm.kafka.avro import own_schema
 
 type Fields = dict[str, "Fields | None"]
 

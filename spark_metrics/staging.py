@@ -20,7 +20,7 @@ from pyspark.serializers import NoOpSerializer
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from masscomm.authentication import address_now
+from masscomm.aws.authentication import address_now
 from spark_metrics import recipient_log
 from spark_metrics.decode import kind_of
 from spark_metrics.prepared import PreparedPlans

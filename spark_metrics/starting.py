@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from masscomm.errors import Stop
-from masscomm.topic_offsets import by_topic
+from masscomm.kafka.offsets import by_topic
 from spark_metrics.watermark import Ends
 
 _log = logging.getLogger(__name__)

@@ -1,8 +1,8 @@
 """What is known of each notification, two bytes each, and how two accounts of one become one.
 
-A code is 256 times the status' rank (one more than masscomm.statuses.RANK, so that 0 says "nothing known") and the
-reason's number. The merge of two codes is the higher one: that is masscomm.statuses.merge, and between two reasons of
-one status the higher number stays, so that the order in which records come never matters.
+A code is 256 times the status' rank (one more than masscomm.domain.statuses.RANK, so that 0 says "nothing known")
+and the reason's number. The merge of two codes is the higher one: that is masscomm.domain.statuses.merge, and
+between two reasons of one status the higher number stays, so that the order in which records come never matters.
 
 A block is the codes of BLOCK consecutive positions of one chunk on one channel; docs/decisions/024 says what it costs.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from masscomm.statuses import RANK, Status
+from masscomm.domain.statuses import RANK, Status
 
 BLOCK = 512
 # A run of positions is one number, eight bytes big-endian: the first times RUN, and how many there are.

@@ -7,9 +7,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from masscomm.categories import categories
-from masscomm.limits import END_OF_TIME_MS, LONGEST_TEXT, MAX_CHANNELS
-from masscomm.measures import DUPLICATE, QUEUED, REQUESTED
+from masscomm.domain.categories import categories
+from masscomm.domain.limits import END_OF_TIME_MS, LONGEST_TEXT, MAX_CHANNELS
+from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics import identifiers
 from spark_metrics.decode import Writers, decoded, origin, wire_header
 from spark_metrics.states import RUN
@@ -173,7 +173,7 @@ def listed(outcome: Column) -> Column:
 
 
 def resolved_channels(category: Column, asked: Column) -> Column:
-    """masscomm.categories.resolve_channels: the channels asked for, each once, else the category's own."""
+    """masscomm.domain.categories.resolve_channels: the channels asked for, each once, else the category's own."""
     known = categories()
     default = F.array(*[F.lit(channel) for channel in known["default"].channels])
     listed = F.create_map(

@@ -5,7 +5,7 @@ from datetime import timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from masscomm.measures import TRENDING_WINDOW_MIN
+from masscomm.domain.measures import TRENDING_WINDOW_MIN
 from spark_metrics.views import View
 
 _KEYS = ("bucket", "club_id", "type", "channel", "measure")

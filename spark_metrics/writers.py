@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import urllib3
 
-from masscomm.denied_ids import DeniedIds
 from masscomm.errors import DeadLetter, Retry
-from masscomm.wire import SchemaRegistry, UnknownSchema
+from masscomm.kafka.avro import SchemaRegistry, UnknownSchema
+from masscomm.kafka.denied_ids import DeniedIds
 from spark_metrics.decode import Writers
 from spark_metrics.sources import SOURCES
 

@@ -15,8 +15,8 @@ from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
 from devstack.payloads import payload_of
 from devstack.terminal import Terminal, print_json
-from masscomm.topics import DEAD_LETTER_STATUS
-from masscomm.wire import Codec, HttpSchemaRegistry
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.topics import DEAD_LETTER_STATUS
 
 app = typer.Typer(help="Records that could not be processed.", no_args_is_help=True)
 console = Terminal()

@@ -9,8 +9,8 @@ from typing import Any
 from confluent_kafka import Message
 
 from devstack.topic_reading import NO_SECURITY, read_topic
-from masscomm import dead_letters as headers
-from masscomm.topics import DEAD_LETTER
+from masscomm.kafka import dead_letters as headers
+from masscomm.kafka.topics import DEAD_LETTER
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 

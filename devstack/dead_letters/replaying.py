@@ -16,8 +16,8 @@ from confluent_kafka import KafkaException, Producer
 from devstack.dead_letters.letters import DeadLetter
 from devstack.dead_letters.marks import Mark, MarkKind, read_marks
 from devstack.topic_reading import NO_SECURITY
-from masscomm.dead_letters import replay_headers
-from masscomm.topics import DEAD_LETTER_STATUS, ON_FAILURE, cdc_topics, chain_topics
+from masscomm.kafka.dead_letters import replay_headers
+from masscomm.kafka.topics import DEAD_LETTER_STATUS, ON_FAILURE, cdc_topics, chain_topics
 
 TIMEOUT_S = 15
 

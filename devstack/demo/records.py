@@ -9,13 +9,13 @@ from typing import Any, cast
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from masscomm import dead_letters, topics
-from masscomm.categories import resolve_channels
+from masscomm.domain.categories import resolve_channels
+from masscomm.domain.ids import send_id_of_record
 from masscomm.errors import DeadLetter, Retry
-from masscomm.ids import send_id_of_record
-from masscomm.kafka_admin import KafkaAdmin
-from masscomm.topic_offsets import topic_offsets
-from masscomm.wire import Codec, HttpSchemaRegistry
+from masscomm.kafka import dead_letters, topics
+from masscomm.kafka.admin import KafkaAdmin
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.offsets import topic_offsets
 
 TIMEOUT_S = 10.0
 MINUTE_MS = 60_000

@@ -25,7 +25,7 @@ from devstack.settings import GENERATION, ROOT
 from devstack.terminal import Terminal
 from examples.monolith.emit import Emitter, NotDelivered, Written
 from examples.monolith.seed import BIG_CLUB, create_tables, generate, seed, user_ids
-from masscomm.ids import notification_id, send_id_of_record
+from masscomm.domain.ids import notification_id, send_id_of_record
 
 OUT = ROOT / "out" / "demo.json"
 SEED = 7

@@ -23,7 +23,7 @@ from devstack.deployed.account import Resource, inventory, missing, stack_resour
 from devstack.deployed.cloud import PREFIX, Cloud
 from devstack.settings import GENERATION
 from examples.monolith.seed import BIG_CLUB, create_tables, seed
-from masscomm.ids import notification_id
+from masscomm.domain.ids import notification_id
 
 USERS = 40
 SEED = 7

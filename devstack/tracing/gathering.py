@@ -10,10 +10,11 @@ from devstack.topic_reading import read_topics
 from devstack.tracing import lines, records, tables
 from devstack.tracing.records import Read
 from devstack.tracing.steps import Asked, Kind, Trace
-from masscomm import dead_letters, topics, traces
-from masscomm.categories import resolve_channels
-from masscomm.ids import notification_id
-from masscomm.wire import Codec, HttpSchemaRegistry
+from masscomm.domain.categories import resolve_channels
+from masscomm.domain.ids import notification_id
+from masscomm.kafka import dead_letters, topics
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.observability import traces
 
 
 def gather(installation: Installation, an_id: str) -> Trace | None:

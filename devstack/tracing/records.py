@@ -7,11 +7,12 @@ from typing import Any
 from confluent_kafka import Message
 
 from devstack.tracing.steps import Asked, Kind, Step
-from masscomm import dead_letters, topics, traces
-from masscomm.dead_letters import original_position
+from masscomm.domain.ids import chunk_id, send_id_of_record
 from masscomm.errors import DeadLetter
-from masscomm.ids import chunk_id, send_id_of_record
-from masscomm.kafka_event import KafkaRecord
+from masscomm.kafka import dead_letters, topics
+from masscomm.kafka.dead_letters import original_position
+from masscomm.kafka.event import KafkaRecord
+from masscomm.observability import traces
 
 # Who writes a kind of record, where the scheduler has not released it and the record does not say itself.
 _WRITERS = {

@@ -8,14 +8,14 @@ from devstack.installation import Installation
 from devstack.payloads import payload_of
 from devstack.tracing.records import Read
 from devstack.tracing.steps import Asked, Kind, Step
-from masscomm.decisions import KEPT_S, unpacked
-from masscomm.decisions_dynamodb import whole
-from masscomm.delivery_ledger import Decided
-from masscomm.delivery_ledger_dynamodb import slices_of
+from masscomm.domain.preferences import Decision
 from masscomm.errors import DeadLetter
-from masscomm.preferences import Decision
-from masscomm.waiting_dynamodb import DynamoDbWaitingStore
-from masscomm.wire import Codec
+from masscomm.kafka.avro import Codec
+from masscomm.stores.decision_log import KEPT_S, unpacked
+from masscomm.stores.decision_log_dynamodb import whole
+from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delivery_ledger import Decided
+from masscomm.stores.delivery_ledger_dynamodb import slices_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -18,21 +18,22 @@ from functions.builder.templates import (
     fields_of,
     literal_fields,
 )
-from masscomm import topics
-from masscomm.batch import Batch, Item
-from masscomm.categories import CHANNELS
-from masscomm.chunks import checked
+from masscomm.chain.batch import Batch, Item
+from masscomm.chain.chunks import checked
 from masscomm.clock import Clock
-from masscomm.decisions import DecisionLog, Decisions, settled
-from masscomm.directory import Directory, Template, User
+from masscomm.directory.port import Directory
+from masscomm.domain.categories import CHANNELS
+from masscomm.domain.ids import derived_id
+from masscomm.domain.outcomes import DEAD_LETTERED, Told
+from masscomm.domain.preferences import UNKNOWN, Decision, is_member
+from masscomm.domain.records import BuildRequested, ContentColumn, DeliveryRequested, Withdrawn
+from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.users import Template, User
 from masscomm.errors import DeadLetter
-from masscomm.ids import derived_id
-from masscomm.kafka_event import KafkaRecord
-from masscomm.outcomes import DEAD_LETTERED, Told
-from masscomm.preferences import UNKNOWN, Decision, is_member
-from masscomm.records import BuildRequested, ContentColumn, DeliveryRequested, Withdrawn
-from masscomm.statuses import Reason, Status
-from masscomm.wire import Codec
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.event import KafkaRecord
+from masscomm.stores.decision_log import DecisionLog, Decisions, settled
 
 # Under what a topic takes, with room for the record's own fields.
 MAX_CONTENT_BYTES = 700_000

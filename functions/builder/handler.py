@@ -3,14 +3,14 @@
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from masscomm import logs
-from masscomm.batch import BatchDriver
-from masscomm.bootstrap import answer, batch_driver
+from masscomm.chain.batch import BatchDriver
+from masscomm.chain.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
-from masscomm.decisions_dynamodb import DynamoDbDecisionLog
-from masscomm.invocation import ON_KAFKA, observed
+from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.lambda_context import LambdaContext
-from masscomm.opensearch_directory import OpenSearchDirectory
+from masscomm.observability import logs
+from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
 
 if TYPE_CHECKING:
     from functions.builder.build_messages import BuildMessages

@@ -12,7 +12,8 @@ from typing import Any
 
 from functions.builder.rendering import OutOfSteps, RenderError, Steps, compile_source, render
 from masscomm.clock import Clock
-from masscomm.directory import Directory, Template, User
+from masscomm.directory.port import Directory
+from masscomm.domain.users import Template, User
 
 DEFAULT_LOCALE = "en"
 _KEEP_SECONDS = 5.0

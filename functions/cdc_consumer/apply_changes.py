@@ -7,9 +7,7 @@ from functools import partial
 from aws_lambda_powertools import Logger
 
 from functions.cdc_consumer.generation import Generation
-from masscomm import logs, metrics, topics
-from masscomm.batch import Batch, Item, UseCase
-from masscomm.change_events import (
+from masscomm.cdc.change_events import (
     Change,
     ChangeDecoder,
     Heartbeat,
@@ -18,13 +16,16 @@ from masscomm.change_events import (
     SnapshotStarted,
     TableTruncated,
 )
+from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock, SystemClock
+from masscomm.directory.bulk_writes import VersionedDocument, write
+from masscomm.directory.client import OpenSearch
 from masscomm.errors import DeadLetter, Retry
-from masscomm.kafka_event import KafkaRecord
-from masscomm.metric_names import CHANGE_DATA_AGE
-from masscomm.opensearch import VersionedDocument, write
-from masscomm.opensearch_client import OpenSearch
-from masscomm.wire import Codec
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.event import KafkaRecord
+from masscomm.observability import logs, metrics
+from masscomm.observability.metric_names import CHANGE_DATA_AGE
 
 
 class ApplyChanges(UseCase[Change]):

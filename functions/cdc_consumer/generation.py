@@ -16,14 +16,14 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from masscomm import logs
-from masscomm.cdc_progress import CdcProgress, reached
-from masscomm.change_events import Heartbeat
+from masscomm.cdc.change_events import Heartbeat
+from masscomm.cdc.progress import CdcProgress, reached
 from masscomm.clock import Clock
+from masscomm.directory.bulk_writes import VersionedDocument, answering, write
+from masscomm.directory.client import ConflictError, NotFoundError, OpenSearch
 from masscomm.errors import Retry
-from masscomm.opensearch import VersionedDocument, answering, write
-from masscomm.opensearch_client import ConflictError, NotFoundError, OpenSearch
-from masscomm.topics import CDC_TABLES
+from masscomm.kafka.topics import CDC_TABLES
+from masscomm.observability import logs
 
 _STATE = "directory_state"
 # How far a generation may be behind its topics when it replaces another.

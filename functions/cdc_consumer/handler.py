@@ -5,14 +5,16 @@ from typing import Any
 
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
-from masscomm import logs, settings, topics
-from masscomm.batch import BatchDriver
-from masscomm.bootstrap import answer, batch_driver
-from masscomm.cdc_progress import KafkaCdcProgress
+from masscomm import environment
+from masscomm.cdc.progress import KafkaCdcProgress
+from masscomm.chain.batch import BatchDriver
+from masscomm.chain.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
-from masscomm.invocation import ON_KAFKA, observed
+from masscomm.directory.bulk_writes import connect_from_environment
+from masscomm.kafka import topics
 from masscomm.lambda_context import LambdaContext
-from masscomm.opensearch import connect_from_environment
+from masscomm.observability import logs
+from masscomm.observability.invocation import ON_KAFKA, observed
 
 logger = logs.logger("cdc_consumer")
 
@@ -29,7 +31,7 @@ def bootstrap() -> tuple[BatchDriver, ApplyChanges]:
             clock=SystemClock(),
             logger=logger,
         )
-        for name in topics.generations(settings.required("CDC_GENERATION"))
+        for name in topics.generations(environment.required("CDC_GENERATION"))
     ]
     return batch_driver("cdc_consumer", logger), ApplyChanges(client, *generations, logger=logger)
 

@@ -7,9 +7,9 @@ from functools import partial
 from masscomm.channels.provider import EmailProvider, ProviderError, PushProvider, Transient
 from masscomm.channels.push import push_attributes, push_message
 from masscomm.clock import Clock
-from masscomm.directory import Device
-from masscomm.ids import notification_id
-from masscomm.records import DeliveryRequested
+from masscomm.domain.ids import notification_id
+from masscomm.domain.records import DeliveryRequested
+from masscomm.domain.users import Device
 
 
 class Expired(ProviderError):

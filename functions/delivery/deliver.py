@@ -22,23 +22,25 @@ from functions.delivery.night import LOOK_AGAIN_AFTER_S, Night
 from functions.delivery.publishing import Publisher
 from functions.delivery.slices import Slices
 from functions.delivery.waiting import Later
-from masscomm import metrics, topics
-from masscomm.batch import Batch, Item
+from masscomm.chain.batch import Batch, Item
+from masscomm.chain.chunks import checked
 from masscomm.channels.provider import TargetGone
 from masscomm.channels.provider_errors import code_of
-from masscomm.chunks import checked
 from masscomm.clock import Clock
-from masscomm.delivery_ledger import Decided, DeliveryLedger, Held, KeptLease, Lease, ended, recorded_of
-from masscomm.directory import Device, Directory, Settings, User
+from masscomm.directory.port import Directory
+from masscomm.domain.ids import derived_id, others_id
+from masscomm.domain.outcomes import DEAD_LETTERED, Told
+from masscomm.domain.records import ContentColumn, DeliveryRequested, DeviceStatusChanged
+from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.users import Device, Settings, User
 from masscomm.errors import DeadLetter, MasscommError, OtherRecipients, Retry
-from masscomm.ids import derived_id, others_id
-from masscomm.kafka_event import KafkaRecord
-from masscomm.metric_names import DUPLICATES_REFUSED
-from masscomm.outcomes import DEAD_LETTERED, Told
-from masscomm.records import ContentColumn, DeliveryRequested, DeviceStatusChanged
-from masscomm.statuses import Reason, Status
-from masscomm.waiting import WAITED_FOR
-from masscomm.wire import Codec
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.event import KafkaRecord
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import DUPLICATES_REFUSED
+from masscomm.stores.delayed_records import WAITED_FOR
+from masscomm.stores.delivery_ledger import Decided, DeliveryLedger, Held, KeptLease, Lease, ended, recorded_of
 
 # A crash's duplicates are at most this many recipients; what they cost is a write of the ledger for so many.
 SLICE_SIZE = 40

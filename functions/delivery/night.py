@@ -7,14 +7,15 @@ What arrives in minutes was checked minutes ago, and costs no look-up.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from masscomm.back_off import BackOff
-from masscomm.categories import category
 from masscomm.clock import Clock
-from masscomm.directory import Directory, Settings
-from masscomm.preferences import Decision
-from masscomm.quiet_hours import decide_by_hours
-from masscomm.records import DeliveryRequested
-from masscomm.topics import Lane
+from masscomm.directory.port import Directory
+from masscomm.domain.categories import category
+from masscomm.domain.lanes import Lane
+from masscomm.domain.preferences import Decision
+from masscomm.domain.quiet_hours import decide_by_hours
+from masscomm.domain.records import DeliveryRequested
+from masscomm.domain.users import Settings
+from masscomm.stores.back_off import BackOff
 
 # Quiet hours are missed by so long at most.
 LOOK_AGAIN_AFTER_S = 900.0

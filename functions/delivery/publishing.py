@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from masscomm import logs, metrics
 from masscomm.channels.provider import CALL_S, ApplicationOff, ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.rate_limiter import Pacer
 from masscomm.clock import Clock
-from masscomm.metric_names import PROVIDER_CALLS, PROVIDER_ERRORS, PROVIDER_LATENCY, PROVIDER_THROTTLES
-from masscomm.pacing import Pacer
+from masscomm.observability import logs, metrics
+from masscomm.observability.metric_names import PROVIDER_CALLS, PROVIDER_ERRORS, PROVIDER_LATENCY, PROVIDER_THROTTLES
 
 logger = logs.logger("delivery")
 

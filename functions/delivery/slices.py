@@ -13,18 +13,19 @@ from itertools import batched
 
 from functions.delivery.calls import Call, Caller, Expired
 from functions.delivery.publishing import NotTried, Published, Publisher
-from masscomm import logs, metrics
 from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
 from masscomm.channels.provider_errors import code_of
 from masscomm.clock import Clock
-from masscomm.delivery_ledger import Answer, Conflict, Decided, DeliveryLedger, KeptLease, taken_before
-from masscomm.directory import Device, Directory, Settings, User
+from masscomm.directory.port import Directory
+from masscomm.domain.outcomes import EXPIRED, SENT
+from masscomm.domain.preferences import Decision, decide, decide_by_settings
+from masscomm.domain.records import DeliveryRequested, Withdrawn
+from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.users import Device, Settings, User
 from masscomm.errors import Retry
-from masscomm.metric_names import LEASE_LOSSES
-from masscomm.outcomes import EXPIRED, SENT
-from masscomm.preferences import Decision, decide, decide_by_settings
-from masscomm.records import DeliveryRequested, Withdrawn
-from masscomm.statuses import Reason, Status
+from masscomm.observability import logs, metrics
+from masscomm.observability.metric_names import LEASE_LOSSES
+from masscomm.stores.delivery_ledger import Answer, Conflict, Decided, DeliveryLedger, KeptLease, taken_before
 
 logger = logs.logger("delivery")
 
@@ -74,9 +75,10 @@ class Slices:
     """A record's recipients under its lease.
 
     done: by position, what is recorded; invocation_s: seconds left of the invocation; confirm: makes sure that the
-    directory has everything up to a time (masscomm.batch.Batch.confirm); gone: told of each device whose endpoint takes
-    nothing any more, with the provider's word; again_ms: when those go on who are left now, by whether they wait for an
-    endpoint alone; None where nothing is tried any more; users: of a delayed record, those in the directory, else None.
+    directory has everything up to a time (masscomm.chain.batch.Batch.confirm); gone: told of each device whose
+    endpoint takes nothing any more, with the provider's word; again_ms: when those go on who are left now, by
+    whether they wait for an endpoint alone; None where nothing is tried any more; users: of a delayed record, those
+    in the directory, else None.
     """
 
     delivery: DeliveryRequested

@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from masscomm import quiet_hours, traces
-from masscomm.back_off import BackOff
-from masscomm.batch import Item
+from masscomm.chain.batch import Item
 from masscomm.clock import Clock
-from masscomm.delivery_ledger import Decided
-from masscomm.ids import numbered_id, released_id
-from masscomm.records import ContentColumn, DeliveryRequested, Taken
-from masscomm.statuses import Status
-from masscomm.waiting import Waiting, WaitingStore
-from masscomm.wire import Codec
+from masscomm.domain import quiet_hours
+from masscomm.domain.ids import numbered_id, released_id
+from masscomm.domain.records import ContentColumn, DeliveryRequested, Taken
+from masscomm.domain.statuses import Status
+from masscomm.kafka.avro import Codec
+from masscomm.observability import traces
+from masscomm.stores.back_off import BackOff
+from masscomm.stores.delayed_records import Waiting, WaitingStore
+from masscomm.stores.delivery_ledger import Decided
 
 WHY = "back_off"
 # What a topic takes, with room for the headers.

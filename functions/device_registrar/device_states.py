@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from masscomm.directory.bulk_writes import VersionedDocument, answering, write
+from masscomm.directory.client import OpenSearch
 from masscomm.errors import Retry
-from masscomm.opensearch import VersionedDocument, answering, write
-from masscomm.opensearch_client import OpenSearch
 
 _INDEX = "device_state"
 _IDS_A_REQUEST = 1_000
@@ -18,8 +18,8 @@ class DeviceState:
 
     token: the one it is about; endpoint_arn: made for this token, None where there is none; reason: why not enabled;
     version: of the state, which grows with the LSN of the row that it follows; updated_at: ms since the epoch;
-    generation, row_version: of that row (masscomm.change_events.RowChanged), None where an earlier version of the code
-    wrote the state.
+    generation, row_version: of that row (masscomm.cdc.change_events.RowChanged), None where an earlier version of
+    the code wrote the state.
     """
 
     token: str | None

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from masscomm.aws_client import Sns
-from masscomm.aws_request import Limits
+from masscomm.aws.client import Sns
+from masscomm.aws.request import Limits
 from masscomm.errors import Retry, Stop
 
 if TYPE_CHECKING:

@@ -6,13 +6,15 @@ from typing import Any
 from functions.device_registrar.device_states import OpenSearchDeviceStates
 from functions.device_registrar.endpoints import SnsEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
-from masscomm import logs, settings, topics
-from masscomm.batch import BatchDriver
-from masscomm.bootstrap import answer, batch_driver
+from masscomm import environment
+from masscomm.chain.batch import BatchDriver
+from masscomm.chain.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
-from masscomm.invocation import ON_KAFKA, observed
+from masscomm.directory.bulk_writes import connect_from_environment
+from masscomm.kafka import topics
 from masscomm.lambda_context import LambdaContext
-from masscomm.opensearch import connect_from_environment
+from masscomm.observability import logs
+from masscomm.observability.invocation import ON_KAFKA, observed
 
 logger = logs.logger("device_registrar")
 
@@ -20,13 +22,13 @@ logger = logs.logger("device_registrar")
 @cache
 def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
     """The adapters, built at the first invocation and kept."""
-    workers = int(settings.number("REGISTRAR_WORKERS", 16))
+    workers = int(environment.number("REGISTRAR_WORKERS", 16))
     applications = {
-        "gcm": settings.required("PLATFORM_APPLICATION_ARN_GCM"),
-        "apns": settings.required("PLATFORM_APPLICATION_ARN_APNS"),
+        "gcm": environment.required("PLATFORM_APPLICATION_ARN_GCM"),
+        "apns": environment.required("PLATFORM_APPLICATION_ARN_APNS"),
     }
     use_case = RegisterDevices(
-        generations=topics.generations(settings.required("CDC_GENERATION")),
+        generations=topics.generations(environment.required("CDC_GENERATION")),
         states=OpenSearchDeviceStates(connect_from_environment()),
         endpoints=SnsEndpoints(applications, connections=workers),
         clock=SystemClock(),

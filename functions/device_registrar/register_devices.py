@@ -17,14 +17,14 @@ from typing import Any
 
 from functions.device_registrar.device_states import DeviceState, DeviceStates
 from functions.device_registrar.endpoints import Endpoints, InvalidToken
-from masscomm import topics
-from masscomm.batch import Batch, Item, UseCase
-from masscomm.change_events import SNAPSHOT_VERSION, Change, ChangeDecoder, RowChanged
+from masscomm.cdc.change_events import SNAPSHOT_VERSION, Change, ChangeDecoder, RowChanged
+from masscomm.chain.batch import Batch, Item, UseCase
 from masscomm.clock import Clock
+from masscomm.domain.records import DeviceStatusChanged
 from masscomm.errors import DeadLetter, Retry, Stop
-from masscomm.kafka_event import KafkaRecord
-from masscomm.records import DeviceStatusChanged
-from masscomm.wire import Codec
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.event import KafkaRecord
 
 # The longest that one call of the provider takes, its repetition included.
 _CALL_S = 15.0

@@ -13,12 +13,14 @@ from functions.metrics_handler.tell_send import TellSend
 from functions.metrics_handler.tell_trends import TellTrends
 from functions.metrics_handler.tell_user import TellUser
 from functions.metrics_handler.watch_metrics import OPEN_POLLS, WatchMetrics
-from masscomm import logs, rest, settings
-from masscomm.authentication import database_url
+from masscomm import environment
+from masscomm.aws.authentication import database_url
 from masscomm.clock import Clock, SystemClock
-from masscomm.invocation import observed
+from masscomm.http import rest
+from masscomm.http.rest import JSON, Response
 from masscomm.lambda_context import LambdaContext
-from masscomm.rest import JSON, Response
+from masscomm.observability import logs
+from masscomm.observability.invocation import observed
 
 logger = logs.logger("metrics_handler")
 api = rest.Api(logger, retry_after_s=2)
@@ -41,13 +43,13 @@ def bootstrap() -> UseCases:
     from functions.metrics_handler.poll_slots_dynamodb import DynamoDbPollSlots
     from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
 
-    store = PostgresMetricsStore(connection_pool(database_url(settings.required("METRICS_DATABASE_URL"))))
+    store = PostgresMetricsStore(connection_pool(database_url(environment.required("METRICS_DATABASE_URL"))))
     return use_cases(
         store,
         SystemClock(),
-        timedelta(seconds=settings.number("METRICS_GRACE_S", 5)),
+        timedelta(seconds=environment.number("METRICS_GRACE_S", 5)),
         DynamoDbPollSlots.from_environment(),
-        int(settings.number("METRICS_OPEN_POLLS", OPEN_POLLS)),
+        int(environment.number("METRICS_OPEN_POLLS", OPEN_POLLS)),
     )
 
 

@@ -27,7 +27,7 @@ from functions.metrics_handler.metrics_store import (
     check_filled,
     check_read,
 )
-from masscomm.statuses import RANK, Status
+from masscomm.domain.statuses import RANK, Status
 
 
 @dataclass(frozen=True, kw_only=True)

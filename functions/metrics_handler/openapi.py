@@ -14,9 +14,9 @@ from typing import Any
 
 from functions.metrics_handler import buckets, handler, query_metrics, tell_trends, tell_user, watch_metrics
 from functions.metrics_handler import parameters as parse
-from masscomm.problem import CONTENT_TYPE
-from masscomm.rest import Route
-from masscomm.tenant import parse_club_id
+from masscomm.http.problem import CONTENT_TYPE
+from masscomm.http.rest import Route
+from masscomm.http.tenant import parse_club_id
 
 _WHAT_IT_MAY_BE: dict[str, str | None] = {
     "start": parse.time.__doc__,

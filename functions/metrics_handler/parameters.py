@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from masscomm.measures import MEASURES
-from masscomm.problem import FieldError, Problem
+from masscomm.domain.measures import MEASURES
+from masscomm.http.problem import FieldError, Problem
 
 MAX_FILTER_VALUES = 100
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from functions.metrics_handler.poll_slots import Slot
-from masscomm.aws_client import DynamoDb
-from masscomm.aws_request import Limits
-from masscomm.dynamodb import ConditionFailed, answering
+from masscomm.aws.client import DynamoDb
+from masscomm.aws.dynamodb import ConditionFailed, answering
+from masscomm.aws.request import Limits
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -29,9 +29,9 @@ from functions.metrics_handler.metrics_store import (
     check_filled,
     check_read,
 )
+from masscomm.domain.measures import TRENDING_WINDOW_MIN
+from masscomm.domain.statuses import RANK
 from masscomm.errors import Retry
-from masscomm.measures import TRENDING_WINDOW_MIN
-from masscomm.statuses import RANK
 
 _CONNECT_TIMEOUT_S = 3
 _RECONNECT_S = 1
@@ -225,7 +225,7 @@ select nullif(greatest(since, kept_since), '-infinity') from stream_views where 
 """
 
 # One statement for every combination of filters: a user has few rows, and the index of each day finds them. Of what was
-# told of a notification the status of the highest rank is its own (masscomm.statuses.merge).
+# told of a notification the status of the highest rank is its own (masscomm.domain.statuses.merge).
 _LOG = """
 with notifications as (
     select distinct on (send_id, channel) at, send_id, channel, club_id, type, status, reason

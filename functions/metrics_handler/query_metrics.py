@@ -44,8 +44,8 @@ from functions.metrics_handler.metrics_store import (
 from functions.metrics_handler.parameters import Reader, rfc3339
 from functions.metrics_handler.tenant import seen
 from masscomm.clock import Clock
-from masscomm.problem import Problem
-from masscomm.tenant import Clubs, parse_club_id
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import Clubs, parse_club_id
 
 DEFAULT_LIMIT = 1_000
 MAX_LIMIT = 10_000

@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 
 from functions.metrics_handler.accept import chosen
 from functions.metrics_handler.csv_rows import csv_rows
-from masscomm import rest
-from masscomm.problem import Problem
-from masscomm.rest import JSON, Response
-from masscomm.tenant import Clubs
+from masscomm.http import rest
+from masscomm.http.problem import Problem
+from masscomm.http.rest import JSON, Response
+from masscomm.http.tenant import Clubs
 
 CSV = "text/csv"
 

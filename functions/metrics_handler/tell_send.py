@@ -16,9 +16,9 @@ from typing import Any
 from functions.metrics_handler.metrics_store import ChannelTotals, MetricsStore, SendTotals
 from functions.metrics_handler.parameters import Reader, rfc3339
 from masscomm.clock import Clock
-from masscomm.problem import Problem
-from masscomm.statuses import TERMINAL, Status, read_reason
-from masscomm.tenant import Clubs
+from masscomm.domain.statuses import TERMINAL, Status, read_reason
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import Clubs
 
 _BY_REASON = (Status.SUPPRESSED, Status.FAILED)
 _BY_NUMBER = (

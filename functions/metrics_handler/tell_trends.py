@@ -22,8 +22,8 @@ from functions.metrics_handler.parameters import Reader, rfc3339
 from functions.metrics_handler.query_metrics import is_complete, too_much
 from functions.metrics_handler.tenant import seen
 from masscomm.clock import Clock
-from masscomm.measures import REQUESTED, TRENDING_WINDOW_MIN
-from masscomm.tenant import Clubs, parse_club_id
+from masscomm.domain.measures import REQUESTED, TRENDING_WINDOW_MIN
+from masscomm.http.tenant import Clubs, parse_club_id
 
 DEFAULT_WINDOW_MIN, MAX_WINDOW_MIN = TRENDING_WINDOW_MIN, 1_440
 DEFAULT_TOP, MAX_TOP = 10, 100

@@ -26,9 +26,9 @@ from functions.metrics_handler.parameters import Reader, rfc3339
 from functions.metrics_handler.query_metrics import is_complete
 from functions.metrics_handler.tenant import seen
 from masscomm.clock import Clock
-from masscomm.problem import FieldError, Problem
-from masscomm.statuses import read_reason
-from masscomm.tenant import Clubs, parse_club_id
+from masscomm.domain.statuses import read_reason
+from masscomm.http.problem import FieldError, Problem
+from masscomm.http.tenant import Clubs, parse_club_id
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 1_000
 

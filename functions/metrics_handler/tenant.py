@@ -1,7 +1,7 @@
 """The clubs that an answer is of: those asked for, where these credentials may see them."""
 
-from masscomm.problem import FieldError, Problem
-from masscomm.tenant import Clubs
+from masscomm.http.problem import FieldError, Problem
+from masscomm.http.tenant import Clubs
 
 
 def seen(asked: tuple[int, ...], clubs: Clubs) -> tuple[int, ...]:

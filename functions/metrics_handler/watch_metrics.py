@@ -29,12 +29,12 @@ from functions.metrics_handler.poll_slots import PollSlots
 from functions.metrics_handler.query_metrics import PARAMETERS as QUERY_PARAMETERS
 from functions.metrics_handler.query_metrics import QueryMetrics, parse_query
 from functions.metrics_handler.tenant import seen
-from masscomm import logs, metrics
 from masscomm.clock import Clock
 from masscomm.errors import Retry
-from masscomm.metric_names import POLLS_UNCOUNTED
-from masscomm.problem import Problem
-from masscomm.tenant import Clubs
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import Clubs
+from masscomm.observability import logs, metrics
+from masscomm.observability.metric_names import POLLS_UNCOUNTED
 
 MAX_WAIT_S = 20
 # A look is one row by its key.

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol
 
-from masscomm import logs
 from masscomm.clock import Clock
+from masscomm.domain.lanes import BROADCASTS, Lane, shared_queue
 from masscomm.errors import Retry, Stop
-from masscomm.topics import BROADCASTS, Lane, shared_queue
+from masscomm.observability import logs
 
 logger = logs.logger("preference_checker")
 

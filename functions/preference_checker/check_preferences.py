@@ -6,10 +6,8 @@ from functools import partial
 
 from functions.preference_checker.broadcast_queues import BroadcastQueues, InMemoryUseStore
 from functions.preference_checker.small_sends import SmallSends
-from masscomm import metrics, topics
-from masscomm.back_off import BackOff
-from masscomm.batch import Batch, Item
-from masscomm.chunks import (
+from masscomm.chain.batch import Batch, Item
+from masscomm.chain.chunks import (
     SEND_AT,
     SPLIT_ABOVE,
     after_send_at,
@@ -21,21 +19,25 @@ from masscomm.chunks import (
     split_parts,
 )
 from masscomm.clock import Clock
-from masscomm.decisions import DecisionLog, Decisions, settled
-from masscomm.directory import Directory, Settings, User
+from masscomm.directory.port import Directory
+from masscomm.domain.ids import derived_id, envelope_id, others_id, released_id
+from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told
+from masscomm.domain.preferences import Decision, decide, is_open
+from masscomm.domain.quiet_hours import WHY as _QUIET_HOURS
+from masscomm.domain.quiet_hours import by_end, decide_by_hours
+from masscomm.domain.records import BuildRequested, RecheckRequested, SendRequested
+from masscomm.domain.statuses import Status
+from masscomm.domain.users import Settings, User
 from masscomm.errors import DeadLetter, OtherRecipients, Retry
-from masscomm.ids import derived_id, envelope_id, others_id, released_id
-from masscomm.kafka_event import KafkaRecord
-from masscomm.metric_names import REPEATED_RECIPIENTS
-from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told
-from masscomm.preferences import Decision, decide, is_open
-from masscomm.quiet_hours import WHY as _QUIET_HOURS
-from masscomm.quiet_hours import by_end, decide_by_hours
-from masscomm.records import BuildRequested, RecheckRequested, SendRequested
-from masscomm.statuses import Status
-from masscomm.topics import BROADCASTS, Lane
-from masscomm.waiting import Waiting, WaitingStore
-from masscomm.wire import Codec
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.event import KafkaRecord
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import REPEATED_RECIPIENTS
+from masscomm.stores.back_off import BackOff
+from masscomm.stores.decision_log import DecisionLog, Decisions, settled
+from masscomm.stores.delayed_records import Waiting, WaitingStore
 
 # Recorded like any decision: whoever gets the record again lets the same recipients wait.
 _WAITS = Decision(Status.ACCEPTED, None, "directory")

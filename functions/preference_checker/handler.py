@@ -7,16 +7,17 @@ from functions.preference_checker.broadcast_queues import BroadcastQueues
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.small_sends import BURST, PER_S, SmallSends
 from functions.preference_checker.use_store_dynamodb import DynamoDbUseStore
-from masscomm import logs, settings
-from masscomm.back_off import BackOff
-from masscomm.batch import BatchDriver
-from masscomm.bootstrap import answer, batch_driver
+from masscomm import environment
+from masscomm.chain.batch import BatchDriver
+from masscomm.chain.bootstrap import answer, batch_driver
 from masscomm.clock import SystemClock
-from masscomm.decisions_dynamodb import DynamoDbDecisionLog
-from masscomm.invocation import ON_KAFKA, observed
+from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.lambda_context import LambdaContext
-from masscomm.opensearch_directory import OpenSearchDirectory
-from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from masscomm.observability import logs
+from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.stores.back_off import BackOff
+from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
+from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
 
 logger = logs.logger("preference_checker")
 
@@ -32,7 +33,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         back_off=BackOff.from_environment(),
         decisions=DynamoDbDecisionLog.from_environment(clock=clock),
         small_sends=SmallSends(
-            per_s=settings.number("SMALL_SENDS_PER_S", PER_S), burst=settings.number("SMALL_SENDS_BURST", BURST)
+            per_s=environment.number("SMALL_SENDS_PER_S", PER_S), burst=environment.number("SMALL_SENDS_BURST", BURST)
         ),
         queues=BroadcastQueues(DynamoDbUseStore.from_environment()),
     )

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from functions.preference_checker.broadcast_queues import Use, Uses
-from masscomm.aws_client import DynamoDb
-from masscomm.aws_request import Limits
-from masscomm.dynamodb import ConditionFailed, answering
+from masscomm.aws.client import DynamoDb
+from masscomm.aws.dynamodb import ConditionFailed, answering
+from masscomm.aws.request import Limits
+from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.errors import Retry
-from masscomm.topics import BROADCASTS, Lane
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

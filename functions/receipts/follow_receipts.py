@@ -12,17 +12,18 @@ from aws_lambda_powertools import Logger
 
 from functions.receipts.messages import KEPT_MS, Message, Messages, Refusal, Told
 from functions.receipts.reading import Receipt, read
-from masscomm import topics, traces
-from masscomm.batch import Batch, Item, count
+from masscomm.chain.batch import Batch, Item, count
 from masscomm.clock import Clock
+from masscomm.domain.ids import address_id, derived_id, envelope_id
+from masscomm.domain.records import DeviceStatusChanged, NotificationOutcome, ReceiptReceived, Result
+from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.suppressions import Periods, Suppression
 from masscomm.errors import DeadLetter
-from masscomm.ids import address_id, derived_id, envelope_id
-from masscomm.kafka_event import KafkaRecord
-from masscomm.records import DeviceStatusChanged, NotificationOutcome, ReceiptReceived, Result
-from masscomm.statuses import Reason, Status
-from masscomm.suppressions import Periods, Suppression
-from masscomm.waiting import Waiting, WaitingStore
-from masscomm.wire import Codec
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.event import KafkaRecord
+from masscomm.observability import traces
+from masscomm.stores.delayed_records import Waiting, WaitingStore
 
 # How long a receipt waits for the outcome of its message, each time. Of a message that is unknown then we never hear:
 # its outcome was lost to us (docs/decisions/031), or another application of the account sent it.

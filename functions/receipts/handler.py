@@ -6,15 +6,16 @@ from typing import Any
 from functions.receipts.follow_receipts import WAITS_S, FollowReceipts
 from functions.receipts.messages import OpenSearchMessages
 from functions.receipts.take_in import TakeIn
-from masscomm import logs, settings
-from masscomm.batch import BatchDriver
-from masscomm.bootstrap import batch_driver
+from masscomm import environment
+from masscomm.chain.batch import BatchDriver
+from masscomm.chain.bootstrap import batch_driver
 from masscomm.clock import SystemClock
-from masscomm.invocation import ON_KAFKA, observed
+from masscomm.directory.bulk_writes import connect_from_environment
+from masscomm.domain.suppressions import Periods
 from masscomm.lambda_context import LambdaContext
-from masscomm.opensearch import connect_from_environment
-from masscomm.suppressions import Periods
-from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from masscomm.observability import logs
+from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
 
 logger = logs.logger("receipts")
 
@@ -28,10 +29,10 @@ def bootstrap() -> tuple[BatchDriver, TakeIn, FollowReceipts]:
         waiting=DynamoDbWaitingStore.from_environment(),
         clock=clock,
         logger=logger,
-        waits_s=settings.numbers("RECEIPT_WAITS_S", WAITS_S),
+        waits_s=environment.numbers("RECEIPT_WAITS_S", WAITS_S),
         periods=Periods(
-            bounced_days=settings.number("SUPPRESS_BOUNCED_DAYS", Periods.bounced_days),
-            complained_days=settings.number("SUPPRESS_COMPLAINED_DAYS", Periods.complained_days),
+            bounced_days=environment.number("SUPPRESS_BOUNCED_DAYS", Periods.bounced_days),
+            complained_days=environment.number("SUPPRESS_COMPLAINED_DAYS", Periods.complained_days),
         ),
     )
     return driver, TakeIn(codec=driver.codec, producer=driver.producer, clock=clock, logger=logger), follow

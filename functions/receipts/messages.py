@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import batched
 from typing import Any, Protocol
 
+from masscomm.directory.bulk_writes import VersionedDocument, answering, write
+from masscomm.directory.client import OpenSearch
+from masscomm.domain.records import NotificationOutcome
+from masscomm.domain.statuses import Reason
+from masscomm.domain.suppressions import INDEX as SUPPRESSIONS
+from masscomm.domain.suppressions import Suppression
 from masscomm.errors import DeadLetter, Retry
-from masscomm.opensearch import VersionedDocument, answering, write
-from masscomm.opensearch_client import OpenSearch
-from masscomm.records import NotificationOutcome
-from masscomm.statuses import Reason
-from masscomm.suppressions import INDEX as SUPPRESSIONS
-from masscomm.suppressions import Suppression
-from masscomm.traces import Trace, of_headers
+from masscomm.observability.traces import Trace, of_headers
 
 MESSAGES, DEVICE_STATE, USERS = "provider_messages", "device_state", "users"
 # As long as a carrier or a mail server may take to say something, twice over.

@@ -15,10 +15,10 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parseaddr
 from typing import Any
 
+from masscomm.domain.ids import address_id
+from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter
-from masscomm.ids import address_id
 from masscomm.json_reader import InvalidJson, read_json
-from masscomm.statuses import Reason, Status
 
 # What SES says, as plain text, to a topic that becomes its destination.
 _SES_IS_THERE = "Successfully validated SNS topic for Amazon SES"

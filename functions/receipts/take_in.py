@@ -18,14 +18,14 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from masscomm import topics
 from masscomm.clock import Clock
+from masscomm.domain.ids import receipt_id
+from masscomm.domain.records import ReceiptReceived
 from masscomm.errors import Retry
-from masscomm.ids import receipt_id
 from masscomm.json_reader import read_json
-from masscomm.producer import Producer
-from masscomm.records import ReceiptReceived
-from masscomm.wire import Codec
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.producer import Producer
 
 # CloudWatch Logs sends at most a megabyte; more than this is no batch of log lines.
 _MAX_UNPACKED = 64_000_000

@@ -8,16 +8,17 @@ from uuid import uuid4
 
 from functions.scheduler.release_due import ReleaseDue
 from functions.scheduler.take_back import MAX_CRASHES, TIMEOUT_S, TakeBack
-from masscomm import logs, settings
-from masscomm.back_off import BackOff
-from masscomm.batch import BatchDriver
-from masscomm.bootstrap import batch_driver
+from masscomm import environment
+from masscomm.chain.batch import BatchDriver
+from masscomm.chain.bootstrap import batch_driver
 from masscomm.clock import SystemClock
-from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
-from masscomm.invocation import ON_KAFKA, observed
+from masscomm.kafka.source_records import KafkaSourceRecords
 from masscomm.lambda_context import LambdaContext
-from masscomm.source_records import KafkaSourceRecords
-from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from masscomm.observability import logs
+from masscomm.observability.invocation import ON_KAFKA, observed
+from masscomm.stores.back_off import BackOff
+from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 
 logger = logs.logger("scheduler")
 
@@ -36,8 +37,8 @@ def bootstrap() -> tuple[BatchDriver, TakeBack, ReleaseDue]:
         ),
         clock=clock,
         back_off=BackOff.from_environment(),
-        max_crashes=int(settings.number("CRASHES_UNTIL_DEAD_LETTER", MAX_CRASHES)),
-        timeout_s=settings.number("CHAIN_TIMEOUT_S", TIMEOUT_S),
+        max_crashes=int(environment.number("CRASHES_UNTIL_DEAD_LETTER", MAX_CRASHES)),
+        timeout_s=environment.number("CHAIN_TIMEOUT_S", TIMEOUT_S),
     )
     return driver, take_back, sweep
 

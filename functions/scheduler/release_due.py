@@ -8,13 +8,14 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from masscomm import logs, metrics, topics, traces
 from masscomm.clock import Clock
 from masscomm.errors import MasscommError
-from masscomm.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED, UNREADABLE
-from masscomm.producer import Producer
-from masscomm.waiting import WAITED_FOR, Unreadable, Waiting, WaitingStore, releasable
-from masscomm.wire import Codec
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.producer import Producer
+from masscomm.observability import logs, metrics, traces
+from masscomm.observability.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED, UNREADABLE
+from masscomm.stores.delayed_records import WAITED_FOR, Unreadable, Waiting, WaitingStore, releasable
 
 # Claimed, produced and flushed together: few round trips, and little to do again where a sweep dies.
 _AT_ONCE = 50

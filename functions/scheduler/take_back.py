@@ -16,10 +16,8 @@ from enum import Enum
 from functools import cache, partial
 from typing import Any
 
-from masscomm import topics
-from masscomm.back_off import BackOff
-from masscomm.batch import Batch, Item, count
-from masscomm.chunks import (
+from masscomm.chain.batch import Batch, Item, count
+from masscomm.chain.chunks import (
     SPLIT_ABOVE,
     after_send_at,
     checked,
@@ -31,25 +29,21 @@ from masscomm.chunks import (
     split_parts,
 )
 from masscomm.clock import Clock
-from masscomm.dead_letters import (
-    REPLAYED,
-    SOURCE_OFFSET,
-    SOURCE_PARTITION,
-    SOURCE_TIMESTAMP,
-    SOURCE_TOPIC,
-)
-from masscomm.delivery_ledger import DeliveryLedger, ended
+from masscomm.domain.ids import envelope_id
+from masscomm.domain.lanes import Lane
+from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SENT, Told, outcome
+from masscomm.domain.preferences import Decision
+from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
 from masscomm.errors import DeadLetter
-from masscomm.ids import envelope_id
 from masscomm.json_reader import read_json
-from masscomm.kafka_event import KafkaRecord, parse
-from masscomm.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SENT, Told, outcome
-from masscomm.preferences import Decision
-from masscomm.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
-from masscomm.source_records import SourceRecords
-from masscomm.topics import Lane
-from masscomm.waiting import Waiting, WaitingStore
-from masscomm.wire import Codec
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
+from masscomm.kafka.event import KafkaRecord, parse
+from masscomm.kafka.source_records import SourceRecords
+from masscomm.stores.back_off import BackOff
+from masscomm.stores.delayed_records import Waiting, WaitingStore
+from masscomm.stores.delivery_ledger import DeliveryLedger, ended
 
 WHY = "on_failure"
 # How often a record has come back, and how often of those its last invocation had ended in an error.

@@ -5,13 +5,15 @@ from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from masscomm import logs, rest, settings, traces
+from masscomm import environment
 from masscomm.clock import SystemClock
-from masscomm.invocation import ON_KAFKA, observed
+from masscomm.http import rest
+from masscomm.http.rest import JSON, Response
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.producer import KafkaProducer
 from masscomm.lambda_context import LambdaContext
-from masscomm.producer import KafkaProducer
-from masscomm.rest import JSON, Response
-from masscomm.wire import Codec, HttpSchemaRegistry
+from masscomm.observability import logs, traces
+from masscomm.observability.invocation import ON_KAFKA, observed
 
 if TYPE_CHECKING:
     from functions.send_handler.request_send import RequestSend
@@ -27,7 +29,7 @@ def bootstrap() -> "RequestSend":
 
     traces.check_settings()
     return RequestSend(
-        codec=Codec(HttpSchemaRegistry(settings.required("SCHEMA_REGISTRY_URL"))),
+        codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),
         producer=KafkaProducer.from_environment(),
         clock=SystemClock(),
     )

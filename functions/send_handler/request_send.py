@@ -10,13 +10,11 @@ from uuid import uuid4
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from masscomm import logs, metrics, topics, traces
-from masscomm.categories import CHANNELS, NAME_PATTERN, resolve_channels
 from masscomm.clock import Clock
-from masscomm.errors import DeadLetter
-from masscomm.ids import chunk_id
-from masscomm.json_reader import InvalidJson, read_json
-from masscomm.limits import (
+from masscomm.domain.categories import CHANNELS, NAME_PATTERN, resolve_channels
+from masscomm.domain.ids import chunk_id
+from masscomm.domain.lanes import Lane
+from masscomm.domain.limits import (
     CHUNK_SIZE,
     LARGEST_ID,
     MAX_COLLAPSE_KEY,
@@ -29,14 +27,17 @@ from masscomm.limits import (
     MAX_REQUEST_AHEAD_MS,
     MAX_TEMPLATE,
 )
-from masscomm.metric_names import RECIPIENTS
-from masscomm.problem import FieldError, Problem
-from masscomm.producer import Headers, Producer
-from masscomm.records import SendRequested
-from masscomm.statuses import Status
-from masscomm.tenant import Clubs
-from masscomm.topics import Lane
-from masscomm.wire import Codec
+from masscomm.domain.records import SendRequested
+from masscomm.domain.statuses import Status
+from masscomm.errors import DeadLetter
+from masscomm.http.problem import FieldError, Problem
+from masscomm.http.tenant import Clubs
+from masscomm.json_reader import InvalidJson, read_json
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.producer import Headers, Producer
+from masscomm.observability import logs, metrics, traces
+from masscomm.observability.metric_names import RECIPIENTS
 
 _FLUSH_S = 20.0
 _LONGEST_PATH = 200

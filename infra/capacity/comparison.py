@@ -17,10 +17,10 @@ from infra.capacity.plan import (
 from infra.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes
 from infra.capacity.simulation import Account, Calls, Clock, Lane, Provider, Step, broadcast, steady
 from infra.capacity.workload import Workload
-from masscomm import topics
-from masscomm.outcomes import RANGE_SIZE
-from masscomm.topics import Lane as LaneName
-from masscomm.topics import in_lane
+from masscomm.domain.lanes import Lane as LaneName
+from masscomm.domain.outcomes import RANGE_SIZE
+from masscomm.kafka import topics
+from masscomm.kafka.topics import in_lane
 
 SEED = 20261121
 

@@ -17,8 +17,8 @@ from infra.capacity.quotas import quota
 from infra.capacity.service_times import ServiceTimes
 from infra.capacity.workload import Workload, sizes
 from infra.cdk.profiles import PROFILES, Warmth
-from masscomm.delivery_ledger import KEPT_S
-from masscomm.topics import Lane
+from masscomm.domain.lanes import Lane
+from masscomm.stores.delivery_ledger import KEPT_S
 
 MILLION = 1_000_000
 GB = 1e9

@@ -16,9 +16,9 @@ from infra.capacity.quotas import quota, sns_publish
 from infra.capacity.service_times import ServiceTimes
 from infra.capacity.workload import Workload
 from infra.cdk.settings import Environment
-from masscomm import topics
-from masscomm.outcomes import RANGE_SIZE
-from masscomm.topics import BROADCASTS, Lane
+from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.domain.outcomes import RANGE_SIZE
+from masscomm.kafka import topics
 
 STEPS = ("preference_checker", "builder", "delivery")
 # What each step of the chain reads: the checker's traffic is taken to come from one producer, the worst case.

@@ -11,15 +11,15 @@ from math import ceil
 from uuid import UUID
 
 from infra.capacity.service_times import measured
-from masscomm import topics
-from masscomm.chunks import PART_SIZE
-from masscomm.decisions import Decisions, InMemoryDecisionLog, settled
-from masscomm.delivery_ledger import Answer, Decided, to_document
-from masscomm.outcomes import RANGE_SIZE, Told, outcome
-from masscomm.preferences import Decision
-from masscomm.records import AvroRecord, BuildRequested, ContentColumn, DeliveryRequested, SendRequested
-from masscomm.statuses import Reason, Status
-from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.chain.chunks import PART_SIZE
+from masscomm.domain.outcomes import RANGE_SIZE, Told, outcome
+from masscomm.domain.preferences import Decision
+from masscomm.domain.records import AvroRecord, BuildRequested, ContentColumn, DeliveryRequested, SendRequested
+from masscomm.domain.statuses import Reason, Status
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.stores.decision_log import Decisions, InMemoryDecisionLog, settled
+from masscomm.stores.delivery_ledger import Answer, Decided, to_document
 
 KB = 1024
 # A user id, a moment and a club as large as real ones: Avro takes fewer bytes for smaller numbers.

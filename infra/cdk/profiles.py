@@ -6,7 +6,7 @@ Every function of functions/functions.yaml has a profile, and every profile a fu
 from dataclasses import dataclass
 from enum import Enum
 
-from masscomm.topics import BUILD, CDC_TABLES, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH
+from masscomm.kafka.topics import BUILD, CDC_TABLES, DELIVERY, RECHECK, SEND_API, SEND_MONOLITH
 
 
 class Warmth(Enum):
@@ -22,7 +22,7 @@ class Warmth(Enum):
 
 
 DIRECTORY = (*CDC_TABLES, "device_state", "directory_state")
-# masscomm/opensearch_directory.py
+# masscomm/directory/opensearch.py
 _LOOK_UPS = (
     "POST _mget",
     "POST devices/_search",
@@ -30,7 +30,7 @@ _LOOK_UPS = (
     "POST devices-{generation},notification_templates-{generation}/_refresh",
     f"GET _alias/{','.join(CDC_TABLES)}",
 )
-# functions/cdc_consumer/generation.py and masscomm/opensearch.py
+# functions/cdc_consumer/generation.py and masscomm/directory/bulk_writes.py
 _GENERATION = "directory_state/_doc/generation-{generation}"
 _CHANGES = (
     "POST _bulk",
@@ -74,7 +74,7 @@ ERASURE_REQUESTS = (
         for call in ("_refresh", "_search")
     ),
 )
-# Where MSK Connect stores source offsets; masscomm/cdc_progress.py reads them.
+# Where MSK Connect stores source offsets; masscomm/cdc/progress.py reads them.
 CONNECT_OFFSETS_TOPIC = "connect.offsets"
 LEDGER, WAITING, DECISIONS = "delivery_ledger", "waiting", "decisions"
 QUEUES, POLLS = "broadcast_queues", "open_polls"

@@ -129,5 +129,5 @@ def _is_needed(file: PurePosixPath) -> bool:
         return False
     if parts[0].endswith(".dist-info"):
         return file.name == "METADATA"
-    # Models of every service there is, for clients that no function makes (masscomm/aws_client.py).
+    # Models of every service there is, for clients that no function makes (masscomm/aws/client.py).
     return not (parts[:2] == ("botocore", "data") and len(parts) > 3)

@@ -29,7 +29,7 @@ create table if not exists send_channels (
 );
 
 -- Notifications by what became of them: each notification stands in one row only, moved when a later outcome record says
--- more (masscomm.statuses.merge: held then sent is sent, sent then delivered is delivered). reason: '' where the status needs
+-- more (masscomm.domain.statuses.merge: held then sent is sent, sent then delivered is delivered). reason: '' where the status needs
 -- none, 'other' where spark_metrics.states does not know it.
 create table if not exists send_totals (
     send_id     text   not null,

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Sequence
 
-from masscomm import topics
-from masscomm.records import SendRequested
+from masscomm.domain.records import SendRequested
+from masscomm.kafka import topics
 from tests.support.fault_stack.bench import Bench, Sent
 from tests.support.fault_stack.cell import FaultOf, Send
 from tests.support.fault_stack.population import CATEGORIES, CLUB

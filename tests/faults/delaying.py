@@ -6,9 +6,9 @@ import zlib
 from dataclasses import replace
 from typing import Any
 
-from masscomm.topics import Lane
-from masscomm.waiting import MINUTE_MS, Waiting, place_of
-from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from masscomm.domain.lanes import Lane
+from masscomm.stores.delayed_records import MINUTE_MS, Waiting, place_of
+from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Send
 from tests.support.servers import dynamodb_table

@@ -2,7 +2,7 @@
 
 import json
 
-from masscomm import topics
+from masscomm.kafka import topics
 from tests.faults.moments import path, received
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Send

@@ -10,10 +10,10 @@ from confluent_kafka import Message, Producer
 
 from devstack.settings import GENERATION
 from functions.catalogue import read_catalogue
-from masscomm import topics
-from masscomm.change_events import ChangeDecoder
+from masscomm.cdc.change_events import ChangeDecoder
 from masscomm.errors import DeadLetter
-from masscomm.kafka_event import KafkaRecord
+from masscomm.kafka import topics
+from masscomm.kafka.event import KafkaRecord
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import FaultOf, Send
 from tests.support.inputs.hostile_records import HostileRecord, hostile_records

@@ -5,7 +5,7 @@ from typing import Literal
 
 from devstack.sns_stand_in import Rule
 from functions.delivery.deliver import SLICE_SIZE
-from masscomm import topics
+from masscomm.kafka import topics
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Send
 from tests.support.fault_stack.proxy import Request

@@ -8,8 +8,8 @@ from confluent_kafka import Message
 
 from devstack.demo.records import TopicReader
 from devstack.sns_stand_in import Rule
-from masscomm import topics
-from masscomm.topics import Lane
+from masscomm.domain.lanes import Lane
+from masscomm.kafka import topics
 from tests.faults.moments import (
     HALF_A_SLICE,
     INSIDE_A_SLICE,

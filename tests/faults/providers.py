@@ -7,7 +7,7 @@ from urllib.parse import quote_plus
 import httpx
 
 from devstack.sns_stand_in import Rule
-from masscomm.ids import address_id
+from masscomm.domain.ids import address_id
 from tests.faults.moments import (
     DELIVERY,
     HALF_A_SLICE,

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from devstack.demo.directory import next_minute
 from devstack.sns_stand_in import Rule
-from masscomm.statuses import Status
+from masscomm.domain.statuses import Status
 from tests.faults.moments import bigger_mget
 from tests.support.fault_stack.bench import Bench, Sent
 from tests.support.fault_stack.cell import Send

@@ -8,10 +8,10 @@ from typing import Any
 
 from devstack.sns_stand_in import Received
 from functions.receipts.messages import OpenSearchMessages
-from masscomm import topics
-from masscomm.records import DeviceStatusChanged, ReceiptReceived
-from masscomm.statuses import Reason, Status
-from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from masscomm.domain.records import DeviceStatusChanged, ReceiptReceived
+from masscomm.domain.statuses import Reason, Status
+from masscomm.kafka import topics
+from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
 from tests.faults.moments import dynamodb, path
 from tests.faults.providers import disabled
 from tests.support.fault_stack.bench import Bench, Sent, tail

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from devstack.service import RunOnce, Service, class_archive, jars, java
 from devstack.settings import GENERATION, LOOPBACK, StackSettings
-from masscomm import topics
+from masscomm.kafka import topics
 from tests.faults.moments import on_its_way
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Send

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 
-from masscomm import topics
+from masscomm.kafka import topics
 from tests.faults.moments import (
     LEDGER,
     bigger_mget,

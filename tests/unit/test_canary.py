@@ -14,15 +14,16 @@ import pytest
 
 from functions.metrics_handler import handler as metrics_handler
 from functions.send_handler import handler as send_handler
-from masscomm import logs, topics, traces
 from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
-from masscomm.directory import Settings
+from masscomm.domain.outcomes import Told, outcome
+from masscomm.domain.preferences import Decision
+from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.users import Settings
 from masscomm.errors import DeadLetter, Retry, Stop
-from masscomm.invocation import observed
-from masscomm.outcomes import Told, outcome
-from masscomm.preferences import Decision
-from masscomm.producer import InMemoryProducer
-from masscomm.statuses import Reason, Status
+from masscomm.kafka import topics
+from masscomm.kafka.producer import InMemoryProducer
+from masscomm.observability import logs, traces
+from masscomm.observability.invocation import observed
 from tests.support.harness.builder import Builder
 from tests.support.harness.cdc_consumer import Consumer
 from tests.support.harness.chain import Chain, build, delivery, entry, send
@@ -308,7 +309,7 @@ def test_only_one_module_makes_loggers() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if re.search(r"\bLogger\(|getLogger\(", path.read_text())
     ]
-    assert sorted(found) == ["masscomm/logs.py", "masscomm/untrusted.py"]
+    assert sorted(found) == ["masscomm/observability/logs.py", "masscomm/untrusted.py"]
 
 
 def test_an_uncaught_error_is_masked_before_lambda_logs_it() -> None:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from masscomm import topics
-from masscomm.directory import Settings
+from masscomm.domain.ids import ERASED_USER
+from masscomm.domain.outcomes import DEAD_LETTERED
+from masscomm.domain.users import Settings
 from masscomm.errors import Retry
-from masscomm.ids import ERASED_USER
-from masscomm.outcomes import DEAD_LETTERED
+from masscomm.kafka import topics
 from tests.support.harness.chain import delivery, send, told
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.whole_chain import World

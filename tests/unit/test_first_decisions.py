@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from functions.builder import build_messages
 from functions.preference_checker import check_preferences
 from functions.preference_checker.small_sends import SmallSends
-from masscomm import chunks, topics
-from masscomm.directory import Settings
+from masscomm.chain import chunks
+from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.domain.records import NotificationOutcome
+from masscomm.domain.statuses import TERMINAL, Status, merge
+from masscomm.domain.users import Settings
 from masscomm.errors import Retry
-from masscomm.records import NotificationOutcome
-from masscomm.statuses import TERMINAL, Status, merge
-from masscomm.topics import BROADCASTS, Lane
+from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, send
 from tests.support.harness.whole_chain import CHANNELS, USERS, AnyQueue, World
 

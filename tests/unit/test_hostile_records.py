@@ -24,17 +24,17 @@ from functions.receipts.follow_receipts import FollowReceipts
 from functions.receipts.messages import InMemoryMessages
 from functions.scheduler.take_back import TakeBack
 from functions.send_handler.request_send import parse_request
-from masscomm import topics
-from masscomm.batch import UseCase
-from masscomm.cdc_progress import InMemoryCdcProgress
-from masscomm.dead_letters import SOURCE_OFFSET
-from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
-from masscomm.denied_ids import DeniedIds
-from masscomm.opensearch_client import OpenSearch
-from masscomm.problem import Problem
-from masscomm.source_records import InMemorySourceRecords
-from masscomm.topics import DEAD_LETTER
-from masscomm.waiting import InMemoryWaitingStore
+from masscomm.cdc.progress import InMemoryCdcProgress
+from masscomm.chain.batch import UseCase
+from masscomm.directory.client import OpenSearch
+from masscomm.http.problem import Problem
+from masscomm.kafka import topics
+from masscomm.kafka.dead_letters import SOURCE_OFFSET
+from masscomm.kafka.denied_ids import DeniedIds
+from masscomm.kafka.source_records import InMemorySourceRecords
+from masscomm.kafka.topics import DEAD_LETTER
+from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
 from tests.support.fakes.opensearch import FakeOpenSearch
 from tests.support.harness.builder import Builder
 from tests.support.harness.chain import Chain, entry

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.send_handler.request_send import RequestSend, parse_request
-from masscomm import limits, logs, topics
-from masscomm.decisions import InMemoryDecisionLog
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.problem import Problem
-from masscomm.waiting import InMemoryWaitingStore
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain import limits
+from masscomm.http.problem import Problem
+from masscomm.kafka import topics
+from masscomm.observability import logs
+from masscomm.stores.decision_log import InMemoryDecisionLog
+from masscomm.stores.delayed_records import InMemoryWaitingStore
 from tests.support.harness.chain import NOW, Chain, entry
 
 VALID: dict[str, Any] = {"type": "news", "club_id": 7, "to_users": [1]}

@@ -18,7 +18,7 @@ from functions.send_handler import handler as send_handler
 from functions.send_handler.request_send import RequestSend
 from infra.cdk.handlers import authorizer
 from masscomm.clock import FixedClock
-from masscomm.tenant import ALL_CLUBS, Clubs, clubs_of
+from masscomm.http.tenant import ALL_CLUBS, Clubs, clubs_of
 from tests.support.harness.chain import Chain
 from tests.support.inputs.api_gateway_events import EVERY_CLUB, get, lambda_context
 from tests.support.inputs.unusable_tenants import UNUSABLE

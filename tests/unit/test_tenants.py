@@ -20,12 +20,12 @@ from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.small_sends import SmallSends
-from masscomm import topics
-from masscomm.batch import BatchDriver, UseCase
-from masscomm.decisions import InMemoryDecisionLog
-from masscomm.directory import Settings, Template, User
-from masscomm.producer import Headers, Report
-from masscomm.topics import Lane
+from masscomm.chain.batch import BatchDriver, UseCase
+from masscomm.domain.lanes import Lane
+from masscomm.domain.users import Settings, Template, User
+from masscomm.kafka import topics
+from masscomm.kafka.producer import Headers, Report
+from masscomm.stores.decision_log import InMemoryDecisionLog
 from tests.support.harness.chain import Context, send
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.event_source import ENVELOPE, Answered, until

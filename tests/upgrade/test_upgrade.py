@@ -20,8 +20,8 @@ from devstack.recompute import run_recompute
 from devstack.service import AWS_CREDENTIALS
 from devstack.settings import REGION, ROOT, StackSettings
 from devstack.sns_stand_in import Rule
-from masscomm.statuses import Reason, Status
-from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from masscomm.domain.statuses import Reason, Status
+from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
 from tests.support.fault_stack.bench import Bench, Sent
 from tests.support.fault_stack.cell import Cell, Load, Send
 from tests.support.fault_stack.population import CLUB, address

@@ -1,7 +1,7 @@
 """Who may use the API, and the clubs they may see.
 
 The secret that KEYS_SECRET_ARN names is a JSON object: SHA-256 of an API key, in hex → its clubs as
-masscomm/tenant.py reads them, `1,2`, or `*` for every club. It holds no key, so that who reads it can use none.
+masscomm/http/tenant.py reads them, `1,2`, or `*` for every club. It holds no key, so that who reads it can use none.
 Whatever else it says lets nobody in.
 """
 
@@ -41,7 +41,7 @@ def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
                 }
             ],
         },
-        # masscomm/tenant.py; every club has a key of its own, so that no malformed list of ids can mean it.
+        # masscomm/http/tenant.py; every club has a key of its own, so that no malformed list of ids can mean it.
         "context": {"all_clubs": "true"} if clubs == "*" else {"club_ids": clubs or ""},
         # The usage plan counts by it.
         "usageIdentifierKey": key,

@@ -12,7 +12,7 @@ from constructs import Construct
 
 from infra.cdk.resources.topic import topic
 from infra.cdk.settings import Environment
-from masscomm.metric_names import ENVIRONMENT, NAMESPACE, SERVICE, Metric
+from masscomm.observability.metric_names import ENVIRONMENT, NAMESPACE, SERVICE, Metric
 
 RUNBOOKS = "docs/runbooks"
 MINUTE = Duration.minutes(1)

@@ -20,8 +20,8 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.logs import log_group
 from infra.cdk.settings import Environment
-from masscomm.debezium import debezium_settings, heartbeat_topic
-from masscomm.topics import cdc_topics, generations
+from masscomm.cdc.debezium import debezium_settings, heartbeat_topic
+from masscomm.kafka.topics import cdc_topics, generations
 
 # Pinned in devstack/jars/debezium/pom.xml and infra/connect, made by `make setup`.
 PLUGIN = ROOT / ".devstack" / "connect-plugin"

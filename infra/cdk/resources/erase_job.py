@@ -24,7 +24,7 @@ from infra.cdk.resources.streaming_job import RECORDS, spark_jars, spark_paramet
 from infra.cdk.settings import Environment
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics", "erasure")
-# masscomm/waiting_dynamodb.py and erasure/item_tables.py
+# masscomm/stores/delayed_records_dynamodb.py and erasure/item_tables.py
 _TABLE_ACTIONS = ("DeleteItem", "GetItem", "PutItem", "Scan", "UpdateItem")
 # DynamoDB and OpenSearch keep these by themselves (docs/personal-data.md).
 _DYNAMODB_RECOVERY_DAYS, _OPENSEARCH_SNAPSHOT_DAYS, _ARCHIVE_VERSION_DAYS = 35, 14, 30

@@ -9,7 +9,7 @@ from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.given import GivenKafka
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.settings import Environment
-from masscomm.topics import Lane
+from masscomm.domain.lanes import Lane
 
 # functions.yaml's words; what else stands there is for the local stack alone.
 _ONLY_LOCAL = {"partial_failures", "buffer_records", "buffer_bytes", "first_backoff_s", "last_backoff_s"}

@@ -17,7 +17,7 @@ from constructs import Construct
 from infra.cdk.resources.call import call
 from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.settings import Environment
-from masscomm.topics import Topic
+from masscomm.kafka.topics import Topic
 
 _Mapping = lambda_.CfnEventSourceMapping
 _PROPERTIES = """\

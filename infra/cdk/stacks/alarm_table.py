@@ -17,7 +17,10 @@ from infra.cdk.stacks.functions import FunctionsStack
 from infra.cdk.stacks.given_data import GivenDataStack
 from infra.cdk.stacks.metrics import MetricsStack
 from infra.cdk.stacks.registry import RegistryStack
-from masscomm.metric_names import (
+from masscomm.domain.lanes import Lane
+from masscomm.domain.statuses import Status
+from masscomm.kafka.topics import lane_of
+from masscomm.observability.metric_names import (
     CHANGE_DATA_AGE,
     DEAD_LETTER_BURSTS,
     DUPLICATES_REFUSED,
@@ -33,8 +36,6 @@ from masscomm.metric_names import (
     RECIPIENTS,
     UNREADABLE,
 )
-from masscomm.statuses import Status
-from masscomm.topics import Lane, lane_of
 
 type Data = DataStack | GivenDataStack
 

@@ -13,7 +13,7 @@ from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.tables import Tables
 from infra.cdk.settings import Environment
 from infra.cdk.stacks.network import NetworkStack
-from masscomm.topics import cdc_topics, chain_topics
+from masscomm.kafka.topics import cdc_topics, chain_topics
 
 METRICS = "metrics"
 

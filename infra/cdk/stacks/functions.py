@@ -20,7 +20,8 @@ from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.given_data import GivenDataStack
 from infra.cdk.stacks.grants import CDC_CONSUMER, grant_profile
 from infra.cdk.stacks.network import NetworkStack
-from masscomm.topics import BROADCASTS, Lane, chain_topics, lane_of
+from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.kafka.topics import chain_topics, lane_of
 
 
 class FunctionsStack(Stack):
@@ -81,7 +82,7 @@ class FunctionsStack(Stack):
         return function
 
     def _variables(self, entry: FunctionEntry) -> dict[str, str]:
-        """What masscomm.settings reads. Nothing of it is a secret."""
+        """What masscomm.environment reads. Nothing of it is a secret."""
         environment, data, profile = self._environment, self._data, PROFILES[entry.package]
         variables = {
             "LOG_LEVEL": "INFO",

@@ -14,11 +14,11 @@ from infra.cdk.resources.receipts import configuration_set
 from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.given_data import GivenDataStack
-from masscomm.topics import (
+from masscomm.domain.lanes import Lane
+from masscomm.kafka.topics import (
     CDC_PROGRESS_GROUP,
     CDC_TABLES,
     SOURCE_RECORDS_GROUP,
-    Lane,
     base_of,
     cdc_topic,
     chain_topics,

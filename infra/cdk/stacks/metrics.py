@@ -10,7 +10,7 @@ from infra.cdk.resources.streaming_job import RECORDS, StreamingJob
 from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.network import NetworkStack
-from masscomm.topics import SPARK_GROUP, chain_topics
+from masscomm.kafka.topics import SPARK_GROUP, chain_topics
 
 JOB = "spark_metrics"
 

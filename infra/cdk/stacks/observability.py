@@ -19,8 +19,8 @@ from infra.cdk.stacks.given_data import GivenDataStack
 from infra.cdk.stacks.metrics import MetricsStack
 from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.registry import RegistryStack
-from masscomm.metric_names import CHANGE_DATA_AGE, DEAD_LETTERS, METRICS_AGE, OLDEST_DUE, RECIPIENTS
-from masscomm.statuses import Status
+from masscomm.domain.statuses import Status
+from masscomm.observability.metric_names import CHANGE_DATA_AGE, DEAD_LETTERS, METRICS_AGE, OLDEST_DUE, RECIPIENTS
 
 # CloudWatch refuses a dashboard with a widget of more.
 ALARMS_A_WIDGET = 100

@@ -11,9 +11,9 @@ from devstack.provision import create_indices
 from devstack.settings import StackSettings
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
-from masscomm.cdc_progress import InMemoryCdcProgress
+from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import SystemClock
-from masscomm.kafka_event import KafkaRecord
+from masscomm.kafka.event import KafkaRecord
 from tests.support.harness.change_data_capture import Context, driver, event_of
 from tests.support.inputs.debezium_records import GENERATION
 from tests.support.inputs.table_histories import History, histories

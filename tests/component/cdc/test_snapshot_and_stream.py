@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from devstack.settings import StackSettings
-from masscomm.change_events import RowChanged
+from masscomm.cdc.change_events import RowChanged
 from masscomm.errors import Retry
-from masscomm.topics import cdc_topic
+from masscomm.kafka.topics import cdc_topic
 from tests.support.harness.change_data_capture import Generated, same_rows
 
 TABLES = ("users", "user_settings", "devices", "notification_templates")

@@ -15,9 +15,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from devstack.provision import create_topics
 from devstack.settings import StackSettings
-from masscomm.cdc_progress import KafkaCdcProgress
+from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.errors import Retry
-from masscomm.topics import cdc_topics
+from masscomm.kafka.topics import cdc_topics
 from tests.support.contracts.cdc_progress import STREAMING, Capture, CdcProgressContract
 
 

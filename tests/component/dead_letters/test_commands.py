@@ -11,11 +11,11 @@ from devstack.dead_letters import commands
 from devstack.installation import Installation
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
-from masscomm import topics
-from masscomm.dead_letters import dead_letter_headers
 from masscomm.errors import DeadLetter
-from masscomm.kafka_event import KafkaRecord
-from masscomm.wire import Codec, HttpSchemaRegistry
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.dead_letters import dead_letter_headers
+from masscomm.kafka.event import KafkaRecord
 from tests.support.harness.chain import NOW, send
 
 

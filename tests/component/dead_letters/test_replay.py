@@ -21,21 +21,21 @@ from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from devstack.topic_reading import read_topic
 from functions.preference_checker.check_preferences import CheckPreferences
-from masscomm import topics
-from masscomm.batch import BatchDriver
+from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
-from masscomm.dead_letters import REPLAYED, dead_letter_headers
-from masscomm.decisions import InMemoryDecisionLog
-from masscomm.denied_ids import DeniedIds
-from masscomm.directory import Settings, User
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.ids import send_id_of_record
+from masscomm.domain.records import BuildRequested, SendRequested
+from masscomm.domain.users import Settings, User
 from masscomm.errors import DeadLetter as Bad
-from masscomm.ids import send_id_of_record
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.kafka_event import KafkaRecord
-from masscomm.producer import KafkaProducer
-from masscomm.records import BuildRequested, SendRequested
-from masscomm.waiting import InMemoryWaitingStore
-from masscomm.wire import Codec, HttpSchemaRegistry, InMemorySchemaRegistry, own_schema
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry, InMemorySchemaRegistry, own_schema
+from masscomm.kafka.dead_letters import REPLAYED, dead_letter_headers
+from masscomm.kafka.denied_ids import DeniedIds
+from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.producer import KafkaProducer
+from masscomm.stores.decision_log import InMemoryDecisionLog
+from masscomm.stores.delayed_records import InMemoryWaitingStore
 from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 
 

@@ -29,7 +29,7 @@ from devstack.provision import (
     register_schemas,
 )
 from devstack.settings import StackSettings
-from masscomm.topics import CDC_TABLES, Topic, cdc_topic, cdc_topics, chain_topics
+from masscomm.kafka.topics import CDC_TABLES, Topic, cdc_topic, cdc_topics, chain_topics
 
 
 @pytest.fixture

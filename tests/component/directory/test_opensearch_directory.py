@@ -6,13 +6,13 @@ from uuid import uuid4
 import pytest
 
 from devstack.provision import create_indices
-from masscomm.cdc_progress import InMemoryCdcProgress
+from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
-from masscomm.directory import Device
+from masscomm.directory.bulk_writes import VersionedDocument, write
+from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.domain.users import Device
 from masscomm.errors import Retry
-from masscomm.opensearch import VersionedDocument, write
-from masscomm.opensearch_directory import OpenSearchDirectory
-from masscomm.topics import CDC_TABLES
+from masscomm.kafka.topics import CDC_TABLES
 from tests.support.contracts.directory import DEVICE, USER, DirectoryContract
 from tests.support.servers.directory_tables import OpenSearchTables
 from tests.support.servers.opensearch_client import TestClient

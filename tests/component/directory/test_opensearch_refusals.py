@@ -7,9 +7,9 @@ from uuid import uuid4
 import pytest
 
 from devstack.settings import StackSettings
+from masscomm.directory.bulk_writes import VersionedDocument, connect, write
+from masscomm.directory.client import OpenSearch, TransportError
 from masscomm.errors import DeadLetter, Retry
-from masscomm.opensearch import VersionedDocument, connect, write
-from masscomm.opensearch_client import OpenSearch, TransportError
 
 
 @pytest.fixture

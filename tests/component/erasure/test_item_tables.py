@@ -11,13 +11,13 @@ from erasure.delayed_records import DelayedRecords
 from erasure.item_tables import ItemTables
 from erasure.person import ERASED_USER, Person
 from masscomm.clock import FixedClock
-from masscomm.delivery_ledger import Answer, Decided
-from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
-from masscomm.outcomes import SENT
-from masscomm.records import ContentColumn, DeliveryRequested
-from masscomm.waiting import Waiting
-from masscomm.waiting_dynamodb import DynamoDbWaitingStore
-from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.domain.outcomes import SENT
+from masscomm.domain.records import ContentColumn, DeliveryRequested
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.stores.delayed_records import Waiting
+from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delivery_ledger import Answer, Decided
+from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from tests.support.harness.chain import NOW
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 

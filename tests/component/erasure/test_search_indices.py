@@ -13,10 +13,10 @@ from devstack.settings import StackSettings
 from erasure.person import ERASED_USER, Person
 from erasure.search_indices import SearchIndices
 from functions.receipts.messages import MESSAGES, OpenSearchMessages, Told
-from masscomm import suppressions
+from masscomm.directory.bulk_writes import VersionedDocument, write
+from masscomm.domain import suppressions
 from masscomm.errors import Retry
-from masscomm.opensearch import VersionedDocument, write
-from masscomm.topics import CDC_TABLES
+from masscomm.kafka.topics import CDC_TABLES
 from tests.support.contracts.messages import outcome
 from tests.support.servers.opensearch_client import TestClient
 

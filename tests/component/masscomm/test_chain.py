@@ -9,19 +9,19 @@ from confluent_kafka import Message
 
 from devstack.settings import StackSettings
 from functions.preference_checker.check_preferences import CheckPreferences
-from masscomm import topics
-from masscomm.batch import BatchDriver
+from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
-from masscomm.dead_letters import original_position
-from masscomm.decisions import InMemoryDecisionLog
-from masscomm.directory import Settings, User
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.records import BuildRequested, NotificationOutcome
+from masscomm.domain.users import Settings, User
 from masscomm.errors import DeadLetter
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.kafka_event import parse
-from masscomm.producer import KafkaProducer
-from masscomm.records import BuildRequested, NotificationOutcome
-from masscomm.waiting import InMemoryWaitingStore
-from masscomm.wire import Codec, HttpSchemaRegistry, own_schema
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry, own_schema
+from masscomm.kafka.dead_letters import original_position
+from masscomm.kafka.event import parse
+from masscomm.kafka.producer import KafkaProducer
+from masscomm.stores.decision_log import InMemoryDecisionLog
+from masscomm.stores.delayed_records import InMemoryWaitingStore
 from tests.support.harness.chain import NOW, Context, entry, event, failed_offsets, send
 from tests.support.servers.kafka_topics import make_topic, messages_of
 

@@ -7,9 +7,9 @@ import pytest
 
 from devstack.settings import StackSettings
 from masscomm.clock import FixedClock
-from masscomm.decisions import DecisionLog
-from masscomm.decisions_dynamodb import DynamoDbDecisionLog
 from masscomm.errors import Stop
+from masscomm.stores.decision_log import DecisionLog
+from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
 from tests.support.contracts.decision_log import DecisionLogContract
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 

@@ -11,9 +11,9 @@ import pytest
 from devstack.provision import SCHEMAS, create_dynamodb_tables
 from devstack.settings import StackSettings
 from masscomm.clock import FixedClock
-from masscomm.delivery_ledger import KEPT_S, LEASE_KEPT_S
-from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from masscomm.errors import Retry, Stop
+from masscomm.stores.delivery_ledger import KEPT_S, LEASE_KEPT_S
+from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from tests.support.contracts.delivery_ledger import DeliveryLedgerContract, Ledgers, decided
 
 TABLE = json.loads((SCHEMAS / "dynamodb" / "delivery_ledger.json").read_text())["table"]["TableName"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from devstack.settings import StackSettings
-from masscomm.dynamodb import ConditionFailed, ItemRefused, answering
+from masscomm.aws.dynamodb import ConditionFailed, ItemRefused, answering
 from masscomm.errors import Stop
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 

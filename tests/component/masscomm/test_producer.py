@@ -7,7 +7,7 @@ import pytest
 
 from devstack.settings import StackSettings
 from masscomm.errors import Retry
-from masscomm.producer import KafkaProducer, Producer
+from masscomm.kafka.producer import KafkaProducer, Producer
 from tests.support.contracts.producer import TOO_LARGE, ProducerContract, Reports, Target
 from tests.support.servers.kafka_topics import make_topic, messages_of
 

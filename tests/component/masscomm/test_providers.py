@@ -6,9 +6,9 @@ import boto3
 import pytest
 
 from devstack.settings import StackSettings
-from masscomm.channels.aws import SesEmail
 from masscomm.channels.provider import EmailProvider, Transient
-from masscomm.sns_push import SnsPush
+from masscomm.channels.ses_email import SesEmail
+from masscomm.channels.sns_push import SnsPush
 from tests.support.contracts.provider import EmailContract, PushContract, PushTargets
 
 

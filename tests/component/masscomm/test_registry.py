@@ -12,8 +12,8 @@ from devstack.provision import register_schemas
 from devstack.settings import StackSettings
 from masscomm.clock import FixedClock
 from masscomm.errors import DeadLetter
-from masscomm.topics import chain_topics
-from masscomm.wire import Codec, HttpSchemaRegistry, UnknownSchema, own_schema
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry, UnknownSchema, own_schema
+from masscomm.kafka.topics import chain_topics
 from tests.support.contracts.schema_registry import Registered, SchemaRegistryContract
 from tests.support.harness.chain import send
 

@@ -6,8 +6,8 @@ import pytest
 
 from devstack.settings import StackSettings
 from masscomm.errors import Retry
-from masscomm.producer import KafkaProducer
-from masscomm.source_records import KafkaSourceRecords
+from masscomm.kafka.producer import KafkaProducer
+from masscomm.kafka.source_records import KafkaSourceRecords
 from tests.support.contracts.source_records import HEADERS, Kept, SourceRecordsContract
 from tests.support.servers.kafka_topics import make_topic
 
@@ -26,7 +26,7 @@ class TestKafkaSourceRecords(SourceRecordsContract):
 
 
 def test_a_broker_that_does_not_answer_is_asked_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("masscomm.source_records._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("masscomm.kafka.source_records._TIMEOUT_S", 0.5)
     with socket.socket() as bound:  # bound, and nobody listens
         bound.bind(("127.0.0.1", 0))
         with pytest.raises(Retry):

@@ -8,8 +8,8 @@ import pytest
 from devstack.settings import StackSettings
 from functions.preference_checker.broadcast_queues import UseStore
 from functions.preference_checker.use_store_dynamodb import DynamoDbUseStore
+from masscomm.domain.lanes import Lane
 from masscomm.errors import Retry, Stop
-from masscomm.topics import Lane
 from tests.support.contracts.queue_leases import NOW, UseStoreContract, use
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 

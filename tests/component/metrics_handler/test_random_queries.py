@@ -12,7 +12,7 @@ from devstack.settings import StackSettings
 from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
 from functions.metrics_handler.query_metrics import QueryMetrics
 from masscomm.clock import FixedClock
-from masscomm.tenant import ALL_CLUBS
+from masscomm.http.tenant import ALL_CLUBS
 from tests.support.inputs.metrics_queries import Event, events, expected, queries, stored, told
 from tests.support.servers.metrics_database import metrics_database
 

@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from examples.monolith.emit import Emitter
-from masscomm.topics import Topic
-from masscomm.wire import Codec, HttpSchemaRegistry
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.topics import Topic
 
 
 class Sends:

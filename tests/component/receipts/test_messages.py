@@ -10,8 +10,8 @@ import pytest
 from devstack.provision import create_indices
 from devstack.settings import StackSettings
 from functions.receipts.messages import KEPT_MS, MESSAGES, Messages, OpenSearchMessages, Told
+from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.errors import Retry
-from masscomm.opensearch import VersionedDocument, write
 from tests.support.contracts.messages import MessagesContract, outcome
 from tests.support.harness.chain import NOW
 from tests.support.servers.opensearch_client import TestClient

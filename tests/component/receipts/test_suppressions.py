@@ -12,10 +12,10 @@ from devstack.installation import Installation
 from devstack.provision import create_indices
 from devstack.settings import StackSettings
 from functions.receipts.messages import OpenSearchMessages
-from masscomm.ids import address_id
-from masscomm.opensearch import VersionedDocument, write
-from masscomm.statuses import Reason
-from masscomm.suppressions import INDEX, Suppression
+from masscomm.directory.bulk_writes import VersionedDocument, write
+from masscomm.domain.ids import address_id
+from masscomm.domain.statuses import Reason
+from masscomm.domain.suppressions import INDEX, Suppression
 from tests.support.servers.opensearch_client import TestClient
 
 NOW = 1_700_000_000_000

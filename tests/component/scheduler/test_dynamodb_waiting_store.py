@@ -8,8 +8,8 @@ from unittest.mock import patch
 import pytest
 
 from devstack.settings import StackSettings
-from masscomm.waiting import CLAIM_S, Unreadable, Waiting, place_of
-from masscomm.waiting_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delayed_records import CLAIM_S, Unreadable, Waiting, place_of
+from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
 from tests.support.contracts.delay_store import HOUR, WaitingStoreContract, due, ids, incompressible, waiting
 from tests.support.harness.chain import NOW
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table

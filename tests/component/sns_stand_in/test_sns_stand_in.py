@@ -12,10 +12,10 @@ from mypy_boto3_sns import SNSClient
 
 from devstack.sns_stand_in import Rule, SnsStandIn, endpoint_arn
 from functions.device_registrar.endpoints import SnsEndpoints
-from masscomm.aws_signature import Credentials
+from masscomm.aws.signature import Credentials
 from masscomm.channels.provider import ApplicationOff, ProviderError, TargetGone, Transient
+from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
-from masscomm.sns_push import SnsPush
 from tests.support.contracts.device_registrar import Enabled, EndpointsContract
 from tests.support.contracts.provider import PushContract, PushTargets, message
 

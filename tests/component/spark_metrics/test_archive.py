@@ -20,10 +20,10 @@ from pyspark.sql import functions as F
 from devstack.settings import ROOT
 from erasure import metrics_store
 from erasure.person import ERASED_USER, Person
-from masscomm.categories import categories
+from masscomm.domain.categories import categories
+from masscomm.domain.ids import chunk_id, derived_id
 from masscomm.errors import Stop
-from masscomm.ids import chunk_id, derived_id
-from masscomm.wire import own_schema
+from masscomm.kafka.avro import own_schema
 from spark_metrics import transforms
 from spark_metrics.archive import LOCK, Archive
 from spark_metrics.archive_mark import claim

@@ -27,9 +27,9 @@ import pytest
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from devstack.stack import Stack
-from masscomm import ids
-from masscomm.categories import resolve_channels
-from masscomm.topics import chain_topics
+from masscomm.domain import ids
+from masscomm.domain.categories import resolve_channels
+from masscomm.kafka.topics import chain_topics
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.metrics_by_hand import ByHand, count_by_hand
 from tests.support.spark.metrics_job import counted_up_to, jobs_on, recompute, wait_until

@@ -22,10 +22,10 @@ from confluent_kafka import Producer
 from devstack.provision import create_topics, register_schemas
 from devstack.settings import ROOT, StackSettings
 from devstack.stack import Stack
-from masscomm import ids
-from masscomm.categories import resolve_channels
-from masscomm.topics import chain_topics
-from masscomm.wire import own_schema
+from masscomm.domain import ids
+from masscomm.domain.categories import resolve_channels
+from masscomm.kafka.avro import own_schema
+from masscomm.kafka.topics import chain_topics
 from tests.support.servers.metrics_database import metrics_database
 from tests.support.spark.metrics_job import WAIT_S, StartJob, counted_up_to, jobs_on, one, recompute, wait_until
 from tests.support.spark.metrics_topics import Topics

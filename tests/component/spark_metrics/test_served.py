@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
+from masscomm.domain.statuses import RANK, Status
 from masscomm.errors import Retry
-from masscomm.statuses import RANK, Status
 from spark_metrics.served import TABLES, Served, Table, log_of
 from spark_metrics.sink import STREAM, PostgresSink
 from spark_metrics.span import Span

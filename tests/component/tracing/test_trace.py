@@ -18,18 +18,19 @@ from devstack.provision import create_topics, register_schemas
 from devstack.settings import StackSettings
 from functions.receipts.follow_receipts import FollowReceipts
 from functions.receipts.messages import InMemoryMessages
-from masscomm import topics, traces
 from masscomm.clock import FixedClock
-from masscomm.delivery_ledger import Answer, Decided
-from masscomm.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
-from masscomm.ids import notification_id
-from masscomm.outcomes import Told, outcome
-from masscomm.preferences import Decision
-from masscomm.producer import Headers
-from masscomm.records import AvroRecord, NotificationOutcome, ReceiptReceived
-from masscomm.statuses import Reason, Status
-from masscomm.waiting import InMemoryWaitingStore
-from masscomm.wire import Codec, HttpSchemaRegistry
+from masscomm.domain.ids import notification_id
+from masscomm.domain.outcomes import Told, outcome
+from masscomm.domain.preferences import Decision
+from masscomm.domain.records import AvroRecord, NotificationOutcome, ReceiptReceived
+from masscomm.domain.statuses import Reason, Status
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.producer import Headers
+from masscomm.observability import traces
+from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delivery_ledger import Answer, Decided
+from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from tests.support.harness.chain import NOW, Chain, build, delivery, send
 from tests.support.inputs import receipt_events
 from tests.support.servers.dynamodb_table import dynamodb, new_table

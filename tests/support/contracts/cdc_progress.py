@@ -3,8 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
-from masscomm.cdc_progress import CdcProgress, reached
-from masscomm.topics import CDC_TABLES, cdc_topic
+from masscomm.cdc.progress import CdcProgress, reached
+from masscomm.kafka.topics import CDC_TABLES, cdc_topic
 
 STREAMING = {"lsn_proc": 77, "messageType": "MESSAGE", "lsn_commit": 77, "lsn": 77, "ts_usec": 1}
 SNAPSHOT = {"last_snapshot_record": False, "lsn": 99, "txId": 1, "snapshot": "INITIAL", "snapshot_completed": False}

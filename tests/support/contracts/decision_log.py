@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from masscomm.decisions import DecisionLog
 from masscomm.errors import DeadLetter
+from masscomm.stores.decision_log import DecisionLog
 
 
 class DecisionLogContract:

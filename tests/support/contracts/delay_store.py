@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from masscomm.limits import MAX_RECORD_ID_BYTES
-from masscomm.waiting import CLAIM_S, Unreadable, Waiting, WaitingStore
+from masscomm.domain.limits import MAX_RECORD_ID_BYTES
+from masscomm.stores.delayed_records import CLAIM_S, Unreadable, Waiting, WaitingStore
 from tests.support.harness.chain import NOW
 
 HOUR = 3_600_000

@@ -7,10 +7,19 @@ from uuid import uuid4
 import pytest
 
 from masscomm.clock import FixedClock
-from masscomm.delivery_ledger import CLOCK_SKEW_S, LEASE_S, Answer, Conflict, Decided, DeliveryLedger, Held, Lease
+from masscomm.domain.preferences import Decision
+from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter
-from masscomm.preferences import Decision
-from masscomm.statuses import Reason, Status
+from masscomm.stores.delivery_ledger import (
+    CLOCK_SKEW_S,
+    LEASE_S,
+    Answer,
+    Conflict,
+    Decided,
+    DeliveryLedger,
+    Held,
+    Lease,
+)
 
 SENT = Decision(Status.SENT, None, "provider")
 OPTED_OUT = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "category:news", 7)

@@ -4,10 +4,11 @@ from abc import ABC, abstractmethod
 
 import pytest
 
-from masscomm.directory import Device, Directory, Settings, Template, User
+from masscomm.directory.port import Directory
+from masscomm.domain.statuses import Reason
+from masscomm.domain.suppressions import Suppression
+from masscomm.domain.users import Device, Settings, Template, User
 from masscomm.errors import Retry
-from masscomm.statuses import Reason
-from masscomm.suppressions import Suppression
 
 NOW = 1_700_000_000_000
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from functions.receipts.messages import KEPT_MS, Messages, Refusal, Told
+from masscomm.domain.records import NotificationOutcome, Result
+from masscomm.domain.statuses import Reason
 from masscomm.errors import DeadLetter
-from masscomm.records import NotificationOutcome, Result
-from masscomm.statuses import Reason
-from masscomm.traces import Trace
+from masscomm.observability.traces import Trace
 from tests.support.harness.chain import NOW, SEND_ID
 
 

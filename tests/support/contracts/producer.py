@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from masscomm.errors import DeadLetter, Retry
-from masscomm.producer import Producer
+from masscomm.kafka.producer import Producer
 
 # What Kafka weighs is the compressed record: these bytes do not compress.
 TOO_LARGE = hashlib.shake_128(b"too large").digest(2_000_000)

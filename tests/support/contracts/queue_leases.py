@@ -6,7 +6,7 @@ from threading import Barrier
 
 from functions.preference_checker.broadcast_queues import BroadcastQueues, Use, Uses, UseStore
 from masscomm.clock import SystemClock
-from masscomm.topics import Lane
+from masscomm.domain.lanes import Lane
 
 NOW = 1_700_000_000_000
 

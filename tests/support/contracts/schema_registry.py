@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from masscomm.errors import Retry, Stop
-from masscomm.wire import LAST_SCHEMA_ID, SchemaRegistry, UnknownSchema, own_schema
+from masscomm.kafka.avro import LAST_SCHEMA_ID, SchemaRegistry, UnknownSchema, own_schema
 
 
 @dataclass(frozen=True)

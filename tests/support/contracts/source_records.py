@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from masscomm.source_records import SourceRecords
+from masscomm.kafka.source_records import SourceRecords
 
 HEADERS = (("name", b"\xff"), ("name", b""))
 

@@ -6,7 +6,7 @@ What it says of versions is shown on the real one: tests/component/cdc/test_conv
 import json
 from typing import Any
 
-from masscomm.opensearch_client import ConflictError, NotFoundError, TransportError
+from masscomm.directory.client import ConflictError, NotFoundError, TransportError
 
 
 class FakeOpenSearch:

@@ -32,12 +32,12 @@ from devstack.settings import GENERATION
 from examples.monolith.emit import Emitter
 from functions.catalogue import read_catalogue
 from functions.delivery.deliver import SLICE_SIZE
+from masscomm.domain.ids import notification_id
+from masscomm.domain.statuses import TERMINAL, Status
 from masscomm.errors import Retry
-from masscomm.ids import notification_id
-from masscomm.kafka_admin import KafkaAdmin
-from masscomm.statuses import TERMINAL, Status
-from masscomm.topic_offsets import topic_offsets
-from masscomm.wire import Codec, HttpSchemaRegistry
+from masscomm.kafka.admin import KafkaAdmin
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.offsets import topic_offsets
 from tests.support.fault_stack.cell import Cell, Load, Result
 from tests.support.fault_stack.population import CATEGORIES, CLUB, CLUBS, DEVICES_A_USER, Population, address
 from tests.support.fault_stack.stack import FaultStack

@@ -5,11 +5,11 @@ from typing import Any
 
 from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
-from masscomm import topics
-from masscomm.decisions import InMemoryDecisionLog
-from masscomm.directory import Template, User
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.records import AvroRecord, DeliveryRequested
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.records import AvroRecord, DeliveryRequested
+from masscomm.domain.users import Template, User
+from masscomm.kafka import topics
+from masscomm.stores.decision_log import InMemoryDecisionLog
 from tests.support.harness.chain import Chain
 
 TEMPLATE_ERROR = ("failed", "template_error")

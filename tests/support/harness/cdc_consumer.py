@@ -5,13 +5,13 @@ from typing import Any, cast
 
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
-from masscomm.batch import BatchDriver
-from masscomm.cdc_progress import InMemoryCdcProgress
+from masscomm.cdc.progress import InMemoryCdcProgress
+from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
-from masscomm.kafka_event import KafkaRecord
-from masscomm.opensearch_client import OpenSearch
-from masscomm.producer import InMemoryProducer
-from masscomm.wire import Codec, InMemorySchemaRegistry
+from masscomm.directory.client import OpenSearch
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
+from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.producer import InMemoryProducer
 from tests.support.fakes.opensearch import FakeOpenSearch
 
 

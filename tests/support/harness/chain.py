@@ -5,12 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from masscomm import topics
-from masscomm.batch import BatchDriver, UseCase
+from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.clock import FixedClock
-from masscomm.denied_ids import DeniedIds
-from masscomm.producer import InMemoryProducer
-from masscomm.records import (
+from masscomm.domain.lanes import Lane
+from masscomm.domain.records import (
     AvroRecord,
     BuildRequested,
     ContentColumn,
@@ -19,8 +17,10 @@ from masscomm.records import (
     RecheckRequested,
     SendRequested,
 )
-from masscomm.topics import Lane
-from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.kafka.denied_ids import DeniedIds
+from masscomm.kafka.producer import InMemoryProducer
 
 NOW = 1_700_000_000_000
 SEND_ID = "8a6e0804-2bd0-4672-b79d-d97027f9071a"

@@ -28,15 +28,15 @@ from devstack.provision import (
 from devstack.settings import StackSettings
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
-from masscomm.batch import BatchDriver
-from masscomm.cdc_progress import KafkaCdcProgress
-from masscomm.change_events import ChangeDecoder
+from masscomm.cdc.change_events import ChangeDecoder
+from masscomm.cdc.progress import KafkaCdcProgress
+from masscomm.chain.batch import BatchDriver
 from masscomm.clock import SystemClock
-from masscomm.kafka_event import KafkaRecord
-from masscomm.opensearch_directory import OpenSearchDirectory
-from masscomm.producer import InMemoryProducer
-from masscomm.topics import CDC_TABLES, cdc_topics
-from masscomm.wire import Codec, InMemorySchemaRegistry
+from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
+from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.producer import InMemoryProducer
+from masscomm.kafka.topics import CDC_TABLES, cdc_topics
 from tests.support.servers.opensearch_client import TestClient
 
 OFFSETS_TOPIC = "connect.offsets"

@@ -8,17 +8,18 @@ from functions.delivery.calls import Caller
 from functions.delivery.deliver import Deliver
 from functions.delivery.publishing import Publisher
 from functions.delivery.waiting import Later
-from masscomm import topics
-from masscomm.back_off import BackOff
 from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
+from masscomm.channels.rate_limiter import Pacer
 from masscomm.clock import FixedClock
-from masscomm.delivery_ledger import DeliveryLedger
-from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
-from masscomm.directory import Device, Directory, User
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.pacing import Pacer
-from masscomm.records import AvroRecord, ContentColumn, DeliveryRequested, DeviceStatusChanged
-from masscomm.waiting import InMemoryWaitingStore, Waiting
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.directory.port import Directory
+from masscomm.domain.records import AvroRecord, ContentColumn, DeliveryRequested, DeviceStatusChanged
+from masscomm.domain.users import Device, User
+from masscomm.kafka import topics
+from masscomm.stores.back_off import BackOff
+from masscomm.stores.delayed_records import InMemoryWaitingStore, Waiting
+from masscomm.stores.delivery_ledger import DeliveryLedger
+from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
 from tests.support.harness.chain import Chain, delivery, entry
 
 

@@ -5,11 +5,11 @@ import base64
 from functions.device_registrar.device_states import InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
-from masscomm.batch import BatchDriver
+from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
-from masscomm.kafka_event import KafkaRecord
-from masscomm.producer import InMemoryProducer
-from masscomm.wire import Codec, InMemorySchemaRegistry
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
+from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.producer import InMemoryProducer
 
 
 class Context:

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from functions.preference_checker.check_preferences import CheckPreferences
-from masscomm import topics
-from masscomm.decisions import InMemoryDecisionLog
-from masscomm.directory import Settings, User
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.records import AvroRecord
-from masscomm.waiting import InMemoryWaitingStore
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.records import AvroRecord
+from masscomm.domain.users import Settings, User
+from masscomm.kafka import topics
+from masscomm.stores.decision_log import InMemoryDecisionLog
+from masscomm.stores.delayed_records import InMemoryWaitingStore
 from tests.support.harness.chain import Chain
 
 

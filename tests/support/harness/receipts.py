@@ -8,11 +8,11 @@ from aws_lambda_powertools import Logger
 from functions.receipts.follow_receipts import WAITS_S, FollowReceipts
 from functions.receipts.messages import InMemoryMessages
 from functions.receipts.take_in import TakeIn
-from masscomm import topics
-from masscomm.records import DeviceStatusChanged
-from masscomm.suppressions import Periods
-from masscomm.traces import Headers
-from masscomm.waiting import InMemoryWaitingStore
+from masscomm.domain.records import DeviceStatusChanged
+from masscomm.domain.suppressions import Periods
+from masscomm.kafka import topics
+from masscomm.observability.traces import Headers
+from masscomm.stores.delayed_records import InMemoryWaitingStore
 from tests.support.contracts.messages import outcome
 from tests.support.harness.chain import Chain, entry
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from masscomm import topics
-from masscomm.batch import Batch, Item
+from masscomm.chain.batch import Batch, Item
+from masscomm.domain.records import SendRequested
 from masscomm.errors import DeadLetter
-from masscomm.kafka_event import KafkaRecord
-from masscomm.records import SendRequested
-from masscomm.wire import Codec
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec
+from masscomm.kafka.event import KafkaRecord
 from tests.support.harness.chain import send
 
 type Work = Callable[[Batch[SendRequested], Item[SendRequested]], None]

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from devstack.event_source.on_failure import Condition, LastAnswer, failure_record
 from devstack.event_source.record import EventEnvelope, Partition, SourceRecord
 from functions.scheduler.take_back import TakeBack
-from masscomm import topics
-from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
-from masscomm.records import AvroRecord
-from masscomm.source_records import InMemorySourceRecords
-from masscomm.waiting import InMemoryWaitingStore, Waiting
+from masscomm.domain.records import AvroRecord
+from masscomm.kafka import topics
+from masscomm.kafka.source_records import InMemorySourceRecords
+from masscomm.stores.delayed_records import InMemoryWaitingStore, Waiting
+from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
 from tests.support.harness.chain import Chain, entry
 
 PARTIAL = LastAnswer(request_id="r", status_code=200, executed_version="$LATEST", function_error=None)

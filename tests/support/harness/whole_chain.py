@@ -13,14 +13,14 @@ from functions.preference_checker.broadcast_queues import BroadcastQueues, InMem
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.small_sends import SmallSends
 from functions.scheduler.release_due import ReleaseDue
-from masscomm import topics
-from masscomm.batch import UseCase
+from masscomm.chain.batch import UseCase
 from masscomm.clock import Clock
-from masscomm.decisions import InMemoryDecisionLog
-from masscomm.directory import Settings, Template, User
+from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.domain.users import Settings, Template, User
 from masscomm.errors import Retry
-from masscomm.topics import BROADCASTS, Lane
-from masscomm.waiting import InMemoryWaitingStore
+from masscomm.kafka import topics
+from masscomm.stores.decision_log import InMemoryDecisionLog
+from masscomm.stores.delayed_records import InMemoryWaitingStore
 from tests.support.harness.chain import entry, send
 from tests.support.harness.delivery import Delivery
 

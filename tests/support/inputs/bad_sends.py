@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from masscomm.limits import FAR_FUTURE_MS, MAX_AHEAD_MS, MAX_COPIED_BYTES
+from masscomm.domain.limits import FAR_FUTURE_MS, MAX_AHEAD_MS, MAX_COPIED_BYTES
 from tests.support.harness.chain import NOW
 
 # (values, the dead letter's reason); their recipients have failed.

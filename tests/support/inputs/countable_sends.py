@@ -5,7 +5,7 @@ A send that one counts as requested and the other tells nobody of would never co
 
 from typing import Any
 
-from masscomm.limits import FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
+from masscomm.domain.limits import FAR_FUTURE_MS, LONGEST_TEXT, MAX_CHANNELS
 
 PRODUCED_MS = 1_700_000_000_000
 LONG = "ü" * LONGEST_TEXT  # characters, not bytes

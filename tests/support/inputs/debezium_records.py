@@ -5,8 +5,8 @@ import json
 from itertools import count
 from typing import Any
 
-from masscomm.kafka_event import KafkaRecord
-from masscomm.topics import cdc_topic
+from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.topics import cdc_topic
 
 GENERATION = "g1"
 _offsets = count()

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from masscomm import topics
 from masscomm.errors import MasscommError
-from masscomm.wire import Codec, own_schema
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, own_schema
 from tests.support.inputs import debezium_records, receipt_events
 
 NOW = 1_700_000_000_000

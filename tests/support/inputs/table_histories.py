@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from masscomm.kafka_event import KafkaRecord
+from masscomm.kafka.event import KafkaRecord
 from tests.support.inputs.debezium_records import row
 
 

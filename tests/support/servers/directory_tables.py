@@ -4,14 +4,14 @@ from dataclasses import asdict
 from typing import Any
 
 from functions.receipts.messages import OpenSearchMessages
-from masscomm.cdc_progress import InMemoryCdcProgress
+from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
-from masscomm.directory import Device, Settings, Template, User
-from masscomm.ids import address_id
-from masscomm.opensearch import VersionedDocument, write
-from masscomm.opensearch_directory import OpenSearchDirectory
-from masscomm.suppressions import Suppression
-from masscomm.topics import CDC_TABLES
+from masscomm.directory.bulk_writes import VersionedDocument, write
+from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.domain.ids import address_id
+from masscomm.domain.suppressions import Suppression
+from masscomm.domain.users import Device, Settings, Template, User
+from masscomm.kafka.topics import CDC_TABLES
 from tests.support.contracts.directory import Row, Tables
 from tests.support.servers.opensearch_client import TestClient
 

@@ -11,8 +11,8 @@ import pytest
 import schemas
 from devstack.service import AWS_CREDENTIALS
 from devstack.settings import REGION, StackSettings
-from masscomm.aws_client import DynamoDb
-from masscomm.aws_request import Limits
+from masscomm.aws.client import DynamoDb
+from masscomm.aws.request import Limits
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

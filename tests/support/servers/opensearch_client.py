@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from masscomm.opensearch_client import Indices, OpenSearch
+from masscomm.directory.client import Indices, OpenSearch
 
 
 class TestIndices(Indices):

@@ -14,10 +14,11 @@ import fastavro
 import httpx
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from masscomm import ids
-from masscomm.categories import resolve_channels
-from masscomm.statuses import RANK, Status
-from masscomm.topics import Lane, in_lane
+from masscomm.domain import ids
+from masscomm.domain.categories import resolve_channels
+from masscomm.domain.lanes import Lane
+from masscomm.domain.statuses import RANK, Status
+from masscomm.kafka.topics import in_lane
 
 FAR_FUTURE_MS = 86_400_000
 KINDS = {

@@ -11,7 +11,7 @@ import fastavro
 from confluent_kafka import Producer
 
 from devstack.settings import StackSettings
-from masscomm.wire import own_schema
+from masscomm.kafka.avro import own_schema
 
 
 @dataclass

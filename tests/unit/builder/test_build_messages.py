@@ -12,9 +12,9 @@ from functions.builder import build_messages
 from functions.builder.build_messages import MAX_CONTENT_BYTES
 from functions.builder.rendering import Steps
 from functions.builder.templates import fields_of
-from masscomm.directory import Position, Template
+from masscomm.domain.records import BuildRequested, DeliveryRequested
+from masscomm.domain.users import Position, Template
 from masscomm.errors import Retry
-from masscomm.records import BuildRequested, DeliveryRequested
 from tests.support.harness.builder import TEMPLATE_ERROR, Builder, texts_by_user
 from tests.support.harness.chain import NOW, build, told
 

@@ -22,7 +22,8 @@ from infra.capacity.quotas import QUOTAS, sns_publish
 from infra.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes, Time, measured
 from infra.capacity.workload import Workload, sizes
 from infra.cdk.settings import ENVIRONMENTS, PROD
-from masscomm import topics
+from masscomm.domain.lanes import BROADCASTS
+from masscomm.kafka import topics
 from tests.support.inputs.service_times import PROVIDER_S
 
 LOAD = Workload(notifications_s=10_000)
@@ -169,7 +170,7 @@ def test_the_plan_is_what_is_deployed(plan: Plan) -> None:
 
 def test_a_raised_topic_s_partitions_are_counted_with_the_cluster_s(plan: Plan) -> None:
     more = plan.with_partitions("delivery", plan.partitions["delivery"] + 10)
-    assert more.bulk_partitions - plan.bulk_partitions == 10 * len(topics.BROADCASTS) * PROD.kafka.replication_factor
+    assert more.bulk_partitions - plan.bulk_partitions == 10 * len(BROADCASTS) * PROD.kafka.replication_factor
 
 
 def test_records_are_weighed_by_the_codec() -> None:

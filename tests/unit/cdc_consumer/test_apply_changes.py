@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from functions.cdc_consumer.generation import MAX_LAG_MS
 from masscomm.errors import Retry
-from masscomm.kafka_event import KafkaRecord
+from masscomm.kafka.event import KafkaRecord
 from tests.support.fakes.opensearch import FakeOpenSearch
 from tests.support.harness.cdc_consumer import Consumer
 from tests.support.inputs.debezium_records import heartbeat, notification, record, row, truncate

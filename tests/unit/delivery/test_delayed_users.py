@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from masscomm import topics
 from masscomm.channels.provider import Transient
-from masscomm.directory import Position, Settings, User
-from masscomm.waiting import WAITED_FOR
+from masscomm.domain.users import Position, Settings, User
+from masscomm.kafka import topics
+from masscomm.stores.delayed_records import WAITED_FOR
 from tests.support.harness.chain import NOW, delivery, told
 from tests.support.harness.delivery import Delivery, by_email
 

@@ -12,17 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from functions.delivery.publishing import PATIENCE_S, Published, Publisher
-from masscomm import metrics, topics
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
+from masscomm.channels.rate_limiter import Pacer
 from masscomm.clock import FixedClock
-from masscomm.directory import Device, Position, Settings, User
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.ids import notification_id
+from masscomm.domain.records import ContentColumn
+from masscomm.domain.statuses import Reason
+from masscomm.domain.suppressions import Suppression
+from masscomm.domain.users import Device, Position, Settings, User
 from masscomm.errors import DeadLetter, Retry
-from masscomm.ids import notification_id
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.pacing import Pacer
-from masscomm.records import ContentColumn
-from masscomm.statuses import Reason
-from masscomm.suppressions import Suppression
+from masscomm.kafka import topics
+from masscomm.observability import metrics
 from tests.support.harness.chain import NOW, SEND_ID, delivery, told
 from tests.support.harness.delivery import Delivery, by_email, paces
 

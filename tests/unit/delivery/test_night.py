@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from functions.delivery.night import LOOK_AGAIN_AFTER_S
-from masscomm import topics
 from masscomm.channels.provider import Transient
-from masscomm.directory import Device, Settings, User
+from masscomm.domain.ids import released_id
+from masscomm.domain.records import DeliveryRequested
+from masscomm.domain.users import Device, Settings, User
 from masscomm.errors import Retry
-from masscomm.ids import released_id
-from masscomm.records import DeliveryRequested
+from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, delivery, told
 from tests.support.harness.delivery import Delivery, by_email
 

@@ -7,11 +7,11 @@ import pytest
 
 from functions.delivery.deliver import Deliver
 from masscomm.channels.provider import Transient
-from masscomm.delivery_ledger import LEASE_S
-from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger
-from masscomm.directory import Settings
+from masscomm.domain.records import DeliveryRequested
+from masscomm.domain.users import Settings
 from masscomm.errors import DeadLetter, Retry
-from masscomm.records import DeliveryRequested
+from masscomm.stores.delivery_ledger import LEASE_S
+from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from tests.support.harness.chain import NOW, delivery, told
 from tests.support.harness.delivery import Delivery, by_email
 

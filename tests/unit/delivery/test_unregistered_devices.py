@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from masscomm.channels.provider import ApplicationOff, Transient
-from masscomm.directory import Device
+from masscomm.domain.users import Device
 from tests.support.harness.chain import NOW, delivery, told
 from tests.support.harness.delivery import Delivery
 

@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 from functions.delivery.deliver import Deliver
 from functions.delivery.publishing import PATIENCE_S, Outage
 from functions.scheduler.release_due import ReleaseDue
-from masscomm import topics, traces
 from masscomm.channels.provider import Transient
 from masscomm.clock import FixedClock
-from masscomm.delivery_ledger import Decided, from_document, to_document
-from masscomm.delivery_ledger_in_memory import InMemoryDeliveryLedger
-from masscomm.directory import Device
+from masscomm.domain.ids import numbered_id, released_id
+from masscomm.domain.preferences import Decision
+from masscomm.domain.records import ContentColumn, DeliveryRequested
+from masscomm.domain.statuses import Status
+from masscomm.domain.users import Device
 from masscomm.errors import Retry
-from masscomm.ids import numbered_id, released_id
-from masscomm.preferences import Decision
-from masscomm.records import ContentColumn, DeliveryRequested
-from masscomm.statuses import Status
-from masscomm.waiting import InMemoryWaitingStore, Waiting
+from masscomm.kafka import topics
+from masscomm.observability import traces
+from masscomm.stores.delayed_records import InMemoryWaitingStore, Waiting
+from masscomm.stores.delivery_ledger import Decided, from_document, to_document
+from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from tests.support.harness.chain import NOW, delivery, entry, told
 from tests.support.harness.delivery import Delivery, by_email
 

@@ -7,9 +7,9 @@ import pytest
 from functions.device_registrar.device_states import DeviceState, InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
-from masscomm import topics
+from masscomm.domain.records import DeviceStatusChanged
 from masscomm.errors import Retry
-from masscomm.records import DeviceStatusChanged
+from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, SEND_ID, Chain, entry
 from tests.support.inputs.debezium_records import row
 

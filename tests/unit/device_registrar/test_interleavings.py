@@ -9,11 +9,11 @@ import pytest
 from functions.device_registrar.device_states import InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
-from masscomm.batch import BatchDriver
+from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
-from masscomm.kafka_event import KafkaRecord
-from masscomm.producer import InMemoryProducer
-from masscomm.wire import Codec, InMemorySchemaRegistry
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry
+from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.producer import InMemoryProducer
 from tests.support.harness.chain import entry, event
 from tests.support.inputs.debezium_records import row
 from tests.support.interleavings import Environment, every_order

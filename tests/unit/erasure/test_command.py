@@ -9,7 +9,7 @@ from erasure.command import check, erase
 from erasure.person import Person
 from erasure.remains import what_remains
 from masscomm.errors import Retry, Stop
-from masscomm.topics import cdc_topics, chain_topics
+from masscomm.kafka.topics import cdc_topics, chain_topics
 
 
 def a_person() -> Person:

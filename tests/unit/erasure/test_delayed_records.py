@@ -9,7 +9,7 @@ import pytest
 from devstack.settings import ROOT
 from erasure.delayed_records import DelayedRecords
 from erasure.person import Person
-from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 
 EXAMPLES = ROOT / "schemas" / "examples"
 TOPICS = {

@@ -13,8 +13,8 @@ import pytest
 
 from devstack.gateway import Gateway, Route
 from devstack.lambda_host import RequestTooLargeError
-from masscomm.problem import Problem
-from masscomm.tenant import ALL_CLUBS, clubs_of
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import ALL_CLUBS, clubs_of
 
 ROUTES = ["POST /v1/sends", "GET /v1/sends/{send_id}", "GET /v1/sends/latest", "GET /files/{path+}", "ANY /any"]
 MISSING_TOKEN = Problem(403, "Missing Authentication Token").body()

@@ -16,7 +16,8 @@ from infra.cdk.profiles import PROFILES, Warmth
 from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER
 from infra.cdk.resources.kafka import partitions_of
 from infra.cdk.settings import DEV, ENVIRONMENTS, UNRESERVED, ConcurrencySettings, Environment
-from masscomm.topics import Lane, cdc_topics, chain_topics
+from masscomm.domain.lanes import Lane
+from masscomm.kafka.topics import cdc_topics, chain_topics
 from tests.support.cdk.templates import SynthesisedEnvironment
 
 NAMES = sorted(ENVIRONMENTS)

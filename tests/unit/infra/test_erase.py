@@ -11,7 +11,7 @@ from erasure.person import Person
 from erasure.search_indices import SearchIndices
 from infra.cdk.profiles import ERASURE_REQUESTS
 from infra.erase import erase
-from masscomm.opensearch_client import OpenSearch
+from masscomm.directory.client import OpenSearch
 
 REQUEST = {
     "applicationId": "app",

@@ -8,7 +8,8 @@ import pytest
 
 from functions.catalogue import read_catalogue
 from infra.cdk.settings import ENVIRONMENTS, PROD, Environment, environment_of
-from masscomm.topics import BROADCASTS, Lane, chain_topics, lane_of
+from masscomm.domain.lanes import BROADCASTS, Lane
+from masscomm.kafka.topics import chain_topics, lane_of
 from tests.support.cdk.synthesise import CERTIFICATE, DOMAIN, SERVERS
 from tests.support.cdk.templates import Resource, SynthesisedEnvironment
 

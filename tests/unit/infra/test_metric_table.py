@@ -8,7 +8,7 @@ import pytest
 
 from infra.cdk.handlers import keep_job
 from infra.metric_table import PAGE, with_table
-from masscomm.metric_names import ALL, JOB_RUNNING, NAMESPACE
+from masscomm.observability.metric_names import ALL, JOB_RUNNING, NAMESPACE
 
 ROOT = Path(__file__).parents[3]
 

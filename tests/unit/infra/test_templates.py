@@ -13,8 +13,9 @@ from devstack.settings import ROOT
 from functions.catalogue import read_catalogue
 from infra.cdk.profiles import PROFILES
 from infra.cdk.settings import ENVIRONMENTS
-from masscomm.debezium import debezium_settings
-from masscomm.topics import Lane, cdc_topics, chain_topics, in_lane
+from masscomm.cdc.debezium import debezium_settings
+from masscomm.domain.lanes import Lane
+from masscomm.kafka.topics import cdc_topics, chain_topics, in_lane
 from spark_metrics.job import AVRO_OPTIONS
 from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, as_list, flat, statements, targets
 from tests.support.inputs import receipt_events

@@ -21,10 +21,10 @@ from botocore.signers import RequestSigner, generate_db_auth_token
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from masscomm import authentication
-from masscomm.authentication import msk_token, rds_token, with_password
-from masscomm.aws_credentials import RoleCredentials
-from masscomm.aws_signature import Credentials
+from masscomm.aws import authentication
+from masscomm.aws.authentication import msk_token, rds_token, with_password
+from masscomm.aws.credentials import RoleCredentials
+from masscomm.aws.signature import Credentials
 from masscomm.errors import Retry, Stop
 
 REGIONS = st.sampled_from(["eu-central-1", "us-east-1", "ap-southeast-2"])

@@ -19,8 +19,8 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from masscomm.aws_client import DynamoDb, Ses, Sns
-from masscomm.aws_request import Limits
+from masscomm.aws.client import DynamoDb, Ses, Sns
+from masscomm.aws.request import Limits
 from masscomm.errors import Stop
 from tests.support.servers.answering_server import AnsweringServer, answering
 
@@ -221,7 +221,7 @@ def test_without_region_or_credentials_no_request_is_sent(
     server: AnsweringServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = Sns(ONCE)
-    monkeypatch.setattr("masscomm.aws_credentials._of_the_sdk", _none)
+    monkeypatch.setattr("masscomm.aws.credentials._of_the_sdk", _none)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(NoCredentialsError):
         client.delete_endpoint(EndpointArn="a")

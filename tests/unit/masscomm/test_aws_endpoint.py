@@ -3,7 +3,7 @@
 import boto3
 import pytest
 
-from masscomm.aws_endpoint import endpoint
+from masscomm.aws.endpoint import endpoint
 
 
 @pytest.mark.parametrize("service", ["dynamodb", "sns", "ses"])

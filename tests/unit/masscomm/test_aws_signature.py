@@ -22,20 +22,13 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials as BotocoreCredentials
 
-from masscomm.authentication import OpenSearchSigner
-from masscomm.aws_client import DynamoDb, Ses, Sns
-from masscomm.aws_credentials import RoleCredentials
-from masscomm.aws_request import FORM, Limits
-from masscomm.aws_signature import (
-    Credentials,
-    Scope,
-    canonical_request,
-    signature,
-    signed_headers,
-    string_to_sign,
-)
-from masscomm.opensearch_client import OpenSearch
-from masscomm.sns_push import SnsPush
+from masscomm.aws.authentication import OpenSearchSigner
+from masscomm.aws.client import DynamoDb, Ses, Sns
+from masscomm.aws.credentials import RoleCredentials
+from masscomm.aws.request import FORM, Limits
+from masscomm.aws.signature import Credentials, Scope, canonical_request, signature, signed_headers, string_to_sign
+from masscomm.channels.sns_push import SnsPush
+from masscomm.directory.client import OpenSearch
 from tests.support.servers.answering_server import AnsweringServer, answering
 
 ONCE = Limits(connect_s=1, read_s=5)

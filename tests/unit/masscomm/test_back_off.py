@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masscomm.back_off import BackOff
 from masscomm.errors import Stop
+from masscomm.stores.back_off import BackOff
 from tests.support.harness.chain import NOW
 
 BACK_OFF = BackOff(first_ms=60_000, last_ms=1_800_000, lifetime_ms=86_400_000)

@@ -7,17 +7,17 @@ from aws_lambda_powertools import Logger
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masscomm import topics
-from masscomm.batch import Batch, BatchDriver, Item
-from masscomm.bootstrap import answer
-from masscomm.dead_letters import REASON, SOURCE_OFFSET
-from masscomm.denied_ids import RETRY_S
-from masscomm.directory import Position
+from masscomm.chain.batch import Batch, BatchDriver, Item
+from masscomm.chain.bootstrap import answer
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.records import SendRequested
+from masscomm.domain.users import Position
 from masscomm.errors import DeadLetter, Retry, Stop
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.kafka_event import KafkaRecord
-from masscomm.records import SendRequested
-from masscomm.wire import Codec, own_schema
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, own_schema
+from masscomm.kafka.dead_letters import REASON, SOURCE_OFFSET
+from masscomm.kafka.denied_ids import RETRY_S
+from masscomm.kafka.event import KafkaRecord
 from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 from tests.support.harness.relay import Relay, Work, relay
 

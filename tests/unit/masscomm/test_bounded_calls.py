@@ -15,11 +15,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from masscomm.aws_signature import Credentials
-from masscomm.bounded_calls import BoundedCalls
+from masscomm.aws.bounded_calls import BoundedCalls
+from masscomm.aws.signature import Credentials
 from masscomm.channels.provider import CALL_S, CONNECT_S, READ_S, Transient
-from masscomm.delivery_ledger import LEASE_S
-from masscomm.sns_push import SnsPush
+from masscomm.channels.sns_push import SnsPush
+from masscomm.stores.delivery_ledger import LEASE_S
 
 TOTAL_S = 0.5
 # Far more than a machine under load adds, and far less than the servers here take.

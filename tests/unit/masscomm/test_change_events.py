@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from masscomm.change_events import (
+from masscomm.cdc.change_events import (
     ChangeDecoder,
     Heartbeat,
     Irrelevant,
@@ -17,8 +17,8 @@ from masscomm.change_events import (
     columns_of,
 )
 from masscomm.errors import DeadLetter
-from masscomm.kafka_event import KafkaRecord
-from masscomm.topics import cdc_topic
+from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.topics import cdc_topic
 from tests.support.inputs.debezium_records import heartbeat, notification, record, row, truncate
 
 FOLDER = Path(__file__).parents[3] / "schemas" / "cdc_examples"

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from masscomm import metrics, topics
-from masscomm.batch import BatchDriver
+from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
-from masscomm.dead_letter_alarm import DeadLetterAlarm
 from masscomm.errors import Retry
+from masscomm.kafka import topics
+from masscomm.kafka.dead_letter_alarm import DeadLetterAlarm
+from masscomm.observability import metrics
 from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 from tests.support.harness.relay import Relay
 

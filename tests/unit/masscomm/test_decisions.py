@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from masscomm.chunks import SPLIT_ABOVE
-from masscomm.decisions import DecisionLog, Decisions, InMemoryDecisionLog, _pack, settled, unpacked
+from masscomm.chain.chunks import SPLIT_ABOVE
+from masscomm.domain.preferences import Decision
+from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter
-from masscomm.preferences import Decision
-from masscomm.statuses import Reason, Status
+from masscomm.stores.decision_log import DecisionLog, Decisions, InMemoryDecisionLog, _pack, settled, unpacked
 from tests.support.contracts.decision_log import DecisionLogContract
 
 # What DynamoDB takes in an item, less its names.

@@ -1,7 +1,7 @@
 """A denied schema id is asked for again for a while, and a flood of made-up ids does not add those times up."""
 
 from masscomm.clock import FixedClock
-from masscomm.denied_ids import RETRY_S, DeniedIds
+from masscomm.kafka.denied_ids import RETRY_S, DeniedIds
 
 
 def test_denied_id_is_retried_for_its_time_only() -> None:

@@ -4,13 +4,13 @@ from typing import Any, cast
 
 import pytest
 
-from masscomm.cdc_progress import InMemoryCdcProgress
+from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
-from masscomm.directory import Position
+from masscomm.directory.client import OpenSearch
+from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.domain.users import Position
 from masscomm.errors import Retry
-from masscomm.opensearch_client import OpenSearch
-from masscomm.opensearch_directory import OpenSearchDirectory
-from masscomm.topics import CDC_TABLES
+from masscomm.kafka.topics import CDC_TABLES
 
 NOW = 1_700_000_000_000
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from masscomm.dynamodb import ConditionFailed, ItemRefused, answering
+from masscomm.aws.dynamodb import ConditionFailed, ItemRefused, answering
 from masscomm.errors import DeadLetter, Retry, Stop
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from masscomm.cdc_progress import InMemoryCdcProgress, lsn_of_source_offset
-from masscomm.topics import CDC_TABLES, cdc_topic
+from masscomm.cdc.progress import InMemoryCdcProgress, lsn_of_source_offset
+from masscomm.kafka.topics import CDC_TABLES, cdc_topic
 from tests.support.contracts.cdc_progress import Capture, CdcProgressContract
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from masscomm.directory import Position
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.suppressions import Suppression
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.suppressions import Suppression
+from masscomm.domain.users import Position
 from tests.support.contracts.directory import DirectoryContract, Row, Tables
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from masscomm.kafka_event import KafkaRecord
-from masscomm.source_records import InMemorySourceRecords
+from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.source_records import InMemorySourceRecords
 from tests.support.contracts.source_records import HEADERS, Kept, SourceRecordsContract
 
 

@@ -7,7 +7,7 @@ import confluent_kafka.admin
 import pytest
 from confluent_kafka import TopicPartition
 
-from masscomm.kafka_admin import KafkaAdmin
+from masscomm.kafka.admin import KafkaAdmin
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}
 

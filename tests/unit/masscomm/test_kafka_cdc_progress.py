@@ -6,9 +6,9 @@ import confluent_kafka.admin
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from masscomm.cdc_progress import KafkaCdcProgress
+from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.errors import Retry
-from masscomm.topics import CDC_TABLES, cdc_topic
+from masscomm.kafka.topics import CDC_TABLES, cdc_topic
 from tests.support.fakes.kafka_admin_client import stand_in
 
 

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from masscomm.dead_letters import (
+from masscomm.domain.ids import send_id_of_record
+from masscomm.errors import DeadLetter
+from masscomm.kafka.dead_letters import (
     ERROR,
     FUNCTION,
     REASON,
@@ -15,9 +17,7 @@ from masscomm.dead_letters import (
     dead_letter_headers,
     original_position,
 )
-from masscomm.errors import DeadLetter
-from masscomm.ids import send_id_of_record
-from masscomm.kafka_event import KafkaRecord, batch_response, parse
+from masscomm.kafka.event import KafkaRecord, batch_response, parse
 from tests.support.harness.chain import NOW, entry, event
 
 RECORD = KafkaRecord(topic="send.monolith", partition=2, offset=41, timestamp_ms=NOW)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from masscomm import logs, topics
-from masscomm.batch import Batch, BatchDriver, Item
+from masscomm.chain.batch import Batch, BatchDriver, Item
+from masscomm.domain.records import SendRequested
 from masscomm.errors import DeadLetter, Retry
-from masscomm.records import SendRequested
+from masscomm.kafka import topics
+from masscomm.observability import logs
 from tests.support.harness.chain import Chain, Context, entry, event, failed_offsets, send
 from tests.support.harness.relay import Relay, relay
 

@@ -9,11 +9,12 @@ from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masscomm import logs, metric_names, metrics, topics, traces
+from masscomm.domain.statuses import Status
 from masscomm.errors import Retry
-from masscomm.invocation import observed
-from masscomm.metric_names import ALL, BACKLOG, DURATION, PROVIDER_LATENCY, RECORDS_IN
-from masscomm.statuses import Status
+from masscomm.kafka import topics
+from masscomm.observability import logs, metric_names, metrics, traces
+from masscomm.observability.invocation import observed
+from masscomm.observability.metric_names import ALL, BACKLOG, DURATION, PROVIDER_LATENCY, RECORDS_IN
 from tests.support.harness.chain import Chain, send
 from tests.support.harness.relay import Relay
 

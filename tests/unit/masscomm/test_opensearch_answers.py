@@ -4,11 +4,10 @@ from typing import Any, cast
 
 import pytest
 
-from masscomm.cdc_progress import InMemoryCdcProgress, lsn_of_source_offset, reached
+from masscomm.cdc.progress import InMemoryCdcProgress, lsn_of_source_offset, reached
 from masscomm.clock import FixedClock
-from masscomm.errors import DeadLetter, Retry, Stop
-from masscomm.opensearch import VersionedDocument, write
-from masscomm.opensearch_client import (
+from masscomm.directory.bulk_writes import VersionedDocument, write
+from masscomm.directory.client import (
     AuthorizationException,
     ConnectionError,
     NotFoundError,
@@ -16,7 +15,8 @@ from masscomm.opensearch_client import (
     SerializationError,
     TransportError,
 )
-from masscomm.opensearch_directory import OpenSearchDirectory
+from masscomm.directory.opensearch import OpenSearchDirectory
+from masscomm.errors import DeadLetter, Retry, Stop
 
 
 class Answering:

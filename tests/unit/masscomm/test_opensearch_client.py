@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 import opensearchpy
 import pytest
 
-from masscomm import opensearch_client as ours
+from masscomm.directory import client as ours
 from tests.support.servers.answering_server import AnsweringServer, answering
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from masscomm.channels.rate_limiter import Pacer
 from masscomm.clock import FixedClock
-from masscomm.pacing import Pacer
 from tests.support.harness.chain import NOW
 
 CALL_S = 0.001

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masscomm.directory import Settings, User
-from masscomm.preferences import decide
-from masscomm.statuses import Reason, Status
+from masscomm.domain.preferences import decide
+from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.users import Settings, User
 
 ADA = User(user_id=1, club_id=7)
 JSON = st.recursive(

@@ -1,6 +1,6 @@
 """Problem details as RFC 9457 has them."""
 
-from masscomm.problem import FieldError, Problem
+from masscomm.http.problem import FieldError, Problem
 
 
 def test_problem_without_a_title_has_that_of_its_status() -> None:

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from masscomm.errors import Retry
-from masscomm.producer import InMemoryProducer, KafkaProducer, Producer
+from masscomm.kafka.producer import InMemoryProducer, KafkaProducer, Producer
 from tests.support.contracts.producer import ProducerContract, Reports, Target
 
 

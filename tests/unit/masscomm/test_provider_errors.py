@@ -18,15 +18,15 @@ from botocore.exceptions import BotoCoreError, ConnectTimeoutError, EndpointConn
 from botocore.stub import Stubber
 from mypy_boto3_sns.type_defs import MessageAttributeValueTypeDef
 
-from masscomm.aws_signature import Credentials
-from masscomm.channels.aws import SesEmail
-from masscomm.channels.circuit import CircuitPush, application_of
+from masscomm.aws.signature import Credentials
+from masscomm.channels.circuit_breaker import CircuitPush, application_of
 from masscomm.channels.in_memory import InMemoryPush
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
 from masscomm.channels.provider_errors import TABLE, as_provider_error
+from masscomm.channels.ses_email import SesEmail
+from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry, Stop
-from masscomm.sns_push import SnsPush
 from tests.support.contracts.provider import PushContract, PushTargets, message
 
 ENDPOINT = "arn:aws:sns:eu-central-1:123456789012:endpoint/{}/11111111-1111-4111-8111-111111111111"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from masscomm import quiet_hours
+from masscomm.domain import quiet_hours
+from masscomm.domain.quiet_hours import quiet_now
 from masscomm.errors import Stop
-from masscomm.quiet_hours import quiet_now
 
 NIGHT = {"start": "22:00", "end": "07:00"}
 BERLIN = "Europe/Berlin"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masscomm import logs
 from masscomm.errors import Retry, Stop
-from masscomm.problem import FieldError, Problem
-from masscomm.rest import JSON, Api, Request, Response
-from masscomm.tenant import NO_CLUBS
+from masscomm.http.problem import FieldError, Problem
+from masscomm.http.rest import JSON, Api, Request, Response
+from masscomm.http.tenant import NO_CLUBS
+from masscomm.observability import logs
 from tests.support.inputs.api_gateway_events import get, lambda_context
 
 api = Api(logs.logger("test"), retry_after_s=7)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from masscomm.ids import address_id
-from masscomm.statuses import Reason
-from masscomm.suppressions import Periods, Suppression, suppressed
+from masscomm.domain.ids import address_id
+from masscomm.domain.statuses import Reason
+from masscomm.domain.suppressions import Periods, Suppression, suppressed
 
 NOW = 1_700_000_000_000
 

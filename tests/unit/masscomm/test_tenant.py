@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from masscomm.tenant import ALL_CLUBS, NO_CLUBS, Clubs, clubs_of
+from masscomm.http.tenant import ALL_CLUBS, NO_CLUBS, Clubs, clubs_of
 from tests.support.inputs.unusable_tenants import UNUSABLE
 
 

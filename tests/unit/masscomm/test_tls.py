@@ -19,15 +19,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from masscomm import authentication
-from masscomm.authentication import verified
-from masscomm.aws_request import FORM, Limits, Requests
-from masscomm.aws_signature import Credentials
+from masscomm.aws import authentication
+from masscomm.aws.authentication import verified
+from masscomm.aws.request import FORM, Limits, Requests
+from masscomm.aws.signature import Credentials
+from masscomm.directory.client import ConnectionError as NoAnswer
+from masscomm.directory.client import OpenSearch
 from masscomm.errors import Stop
-from masscomm.opensearch_client import ConnectionError as NoAnswer
-from masscomm.opensearch_client import OpenSearch
-from masscomm.topics import chain_topics
-from masscomm.wire import HttpSchemaRegistry
+from masscomm.kafka.avro import HttpSchemaRegistry
+from masscomm.kafka.topics import chain_topics
 from provisioning.registry import register_schemas
 from schemas import absolute
 

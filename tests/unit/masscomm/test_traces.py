@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masscomm import topics, traces
-from masscomm.batch import Batch, BatchDriver, Item
-from masscomm.dead_letters import replay_headers
+from masscomm.chain.batch import Batch, BatchDriver, Item
+from masscomm.domain.records import SendRequested
 from masscomm.errors import DeadLetter, Retry, Stop
-from masscomm.records import SendRequested
+from masscomm.kafka import topics
+from masscomm.kafka.dead_letters import replay_headers
+from masscomm.observability import traces
 from tests.support.harness.chain import Chain, send
 from tests.support.harness.relay import Relay
 

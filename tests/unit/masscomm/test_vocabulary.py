@@ -6,14 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masscomm import ids, settings, topics
-from masscomm.categories import CHANNELS, categories, category, resolve_channels
-from masscomm.directory import Position
+from masscomm import environment
+from masscomm.domain import ids
+from masscomm.domain.categories import CHANNELS, categories, category, resolve_channels
+from masscomm.domain.lanes import Lane
+from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, Told, outcome
+from masscomm.domain.preferences import Decision
+from masscomm.domain.statuses import RANK, TERMINAL, Reason, Status, merge
+from masscomm.domain.users import Position
 from masscomm.errors import Stop
-from masscomm.outcomes import DEAD_LETTERED, EXPIRED, Told, outcome
-from masscomm.preferences import Decision
-from masscomm.statuses import RANK, TERMINAL, Reason, Status, merge
-from masscomm.topics import Lane
+from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, SEND_ID, build
 
 STATUSES = st.sampled_from(Status)
@@ -198,36 +200,36 @@ def test_every_category_names_known_channels() -> None:
 def test_a_missing_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SOME_URL", raising=False)
     with pytest.raises(Stop, match="SOME_URL"):
-        settings.required("SOME_URL")
+        environment.required("SOME_URL")
 
 
 @pytest.mark.parametrize("text", ["seven", "nan", "inf", "1e999"])
 def test_a_variable_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("SOME_LIMIT", text)
     with pytest.raises(Stop, match="SOME_LIMIT"):
-        settings.number("SOME_LIMIT", 1)
+        environment.number("SOME_LIMIT", 1)
 
 
 def test_absent_numeric_variable_has_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_LIMIT", "2.5")
-    assert settings.number("SOME_LIMIT", 1) == 2.5
+    assert environment.number("SOME_LIMIT", 1) == 2.5
     monkeypatch.setenv("SOME_LIMIT", "")
-    assert settings.number("SOME_LIMIT", 1) == 1
+    assert environment.number("SOME_LIMIT", 1) == 1
 
 
 def test_malformed_list_of_numbers_is_a_stop_naming_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_WAITS", "1, 2.5,30")
-    assert settings.numbers("SOME_WAITS", (7,)) == (1, 2.5, 30)
+    assert environment.numbers("SOME_WAITS", (7,)) == (1, 2.5, 30)
     monkeypatch.setenv("SOME_WAITS", "")
-    assert settings.numbers("SOME_WAITS", (7,)) == (7,)
+    assert environment.numbers("SOME_WAITS", (7,)) == (7,)
     monkeypatch.setenv("SOME_WAITS", "1,,2")
     with pytest.raises(Stop, match="SOME_WAITS"):
-        settings.numbers("SOME_WAITS", (7,))
+        environment.numbers("SOME_WAITS", (7,))
 
 
 def test_a_lane_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASSCOMM_LANE", "express")
     with pytest.raises(Stop, match="MASSCOMM_LANE"):
-        settings.lane()
+        environment.lane()
     monkeypatch.delenv("MASSCOMM_LANE")
-    assert settings.lane() is Lane.BULK
+    assert environment.lane() is Lane.BULK

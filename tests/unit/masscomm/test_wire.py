@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from masscomm import wire
 from masscomm.clock import FixedClock
 from masscomm.errors import DeadLetter, Retry, Stop
-from masscomm.wire import (
+from masscomm.kafka import avro
+from masscomm.kafka.avro import (
     KNOWN_SUBJECT,
     Codec,
     HttpSchemaRegistry,
@@ -142,7 +142,7 @@ def test_denied_id_is_requested_once_a_second() -> None:
 
 
 def test_few_denials_are_remembered_however_many_ids_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "_DENIALS_KEPT", 5)
+    monkeypatch.setattr(avro, "_DENIALS_KEPT", 5)
     confluent = ConfluentRegistry()
     confluent.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
     with serving(confluent) as server:

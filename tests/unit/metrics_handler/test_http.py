@@ -15,7 +15,7 @@ from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, Stor
 from functions.metrics_handler.metrics_store import Granularity, SendTotals
 from functions.metrics_handler.poll_slots import InMemoryPollSlots
 from masscomm.clock import FixedClock
-from masscomm.rest import Request
+from masscomm.http.rest import Request
 from tests.support.inputs.api_gateway_events import get, lambda_context
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -12,8 +12,8 @@ from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, Stor
 from functions.metrics_handler.metrics_store import Bounds, Dimension, Granularity
 from functions.metrics_handler.query_metrics import QueryMetrics, parse_query
 from masscomm.clock import FixedClock
-from masscomm.problem import Problem
-from masscomm.tenant import ALL_CLUBS, Clubs
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import ALL_CLUBS, Clubs
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKED = {"granularity": ["minute"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T12:02:00Z"]}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
 from functions.metrics_handler.query_metrics import PARAMETERS, QueryMetrics
 from masscomm.clock import FixedClock
-from masscomm.problem import Problem
-from masscomm.tenant import ALL_CLUBS
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import ALL_CLUBS
 from tests.support.inputs.metrics_queries import Event, events, expected, queries, stored, told
 
 

@@ -9,8 +9,8 @@ from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
 from functions.metrics_handler.metrics_store import ChannelTotals, SendTotals
 from functions.metrics_handler.tell_send import TellSend
 from masscomm.clock import FixedClock
-from masscomm.problem import Problem
-from masscomm.tenant import ALL_CLUBS
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import ALL_CLUBS
 
 WATERMARK = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
 

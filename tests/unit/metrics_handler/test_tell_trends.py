@@ -9,8 +9,8 @@ from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, Stor
 from functions.metrics_handler.metrics_store import Bounds, Granularity
 from functions.metrics_handler.tell_trends import TellTrends
 from masscomm.clock import FixedClock
-from masscomm.problem import Problem
-from masscomm.tenant import ALL_CLUBS
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import ALL_CLUBS
 
 NOW = datetime(2026, 11, 21, 12, 30, 20, tzinfo=UTC)
 MINUTE = NOW.replace(second=0)

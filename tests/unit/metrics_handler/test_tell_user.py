@@ -11,8 +11,8 @@ from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
 from functions.metrics_handler.metrics_store import LogKey, LogRow
 from functions.metrics_handler.tell_user import TellUser
 from masscomm.clock import FixedClock
-from masscomm.problem import Problem
-from masscomm.tenant import ALL_CLUBS, Clubs
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import ALL_CLUBS, Clubs
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from functions.metrics_handler.tenant import seen
-from masscomm.problem import Problem
-from masscomm.tenant import ALL_CLUBS, NO_CLUBS, Clubs
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import ALL_CLUBS, NO_CLUBS, Clubs
 
 
 def test_an_empty_filter_is_never_every_club() -> None:

@@ -11,12 +11,12 @@ from functions.metrics_handler.metrics_store import Granularity
 from functions.metrics_handler.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.query_metrics import QueryMetrics
 from functions.metrics_handler.watch_metrics import RESERVED_S, RETRY_AFTER_S, WatchMetrics
-from masscomm import metrics
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry, Stop
-from masscomm.metric_names import POLLS_UNCOUNTED
-from masscomm.problem import Problem
-from masscomm.tenant import ALL_CLUBS
+from masscomm.http.problem import Problem
+from masscomm.http.tenant import ALL_CLUBS
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import POLLS_UNCOUNTED
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}

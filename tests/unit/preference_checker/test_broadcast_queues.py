@@ -15,8 +15,8 @@ from functions.preference_checker.broadcast_queues import (
     Uses,
 )
 from masscomm.clock import FixedClock
+from masscomm.domain.lanes import BROADCASTS, Lane, shared_queue
 from masscomm.errors import MasscommError, Retry, Stop
-from masscomm.topics import BROADCASTS, Lane, shared_queue
 from tests.support.contracts.queue_leases import UseStoreContract
 
 CLUBS = range(11, 11 + len(BROADCASTS))

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.preference_checker.small_sends import BURST, SmallSends
-from masscomm import topics
-from masscomm.chunks import SMALL_SEND, SPLIT_ABOVE
-from masscomm.directory import Position, Settings, User
+from masscomm.chain.chunks import SMALL_SEND, SPLIT_ABOVE
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.ids import chunk_id, derived_id, send_id_of_record
+from masscomm.domain.lanes import Lane
+from masscomm.domain.limits import END_OF_TIME_MS, FAR_FUTURE_MS
+from masscomm.domain.outcomes import RANGE_SIZE
+from masscomm.domain.records import BuildRequested, NotificationOutcome, RecheckRequested, SendRequested
+from masscomm.domain.users import Position, Settings, User
 from masscomm.errors import Retry
-from masscomm.ids import chunk_id, derived_id, send_id_of_record
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.limits import END_OF_TIME_MS, FAR_FUTURE_MS
-from masscomm.outcomes import RANGE_SIZE
-from masscomm.records import BuildRequested, NotificationOutcome, RecheckRequested, SendRequested
-from masscomm.topics import Lane
+from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, SEND_ID, entry, send, told
 from tests.support.harness.preference_checker import Checker
 from tests.support.inputs.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS

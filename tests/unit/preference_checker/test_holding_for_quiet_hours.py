@@ -11,13 +11,13 @@ from aws_lambda_powertools import Logger
 
 from functions.preference_checker.check_preferences import MAX_HELD
 from functions.scheduler.release_due import ReleaseDue
-from masscomm import topics
-from masscomm.directory import Position, Settings, User
+from masscomm.domain.lanes import Lane
+from masscomm.domain.quiet_hours import MAX_ENDS
+from masscomm.domain.records import RecheckRequested
+from masscomm.domain.users import Position, Settings, User
 from masscomm.errors import Retry
-from masscomm.quiet_hours import MAX_ENDS
-from masscomm.records import RecheckRequested
-from masscomm.topics import Lane
-from masscomm.waiting import SHARDS, WAITED_FOR, InMemoryWaitingStore
+from masscomm.kafka import topics
+from masscomm.stores.delayed_records import SHARDS, WAITED_FOR, InMemoryWaitingStore
 from tests.support.harness.chain import NOW, entry, send, told
 from tests.support.harness.preference_checker import Checker
 

@@ -9,15 +9,15 @@ from aws_lambda_powertools import Logger
 
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.scheduler.release_due import ReleaseDue
-from masscomm import topics
-from masscomm.chunks import chunk_of, split_parts
-from masscomm.decisions import InMemoryDecisionLog
-from masscomm.directory import Position, Settings, User
+from masscomm.chain.chunks import chunk_of, split_parts
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.ids import NAMESPACE, derived_id, released_id
+from masscomm.domain.users import Position, Settings, User
 from masscomm.errors import Retry
-from masscomm.ids import NAMESPACE, derived_id, released_id
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.kafka_event import KafkaRecord
-from masscomm.waiting import InMemoryWaitingStore, Waiting
+from masscomm.kafka import topics
+from masscomm.kafka.event import KafkaRecord
+from masscomm.stores.decision_log import InMemoryDecisionLog
+from masscomm.stores.delayed_records import InMemoryWaitingStore, Waiting
 from tests.support.harness.chain import NOW, Chain, entry, send, told
 
 BEHIND = Position(lsn=1, ts_ms=NOW - 1)

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from devstack.gateway import Gateway
 from devstack.prometheus import CONTENT_TYPE, FunctionLines, exposition
-from masscomm import metrics
-from masscomm.metric_names import ALL, BACKLOG, DURATION, RECIPIENTS, RECORDS_IN, Kind
-from masscomm.statuses import Status
+from masscomm.domain.statuses import Status
+from masscomm.observability import metrics
+from masscomm.observability.metric_names import ALL, BACKLOG, DURATION, RECIPIENTS, RECORDS_IN, Kind
 
 STATUS: Mapping[str, Any] = {
     "functions": {

@@ -12,8 +12,8 @@ import pytest
 from functions.catalogue import read_catalogue
 from infra.cdk.profiles import ERASED_INDICES, PROFILES
 from infra.provision import Deployed, directory_users
-from masscomm.authentication import OpenSearchSigner
-from masscomm.aws_signature import Credentials
+from masscomm.aws.authentication import OpenSearchSigner
+from masscomm.aws.signature import Credentials
 from provisioning import ProvisioningError
 from provisioning.directory import DirectoryUser, SignedRequests, create_roles
 

@@ -7,11 +7,12 @@ import pytest
 
 from functions.receipts.follow_receipts import WAITS_S
 from functions.receipts.messages import InMemoryMessages, Messages
-from masscomm import topics, traces
+from masscomm.domain.records import NotificationOutcome
+from masscomm.domain.statuses import Reason
+from masscomm.domain.suppressions import Periods, ids_of
 from masscomm.errors import Retry
-from masscomm.records import NotificationOutcome
-from masscomm.statuses import Reason
-from masscomm.suppressions import Periods, ids_of
+from masscomm.kafka import topics
+from masscomm.observability import traces
 from spark_metrics.states import REASONS
 from tests.support.contracts.messages import MessagesContract, outcome
 from tests.support.harness.chain import NOW, SEND_ID, entry

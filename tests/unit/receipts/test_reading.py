@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from functions.receipts.reading import OTHER, Receipt, read
+from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter
-from masscomm.statuses import Reason, Status
 from tests.support.inputs import receipt_events
 
 

@@ -8,12 +8,13 @@ import pytest
 from aws_lambda_powertools import Logger
 
 from functions.scheduler.release_due import ReleaseDue, Swept
-from masscomm import logs, metrics, topics, traces
 from masscomm.clock import FixedClock
+from masscomm.domain.lanes import Lane
 from masscomm.errors import Retry
-from masscomm.producer import InMemoryProducer
-from masscomm.topics import Lane
-from masscomm.waiting import (
+from masscomm.kafka import topics
+from masscomm.kafka.producer import InMemoryProducer
+from masscomm.observability import logs, metrics, traces
+from masscomm.stores.delayed_records import (
     CLAIM_S,
     InMemoryWaitingStore,
     Unreadable,

@@ -8,21 +8,21 @@ import pytest
 from functions.catalogue import read_catalogue
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.scheduler.take_back import CRASHED, MAX_CRASHES, RETURNED, TIMEOUT_S
-from masscomm import topics
-from masscomm.back_off import BackOff
-from masscomm.chunks import SMALL_SEND
-from masscomm.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
-from masscomm.decisions import InMemoryDecisionLog
-from masscomm.delivery_ledger import Answer, Decided
-from masscomm.directory import Settings, User
+from masscomm.chain.chunks import SMALL_SEND
+from masscomm.directory.in_memory import InMemoryDirectory
+from masscomm.domain.ids import derived_id
+from masscomm.domain.outcomes import SENT
+from masscomm.domain.preferences import Decision
+from masscomm.domain.records import AvroRecord, BuildRequested
+from masscomm.domain.statuses import Status
+from masscomm.domain.users import Settings, User
 from masscomm.errors import Retry
-from masscomm.ids import derived_id
-from masscomm.in_memory_directory import InMemoryDirectory
-from masscomm.kafka_event import KafkaRecord
-from masscomm.outcomes import SENT
-from masscomm.preferences import Decision
-from masscomm.records import AvroRecord, BuildRequested
-from masscomm.statuses import Status
+from masscomm.kafka import topics
+from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
+from masscomm.kafka.event import KafkaRecord
+from masscomm.stores.back_off import BackOff
+from masscomm.stores.decision_log import InMemoryDecisionLog
+from masscomm.stores.delivery_ledger import Answer, Decided
 from tests.support.harness.chain import NOW, build, delivery, entry, recheck, send, told
 from tests.support.harness.take_back import PARTIAL, Headers, Office
 from tests.support.inputs.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS

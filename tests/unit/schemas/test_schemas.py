@@ -10,9 +10,10 @@ import fastavro
 import pytest
 
 import schemas
-from masscomm import records, topics
-from masscomm.records import AvroRecord
-from masscomm.wire import Codec, InMemorySchemaRegistry, own_schema
+from masscomm.domain import records
+from masscomm.domain.records import AvroRecord
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 
 FOLDER = Path(next(iter(schemas.__path__)))
 SCHEMAS = sorted(path.stem for path in FOLDER.glob("*.avsc"))

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from functions.send_handler import handler as module
 from functions.send_handler.request_send import RequestSend
-from masscomm import topics, traces
+from masscomm.domain.ids import chunk_id
+from masscomm.domain.limits import CHUNK_SIZE, MAX_RECIPIENTS
+from masscomm.domain.records import SendRequested
 from masscomm.errors import DeadLetter, Retry, Stop
-from masscomm.ids import chunk_id
-from masscomm.limits import CHUNK_SIZE, MAX_RECIPIENTS
-from masscomm.records import SendRequested
+from masscomm.kafka import topics
+from masscomm.observability import traces
 from tests.support.harness.chain import NOW, Chain, Context
 from tests.support.inputs.api_gateway_events import EVERY_CLUB
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from masscomm import ids
+from masscomm.domain import ids
 from spark_metrics import identifiers
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from masscomm.topics import chain_topics
+from masscomm.kafka.topics import chain_topics
 from spark_metrics.sources import OUTCOME, SEND, SOURCES, Source
 
 

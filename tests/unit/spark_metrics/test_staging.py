@@ -12,9 +12,9 @@ import fastavro
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from masscomm import ids
-from masscomm.statuses import RANK, Status
-from masscomm.wire import own_schema
+from masscomm.domain import ids
+from masscomm.domain.statuses import RANK, Status
+from masscomm.kafka.avro import own_schema
 from spark_metrics.staging import REFUSED, TABLES, Rows, Staging, rows_of, together
 from spark_metrics.states import BLOCK, blocks_of, told
 from spark_metrics.transforms import facts

@@ -7,7 +7,7 @@ import struct
 from array import array
 from collections import Counter
 
-from masscomm.statuses import RANK, Reason, Status, merge
+from masscomm.domain.statuses import RANK, Reason, Status, merge
 from spark_metrics.states import BLOCK, REASONS, RUN, Told, blocks_of, code_of, merged, restored, stored, told
 
 KEY = ("s", 0, "push", 0)

@@ -11,11 +11,11 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from masscomm import ids
-from masscomm.categories import resolve_channels
-from masscomm.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
-from masscomm.limits import END_OF_TIME_MS
-from masscomm.wire import own_schema
+from masscomm.domain import ids
+from masscomm.domain.categories import resolve_channels
+from masscomm.domain.limits import END_OF_TIME_MS
+from masscomm.kafka.avro import own_schema
+from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from spark_metrics.transforms import exploded, facts, requested, resolved_channels
 from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
 

@@ -3,9 +3,9 @@
 import pytest
 
 from masscomm.clock import FixedClock
-from masscomm.denied_ids import RETRY_S, DeniedIds
 from masscomm.errors import Retry
-from masscomm.wire import KNOWN_SUBJECT, InMemorySchemaRegistry, own_schema
+from masscomm.kafka.avro import KNOWN_SUBJECT, InMemorySchemaRegistry, own_schema
+from masscomm.kafka.denied_ids import RETRY_S, DeniedIds
 from spark_metrics.writers import KnownWriters, Learned
 
 

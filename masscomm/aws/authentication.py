@@ -1,0 +1,173 @@
+"""How the functions show who they are to Kafka, OpenSearch and Postgres, chosen by settings.
+
+    KAFKA_AUTHENTICATION              none (where nothing is said), aws_msk_iam
+    OPENSEARCH_AUTHENTICATION         none, aws_sigv4
+    METRICS_DATABASE_AUTHENTICATION   none, aws_rds_iam
+
+The region is AWS_REGION, which Lambda sets. Every signature is made anew from the role's credentials: no password is
+stored anywhere. Every connection to another machine verifies that the server is the one it was meant for.
+"""
+
+import base64
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from masscomm import environment
+from masscomm.aws.credentials import RoleCredentials
+from masscomm.aws.signature import Credentials, Scope, signed_headers, signed_url
+from masscomm.errors import Stop
+from schemas import absolute
+
+NONE = "none"
+MSK_IAM, SIGV4, RDS_IAM = "aws_msk_iam", "aws_sigv4", "aws_rds_iam"
+# Amazon's own authorities, which sign RDS Proxy's certificates, and RDS' of each region that is deployed to.
+_AUTHORITIES = "certificates/postgres.pem"
+_THIS_MACHINE = frozenset({"", "127.0.0.1", "::1", "localhost"})
+# As long as AWS lets them hold.
+_EXPIRES_S = 900
+
+type CredentialsNow = Callable[[], Credentials]
+type Now = Callable[[], datetime]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+# --- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+def kafka_settings() -> dict[str, Any]:
+    """What a client of confluent-kafka is given beside its servers. Errors: Stop for a setting that does not exist."""
+    if environment.choice("KAFKA_AUTHENTICATION", (NONE, MSK_IAM)) == NONE:
+        return {}
+    region, credentials = environment.required("AWS_REGION"), RoleCredentials()
+
+    def oauth_cb(_config: str) -> tuple[str, float]:
+        return msk_token(region, credentials(), _now())
+
+    return {
+        "security.protocol": "SASL_SSL",
+        "enable.ssl.certificate.verification": True,  # guard: tls.broker
+        "ssl.endpoint.identification.algorithm": "https",
+        "sasl.mechanisms": "OAUTHBEARER",
+        "oauth_cb": oauth_cb,
+    }
+
+
+def spark_kafka_options(group: str) -> dict[str, str]:
+    """Authentication options of Spark's Kafka source, whose client is Java's (devstack/jars/msk_iam).
+
+    Args:
+        group: the consumer group that IAM policies name; no offset is committed under it.
+    """
+    if environment.choice("KAFKA_AUTHENTICATION", (NONE, MSK_IAM)) == NONE:
+        return {}
+    return {
+        "kafka.group.id": group,
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.ssl.endpoint.identification.algorithm": "https",
+        "kafka.sasl.mechanism": "AWS_MSK_IAM",
+        "kafka.sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
+        "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+    }
+
+
+def msk_token(region: str, credentials: Credentials, at: datetime) -> tuple[str, float]:
+    """MSK's token and when it ends, in seconds since the epoch: a signed request to connect, in base64."""
+    url = signed_url(
+        f"https://kafka.{region}.amazonaws.com/",
+        {"Action": "kafka-cluster:Connect"},
+        scope=Scope(service="kafka-cluster", region=region, at=at),
+        credentials=credentials,
+        expires_s=_EXPIRES_S,
+    )
+    text = base64.urlsafe_b64encode(f"{url}&User-Agent=masscomm".encode()).decode().rstrip("=")
+    return text, int(at.timestamp()) + float(_EXPIRES_S)
+
+
+# --- OpenSearch -------------------------------------------------------------------------------------------------------
+
+
+class OpenSearchSigner:
+    """Signs each request to the directory."""
+
+    def __init__(self, region: str, credentials: CredentialsNow, now: Now = _now) -> None:
+        self._region, self._credentials, self._now = region, credentials, now
+
+    def __call__(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> dict[str, str]:
+        """All headers to send. method, url, headers and body as they are sent."""
+        content = body or b""
+        scope = Scope(service="es", region=self._region, at=self._now())
+        # OpenSearch Service takes requests without it, OpenSearch Serverless does not.
+        hashed = {"x-amz-content-sha256": sha256(content).hexdigest()}
+        return signed_headers(method, url, {**headers, **hashed}, content, scope=scope, credentials=self._credentials())
+
+
+def opensearch_auth() -> OpenSearchSigner | None:
+    """What signs requests to the directory, None where nothing does. Errors: Stop for what does not exist."""
+    if environment.choice("OPENSEARCH_AUTHENTICATION", (NONE, SIGV4)) == NONE:
+        return None
+    return OpenSearchSigner(environment.required("AWS_REGION"), RoleCredentials())
+
+
+# --- Postgres ---------------------------------------------------------------------------------------------------------
+
+
+def database_url(url: str) -> str | Callable[[], str]:
+    """The metrics database's address as psycopg's pool takes it: with a password that is made at each connection.
+
+    url: libpq's, with user and without password where tokens are used. Errors: Stop for a setting that does not exist,
+    and for what is no such URL.
+    """
+    url = verified(url)
+    if environment.choice("METRICS_DATABASE_AUTHENTICATION", (NONE, RDS_IAM)) == NONE:
+        return url
+    region, credentials = environment.required("AWS_REGION"), RoleCredentials()
+    return lambda: with_password(url, rds_token(url, region, credentials(), _now()))
+
+
+def verified(url: str) -> str:
+    """The URL with sslmode=verify-full, and with RDS' certificate authorities where it names none.
+
+    A server on this machine is reached as the URL says. Any other mode takes any server's certificate.
+    Errors: Stop where it is not libpq's URL.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgresql", "postgres"):
+        raise Stop("the database's address is not a URL: postgresql://USER@HOST/NAME")
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    hosts = (query.get("host") or parts.hostname or "").split(",")
+    if all(host in _THIS_MACHINE or host.startswith("/") for host in hosts):
+        return url
+    query = {"sslrootcert": absolute(_AUTHORITIES)} | query | {"sslmode": "verify-full"}  # guard: tls.database
+    return urlunsplit(parts._replace(query=urlencode(query, quote_via=quote, safe="/")))
+
+
+def address_now(url: str) -> str:
+    """The same for a single connection that is made now."""
+    found = database_url(url)
+    return found if isinstance(found, str) else found()
+
+
+def rds_token(url: str, region: str, credentials: Credentials, at: datetime) -> str:
+    """RDS's password for the user of a URL: a signed request to connect, without its scheme."""
+    parts = urlsplit(url)
+    signed = signed_url(
+        f"https://{parts.hostname}:{parts.port or 5432}/",
+        {"Action": "connect", "DBUser": parts.username or ""},
+        scope=Scope(service="rds-db", region=region, at=at),
+        credentials=credentials,
+        expires_s=_EXPIRES_S,
+    )
+    return signed.removeprefix("https://")
+
+
+def with_password(url: str, password: str) -> str:
+    """The URL with another password."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:{quote(password, safe='')}@{host}"))

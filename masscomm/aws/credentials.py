@@ -1,0 +1,64 @@
+"""The role's credentials, as Lambda gives them to a function: in its environment, or at an address where SnapStart
+restored it.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from masscomm.aws.signature import Credentials
+from masscomm.errors import Retry, Stop
+
+# Asked for again so long before they end.
+_EARLY_S = 300.0
+_TIMEOUT_S = 2.0
+
+
+class RoleCredentials:
+    """Callable: the credentials that hold now. now: seconds since the epoch.
+
+    Errors of a call: Stop where there are none, Retry where the address that has them does not answer.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._kept: tuple[float, Credentials] | None = None
+
+    def __call__(self) -> Credentials:
+        environ = os.environ
+        if key := environ.get("AWS_ACCESS_KEY_ID"):
+            return Credentials(key, environ.get("AWS_SECRET_ACCESS_KEY", ""), environ.get("AWS_SESSION_TOKEN") or None)
+        if address := environ.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"):
+            if self._kept is None or self._now() > self._kept[0] - _EARLY_S:
+                self._kept = _asked(address, environ.get("AWS_CONTAINER_AUTHORIZATION_TOKEN", ""))
+            return self._kept[1]
+        return _of_the_sdk()
+
+
+def _asked(address: str, authorization: str) -> tuple[float, Credentials]:
+    import urllib3
+
+    try:
+        answer = urllib3.request(
+            "GET", address, headers={"Authorization": authorization}, timeout=_TIMEOUT_S, retries=urllib3.Retry(2)
+        )
+        if answer.status != 200:
+            raise Retry(f"the role's credentials cannot be had: {answer.status}")
+        given = json.loads(answer.data)
+        until = datetime.fromisoformat(given["Expiration"]).timestamp()
+        return until, Credentials(given["AccessKeyId"], given["SecretAccessKey"], given["Token"])
+    except (urllib3.exceptions.HTTPError, ValueError, KeyError, TypeError) as error:
+        raise Retry(f"the role's credentials cannot be had: {type(error).__name__}") from error
+
+
+def _of_the_sdk() -> Credentials:
+    """Wherever else the SDK looks: a person's profile, a cluster's role."""
+    import botocore.session
+
+    found = botocore.session.get_session().get_credentials()
+    if found is None:
+        raise Stop("there are no AWS credentials to sign with")
+    frozen = found.get_frozen_credentials()
+    return Credentials(str(frozen.access_key), str(frozen.secret_key), frozen.token)

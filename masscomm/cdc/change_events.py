@@ -1,0 +1,276 @@
+"""What Debezium says, as values: rows that changed, tables emptied, how far the WAL was read, how the snapshot went.
+
+Source: Debezium's PostgreSQL connector 3.7 with pgoutput, REPLICA IDENTITY FULL and the JSON converter without schemas.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+from masscomm.errors import DeadLetter
+from masscomm.json_reader import InvalidJson, UnstorableJson, read_json
+from masscomm.kafka import topics
+from masscomm.kafka.event import KafkaRecord
+from schemas import read_text
+
+# Below every LSN: PostgreSQL's first WAL position is far above it.
+SNAPSHOT_VERSION = 1
+
+# Written by the connector's heartbeat.action.query: the database's clock, in seconds, as text.
+HEARTBEAT_PREFIX = "masscomm.heartbeat"
+
+# What we write beside the columns.
+_OURS = ("deleted", "deleted_at_ms", "changed_at_ms")
+
+# Values of a column, by its type in the index. OpenSearch takes more (a list, "7" for 7), readers of the index do not.
+_COLUMN_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "long": int,
+    "keyword": str,
+    "text": str,
+    "boolean": bool,
+    "date": (int, str),
+}
+# NOT NULL in the monolith, and read by look-ups without a default.
+_REQUIRED = {
+    "users": ("club_id",),
+    "user_settings": (),
+    "devices": ("user_id",),
+    "notification_templates": ("type", "channel", "locale", "title", "body"),
+}
+# A device without them is the device registrar's to refuse: its state has to say so.
+_NULL_WHERE_ABSENT = {"devices": ("platform", "token")}
+# Stored in place of JSON that is beyond our stores: no object, so that the settings fail closed.
+UNREADABLE = "unreadable"
+
+# The last millisecond of the year 9999.
+_LAST_MS = 253_402_300_799_999
+_SECONDS = re.compile(rb"\d{1,12}(\.\d{1,9})?")
+_LONGEST_NAME = 200
+
+# What stands for a large value that an update left alone and PostgreSQL therefore did not log.
+_UNAVAILABLE = "__debezium_unavailable_value"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowChanged:
+    """A row as it is from a version on; the same for a row of the snapshot and of the stream.
+
+    id: the primary key, as text; columns: those that schemas/indices describes, jsonb parsed, None: the row is deleted;
+    changed_at_ms: when the database committed it; generation: whose snapshot or stream it is of; lsn: of the change, or
+    the one at which the snapshot was taken, which compares rows of two generations.
+
+    version: 1 for a row of the snapshot, else the LSN of the change. The LSN, because it is the database's: it orders
+    the changes of a row across topics, partitions and restarts of the connector, is the same when Debezium sends a
+    change twice, and differs for two changes of a row in one transaction. An offset does none of this (a repetition
+    gets a higher one), and a time cannot tell two changes of one transaction apart. And 1, not the snapshot's own LSN:
+    a transaction that was open during the snapshot is streamed with an LSN below the snapshot's, and must still win.
+    """
+
+    table: str
+    id: str
+    version: int
+    columns: Mapping[str, Any] | None
+    changed_at_ms: int
+    generation: str
+    lsn: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableTruncated:
+    """Every row of a table is gone, and no event says so of each."""
+
+    table: str
+    lsn: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heartbeat:
+    """Debezium has read the WAL up to lsn, where the database's clock said ts_ms (ms since the epoch)."""
+
+    lsn: int
+    ts_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotStarted:
+    """A snapshot has begun; snapshot_id differs for each."""
+
+    snapshot_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotCompleted:
+    """Debezium has read every row of the snapshot. Its producer may still hold some of them."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class Irrelevant:
+    """Nothing to do: a tombstone, another's logical message, the snapshot's progress."""
+
+
+type Change = RowChanged | TableTruncated | Heartbeat | SnapshotStarted | SnapshotCompleted | Irrelevant
+
+
+@cache
+def columns_of(table: str) -> Mapping[str, str]:
+    """The columns the directory keeps of a table, and the type of each in the index: schemas/indices/<table>.json.
+
+    A column that is not described there is left out: what is not needed is not copied. jsonb is an `object`.
+    """
+    mapping = json.loads(read_text(f"indices/{table}.json"))
+    return {name: field["type"] for name, field in mapping["mappings"]["properties"].items() if name not in _OURS}
+
+
+class ChangeDecoder:
+    """Reads the records of snapshot generations' topics."""
+
+    def __init__(self, *generations: str) -> None:
+        self._tables = {
+            topics.cdc_topic(table, each): (table, each) for table in topics.CDC_TABLES for each in generations
+        }
+        self._notifications = {topics.cdc_topic("notification", each) for each in generations}
+        self._heartbeats = {topics.cdc_topic("heartbeat", each) for each in generations}
+
+    def decode(self, record: KafkaRecord) -> Change:
+        """What a record says. Errors: DeadLetter(undecodable, invalid) where it is not what Debezium writes there."""
+        if record.value is None:
+            return Irrelevant()
+        value = _object(record.value, "value")
+        try:
+            if record.topic in self._tables:
+                return _table_change(*self._tables[record.topic], record.key, value)
+            if record.topic in self._heartbeats:
+                return _logical_message(value)
+            if record.topic in self._notifications:
+                return _notification(value)
+        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise DeadLetter("undecodable", f"not an event of Debezium's: {error!r:.500}") from error
+        raise DeadLetter("undecodable", f"{record.topic} is no topic of these generations")
+
+
+def _table_change(table: str, generation: str, key: bytes | None, value: Mapping[str, Any]) -> Change:
+    operation, source = value["op"], _mapping(value["source"])
+    if operation == "t":
+        return TableTruncated(table=table, lsn=_lsn(source))
+    if operation not in ("r", "c", "u", "d"):
+        raise DeadLetter("undecodable", f"unknown operation {operation!r:.100}")
+    name = _primary_key(key)
+    return RowChanged(
+        table=table,
+        id=name,
+        version=SNAPSHOT_VERSION if operation == "r" else _lsn(source),
+        columns=None if operation == "d" else _columns(table, _mapping(value["after"]), value.get("before")),
+        changed_at_ms=_integer(source["ts_ms"]),
+        generation=generation,
+        lsn=SNAPSHOT_VERSION if operation == "r" and source.get("lsn") is None else _lsn(source),
+    )
+
+
+def _primary_key(key: bytes | None) -> str:
+    columns = _object(key, "key")
+    if len(columns) != 1:
+        raise DeadLetter("undecodable", f"a primary key of one column was expected, not of {len(columns)}")
+    (value,) = columns.values()
+    return str(_integer(value))
+
+
+def _columns(table: str, after: Mapping[str, Any], before: Any) -> dict[str, Any]:
+    found: dict[str, Any] = dict.fromkeys(_NULL_WHERE_ABSENT.get(table, ()))
+    for name, kind in columns_of(table).items():
+        if name not in after:
+            continue
+        value = after[name]
+        if value == _UNAVAILABLE:
+            value = before.get(name, _UNAVAILABLE) if isinstance(before, dict) else _UNAVAILABLE
+            if value == _UNAVAILABLE:
+                raise DeadLetter("undecodable", f"{table}.{name} was not logged: the table needs REPLICA IDENTITY FULL")
+        found[name] = _column(table, name, kind, value)
+    for name in _REQUIRED[table]:
+        if found.get(name) is None:
+            raise DeadLetter("invalid", f"{table}.{name} is missing")
+    return found
+
+
+def _column(table: str, name: str, kind: str, value: Any) -> Any:
+    if kind == "object":
+        try:
+            return read_json(value) if isinstance(value, str) else value
+        except UnstorableJson:
+            return UNREADABLE
+    if value is None or (isinstance(value, _COLUMN_TYPES[kind]) and isinstance(value, bool) == (kind == "boolean")):
+        return value
+    raise DeadLetter("invalid", f"{table}.{name} is no {kind}")
+
+
+def _logical_message(value: Mapping[str, Any]) -> Change:
+    message = _mapping(value["message"])
+    if value["op"] != "m" or message["prefix"] != HEARTBEAT_PREFIX:
+        return Irrelevant()
+    seconds = base64.b64decode(message["content"], validate=True)
+    if not _SECONDS.fullmatch(seconds):
+        raise ValueError("a heartbeat's content is its time in seconds")
+    # Rounded down: a position that claims less than it is does no harm.
+    ts_ms = int(Decimal(seconds.decode()) * 1000)
+    return Heartbeat(lsn=_lsn(_mapping(value["source"])), ts_ms=_time(ts_ms))
+
+
+def _notification(value: Mapping[str, Any]) -> Change:
+    if value["aggregate_type"] != "Initial Snapshot":
+        return Irrelevant()
+    match value["type"]:
+        case "STARTED":
+            return SnapshotStarted(snapshot_id=_name(value["id"]))
+        case "COMPLETED":
+            return SnapshotCompleted(at_ms=_time(value["timestamp"]))
+    return Irrelevant()
+
+
+def _object(data: bytes | None, what: str) -> dict[str, Any]:
+    try:
+        found = read_json(data or b"")
+    except InvalidJson as error:
+        raise DeadLetter("undecodable", f"the {what} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise DeadLetter("undecodable", f"the {what} is not a JSON object")
+    return found
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError("an object was expected")
+    return value
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"a whole number was expected: {value!r:.100}")
+    return value
+
+
+def _lsn(source: Mapping[str, Any]) -> int:
+    """OpenSearch refuses a whole bulk request for one version below 0."""
+    lsn = _integer(source["lsn"])
+    if lsn < SNAPSHOT_VERSION:
+        raise ValueError(f"no LSN: {lsn}")
+    return lsn
+
+
+def _time(value: Any) -> int:
+    ms = _integer(value)
+    if not 0 <= ms <= _LAST_MS:
+        raise ValueError(f"no time: {ms}")
+    return ms
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not value or len(value) > _LONGEST_NAME:
+        raise ValueError("no name")
+    return value

@@ -1,0 +1,47 @@
+"""What every Kafka-triggered function is built from."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from masscomm import environment
+from masscomm.chain.batch import BatchDriver, UseCase, stopped
+from masscomm.errors import Stop
+from masscomm.kafka.avro import Codec, HttpSchemaRegistry
+from masscomm.kafka.dead_letter_alarm import DEFAULT_LIMIT, DeadLetterAlarm
+from masscomm.kafka.denied_ids import RETRY_S, DeniedIds
+from masscomm.kafka.event import parse
+from masscomm.kafka.producer import KafkaProducer
+from masscomm.lambda_context import LambdaContext
+from masscomm.observability import traces
+
+
+def batch_driver(function: str, logger: Logger) -> BatchDriver:
+    """The batch driver over the real broker and registry. Errors: Stop where the environment lacks a setting."""
+    traces.check_settings()
+    return BatchDriver(
+        function=function,
+        codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),
+        producer=KafkaProducer.from_environment(),
+        logger=logger,
+        alarm=DeadLetterAlarm(limit=environment.number("DEAD_LETTER_ALARM_LIMIT", DEFAULT_LIMIT), logger=logger),
+        denied_ids=DeniedIds(retry_s=environment.number("DENIED_SCHEMA_RETRY_S", RETRY_S)),
+    )
+
+
+def answer[T](
+    bootstrap: Callable[[], tuple[BatchDriver, UseCase[T]]],
+    event: Mapping[str, Any],
+    context: LambdaContext,
+    logger: Logger,
+) -> dict[str, Any]:
+    """The partial batch response of the function that bootstrap builds, also where it cannot be built.
+
+    Errors: ValueError where it is no aws:kafka event.
+    """
+    try:
+        driver, use_case = bootstrap()
+    except Stop as error:
+        return stopped(parse(event), error, logger)
+    return driver.run(event, context, use_case)

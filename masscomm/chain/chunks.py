@@ -1,0 +1,189 @@
+"""A send's chunk as the recipients it names, and as what goes on once its send_at has come."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from masscomm.domain.categories import NAME_PATTERN, resolve_channels
+from masscomm.domain.ids import chunk_id, derived_id, is_record_id, released_id, send_id_of_record
+from masscomm.domain.lanes import Lane, shared_queue
+from masscomm.domain.limits import (
+    END_OF_TIME_MS,
+    FAR_FUTURE_MS,
+    LONGEST_TEXT,
+    MAX_AHEAD_MS,
+    MAX_CHANNELS,
+    MAX_COPIED_BYTES,
+    MAX_RECORD_BYTES,
+    MAX_RECORD_ID_BYTES,
+    SEND_ID_PATTERN,
+)
+from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
+from masscomm.errors import DeadLetter
+from masscomm.kafka.dead_letters import original_position
+from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.topics import lane_of
+
+# A longer chunk is split by position first: an invocation's time and memory do not grow with what a producer sends.
+SPLIT_ABOVE = 10_000
+# Recipients a part of a long chunk has at most.
+PART_SIZE = 5_000
+SEND_AT = "send_at"
+# A send to so many at most is a small one.
+SMALL_SEND = 100
+
+
+def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
+    """The send's distinct recipients, each at the first position it is named at.
+
+    record: the send's own; from its original position the send's id follows where it has none. Channels stay empty
+    where outcomes of its recipients could not be counted. Errors: DeadLetter (headers that are no position).
+    """
+    send_id = send.send_id or send_id_of_record(*original_position(record))
+    positions: dict[int, int] = {}
+    for place, user_id in enumerate(send.to_users):
+        positions.setdefault(user_id, place)
+    chunk = chunk_id(send_id, send.chunk_index)
+    return RecheckRequested(
+        record_id=chunk,
+        parent_id=chunk,
+        why="send",
+        send_id=send_id,
+        chunk_index=send.chunk_index,
+        range_start=0,
+        range_end=len(send.to_users),
+        club_id=send.club_id,
+        type=send.type,
+        timestamp=send.timestamp,
+        channels=resolve_channels(send.type, send.channels) if _is_countable(send, record) else [],
+        template=send.template,
+        data=send.data,
+        locale=send.locale,
+        expires_at=send.expires_at,
+        collapse_key=send.collapse_key,
+        reference=send.reference,
+        positions=list(positions.values()),
+        user_ids=list(positions),
+    )
+
+
+def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> DeadLetter | None:
+    """Why a chunk of a send cannot be processed, None where it can; checked wherever a send enters the chain."""
+    size = len(record.value or b"")
+    copied = [send.template, send.locale, send.collapse_key, send.reference, *send.data, *send.data.values()]
+    copied_bytes = sum(len(text.encode()) for text in copied if text is not None)
+    if size > MAX_RECORD_BYTES:
+        return DeadLetter("too_large", f"the record has {size} bytes, more than {MAX_RECORD_BYTES}")
+    if copied_bytes > MAX_COPIED_BYTES:
+        return DeadLetter("too_large", f"data and the like have {copied_bytes} bytes, more than {MAX_COPIED_BYTES}")
+    if not _is_countable(send, record):
+        return DeadLetter(
+            "invalid",
+            "a timestamp before 1970 or more than a day after the record was produced, or "
+            f"more than {MAX_CHANNELS} channels, or a type, channel or send_id that is empty, holds a NUL or is "
+            f"longer than {LONGEST_TEXT} characters",
+        )
+    if not re.fullmatch(NAME_PATTERN, send.type):
+        return DeadLetter("invalid", "type is no category's name: letters, digits, _ . : - and at most 128 of them")
+    if send.send_id and not re.fullmatch(SEND_ID_PATTERN, send.send_id):
+        return DeadLetter("invalid", "send_id is no id: letters, digits and - and at most 64 of them")
+    if not 0 <= send.chunk_index < send.chunk_count:
+        return DeadLetter("invalid", f"chunk_index {send.chunk_index} is not one of {send.chunk_count} chunks")
+    if send.send_at is not None and send.send_at > now_ms + MAX_AHEAD_MS:
+        return DeadLetter("invalid", f"send_at lies more than {MAX_AHEAD_MS // 86_400_000} days ahead")
+    return None
+
+
+def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
+    """Whether its recipients' outcomes can be counted; a send for which this does not hold is not counted at all."""
+    if not 0 <= send.timestamp <= min(record.timestamp_ms + FAR_FUTURE_MS, END_OF_TIME_MS - 1):
+        return False
+    texts = [send.type, *send.channels, *([send.send_id] if send.send_id else [])]
+    return len(send.channels) <= MAX_CHANNELS and all(
+        0 < len(text) <= LONGEST_TEXT and "\0" not in text for text in texts
+    )
+
+
+def checked[R: RecheckRequested | BuildRequested | DeliveryRequested](record: R) -> R:
+    """The record. Errors: DeadLetter where it has no id that can be a key, or not one position a user."""
+    if not is_record_id(record.record_id):
+        raise DeadLetter("invalid", f"record_id is empty or longer than {MAX_RECORD_ID_BYTES} bytes")
+    if len(record.positions) != len(record.user_ids):
+        raise DeadLetter("invalid", f"{len(record.positions)} positions of {len(record.user_ids)} users")
+    return record
+
+
+def recheck_of(value: Mapping[str, Any]) -> RecheckRequested:
+    """Errors: DeadLetter where positions and users do not belong together."""
+    asked = checked(RecheckRequested.from_avro(value))
+    ascending = all(one < next_one for one, next_one in pairwise(asked.positions))
+    inside = not asked.positions or (asked.range_start <= asked.positions[0] and asked.positions[-1] < asked.range_end)
+    if not ascending or not inside or asked.range_start < 0:
+        raise DeadLetter("invalid", "no recheck record: its positions are not its users', ascending and in its range")
+    return asked
+
+
+def lane_of_send(send: SendRequested, topic: str) -> Lane:
+    """Where what becomes of a send's chunk belongs, by what the chunk says and the topic it stands on.
+
+    Of a broadcast it is the queue that its tenant shares with others; the checker may know of a better one.
+    """
+    asked = lane_of(topic)
+    if asked is not Lane.BULK:
+        return asked
+    small = send.chunk_count == 1 and len(send.to_users) <= SMALL_SEND
+    return Lane.SMALL if small else shared_queue(send.club_id)
+
+
+def split_parts(whole: RecheckRequested) -> list[RecheckRequested]:
+    """A long chunk by position."""
+    return [
+        _part(whole, derived_id(whole.record_id, "recheck", "split", start, end), "split", start, end, rows)
+        for start, end, rows in ranges(whole, PART_SIZE)
+    ]
+
+
+def after_send_at(chunk: RecheckRequested, send_at: int) -> list[RecheckRequested]:
+    """What goes on of a chunk that had a send_at, in parts; empty where it has no recipients.
+
+    The same records whether the chunk waited or came too late to: a redelivery that finds its time come must derive
+    what the one before it has left to the scheduler.
+    """
+    waited = replace(chunk, waited_until=send_at)
+    return [
+        _part(waited, released_id(chunk.record_id, SEND_AT, start, end), SEND_AT, start, end, rows)
+        for start, end, rows in ranges(chunk, PART_SIZE)
+    ]
+
+
+def _part(
+    whole: RecheckRequested, record_id: str, why: str, start: int, end: int, rows: Sequence[int]
+) -> RecheckRequested:
+    return replace(
+        whole,
+        record_id=record_id,
+        parent_id=whole.record_id,
+        why=why,
+        range_start=start,
+        range_end=end,
+        positions=[whole.positions[row] for row in rows],
+        user_ids=[whole.user_ids[row] for row in rows],
+    )
+
+
+def ranges(
+    asked: RecheckRequested | BuildRequested | DeliveryRequested, size: int
+) -> Iterator[tuple[int, int, list[int]]]:
+    """(start, end, rows) for each range of positions that has recipients; ranges lie on multiples of size."""
+    rows: list[int] = []
+    current = -1
+    for row, position in enumerate(asked.positions):
+        if position // size != current:
+            if rows:
+                yield current * size, min((current + 1) * size, asked.range_end), rows
+            current, rows = position // size, []
+        rows.append(row)
+    if rows:
+        yield current * size, min((current + 1) * size, asked.range_end), rows

@@ -1,0 +1,149 @@
+"""OpenSearch as the functions use it: one client, its errors by what the caller should do, bulk writes by item."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from masscomm import environment
+from masscomm.aws.authentication import OpenSearchSigner, opensearch_auth
+from masscomm.directory.client import (
+    AuthenticationException,
+    AuthorizationException,
+    ConnectionError,
+    NotFoundError,
+    OpenSearch,
+    SerializationError,
+    TransportError,
+)
+from masscomm.errors import DeadLetter, Retry, Stop
+
+# One bulk request stays far below http.max_content_length (100 MB) and below what a small node holds at once.
+_BULK_BYTES = 5_000_000
+_CONFLICT = 409
+_BAD_REQUEST = 400
+_TOO_LARGE = 413
+_TOO_MANY = 429
+
+
+def connect(url: str, *, timeout_s: float = 10.0, auth: OpenSearchSigner | None = None) -> OpenSearch:
+    """A client that connects at its first request and repeats nothing by itself: the records are what comes again.
+
+    timeout_s: for one request, below the invocation's own limit; auth: signs each request.
+    """
+    return OpenSearch(url, timeout_s=timeout_s, auth=auth)
+
+
+def connect_from_environment() -> OpenSearch:
+    """The client of OPENSEARCH_URL. Errors: Stop where a variable is missing or wrong."""
+    return connect(environment.required("OPENSEARCH_URL"), auth=opensearch_auth())
+
+
+@contextmanager
+def answering(what: str) -> Iterator[None]:
+    """Errors of the client inside, by what to do: Retry where OpenSearch is down, busy or not ready, Stop where it
+    refuses us. `what` names the request in the message. A 400 is a fault in the code and passes as it is.
+    """
+    try:
+        yield
+    except (AuthenticationException, AuthorizationException) as error:
+        raise Stop(f"OpenSearch refuses {what}: {error}") from error
+    except NotFoundError as error:
+        raise Retry(f"the directory is not ready: {what}: {error}") from error
+    except (ConnectionError, SerializationError) as error:
+        raise Retry(f"OpenSearch did not answer {what}: {error}") from error
+    except TransportError as error:
+        status = error.status_code
+        ours = isinstance(status, int) and _BAD_REQUEST <= status < 500 and status != _TOO_MANY
+        if ours and error.error != "index_closed_exception":
+            raise
+        raise Retry(f"OpenSearch answered {what} with {error.status_code}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionedDocument:
+    """A document as it is from a version on; version: the one a later write has to reach or pass."""
+
+    index: str
+    id: str
+    version: int
+    source: Mapping[str, Any]
+
+
+def write(client: OpenSearch, documents: Sequence[VersionedDocument]) -> list[Exception | None]:
+    """Write documents in bulk, each only where the index holds no newer version of it; each one's fate, in their order.
+
+    None: it is there, or something newer is. Retry: not now. DeadLetter(unmappable): the index will never take it.
+    A document that was written before is written again to the same effect (external_gte takes an equal version).
+    Errors: Stop. Whatever else goes wrong with a request is the fate of all its documents.
+    """
+    return [fate for lines in _requests(documents) for fate in _bulk(client, lines)]
+
+
+def _bulk(client: OpenSearch, lines: list[bytes]) -> list[Exception | None]:
+    """The fates of a request's documents.
+
+    OpenSearch may refuse a whole request for one document (an id of more than 512 bytes): the halves are sent again
+    until it stands alone.
+    """
+    try:
+        with answering("a bulk request"):
+            return _fates(client.bulk(body=b"".join(lines)), len(lines))
+    except Retry as error:
+        return [error] * len(lines)
+    except TransportError as error:
+        if not _is_about_documents(error):  # guard: opensearch.refused_document
+            raise
+        if len(lines) == 1:
+            return [DeadLetter("unmappable", f"OpenSearch does not take the document: {error}"[:500])]
+        half = len(lines) // 2
+        return _bulk(client, lines[:half]) + _bulk(client, lines[half:])
+
+
+def _is_about_documents(error: TransportError) -> bool:
+    """Whether a request is refused for its content: a wrong address is refused without a type of error."""
+    told = error.info.get("error") if isinstance(error.info, dict) else None
+    if error.status_code == _TOO_LARGE:
+        return True
+    return error.status_code == _BAD_REQUEST and isinstance(told, dict)  # guard: opensearch.wrong_address
+
+
+def _requests(documents: Sequence[VersionedDocument]) -> Iterator[list[bytes]]:
+    lines: list[bytes] = []
+    size = 0
+    for document in documents:
+        action = {
+            "index": {
+                "_index": document.index,
+                "_id": document.id,
+                "version": document.version,
+                "version_type": "external_gte",
+            }
+        }
+        line = b"%s\n%s\n" % (json.dumps(action).encode(), json.dumps(document.source, ensure_ascii=False).encode())
+        if lines and size + len(line) > _BULK_BYTES:
+            yield lines
+            lines, size = [], 0
+        lines.append(line)
+        size += len(line)
+    if lines:
+        yield lines
+
+
+def _fates(answer: Any, expected: int) -> list[Exception | None]:
+    items = answer.get("items") if isinstance(answer, dict) else None
+    if not isinstance(items, list) or len(items) != expected:
+        raise Retry("OpenSearch answered a bulk request without an item for each document")
+    return [_fate(item.get("index", {}) if isinstance(item, dict) else {}) for item in items]
+
+
+def _fate(item: Mapping[str, Any]) -> Exception | None:
+    status = item.get("status")
+    if status in (200, 201, _CONFLICT):  # a conflict: the index holds a newer version already
+        return None
+    error = item.get("error")
+    text = json.dumps(error, ensure_ascii=False)[:500]
+    if status == _BAD_REQUEST:
+        return DeadLetter("unmappable", f"OpenSearch does not take the document: {text}")
+    return Retry(f"OpenSearch answered {status} for a document: {text}")

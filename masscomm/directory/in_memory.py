@@ -1,0 +1,129 @@
+"""The directory's contract without a server, for unit tests of whoever looks something up.
+
+It passes the same contract test as OpenSearchDirectory (tests/support/contracts/directory.py).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from masscomm.domain.ids import address_id
+from masscomm.domain.suppressions import Suppression, suppressed
+from masscomm.domain.users import Device, Position, Settings, Template, User
+from masscomm.errors import Retry
+
+_CAUGHT_UP = Position(lsn=1, ts_ms=2**53)
+
+
+class InMemoryDirectory:
+    """A directory in dictionaries.
+
+    ready: whether the generation's snapshot is complete; failing: raised by the next look-ups until it is None again;
+    caught_up: how far confirm may believe it is; calls: how often each method was asked, for tests of round trips.
+    """
+
+    def __init__(self, *, ready: bool = True, caught_up: Position = _CAUGHT_UP) -> None:
+        self.ready = ready
+        self.failing: Exception | None = None
+        self.caught_up = caught_up
+        self.calls: Counter[str] = Counter()
+        self._users: dict[int, User] = {}
+        self._settings: dict[int, Settings] = {}
+        self._devices: dict[int, Device] = {}
+        self._templates: dict[int, Template] = {}
+        self._suppressions: dict[str, Mapping[str, Any]] = {}
+        self._confirmed: Position | None = None
+
+    def put(self, *rows: User | Settings | Device | Template) -> None:
+        """Make rows what the tables say; a row with the same primary key is replaced."""
+        for row in rows:
+            match row:
+                case User():
+                    self._users[row.user_id] = row
+                case Settings():
+                    self._settings[row.user_id] = row
+                case Device():
+                    self._devices[row.device_id] = row
+                case Template():
+                    self._templates[row.template_id] = row
+
+    def remove(self, *rows: User | Settings | Device | Template) -> None:
+        """Take rows out of the tables, by their primary keys; a row that is not there stays away."""
+        for row in rows:
+            match row:
+                case User():
+                    self._users.pop(row.user_id, None)
+                case Settings():
+                    self._settings.pop(row.user_id, None)
+                case Device():
+                    self._devices.pop(row.device_id, None)
+                case Template():
+                    self._templates.pop(row.template_id, None)
+
+    def users(self, user_ids: Sequence[int]) -> dict[int, User]:
+        self._called("users")
+        return {user_id: self._users[user_id] for user_id in user_ids if user_id in self._users}
+
+    def settings(self, user_ids: Sequence[int]) -> dict[int, Settings]:
+        self._called("settings")
+        return {user_id: self._settings[user_id] for user_id in user_ids if user_id in self._settings}
+
+    def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, Settings]]:
+        self._called("users_and_settings")
+        return (
+            {user_id: self._users[user_id] for user_id in user_ids if user_id in self._users},
+            {user_id: self._settings[user_id] for user_id in user_ids if user_id in self._settings},
+        )
+
+    def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
+        self._called("devices")
+        found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
+        for _, device in sorted(self._devices.items()):
+            if device.user_id in found:
+                found[device.user_id].append(device)
+        return found
+
+    def suppress(self, *several: Suppression) -> None:
+        """Put addresses on the suppression list."""
+        self._suppressions.update((each.id, each.source) for each in several)
+
+    def suppress_as_before(self, address: str) -> None:
+        """Put an address on the suppression list as earlier versions did: for every club, without an end."""
+        self._suppressions[address_id(address)] = {"reason": "bounced_permanent", "at": 0}
+
+    def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:
+        self._called("suppressed")
+        return suppressed(club_id, addresses, self._suppressions, now_ms)
+
+    def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:
+        self._called("templates")
+        return {
+            key: [
+                template
+                for _, template in sorted(self._templates.items())
+                if template.club_id in (key[0], None) and (template.type, template.channel) == key[1:]
+            ]
+            for key in keys
+        }
+
+    def confirm(self, ts_ms: int) -> Position:
+        if self._confirmed is not None and self.is_confirmed(ts_ms):
+            return self._confirmed
+        self._called("confirm")
+        if self.caught_up.ts_ms < ts_ms:
+            raise Retry(f"the directory has come to {self.caught_up.ts_ms}, not yet to {ts_ms}")
+        self._confirmed = self.caught_up
+        return self.caught_up
+
+    def is_confirmed(self, ts_ms: int) -> bool:
+        return self._confirmed is not None and self._confirmed.ts_ms >= ts_ms
+
+    def position(self) -> Position | None:
+        return self._confirmed
+
+    def _called(self, method: str) -> None:
+        self.calls[method] += 1
+        if self.failing is not None:
+            raise self.failing
+        if not self.ready:
+            raise Retry("the directory is not ready: its snapshot is not complete")

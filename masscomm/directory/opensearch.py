@@ -1,0 +1,362 @@
+"""The directory over OpenSearch: the monolith's tables as cdc_consumer has put them there, device_state merged in.
+
+Tables are read through their aliases, which point to a snapshot generation's indices only while it is complete: without
+its alias a table is not ready, whatever its index holds. What `confirm` proves is about the generation that the aliases
+point to; every answer names its index, and an answer of another generation ends the proof. Users and settings are read
+by id, in real time; devices and templates by search, up to a refresh interval (1 s) behind unless `confirm` has just
+refreshed them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, Self
+
+from masscomm import environment
+from masscomm.cdc.progress import CdcProgress, KafkaCdcProgress, reached
+from masscomm.clock import Clock, SystemClock
+from masscomm.directory.bulk_writes import answering, connect_from_environment
+from masscomm.directory.client import OpenSearch
+from masscomm.domain import suppressions
+from masscomm.domain.users import Device, Position, Settings, Template, User
+from masscomm.errors import Retry
+from masscomm.kafka.topics import CDC_TABLES
+
+USERS = "users"
+USER_SETTINGS = "user_settings"
+DEVICES = "devices"
+TEMPLATES = "notification_templates"
+DEVICE_STATE = "device_state"
+DIRECTORY_STATE = "directory_state"
+
+_POLL_S = 0.05
+_KEYS_A_SEARCH = 100
+
+_DEVICE_COLUMNS = ("user_id", "platform", "token", "changed_at_ms")
+_TEMPLATE_COLUMNS = ("club_id", "type", "channel", "locale", "title", "body", "html", "version")
+
+type Source = Mapping[str, Any]
+
+
+class OpenSearchDirectory:
+    """masscomm.directory.port.Directory over OpenSearch and, for confirm alone, Kafka.
+
+    wait_s: how long confirm may wait for change data capture before it says Retry; a function with its own deadline
+    gives the lesser of the two. clock_skew_ms: how far a sender's clock may be behind the database's: a user created
+    just before such a send is not believed unknown. A quarter of a second is far above what NTP leaves.
+    slice_size: ids in one request: so long does OpenSearch keep a password waiting that asks meanwhile; page_size:
+    documents in one answer of a search.
+    """
+
+    def __init__(
+        self,
+        client: OpenSearch,
+        *,
+        progress: Callable[[str], CdcProgress],
+        clock: Clock,
+        wait_s: Callable[[], float] = lambda: 5.0,
+        clock_skew_ms: int = 250,
+        slice_size: int = 250,
+        page_size: int = 2_000,
+    ) -> None:
+        self._client = client
+        self._progress_of = cache(progress)
+        self._clock = clock
+        self._wait_s = wait_s
+        self._clock_skew_ms = clock_skew_ms
+        self._slice_size = slice_size
+        self._page_size = page_size
+        # Of which generation, and how far it has come.
+        self._confirmed: tuple[str, Position] | None = None
+        self._candidate: tuple[str, Position] | None = None
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """The directory of OPENSEARCH_URL and KAFKA_BOOTSTRAP_SERVERS; nothing connects before the first look-up.
+
+        Errors: Stop where a variable is missing.
+        """
+        return cls(
+            connect_from_environment(),
+            progress=KafkaCdcProgress.from_environment,
+            clock=SystemClock(),
+            clock_skew_ms=int(environment.number("CDC_CLOCK_SKEW_MS", 250)),
+        )
+
+    def users(self, user_ids: Sequence[int]) -> dict[int, User]:
+        found = self._by_id([(USERS, user_id) for user_id in dict.fromkeys(user_ids)])
+        return {user_id: _user(user_id, source) for (_, user_id), (source, _) in found.items()}
+
+    def settings(self, user_ids: Sequence[int]) -> dict[int, Settings]:
+        found = self._by_id([(USER_SETTINGS, user_id) for user_id in dict.fromkeys(user_ids)])
+        return {user_id: _settings(user_id, source, version) for (_, user_id), (source, version) in found.items()}
+
+    def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, Settings]]:
+        wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in (USERS, USER_SETTINGS)]
+        users: dict[int, User] = {}
+        settings: dict[int, Settings] = {}
+        for (table, user_id), (source, version) in self._by_id(wanted, tables=2).items():
+            if table == USERS:
+                users[user_id] = _user(user_id, source)
+            else:
+                settings[user_id] = _settings(user_id, source, version)
+        return users, settings
+
+    def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
+        found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
+        rows: list[tuple[int, Source]] = []
+        for ids in _slices(list(found), self._slice_size):
+            query = {"filter": [{"terms": {"user_id": ids}}, {"term": {"active": True}}]}
+            rows += self._search(DEVICES, query, _DEVICE_COLUMNS)
+        states = self._by_id([(DEVICE_STATE, device_id) for device_id, _ in rows])
+        for device_id, source in rows:
+            state, _ = states.get((DEVICE_STATE, device_id), ({}, 0))
+            device = _device(device_id, source, state)
+            if device.user_id not in found:
+                raise Retry("OpenSearch answered a search of devices with a user's who was not asked for")
+            found[device.user_id].append(device)
+        return found
+
+    def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:
+        names = dict.fromkeys(name for address in addresses for name in suppressions.ids_of(club_id, address))
+        found = self._by_id([(suppressions.INDEX, name) for name in names], tables=2)
+        documents = {name: source for (_, name), (source, _) in found.items()}
+        return suppressions.suppressed(club_id, addresses, documents, now_ms)
+
+    def templates(self, keys: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str, str], list[Template]]:
+        found: dict[tuple[int, str, str], list[Template]] = {key: [] for key in keys}
+        for some in _slices(list(found), _KEYS_A_SEARCH):
+            query = {"should": [_template_query(*key) for key in some], "minimum_should_match": 1}
+            for template_id, source in self._search(TEMPLATES, query, _TEMPLATE_COLUMNS):
+                template = _template(template_id, source)
+                for key in some:
+                    club_id, category, channel = key
+                    if template.club_id in (club_id, None) and (template.type, template.channel) == (category, channel):
+                        found[key].append(template)
+        return found
+
+    def confirm(self, ts_ms: int) -> Position:
+        if (confirmed := self._confirmed) is not None and self.is_confirmed(ts_ms):
+            return confirmed[1]
+        deadline = self._clock.monotonic() + self._wait_s()
+        generation = self._answering_generation()
+        progress = self._progress_of(generation)
+        passed = partial(self._passed, generation, ts_ms)
+        position = self._await(passed, f"change data capture has not passed {ts_ms}", deadline)
+        # The heartbeat was read; what was committed before it may still be on its way into other partitions.
+        self._await(
+            partial(_written, progress, position.lsn), f"Debezium has not written all up to {position.lsn}", deadline
+        )
+        # Only now do the topics' ends cover all of it.
+        ends = progress.end_offsets()
+        self._await(
+            lambda: reached(progress.committed_offsets(), ends) or None,
+            f"cdc_consumer has not come to the ends of its topics at {position.lsn}",
+            deadline,
+        )
+        with answering("a refresh"):
+            answer = self._client.indices.refresh(index=f"{DEVICES}-{generation},{TEMPLATES}-{generation}")
+        if answer.get("_shards", {}).get("failed") != 0:
+            raise Retry("OpenSearch has not refreshed every shard")
+        self._confirmed = generation, position
+        return position
+
+    def is_confirmed(self, ts_ms: int) -> bool:
+        confirmed = self._confirmed
+        return confirmed is not None and confirmed[1].ts_ms - self._clock_skew_ms >= ts_ms
+
+    def position(self) -> Position | None:
+        confirmed = self._confirmed
+        return None if confirmed is None else confirmed[1]
+
+    def _answering_generation(self) -> str:
+        """The generation that all aliases point to. Errors: Retry where they do not."""
+        with answering("the aliases"):
+            found = self._client.indices.get_alias(name=",".join(CDC_TABLES))
+        names: set[str] = {
+            index.removeprefix(f"{alias}-")
+            for index, entry in found.items()
+            for alias in entry["aliases"]
+            if alias in CDC_TABLES
+        }
+        if len(names) != 1:
+            raise Retry(f"the directory is not ready: its aliases point to {sorted(names)}")
+        return names.pop()
+
+    def _answered_by(self, indices: Iterable[Any]) -> None:
+        """Errors: Retry where a generation has answered of which nothing is confirmed, while another's is believed."""
+        confirmed = self._confirmed
+        if confirmed is None:
+            return
+        for index in set(indices):
+            table, _, generation = str(index).partition("-")
+            if table in CDC_TABLES and generation != confirmed[0]:  # guard: directory.one_generation
+                self._confirmed = None
+                raise Retry(f"look-ups are answered by {index}, and {confirmed[0]} was confirmed")
+
+    def _passed(self, generation: str, ts_ms: int) -> Position | None:
+        """A heartbeat's position at which the database's clock was past ts_ms, if there was one yet."""
+        wanted = ts_ms + self._clock_skew_ms
+        # The one an earlier confirm gave up on is older, hence nearer to being written, than the newest.
+        candidate = self._candidate
+        if candidate is None or candidate[0] != generation or candidate[1].ts_ms < wanted:
+            found = self._by_id([(DIRECTORY_STATE, f"position-{generation}")])
+            positions = (Position(lsn=source["lsn"], ts_ms=source["ts_ms"]) for source, _ in found.values())
+            candidate = next(((generation, position) for position in positions), None)
+            self._candidate = candidate
+        return candidate[1] if candidate is not None and candidate[1].ts_ms >= wanted else None
+
+    def _await[T](self, ask: Callable[[], T | None], otherwise: str, deadline: float) -> T:
+        """Ask until there is an answer. Neither Kafka nor OpenSearch tells when: hence the polling."""
+        while True:
+            answer = ask()
+            if answer is not None:
+                return answer
+            if self._clock.monotonic() + _POLL_S > deadline:
+                raise Retry(f"the directory is behind: {otherwise}")
+            self._clock.sleep(_POLL_S)
+
+    def _by_id[I: (int, str)](
+        self, wanted: Sequence[tuple[str, I]], *, tables: int = 1
+    ) -> dict[tuple[str, I], tuple[Source, int]]:
+        """(index, id) → (row, version) of the documents that are there and not deleted; as many ids a request as
+        a slice holds, of each of so many tables."""
+        found: dict[tuple[str, I], tuple[Source, int]] = {}
+        for some in _slices(wanted, self._slice_size * tables):
+            body = {"docs": [{"_index": index, "_id": str(name)} for index, name in some]}
+            with answering("a look-up by id"):
+                # Whole documents, which hold mapped columns alone: to leave some out takes OpenSearch .6 ms each.
+                answer = self._client.mget(body=body)
+            documents = answer.get("docs") if isinstance(answer, dict) else None
+            if not isinstance(documents, list) or len(documents) != len(some):
+                raise Retry("OpenSearch answered a look-up without a document for each id")
+            self._answered_by(document.get("_index") for document in documents if isinstance(document, dict))
+            for (index, name), document in zip(some, documents, strict=True):
+                read = _read(index, str(name), document)
+                if read is not None:
+                    found[index, name] = read
+        return found
+
+    def _search(self, index: str, query: Mapping[str, Any], columns: Sequence[str]) -> Iterator[tuple[int, Source]]:
+        """(id, columns) of all documents of a bool query that are not deleted, in the order of their ids."""
+        body: dict[str, Any] = {
+            "query": {"bool": {**query, "must_not": [{"term": {"deleted": True}}]}},
+            "sort": [{"id": "asc"}],
+            "size": self._page_size,
+            "track_total_hits": False,
+            "_source": list(columns),
+        }
+        while True:
+            with answering(f"a search of {index}"):
+                answer = self._client.search(index=index, body=body, allow_partial_search_results=False)
+            hits = _hits(index, answer)
+            self._answered_by(hit.get("_index") for hit in hits)
+            if not hits and "search_after" not in body and self._confirmed is not None:
+                # No document names the index; a look-up by id does so also where there is none.
+                self._by_id([(index, 0)])
+            for hit in hits:
+                yield int(hit["_id"]), hit["_source"]
+            if len(hits) < self._page_size:
+                return
+            body["search_after"] = hits[-1]["sort"]
+
+
+def _written(progress: CdcProgress, lsn: int) -> bool | None:
+    acknowledged = progress.acknowledged_lsn()
+    return True if acknowledged is not None and acknowledged >= lsn else None
+
+
+def _read(index: str, name: str, document: Any) -> tuple[Source, int] | None:
+    """(row, version) of one document of a look-up; None where there is none. Errors: Retry, never "none"."""
+    if not isinstance(document, dict) or document.get("_id") != name:
+        raise Retry(f"OpenSearch answered a look-up in {index} with another document than {name}")
+    if "error" in document:
+        kind = (document["error"] or {}).get("type")  # guard: directory.error_is_no_absence
+        if kind == "index_not_found_exception":
+            raise Retry(f"the directory is not ready: there is no {index}")
+        raise Retry(f"OpenSearch could not look up {name} in {index}: {kind}")
+    if document.get("found") is False:
+        return None
+    source, version = document.get("_source"), document.get("_version")
+    if document.get("found") is not True or not isinstance(source, dict) or not isinstance(version, int):
+        raise Retry(f"OpenSearch answered a look-up of {name} in {index} with half a document")
+    return None if source.get("deleted") else (source, version)
+
+
+def _hits(index: str, answer: Any) -> list[dict[str, Any]]:
+    """The documents of a search that is whole. Errors: Retry where a part of the index did not answer."""
+    try:
+        whole = answer["timed_out"] is False and answer["_shards"]["failed"] == 0
+        hits = answer["hits"]["hits"]
+    except (KeyError, TypeError) as error:
+        raise Retry(f"OpenSearch answered a search of {index} with something else") from error
+    if not whole or not isinstance(hits, list):  # guard: directory.partial_search
+        raise Retry(f"OpenSearch answered a search of {index} only in part")
+    return hits
+
+
+def _template_query(club_id: int, category: str, channel: str) -> dict[str, Any]:
+    every_club = {"bool": {"must_not": [{"exists": {"field": "club_id"}}]}}
+    return {
+        "bool": {
+            "filter": [
+                {"term": {"type": category}},
+                {"term": {"channel": channel}},
+                {"bool": {"should": [{"term": {"club_id": club_id}}, every_club]}},
+            ]
+        }
+    }
+
+
+def _slices[T](items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _user(user_id: int, source: Source) -> User:
+    return User(
+        user_id=user_id,
+        club_id=source["club_id"],
+        first_name=source.get("first_name") or "",
+        last_name=source.get("last_name") or "",
+        email=source.get("email"),
+        phone=source.get("phone"),
+        locale=source.get("locale") or "en",
+        time_zone=source.get("time_zone") or "UTC",
+    )
+
+
+def _settings(user_id: int, source: Source, version: int) -> Settings:
+    return Settings(
+        user_id=user_id,
+        channels=source.get("channels") or {},
+        categories=source.get("categories") or {},
+        quiet_hours=source.get("quiet_hours"),
+        version=version,
+    )
+
+
+def _device(device_id: int, source: Source, state: Source) -> Device:
+    # What we learnt is of the token it was learnt with: a new one has its own endpoint, or none yet.
+    known = state.get("token") == source["token"]
+    return Device(
+        device_id=device_id,
+        user_id=source["user_id"],
+        platform=source["platform"],
+        token=source["token"],
+        endpoint_arn=state.get("endpoint_arn") if known else None,
+        enabled=bool(state.get("enabled", True)) if known else True,
+        changed_at_ms=source.get("changed_at_ms"),
+    )
+
+
+def _template(template_id: int, source: Source) -> Template:
+    return Template(
+        template_id=template_id,
+        club_id=source.get("club_id"),
+        type=source["type"],
+        channel=source["channel"],
+        locale=source["locale"],
+        title=source["title"],
+        body=source["body"],
+        html=source.get("html"),
+        version=source.get("version") or 0,
+    )

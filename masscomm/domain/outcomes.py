@@ -1,0 +1,94 @@
+"""Outcome records: what became of a range's recipients, each distinct result written once."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from masscomm.domain.ids import derived_id
+from masscomm.domain.preferences import Decision
+from masscomm.domain.records import BuildRequested, DeliveryRequested, NotificationOutcome, RecheckRequested, Result
+from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.users import Position
+from masscomm.untrusted import mask
+
+# Recipients a derived record covers at most.
+RANGE_SIZE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One recipient's part of an outcome; message_ids: one a device that took it."""
+
+    position: int
+    user_id: int
+    decision: Decision
+    message_ids: tuple[str, ...] = ()
+
+
+def outcome(
+    parent: RecheckRequested | BuildRequested | DeliveryRequested,
+    told: Sequence[Told],
+    *,
+    channel: str,
+    step: str,
+    start: int,
+    end: int,
+    now_ms: int,
+    directory: Position | None,
+) -> NotificationOutcome:
+    """The record for those of positions [start, end) whose decision has a status; told must not be empty.
+
+    A dead letter's record has an id of its own: what was told of the range before it went wrong may be on its topic
+    already, and whoever refuses an id it has seen would never learn of the others. So has a record of those alone who
+    are held: whoever is held alone goes on under the parent's id, and is told of once more.
+    """
+    decisions = [entry.decision for entry in told]
+    kind = ""
+    if any(decision.reason is Reason.DEAD_LETTER for decision in decisions):
+        kind = ".dead_letter"
+    elif all(decision.status is Status.HELD for decision in decisions):
+        kind = ".held"
+    counts = Counter(decisions)
+    distinct = list(counts)
+    places = {decision: place for place, decision in enumerate(distinct)}
+    any_published = any(entry.message_ids for entry in told)
+    return NotificationOutcome(
+        record_id=derived_id(parent.record_id, f"outcome.{step}{kind}", channel, start, end),
+        parent_id=parent.record_id,
+        step=step,
+        send_id=parent.send_id,
+        chunk_index=parent.chunk_index,
+        range_start=start,
+        range_end=end,
+        club_id=parent.club_id,
+        type=parent.type,
+        channel=channel,
+        timestamp=now_ms,
+        requested_at=parent.timestamp,
+        positions=[entry.position for entry in told],
+        user_ids=[entry.user_id for entry in told],
+        results=[_result(decision, counts[decision], now_ms, directory) for decision in distinct],
+        result_index=[places[decision] for decision in decisions],
+        provider_message_ids=[list(entry.message_ids) for entry in told] if any_published else [],
+    )
+
+
+def _result(decision: Decision, count: int, now_ms: int, directory: Position | None) -> Result:
+    if decision.status is None:
+        raise ValueError("a notification that goes on has no outcome yet")
+    return Result(
+        status=decision.status,
+        reason=decision.reason,
+        count=count,
+        layer=decision.layer,
+        rule=decision.rule and mask(decision.rule),  # guard: masking.outcomes
+        settings_version=decision.settings_version,
+        cdc_position=directory.lsn if directory else None,
+        staleness_ms=max(0, now_ms - directory.ts_ms) if directory else None,
+    )
+
+
+SENT = Decision(Status.SENT, None, "provider")
+DEAD_LETTERED = Decision(Status.FAILED, Reason.DEAD_LETTER)
+EXPIRED = Decision(Status.EXPIRED, Reason.EXPIRED)
+SCHEDULED = Decision(Status.SCHEDULED)

@@ -1,0 +1,92 @@
+"""What a user wants to receive, and the decision with its reason.
+
+The narrower rule wins: category and channel, then category, then channel; what nobody said is wanted. A mandatory
+category passes over a user's opt-out and their quiet hours.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from masscomm.domain.categories import CHANNELS, category
+from masscomm.domain.statuses import Reason, Status
+from masscomm.domain.users import Settings, User
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """status None: go on; otherwise what becomes of the notification, why, and who said so.
+
+    layer: user, default or directory; rule: what was said, e.g. `category:news channel:push`;
+    settings_version: of the settings that were read, None where there are none; until_ms: how long they are held.
+    """
+
+    status: Status | None
+    reason: Reason | None = None
+    layer: str = "default"
+    rule: str | None = None
+    settings_version: int | None = None
+    until_ms: int | None = None
+
+
+# Of another club's user, too: a tenant learns nothing of users that are not its own.
+UNKNOWN = Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
+
+
+def is_member(user: User | None, club_id: int) -> bool:
+    """Whether a directory row is of a user of the club; other clubs' users are treated as absent."""
+    return user is not None and user.club_id == club_id
+
+
+def decide(user: User | None, settings: Settings | None, *, club_id: int, type: str, channel: str) -> Decision:
+    """Whether a club's user is to be notified; user None: believed unknown; settings None: believed to have none."""
+    if channel not in CHANNELS:
+        return Decision(Status.FAILED, Reason.UNKNOWN_CHANNEL, "default", f"channel:{channel}")
+    if not is_member(user, club_id):
+        return UNKNOWN
+    return decide_by_settings(settings, type=type, channel=channel)
+
+
+def is_open(
+    user: User | None, settings: Settings | None, *, club_id: int, type: str, channels: Collection[str]
+) -> bool:
+    """Whether a row that is missing could change the decision: only then is the directory waited for."""
+    if not any(channel in CHANNELS for channel in channels):
+        return False
+    if not is_member(user, club_id):  # guard: tenancy.other_tenants_user
+        return True
+    return settings is None and not category(type).mandatory  # guard: preferences.mandatory_without_settings
+
+
+def decide_by_settings(settings: Settings | None, *, type: str, channel: str) -> Decision:
+    """The part of the decision that a newer opt-out can change until the last moment."""
+    if category(type).mandatory:
+        return Decision(None, None, "default", "mandatory", settings.version if settings else None)
+    if settings is None:
+        return Decision(None)
+    wanted, rule = _wanted(settings, type, channel)
+    if wanted:
+        return Decision(None, None, "user" if rule else "default", rule, settings.version)
+    return Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", rule, settings.version)
+
+
+def _wanted(settings: Settings, type_: str, channel: str) -> tuple[bool, str | None]:
+    """(wanted, the rule that says so); anything but a plain true is an opt-out: settings fail closed.
+
+    That goes for the settings as a whole, too: they are a customer's JSON, and what is no object says nothing we can
+    read. A null is nothing said, whole or by entry.
+    """
+    by_category, by_channels = settings.categories, settings.channels
+    for name, said in (("categories", by_category), ("channels", by_channels)):
+        if said is not None and not isinstance(said, Mapping):
+            return False, f"{name} malformed"
+    about = (by_category or {}).get(type_)
+    if isinstance(about, Mapping):
+        if channel in about:
+            return about[channel] is True, f"category:{type_} channel:{channel}"
+    elif about is not None:
+        return about is True, f"category:{type_}"
+    by_channel: Any = (by_channels or {}).get(channel)
+    if by_channel is not None:
+        return by_channel is True, f"channel:{channel}"
+    return True, None

@@ -1,0 +1,193 @@
+"""A REST API (API Gateway v1, Lambda proxy integration): which function answers which route, and what errors become.
+
+    api = Api(logger, retry_after_s=2)
+
+    @api.get("/v1/sends/{send_id}")
+    def get_send(request: Request, send_id: str) -> Response: …
+
+    api.answer(event, context)
+
+Errors are problem details (masscomm.http.problem): Problem as it says; Retry 503 with Retry-After; Stop and everything
+unforeseen 500, of which the log tells more than the caller learns; no such route 404. A caller without a club
+(masscomm.http.tenant) gets 403, before any route is looked for.
+
+Source: AWS documentation, "Lambda proxy integrations in API Gateway".
+"""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from masscomm.errors import Retry, Stop
+from masscomm.http.problem import CONTENT_TYPE, Problem
+from masscomm.http.tenant import Clubs, clubs_of
+from masscomm.lambda_context import LambdaContext
+from masscomm.untrusted import mask
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class Response:
+    """content_type: None where there is no body."""
+
+    status: int
+    content_type: str | None = None
+    body: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def proxied(self) -> dict[str, Any]:
+        """As API Gateway takes it."""
+        of_body = {} if self.content_type is None else {"Content-Type": self.content_type}
+        return {
+            "statusCode": self.status,
+            "multiValueHeaders": {name: [value] for name, value in {**of_body, **self.headers}.items()},
+            "body": self.body,
+            "isBase64Encoded": False,
+        }
+
+
+@dataclass(frozen=True)
+class Request:
+    """A proxy event. remaining_s: seconds until the function is stopped."""
+
+    event: Mapping[str, Any]
+    remaining_s: Callable[[], float]
+
+    @property
+    def parameters(self) -> dict[str, list[str]]:
+        """The query's, each with all of its values."""
+        once = self.event.get("queryStringParameters") or {}
+        several = self.event.get("multiValueQueryStringParameters") or {}
+        return {name: [value] for name, value in once.items()} | several
+
+    @property
+    def clubs(self) -> Clubs:
+        """The clubs that the caller may see."""
+        return clubs_of((self.event.get("requestContext") or {}).get("authorizer"))
+
+    @property
+    def caller(self) -> str:
+        """The id of the API key that was used, else the authorizer's principal; "" where neither is known.
+
+        Source: AWS documentation, "API Gateway mapping template and access logging variable reference": apiKeyId.
+        """
+        context = self.event.get("requestContext") or {}
+        key = (context.get("identity") or {}).get("apiKeyId")
+        return str(key or (context.get("authorizer") or {}).get("principalId") or "")
+
+    def header(self, name: str) -> str | None:
+        """All that a header says, by its name in small letters."""
+        for key, values in (self.event.get("multiValueHeaders") or {}).items():
+            if key.lower() == name:
+                return ", ".join(values)
+        for key, value in (self.event.get("headers") or {}).items():
+            if key.lower() == name:
+                return str(value)
+        return None
+
+    def text(self) -> str | None:
+        """The body. Errors: Problem(400) where it is not UTF-8 text."""
+        body: str | None = self.event.get("body")
+        if not body or not self.event.get("isBase64Encoded"):
+            return body
+        try:
+            return base64.b64decode(body).decode()
+        except ValueError as error:  # base64 that is none, or bytes that are not UTF-8
+            raise Problem(400, f"the body is not UTF-8 text: {error}") from error
+
+
+type Route = Callable[..., Response]
+
+
+class Api:
+    """Routes, whatever the order they are given in: a path without parameters goes before one with some.
+
+    retry_after_s: when to come again while a dependency is down.
+    """
+
+    def __init__(self, logger: Logger, *, retry_after_s: int) -> None:
+        self._logger = logger
+        self._retry_after_s = retry_after_s
+        self._routes: dict[tuple[str, str], Route] = {}
+
+    def get[R: Route](self, path: str) -> Callable[[R], R]:
+        """A route, called with the request and the path's `{names}` as keywords."""
+        return self._route("GET", path)
+
+    def post[R: Route](self, path: str) -> Callable[[R], R]:
+        """A route, called with the request and the path's `{names}` as keywords."""
+        return self._route("POST", path)
+
+    @property
+    def routes(self) -> Mapping[tuple[str, str], Route]:
+        """Method and path → who answers."""
+        return self._routes
+
+    def answer(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
+        """What API Gateway is given for a proxy event, whatever happens."""
+        try:
+            answered = self._answer(event, context)
+        except Exception as error:
+            answered = problem_response(self._problem(error))
+        return answered.proxied()
+
+    def _problem(self, error: Exception) -> Problem:
+        match error:
+            case Problem():
+                return error
+            case Retry():
+                self._logger.warning("a dependency is down", error=str(error))
+                return Problem(503, str(error), retry_after_s=self._retry_after_s)
+            case Stop():
+                self._logger.error("misconfigured", error=str(error))
+                return Problem(500, "the service is misconfigured")
+            case _:
+                self._logger.error("a request failed in our own code", exc_info=error)
+                return Problem(500, "the service failed")
+
+    def _answer(self, event: Mapping[str, Any], context: LambdaContext) -> Response:
+        request = Request(event, lambda: context.get_remaining_time_in_millis() / 1000)
+        if not request.clubs:  # guard: tenancy.caller_without_tenant
+            raise Problem(403, "These credentials may see no club.")
+        for (method, path), route in self._routes.items():
+            if method == event["httpMethod"] and (names := _parameters(path, event["path"])) is not None:
+                return route(request, **names)
+        raise Problem(404, "there is no such resource")
+
+    def _route[R: Route](self, method: str, path: str) -> Callable[[R], R]:
+        def routed(route: R) -> R:
+            self._routes[method, path] = route
+            self._routes = dict(sorted(self._routes.items(), key=lambda each: "{" in each[0][1]))
+            return route
+
+        return routed
+
+
+def problem_response(problem: Problem) -> Response:
+    """Problem details, with Retry-After where it is known."""
+    retry = {} if problem.retry_after_s is None else {"Retry-After": str(problem.retry_after_s)}
+    # A detail may quote a dependency's error.
+    body = json.dumps(problem.body() | {"detail": mask(problem.detail)}, ensure_ascii=False)
+    return Response(problem.status, CONTENT_TYPE, body, {"Cache-Control": "no-store", **retry})
+
+
+def _parameters(template: str, path: str) -> dict[str, str] | None:
+    """What the path has in place of the template's names; None where it is another's."""
+    wanted, given = template.split("/"), path.split("/")
+    if len(wanted) != len(given):
+        return None
+    found: dict[str, str] = {}
+    for name, value in zip(wanted, given, strict=True):
+        if name.startswith("{"):
+            # Nothing is named by what cannot be printed, and no database need be asked for it.
+            if not value or not value.isprintable():
+                return None
+            found[name[1:-1]] = value
+        elif name != value:
+            return None
+    return found

@@ -1,0 +1,187 @@
+"""Producing records: many at once, each with its own delivery report, one flush."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from masscomm import environment
+from masscomm.aws.authentication import kafka_settings
+from masscomm.errors import DeadLetter, Retry
+from masscomm.kafka import topics
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
+    from confluent_kafka import Producer as ConfluentProducer
+
+# What Kafka takes unless a topic says otherwise.
+_USUAL_BYTES = 1_048_576
+
+Report = Callable[[Exception | None], None]
+Headers = list[tuple[str, bytes]]
+
+
+class Producer(Protocol):
+    """What the functions need of Kafka to write."""
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
+        """Hand a record over. report is called once, at the latest in flush: with None when the broker has it on
+        all in-sync replicas, with DeadLetter (too_large, or invalid: text that is no UTF-8, no key in a
+        compacted topic) when no try will ever
+        succeed, with Retry otherwise.
+        """
+        ...
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait for every report; those that have not come by then are reported as Retry."""
+        ...
+
+
+class KafkaProducer:
+    """An idempotent producer that waits for all in-sync replicas.
+
+    message.timeout.ms stays below the invocation's own limit, so that a report always comes before the function ends.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, message_timeout_ms: int = 15_000, **overrides: Any) -> None:
+        self._settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "acks": "all",
+            "enable.idempotence": True,
+            # The flush at the end of the invocation is what waits: a lone record must not.
+            "linger.ms": 0,
+            "compression.type": "lz4",
+            # Larger than any topic takes but dead-letter: what is too large for the others the broker says.
+            "message.max.bytes": 5_000_000,
+            "message.timeout.ms": message_timeout_ms,
+            "queue.buffering.max.kbytes": 65_536,
+            "broker.address.family": "v4",
+        } | overrides
+        self._producer = _connected(self._settings)
+        self._broken = False
+        self._open: dict[int, Report] = {}
+        self._next = 0
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """The broker of KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing or wrong."""
+        return cls(environment.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_settings())
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
+        from confluent_kafka import KafkaException
+
+        unwritable = _unwritable(headers)
+        if unwritable is not None:  # the client would end the process
+            report(unwritable)
+            return
+        ticket = self._next
+        self._next += 1
+        self._open[ticket] = report
+
+        def delivered(error: "KafkaError | None", _message: "Message") -> None:
+            self._settle(ticket, error)
+
+        if self._broken:
+            self._begin_anew()
+        while True:
+            try:
+                self._producer.produce(topic, value=value, key=key, headers=list(headers), on_delivery=delivered)
+            except BufferError:
+                # The queue is full: what is in it must go first, or memory would grow with the batch.
+                self._producer.poll(0.1)
+                continue
+            except KafkaException as error:
+                self._settle(ticket, error.args[0])
+            self._producer.poll(0)
+            return
+
+    def flush(self, timeout_s: float) -> None:
+        self._producer.flush(timeout_s)
+        for ticket in list(self._open):
+            self._close(ticket, Retry("Kafka has not acknowledged the record in time"))
+
+    def _settle(self, ticket: int, error: "KafkaError | None") -> None:
+        # An idempotent producer that has lost its place refuses everything from then on, and this environment may
+        # live for hours. What it still holds comes again with its records.
+        self._broken = self._broken or (error is not None and error.fatal())
+        self._close(ticket, None if error is None else _as_ours(error))
+
+    def _begin_anew(self) -> None:
+        self._producer = _connected(self._settings)
+        self._broken = False
+
+    def _close(self, ticket: int, error: Exception | None) -> None:
+        report = self._open.pop(ticket, None)
+        if report is not None:  # a report that comes after its flush has given up tells nobody anything
+            report(error)
+
+
+def _connected(configuration: dict[str, Any]) -> "ConfluentProducer":
+    from confluent_kafka import Producer
+
+    return Producer(configuration)
+
+
+def _as_ours(error: "KafkaError") -> Exception:
+    from confluent_kafka import KafkaError
+
+    # Of the record; all else is of the cluster or of the moment (docs/permanent-answers.md).
+    reason = {KafkaError.MSG_SIZE_TOO_LARGE: "too_large", KafkaError.INVALID_RECORD: "invalid"}.get(error.code())
+    if reason is not None:
+        return DeadLetter(reason, f"Kafka refuses the record: {error.str()}")
+    return Retry(f"Kafka did not take the record: {error.str()}")
+
+
+def _unwritable(headers: Headers) -> DeadLetter | None:
+    try:
+        for name, _ in headers:
+            name.encode()
+    except UnicodeError as error:
+        return DeadLetter("invalid", f"a header's name cannot be written: {error}")
+    return None
+
+
+class InMemoryProducer:
+    """The producer's contract in a list, for unit tests.
+
+    fail: makes the next reports tell of an error; max_bytes: what each topic but dead-letter takes, for a test that
+    wants less than schemas/topics.yaml says.
+    """
+
+    def __init__(self, *, max_bytes: int | None = None) -> None:
+        self.produced: list[tuple[str, bytes | None, bytes | None, Headers]] = []
+        self.fail: Callable[[str, bytes | None], Exception | None] = lambda _topic, _value: None
+        self.flushes = 0
+        self._max_bytes = max_bytes
+        self._limits = {topic.name: topic.max_message_bytes for topic in topics.chain_topics()}
+        self._compacted = {topic.name for topic in topics.chain_topics() if topic.cleanup == "compact"}
+        self._waiting: list[Callable[[], None]] = []
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
+        limit = self._limits.get(topic, _USUAL_BYTES)
+        if self._max_bytes is not None and topic != topics.DEAD_LETTER:
+            limit = self._max_bytes
+        unwritable = _unwritable(headers)
+        if unwritable is not None:
+            report(unwritable)
+            return
+        size = len(key or b"") + len(value or b"") + sum(len(name.encode()) + len(each) for name, each in headers)
+        if size > limit:
+            report(DeadLetter("too_large", f"{size} bytes are more than {limit}"))
+            return
+
+        if key is None and topic in self._compacted:
+            report(DeadLetter("invalid", f"{topic} is compacted, and the record has no key"))
+            return
+
+        def settle() -> None:
+            error = self.fail(topic, value)
+            if error is None:
+                self.produced.append((topic, key, value, headers))
+            report(error)
+
+        self._waiting.append(settle)
+
+    def flush(self, timeout_s: float) -> None:  # noqa: ARG002  (nothing here takes time)
+        self.flushes += 1
+        waiting, self._waiting = self._waiting, []
+        for settle in waiting:
+            settle()

@@ -1,0 +1,98 @@
+"""One record read again from where it stands in its topic."""
+
+import time
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from masscomm import environment
+from masscomm.aws.authentication import kafka_settings
+from masscomm.errors import Retry
+from masscomm.kafka.event import KafkaRecord
+from masscomm.kafka.topics import SOURCE_RECORDS_GROUP
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
+
+_TIMEOUT_S = 10.0
+
+
+class SourceRecords(Protocol):
+    """Where records stand that are named by their position."""
+
+    def at(self, topic: str, partition: int, offset: int) -> KafkaRecord | None:
+        """The record there; None where it is not kept any more, or never was. Errors: Retry."""
+        ...
+
+
+class KafkaSourceRecords:
+    """Reads as a consumer that belongs to no group and commits nothing; connects when it is first asked."""
+
+    def __init__(self, bootstrap_servers: str, **overrides: Any) -> None:
+        self._settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": SOURCE_RECORDS_GROUP,  # the client wants one; it is never joined
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "broker.address.family": "v4",
+        } | overrides
+        self._consumer: Consumer | None = None
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """The broker of KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing or wrong."""
+        return cls(environment.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_settings())
+
+    def at(self, topic: str, partition: int, offset: int) -> KafkaRecord | None:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        try:
+            return self._read(TopicPartition(topic, partition, offset))
+        except KafkaException as error:
+            raise Retry(f"Kafka does not give {topic}-{partition}@{offset}: {error}") from error
+
+    def _read(self, place: "TopicPartition") -> KafkaRecord | None:
+        from confluent_kafka import Consumer, KafkaError, KafkaException
+
+        if self._consumer is None:
+            self._consumer = Consumer(self._settings)
+        try:
+            first, end = self._consumer.get_watermark_offsets(place, timeout=_TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
+                return None
+            raise
+        if not first <= place.offset < end:
+            return None
+        self._consumer.assign([place])
+        until = time.monotonic() + _TIMEOUT_S
+        while time.monotonic() < until:
+            message = self._consumer.poll(0.5)
+            if message is None:
+                continue
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            if message.offset() != place.offset:  # it was deleted, and a later one is the next there is
+                return None
+            headers: Any = message.headers() or []
+            return KafkaRecord(
+                topic=place.topic,
+                partition=place.partition,
+                offset=place.offset,
+                timestamp_ms=message.timestamp()[1],
+                key=message.key(),
+                value=message.value(),
+                headers=tuple((name, value or b"") for name, value in headers),
+            )
+        raise Retry(f"Kafka did not give {place.topic}-{place.partition}@{place.offset} in time")
+
+
+class InMemorySourceRecords:
+    """The contract in a dictionary, for unit tests; failing: raised by every call."""
+
+    def __init__(self) -> None:
+        self.records: dict[tuple[str, int, int], KafkaRecord] = {}
+        self.failing: Exception | None = None
+
+    def at(self, topic: str, partition: int, offset: int) -> KafkaRecord | None:
+        if self.failing is not None:
+            raise self.failing
+        return self.records.get((topic, partition, offset))

@@ -1,0 +1,68 @@
+"""What is observed of each invocation of a function, whatever triggers it."""
+
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from masscomm.observability import logs, metrics, traces
+from masscomm.observability.metric_names import COLD_STARTS, DURATION
+from masscomm.untrusted import mask
+
+
+class MaskedError(Exception):
+    """Stands for an uncaught error whose text held personal data."""
+
+
+_environments = iter([True])
+_AHEAD_OF_TIME = ("snap-start", "provisioned-concurrency")
+# What functions on Kafka use.
+ON_KAFKA = ("confluent_kafka", "fastavro.schema", "urllib3")
+
+
+def observed[C, R](
+    logger: Logger, *, ahead: Iterable[str] = ()
+) -> Callable[[Callable[[dict[str, Any], C], R]], Callable[[dict[str, Any], C], R]]:
+    """A handler whose lines carry the request's id, and after whose end its metrics and spans are written.
+
+    ahead: modules that the first invocation will import, imported now where Lambda prepares environments before anybody
+    waits for them (SnapStart, provisioned concurrency).
+    """
+    if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") in _AHEAD_OF_TIME:
+        for name in ahead:
+            importlib.import_module(name)
+
+    def decorated(handler: Callable[[dict[str, Any], C], R]) -> Callable[[dict[str, Any], C], R]:
+        @wraps(handler)
+        def observing(event: dict[str, Any], context: C) -> R:
+            began = time.perf_counter()
+            if next(_environments, False):
+                metrics.add(COLD_STARTS)
+            request_id = getattr(context, "aws_request_id", None)
+            try:
+                with logs.about(request_id=request_id):
+                    return handler(event, context)
+            except Exception as error:
+                # Lambda's runtime logs and returns an uncaught error's text as it is.
+                if (text := mask(str(error))) == str(error):
+                    raise
+                raise MaskedError(f"{type(error).__name__}: {text}").with_traceback(error.__traceback__) from None
+            finally:
+                metrics.add(DURATION, (time.perf_counter() - began) * 1000)
+                metrics.write(logger.service, **_given(request_id=request_id))
+                try:
+                    traces.write(logger.service)
+                except OSError as error:  # what was done stays done
+                    logger.warning("spans could not be exported", error=str(error))
+
+        return observing
+
+    return decorated
+
+
+def _given(**properties: Any) -> Mapping[str, Any]:
+    return {name: value for name, value in properties.items() if value is not None}

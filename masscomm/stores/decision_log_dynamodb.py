@@ -1,0 +1,79 @@
+"""First decisions on DynamoDB: the table of schemas/dynamodb/decisions.json, one conditional write a record.
+
+What one item cannot hold stands in several. The further ones are written first, under ids that follow from the whole,
+and the record's own item, by its condition, decides which of them count.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from masscomm.aws.client import DynamoDb
+from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of
+from masscomm.aws.request import Limits
+from masscomm.clock import Clock
+from masscomm.errors import Retry
+from masscomm.stores.decision_log import KEPT_S
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+TABLE = "decisions"
+
+
+class DynamoDbDecisionLog:
+    """One for each function environment, for all its threads; connections: calls at once; client: for tests."""
+
+    def __init__(
+        self, *, clock: Clock, table: str = TABLE, connections: int = 10, client: "DynamoDBClient | None" = None
+    ) -> None:
+        self._clock = clock
+        self._table = table
+        self._client: Any = client or DynamoDb(Limits(connections=connections, connect_s=1, read_s=2, attempts=3))
+
+    @classmethod
+    def from_environment(cls, *, clock: Clock) -> Self:
+        """The table of DECISIONS_TABLE, or as schemas/dynamodb calls it."""
+        return cls(clock=clock, table=os.environ.get("DECISIONS_TABLE", TABLE))
+
+    def first(self, record_id: str, decided: bytes) -> bytes:
+        parts, digest = parts_of(decided), digest_of(decided)
+        expires = {"N": str(self._clock.now_ms() // 1000 + KEPT_S)}
+        item: dict[str, Any] = {"record_id": {"S": record_id}, "decided": {"B": parts[0]}, "expires_at": expires}
+        if len(parts) > 1:
+            item |= {"parts": {"N": str(len(parts))}, "digest": {"S": digest}}
+        with answering("first decisions"):
+            for number, part in enumerate(parts[1:], start=1):
+                key = {"record_id": {"S": _part_id(record_id, digest, number)}}
+                self._client.put_item(
+                    TableName=self._table, Item={**key, "decided": {"B": part}, "expires_at": expires}
+                )
+        try:
+            with answering("first decisions"):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item=item,
+                    ConditionExpression="attribute_not_exists(record_id)",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ConditionFailed as failed:
+            return whole(self._client, self._table, failed.item)
+        return decided
+
+
+def whole(client: Any, table: str, item: Mapping[str, Any]) -> bytes:
+    """What a record's item says, with its further parts. Errors: Retry, Stop."""
+    decided = bytes(item["decided"]["B"])
+    if "parts" in item:
+        for number in range(1, int(item["parts"]["N"])):
+            key = {"record_id": {"S": _part_id(item["record_id"]["S"], item["digest"]["S"], number)}}
+            with answering("first decisions"):
+                part = client.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+            if part is None:
+                raise Retry(f"a part of the first decisions of {item['record_id']['S']} is not there")
+            decided += bytes(part["decided"]["B"])
+    return decided
+
+
+def _part_id(record_id: str, digest: str, number: int) -> str:
+    return f"{record_id}#{digest}#{number:04d}"

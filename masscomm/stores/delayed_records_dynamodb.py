@@ -1,0 +1,288 @@
+"""What waits, on DynamoDB: the table of schemas/dynamodb/waiting.json.
+
+A bucket is a lane, a due minute and a shard of it, so that 08:00 is not one hot partition. A bucket's mark is written
+before what goes into it, and taken away only when the bucket is empty and its minute so long past that nobody writes to
+it any more: no sweep misses a bucket, however long none has run.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from masscomm.aws.client import DynamoDb
+from masscomm.aws.dynamodb import ConditionFailed, answering
+from masscomm.aws.request import Limits
+from masscomm.stores.delayed_records import (
+    CLAIM_S,
+    MINUTE_MS,
+    Place,
+    Unreadable,
+    Waiting,
+    is_critical,
+    lane_key,
+    place_of,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+TABLE = "waiting"
+_WHAT = "what waits"
+_MARKS = "minutes"
+# Minutes after which nobody writes to a bucket any more: an invocation's time and clocks that differ, many times over.
+_CLOSED_AFTER = 10
+# An item takes 400 kB, names and all.
+_PART_BYTES = 350_000
+# A table of last resort: what nobody released in that time after it was due is forgotten by DynamoDB.
+_KEPT_S = 30 * 86_400
+
+
+class DynamoDbWaitingStore:
+    """One for each function environment; client: for tests."""
+
+    def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
+        self._table = table
+        self._client: Any = client or DynamoDb(Limits(connect_s=1, read_s=3, attempts=3))
+        self._marked: set[Place] = set()
+
+    @classmethod
+    def from_environment(cls) -> "DynamoDbWaitingStore":
+        """WAITING_TABLE, where the table has another name."""
+        return cls(table=os.environ.get("WAITING_TABLE", TABLE))
+
+    def put(self, item: Waiting, now_ms: int) -> None:
+        due_ms = max(item.due_ms, now_ms)  # a minute that is past may be closed
+        place = place_of(replace(item, due_ms=due_ms))
+        # Parts belong to this put: the same id for another time, or with other contents, has parts of its own.
+        copy = str(uuid4())  # guard: delay_store.parts_of_a_copy
+        packed = _packed(item)
+        expires = {"N": str(due_ms // 1000 + _KEPT_S)}
+        parts = [packed[start : start + _PART_BYTES] for start in range(0, len(packed), _PART_BYTES)]
+        with answering(_WHAT):
+            self._mark(place[0], critical=item.critical, now_ms=now_ms)
+            for number, part in enumerate(parts[1:], start=1):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item={**_key(_part(copy, number)), "value": {"B": part}, "expires_at": expires},
+                )
+        try:
+            with answering(_WHAT):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item={
+                        **_key(place),
+                        "due_ms": {"N": str(due_ms)},
+                        "topic": {"S": item.topic},
+                        "value": {"B": parts[0]},
+                        "parts": {"N": str(len(parts))},
+                        "copy": {"S": copy},
+                        "why": {"S": item.why},
+                        "expires_at": expires,
+                    },
+                    ConditionExpression="attribute_not_exists(id)",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ConditionFailed as refused:
+            # Where the answer to a first request was lost, the copy that is there is this one.
+            if refused.item.get("copy") != {"S": copy}:
+                self._delete_parts(copy, len(parts))
+
+    def due(self, now_ms: int, *, critical: bool) -> Iterator[Waiting | Unreadable]:
+        closed = f"{now_ms // MINUTE_MS - _CLOSED_AFTER:010d}"
+        lane = lane_key(critical=critical)
+        for minute, bucket in self._buckets(_marks(critical=critical), f"{lane}#", now_ms):
+            empty = True
+            for row in self._query(bucket, before=f"{now_ms + 1:015d}"):
+                empty = False
+                yield from self._read(row)
+            # A minute that is closed holds nothing that is due later.
+            if empty and minute < closed:
+                self._delete((_marks(critical=critical), bucket))
+        yield from self._due_in_previous_form(now_ms, closed, critical=critical)  # guard: delay_store.previous_form
+
+    def _due_in_previous_form(self, now_ms: int, closed: str, *, critical: bool) -> Iterator[Waiting | Unreadable]:
+        """What earlier versions stored: buckets without a lane, ids without the due time, headers apart."""
+        for minute, bucket in self._buckets(_MARKS, "", now_ms):
+            empty = True
+            # Among critical records only: whether the bucket is empty is seen by the other lane.
+            for row in self._query(bucket, containing=".critical" if critical else None):
+                empty = False
+                if is_critical(_text(row, "topic")) is critical and _number(row, "due_ms") <= now_ms:
+                    yield from self._read(row)
+            if not critical and empty and minute < closed:
+                self._delete((_MARKS, bucket))
+
+    def everything(self) -> Iterator[Waiting]:
+        """All that waits and can be read, due or not, for people who look for something: reads the whole table."""
+        with answering(_WHAT):
+            for page in self._client.get_paginator("scan").paginate(TableName=self._table):
+                for row in page["Items"]:
+                    if "topic" in row:  # else a mark, or a part of a large value
+                        yield from (each for each in self._read(row) if isinstance(each, Waiting))
+
+    def claim(self, item: Waiting, now_ms: int) -> bool:
+        try:
+            with answering(_WHAT):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=_key(item.place or place_of(item)),
+                    UpdateExpression="SET claimed_until_ms = :until",
+                    ConditionExpression="attribute_exists(id) AND"
+                    " (attribute_not_exists(claimed_until_ms) OR claimed_until_ms <= :now)",
+                    ExpressionAttributeValues={
+                        ":until": {"N": str(now_ms + CLAIM_S * 1000)},
+                        ":now": {"N": str(now_ms)},
+                    },
+                )
+        except ConditionFailed:
+            return False
+        return True
+
+    def done(self, item: Waiting) -> None:
+        with answering(_WHAT):
+            answer = self._client.delete_item(
+                TableName=self._table, Key=_key(item.place or place_of(item)), ReturnValues="ALL_OLD"
+            )
+        row = answer.get("Attributes", {})
+        if "copy" in row:  # else parts that another copy may share: they expire
+            self._delete_parts(row["copy"]["S"], int(row["parts"]["N"]))
+
+    def _mark(self, bucket: str, *, critical: bool, now_ms: int) -> None:
+        mark = (_marks(critical=critical), bucket)
+        if mark in self._marked:
+            return
+        self._client.put_item(TableName=self._table, Item=_key(mark))
+        this_minute = f"{now_ms // MINUTE_MS:010d}"
+        self._marked = {each for each in self._marked if each[1].split("#")[1] >= this_minute} | {mark}
+
+    def _buckets(self, marks: str, lane: str, now_ms: int) -> Iterator[tuple[str, str]]:
+        """(minute, bucket) for every minute up to now that may hold something, oldest first; lane: their prefix."""
+        with answering(_WHAT):
+            pages = self._client.get_paginator("query").paginate(
+                TableName=self._table,
+                ConsistentRead=True,
+                KeyConditionExpression="due_bucket = :marks AND id <= :now",
+                ExpressionAttributeValues={
+                    ":marks": {"S": marks},
+                    ":now": {"S": f"{lane}{now_ms // MINUTE_MS:010d}#~"},
+                },
+            )
+            buckets = [row["id"]["S"] for page in pages for row in page["Items"]]
+        for bucket in buckets:
+            yield bucket.removeprefix(lane).partition("#")[0], bucket
+
+    def _query(
+        self, bucket: str, *, before: str | None = None, containing: str | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """The rows of a bucket. before: keys below it; containing: part of their topic's name."""
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "ConsistentRead": True,
+            "KeyConditionExpression": "due_bucket = :bucket",
+            "ExpressionAttributeValues": {":bucket": {"S": bucket}},
+        }
+        if before is not None:
+            request["KeyConditionExpression"] += " AND id < :before"
+            request["ExpressionAttributeValues"][":before"] = {"S": before}
+        if containing is not None:
+            request["FilterExpression"] = "contains(topic, :containing)"
+            request["ExpressionAttributeValues"][":containing"] = {"S": containing}
+        while True:
+            with answering(_WHAT):
+                page = self._client.query(**request)
+            yield from page["Items"]
+            if "LastEvaluatedKey" not in page:
+                return
+            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+    def _read(self, row: dict[str, Any]) -> Iterator[Waiting | Unreadable]:
+        """The copy of a row; nothing where another sweep has released it since. Errors: Retry, Stop."""
+        place = (row["due_bucket"]["S"], row["id"]["S"])
+        try:
+            packed = self._whole(row)
+            if packed is None:
+                gone = self._get(place) is None
+                if not gone:
+                    yield Unreadable(place=place, why="a part of it is not there")
+                return
+            item = _unpacked(row, packed, place)
+        # guard: delay_store.unreadable_item
+        except (LookupError, ValueError, TypeError, AttributeError, zlib.error) as error:
+            yield Unreadable(place=place, why=f"{type(error).__name__}: {error}"[:500])
+            return
+        yield item
+
+    def _whole(self, row: dict[str, Any]) -> bytes | None:
+        """The row's bytes with those of its parts, None where one is not there. Errors: Retry, Stop, a damaged row."""
+        packed: bytes = row["value"]["B"]
+        for number in range(1, int(row["parts"]["N"])):
+            part = self._get(_part(row["copy"]["S"] if "copy" in row else row["id"]["S"], number))
+            if part is None:
+                return None
+            packed += part["value"]["B"]
+        return packed
+
+    def _get(self, place: Place) -> dict[str, Any] | None:
+        with answering(_WHAT):
+            row: dict[str, Any] | None = self._client.get_item(
+                TableName=self._table, Key=_key(place), ConsistentRead=True
+            ).get("Item")
+        return row
+
+    def _delete(self, place: Place) -> None:
+        with answering(_WHAT):
+            self._client.delete_item(TableName=self._table, Key=_key(place))
+
+    def _delete_parts(self, copy: str, parts: int) -> None:
+        for number in range(1, parts):
+            self._delete(_part(copy, number))
+
+
+def _marks(*, critical: bool) -> str:
+    return f"{_MARKS}.{lane_key(critical=critical)}"
+
+
+def _key(place: Place) -> dict[str, Any]:
+    return {"due_bucket": {"S": place[0]}, "id": {"S": place[1]}}
+
+
+def _part(copy: str, number: int) -> Place:
+    return f"part#{copy}", f"{number:04d}"
+
+
+def _packed(item: Waiting) -> bytes:
+    """Headers and value together: each of them may be as large as a Kafka record."""
+    headers = json.dumps([[name, value.hex()] for name, value in item.headers])
+    return zlib.compress(headers.encode() + b"\n" + item.value)
+
+
+def _unpacked(row: dict[str, Any], packed: bytes, place: Place) -> Waiting:
+    unzipped = zlib.decompress(packed)
+    if "copy" in row:
+        headers, _, value = unzipped.partition(b"\n")
+        item_id = place[1].partition("#")[2]
+    else:
+        headers, value, item_id = row["headers"]["S"].encode(), unzipped, place[1]
+    return Waiting(
+        id=item_id,
+        due_ms=int(row["due_ms"]["N"]),
+        topic=row["topic"]["S"],
+        value=value,
+        why=row["why"]["S"],
+        headers=tuple((name, bytes.fromhex(each)) for name, each in json.loads(headers)),
+        place=place,
+    )
+
+
+def _text(row: dict[str, Any], name: str) -> str:
+    return str(row.get(name, {}).get("S", ""))
+
+
+def _number(row: dict[str, Any], name: str) -> int:
+    """0 where the attribute is no number: the row is due, and unreadable."""
+    text = str(row.get(name, {}).get("N", ""))
+    return int(text) if text.isdigit() else 0
