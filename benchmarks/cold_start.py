@@ -27,8 +27,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from devstack.lambda_host import FunctionHost
-from devstack.lambda_host.spec import FunctionSpec
+from emulators.lambda_host import FunctionHost
+from emulators.lambda_host.spec import FunctionSpec
 from infra.packaging.build import UV, build
 from infra.packaging.contents import Contents, all_contents
 

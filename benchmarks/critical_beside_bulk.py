@@ -126,7 +126,7 @@ def processes(chain: RunningChain) -> dict[str, list[int]]:
         "functions, bulk": [pid for name in critical for pid in status[name.removesuffix("-critical")]["pids"]],
         "event source and host": [stack.pid("lambda_host")],
         **servers,
-        "SNS": [each.pid for each in psutil.Process().children() if "devstack.sns_stand_in" in each.cmdline()],
+        "SNS": [each.pid for each in psutil.Process().children() if "emulators.sns_stand_in" in each.cmdline()],
     }
 
 

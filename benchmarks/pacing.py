@@ -24,7 +24,8 @@ from uuid import uuid4
 from rich.console import Console
 from rich.table import Table
 
-from devstack.sns_stand_in import SnsStandIn, endpoint_arn
+from devstack.sns_process import SnsStandIn
+from emulators.sns_stand_in import endpoint_arn
 from functions.delivery.calls import Caller
 from functions.delivery.deliver import Deliver
 from functions.delivery.publishing import Publisher

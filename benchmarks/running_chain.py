@@ -17,8 +17,9 @@ from devstack.provision import provisioning
 from devstack.service import Service, Task, function_environment
 from devstack.services import all_services
 from devstack.settings import GENERATION, StackSettings
-from devstack.sns_stand_in import SnsStandIn, endpoint_arn
+from devstack.sns_process import SnsStandIn
 from devstack.stack import Stack
+from emulators.sns_stand_in import endpoint_arn
 from examples.monolith.emit import Emitter
 from masscomm.directory.bulk_writes import VersionedDocument, connect, write
 from masscomm.domain.ids import notification_id
@@ -72,7 +73,8 @@ class RunningChain:
 
 @contextmanager
 def running_chain(environment: Mapping[str, str] | None = None, *, bulk_nice: int = 0) -> Iterator[RunningChain]:
-    """Start everything; it ends with the block. environment: more for all functions; bulk_nice: devstack.serverless."""
+    """Start everything; it ends with the block. environment: more for all functions; bulk_nice:
+    emulators.serverless."""
     with (
         tempfile.TemporaryDirectory(prefix="masscomm-bench-") as folder,
         SnsStandIn.start(any_endpoint=True) as sns,

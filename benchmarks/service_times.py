@@ -32,8 +32,9 @@ import psutil
 from benchmarks.recipients import Minute
 from devstack.provision import create_dynamodb_tables, create_indices, create_topics
 from devstack.settings import StackSettings
-from devstack.sns_stand_in import Rule, SnsStandIn, endpoint_arn
+from devstack.sns_process import SnsStandIn
 from devstack.stack import Stack
+from emulators.sns_stand_in import Rule, endpoint_arn
 from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
 from functions.delivery.calls import Caller

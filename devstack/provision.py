@@ -21,7 +21,8 @@ from confluent_kafka.cimpl import NewTopic
 from mypy_boto3_dynamodb import DynamoDBClient
 
 from devstack.service import AWS_CREDENTIALS, Task, function_environment
-from devstack.settings import GENERATION, REGION, ROOT, StackSettings
+from devstack.settings import GENERATION, ROOT, StackSettings
+from emulators.local import REGION
 from masscomm.cdc.debezium import debezium_settings
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from devstack.settings import LOOPBACK, REGION, ROOT, StackSettings
+from devstack.settings import ROOT, StackSettings
 from devstack.setup import CLASSES, JARS, WORK, digest, find_jdk
+from emulators.local import LOOPBACK, REGION
 
 RunOnce = Callable[[list[str]], None]
 

@@ -12,11 +12,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Self
 
+from emulators.local import LOOPBACK
+
 ROOT = Path(__file__).resolve().parent.parent
-LOOPBACK = "127.0.0.1"
 GENERATION = "g1"
-REGION = "us-east-1"
-ACCOUNT = "000000000000"
 
 
 class SettingsError(Exception):
@@ -88,7 +87,7 @@ _BULK_NICE = 10
 class StackSettings:
     """Ports and state folder of one stack.
 
-    bulk_nice: how much functions of bulk let the others go first (devstack.serverless). None of it where other stacks
+    bulk_nice: how much functions of bulk let the others go first (emulators.serverless). None of it where other stacks
     and tests want the same processor: bulk would wait for them as well.
     """
 

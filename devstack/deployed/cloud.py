@@ -20,8 +20,9 @@ from devstack.provision import provisioning
 from devstack.service import AWS_CREDENTIALS, base_environment, function_environment
 from devstack.services import all_services
 from devstack.services.localstack import deployable_service
-from devstack.settings import ACCOUNT, REGION, ROOT, StackSettings
+from devstack.settings import ROOT, StackSettings
 from devstack.stack import Stack
+from emulators.local import ACCOUNT, REGION
 
 CDK = ROOT / "infra" / "cdk"
 ENVIRONMENT = "local"

@@ -14,11 +14,11 @@ from typing import Any, Self
 
 from botocore.config import Config
 
-from devstack.event_source import EventSourceMapping, MappingSpec
-from devstack.event_source.kafka import KafkaDestination, KafkaSource
-from devstack.event_source.record import EventEnvelope
-from devstack.lambda_host import InvocationResult
-from devstack.serverless import CLUSTER_ARN
+from emulators.event_source import EventSourceMapping, MappingSpec
+from emulators.event_source.kafka import KafkaDestination, KafkaSource
+from emulators.event_source.record import EventEnvelope
+from emulators.lambda_host import InvocationResult
+from emulators.serverless import CLUSTER_ARN
 
 READY_S = 60.0
 # Lambda's own limit of a synchronous invocation.

@@ -1,8 +1,9 @@
 """Kafka Connect with Debezium's PostgreSQL connector."""
 
 from devstack.service import Service, answers, class_archive, jars, java, log4j
-from devstack.settings import LOOPBACK, StackSettings
+from devstack.settings import StackSettings
 from devstack.setup import JARS
+from emulators.local import LOOPBACK
 
 PROPERTIES = """\
 bootstrap.servers={bootstrap}

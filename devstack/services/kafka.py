@@ -7,7 +7,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from devstack.service import RunOnce, Service, class_archive, jars, java, listens, log4j
-from devstack.settings import LOOPBACK, StackSettings
+from devstack.settings import StackSettings
+from emulators.local import LOOPBACK
 
 PROPERTIES = """\
 process.roles=broker,controller

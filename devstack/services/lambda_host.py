@@ -26,7 +26,7 @@ def service(settings: StackSettings) -> Service:
     }
     return Service(
         name="lambda_host",
-        command=[sys.executable, "-m", "devstack.lambda_host", "--config", str(config)],
+        command=[sys.executable, "-m", "emulators.lambda_host", "--config", str(config)],
         ports=("gateway", "runtime_api"),
         depends_on=("topics", "schemas", "indices", "tables", "aws"),
         address=settings.gateway_url,

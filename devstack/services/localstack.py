@@ -12,10 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from devstack import process
-from devstack.localstack_plugins import ENTRY_POINTS
 from devstack.service import RunOnce, Service, java, json_at
-from devstack.settings import LOOPBACK, ROOT, StackSettings
+from devstack.settings import ROOT, StackSettings
 from devstack.setup import JARS, LAUNCHERS, LOCALSTACK_VENV, SERVICE_CATALOG
+from emulators.local import LOOPBACK
+from emulators.localstack_plugins import ENTRY_POINTS
 
 SERVICES = ("sns", "ses", "sqs", "s3", "dynamodb")
 # What a deployment is made of beside them.

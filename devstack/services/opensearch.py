@@ -1,8 +1,9 @@
 """OpenSearch: one node, as a library (its own launcher refuses root)."""
 
 from devstack.service import Service, answers, class_archive, java, log4j
-from devstack.settings import LOOPBACK, StackSettings
+from devstack.settings import StackSettings
 from devstack.setup import JARS, LAUNCHERS
+from emulators.local import LOOPBACK
 
 YML = """\
 cluster.name: masscomm

@@ -8,7 +8,8 @@ import psycopg
 from psycopg import sql
 
 from devstack.service import RunOnce, Service, listens
-from devstack.settings import LOOPBACK, StackSettings
+from devstack.settings import StackSettings
+from emulators.local import LOOPBACK
 
 DATABASES = ("monolith", "metrics")
 

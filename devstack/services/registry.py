@@ -1,8 +1,9 @@
 """The schema registry: Apicurio, spoken to through its Confluent-compatible API."""
 
 from devstack.service import Service, answers, class_archive, java
-from devstack.settings import LOOPBACK, StackSettings
+from devstack.settings import StackSettings
 from devstack.setup import JARS
+from emulators.local import LOOPBACK
 
 
 def service(settings: StackSettings) -> Service:

@@ -4,8 +4,9 @@ import sys
 from pathlib import Path
 
 from devstack.service import Service, function_environment
-from devstack.settings import LOOPBACK, StackSettings
+from devstack.settings import StackSettings
 from devstack.setup import JARS
+from emulators.local import LOOPBACK
 
 
 def spark_environment(settings: StackSettings) -> dict[str, str]:

@@ -26,9 +26,10 @@ from devstack.handle import RunningStack
 from devstack.loopback import exposed
 from devstack.service import AWS_CREDENTIALS
 from devstack.services import all_services
-from devstack.settings import REGION, ROOT, StackSettings
+from devstack.settings import ROOT, StackSettings
 from devstack.state import RunState
 from devstack.terminal import Terminal
+from emulators.local import REGION
 
 MEMORY_LIMIT_MB = 4096
 USERS = 1_500

@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 
 from devstack.settings import ROOT
-from devstack.sns_stand_in import Received
+from devstack.sns_process import Received
 from functions.delivery.deliver import SLICE_SIZE
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Cell, Load, Result

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal
 
-from devstack.sns_stand_in import Rule
+from emulators.sns_stand_in import Rule
 from functions.delivery.deliver import SLICE_SIZE
 from masscomm.kafka import topics
 from tests.support.fault_stack.bench import Bench

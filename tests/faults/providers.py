@@ -6,7 +6,7 @@ from urllib.parse import quote_plus
 
 import httpx
 
-from devstack.sns_stand_in import Rule
+from emulators.sns_stand_in import Rule
 from masscomm.domain.ids import address_id
 from tests.faults.moments import (
     DELIVERY,

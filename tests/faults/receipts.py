@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
-from devstack.sns_stand_in import Received
+from devstack.sns_process import Received
 from functions.receipts.messages import OpenSearchMessages
 from masscomm.domain.records import DeviceStatusChanged, ReceiptReceived
 from masscomm.domain.statuses import Reason, Status

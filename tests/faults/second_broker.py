@@ -16,7 +16,8 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from devstack.service import RunOnce, Service, class_archive, jars, java
-from devstack.settings import GENERATION, LOOPBACK, StackSettings
+from devstack.settings import GENERATION, StackSettings
+from emulators.local import LOOPBACK
 from masscomm.kafka import topics
 from tests.faults.moments import on_its_way
 from tests.support.fault_stack.bench import Bench

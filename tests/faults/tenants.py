@@ -1,6 +1,6 @@
 """What tenants do to each other."""
 
-from devstack.sns_stand_in import Rule
+from emulators.sns_stand_in import Rule
 from functions.catalogue import read_catalogue
 from tests.faults.moments import DELIVERY
 from tests.support.fault_stack.bench import Bench, Sent

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from devstack.settings import ROOT
-from devstack.sns_stand_in import Received
+from devstack.sns_process import Received
 from tests.faults.cells import CELLS
 from tests.faults.guards import MUTANTS, Mutant
 from tests.faults.headline import doubled_a_kill

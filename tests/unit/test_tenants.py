@@ -13,9 +13,9 @@ from zlib import crc32
 
 import pytest
 
-from devstack.event_source import EventSourceMapping
-from devstack.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
-from devstack.function_catalogue import read_deployments
+from emulators.event_source import EventSourceMapping
+from emulators.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
+from emulators.function_catalogue import read_deployments
 from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
 from functions.preference_checker.check_preferences import CheckPreferences

@@ -14,7 +14,8 @@ import psycopg
 from psycopg import sql
 
 from devstack.service import AWS_CREDENTIALS
-from devstack.settings import REGION, StackSettings
+from devstack.settings import StackSettings
+from emulators.local import REGION
 from tests.support.servers.opensearch_client import TestClient
 
 

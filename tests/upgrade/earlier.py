@@ -31,7 +31,7 @@ from devstack.settings import StackSettings
 print(text)
 """
 _HOST = (
-    "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module('devstack.lambda_host', run_name='__main__')"
+    "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module('emulators.lambda_host', run_name='__main__')"
 )
 # Settings of the host that FaultStack adds.
 _ADDED = {"task_root", "mappings"}

@@ -18,8 +18,9 @@ from devstack.erase import erase_person
 from devstack.provision import provisioning
 from devstack.recompute import run_recompute
 from devstack.service import AWS_CREDENTIALS
-from devstack.settings import REGION, ROOT, StackSettings
-from devstack.sns_stand_in import Rule
+from devstack.settings import ROOT, StackSettings
+from emulators.local import REGION
+from emulators.sns_stand_in import Rule
 from masscomm.domain.statuses import Reason, Status
 from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
 from tests.support.fault_stack.bench import Bench, Sent

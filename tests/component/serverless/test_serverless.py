@@ -81,7 +81,7 @@ def program(folder: Path, kafka: StackSettings, topic: str, functions: dict[str,
         "schedule_s": 0.05,
     }
     (folder / "config.json").write_text(json.dumps(config))
-    command = [sys.executable, "-m", "devstack.lambda_host", "--config", str(folder / "config.json")]
+    command = [sys.executable, "-m", "emulators.lambda_host", "--config", str(folder / "config.json")]
     with (folder / "host.log").open("a") as log:
         process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{ports.gateway}"
@@ -197,7 +197,7 @@ def test_a_broken_function_is_named_and_does_not_stop_the_others(
     broken = functions(topic) | {"broken": nowhere}
     (tmp_path / "functions.yaml").write_text(yaml.safe_dump({"defaults": DEFAULTS, "functions": broken}))
     config = json.loads((tmp_path / "config.json").read_text())
-    command = [sys.executable, "-m", "devstack.lambda_host", "--config", str(tmp_path / "config.json")]
+    command = [sys.executable, "-m", "emulators.lambda_host", "--config", str(tmp_path / "config.json")]
     url = f"http://127.0.0.1:{config['gateway_port']}"
 
     def report() -> dict[str, object]:
@@ -216,7 +216,7 @@ def test_a_broken_function_is_named_and_does_not_stop_the_others(
 
 
 def test_a_taken_port_is_said_in_one_line(running: Program, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "devstack.lambda_host", "--config", str(tmp_path / "config.json")]
+    command = [sys.executable, "-m", "emulators.lambda_host", "--config", str(tmp_path / "config.json")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 1
     assert "the function host could not start" in done.stderr

@@ -10,7 +10,8 @@ import pytest
 from botocore.config import Config
 from mypy_boto3_sns import SNSClient
 
-from devstack.sns_stand_in import Rule, SnsStandIn, endpoint_arn
+from devstack.sns_process import SnsStandIn
+from emulators.sns_stand_in import Rule, endpoint_arn
 from functions.device_registrar.endpoints import SnsEndpoints
 from masscomm.aws.signature import Credentials
 from masscomm.channels.provider import ApplicationOff, ProviderError, TargetGone, Transient

@@ -13,7 +13,7 @@ from devstack.demo.directory import TABLES, Directory, set_quiet_hours
 from devstack.demo.oracle import World
 from devstack.service import function_environment
 from devstack.settings import GENERATION, StackSettings
-from devstack.sns_stand_in import endpoint_arn
+from emulators.sns_stand_in import endpoint_arn
 from examples.monolith.seed import create_tables, seed
 from functions.device_registrar.device_states import DeviceState, OpenSearchDeviceStates
 from tests.support.servers.opensearch_client import TestClient

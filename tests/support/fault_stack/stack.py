@@ -20,9 +20,10 @@ import yaml
 from devstack.provision import provisioning
 from devstack.service import AWS_CREDENTIALS, Service, Task, function_environment
 from devstack.services import all_services
-from devstack.settings import LOOPBACK, REGION, ROOT, StackSettings
-from devstack.sns_stand_in import SnsStandIn
+from devstack.settings import ROOT, StackSettings
+from devstack.sns_process import SnsStandIn
 from devstack.stack import Stack
+from emulators.local import LOOPBACK, REGION
 from tests.support.fault_stack.proxy import HttpProxy, KafkaProxy, Loop, TcpProxy
 
 # The mapping's and the scheduler's waits: those of an operator's patience would make every cell last minutes.

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from devstack.event_source.on_failure import Condition, LastAnswer, failure_record
-from devstack.event_source.record import EventEnvelope, Partition, SourceRecord
+from emulators.event_source.on_failure import Condition, LastAnswer, failure_record
+from emulators.event_source.record import EventEnvelope, Partition, SourceRecord
 from functions.scheduler.take_back import TakeBack
 from masscomm.domain.records import AvroRecord
 from masscomm.kafka import topics

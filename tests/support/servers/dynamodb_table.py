@@ -10,7 +10,8 @@ import pytest
 
 import schemas
 from devstack.service import AWS_CREDENTIALS
-from devstack.settings import REGION, StackSettings
+from devstack.settings import StackSettings
+from emulators.local import REGION
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.request import Limits
 

@@ -1,6 +1,7 @@
 """What records, providers and people wrote is inert in everything that a command prints."""
 
 import io
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -207,7 +208,7 @@ def test_nothing_prints_past_the_terminal() -> None:
     """Text that a command prints by other means would act; what remains prints texts of ours."""
     found = {
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "devstack").rglob("*.py")
+        for path in itertools.chain((ROOT / "devstack").rglob("*.py"), (ROOT / "emulators").rglob("*.py"))
         if re.search(
             r"(?<![\w.])print\(|\bConsole\(|typer\.echo|sys\.std(out|err)\.write|from_markup", path.read_text()
         )
@@ -216,8 +217,8 @@ def test_nothing_prints_past_the_terminal() -> None:
         "devstack/terminal.py",
         # processes of their own, whose output is a log
         "devstack/deployed/__main__.py",
-        "devstack/lambda_host/__main__.py",
-        "devstack/lambda_host/environment.py",
+        "emulators/lambda_host/__main__.py",
+        "emulators/lambda_host/environment.py",
         "devstack/setup.py",
-        "devstack/sns_stand_in/__main__.py",
+        "emulators/sns_stand_in/__main__.py",
     }

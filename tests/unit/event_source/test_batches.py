@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from devstack.event_source import Partition, SourceRecord
-from devstack.event_source.record import EventEnvelope
+from emulators.event_source import Partition, SourceRecord
+from emulators.event_source.record import EventEnvelope
 from tests.support.harness.event_source import ENVELOPE, Answered, Function, broker, running, spec, until
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from devstack.event_source import PartialFailures
-from devstack.event_source.memory import MemoryDestination
-from devstack.event_source.ports import RecordTooLargeError
+from emulators.event_source import PartialFailures
+from emulators.event_source.memory import MemoryDestination
+from emulators.event_source.ports import RecordTooLargeError
 from tests.support.harness.event_source import (
     ARN,
     BROKEN,

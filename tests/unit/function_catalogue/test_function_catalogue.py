@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from devstack.event_source import PartialFailures
-from devstack.function_catalogue import Deployment, read_deployments
+from emulators.event_source import PartialFailures
+from emulators.function_catalogue import Deployment, read_deployments
 
 ROOT = Path(__file__).parents[3]
 

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from devstack.gateway import Gateway, Route
-from devstack.lambda_host import RequestTooLargeError
+from emulators.gateway import Gateway, Route
+from emulators.lambda_host import RequestTooLargeError
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, clubs_of
 

@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from devstack.gateway import Gateway
-from devstack.prometheus import CONTENT_TYPE, FunctionLines, exposition
+from emulators.gateway import Gateway
+from emulators.prometheus import CONTENT_TYPE, FunctionLines, exposition
 from masscomm.domain.statuses import Status
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import ALL, BACKLOG, DURATION, RECIPIENTS, RECORDS_IN, Kind

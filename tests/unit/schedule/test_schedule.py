@@ -4,8 +4,8 @@ import asyncio
 import json
 from datetime import UTC, datetime
 
-from devstack.lambda_host.invocation import InvocationResult
-from devstack.schedule import Schedule, scheduled_event
+from emulators.lambda_host.invocation import InvocationResult
+from emulators.schedule import Schedule, scheduled_event
 
 
 async def test_it_goes_on_after_an_error_and_stops_when_told_to() -> None:

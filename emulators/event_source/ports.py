@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from devstack.event_source.record import Partition, SourceRecord
+from emulators.event_source.record import Partition, SourceRecord
 
 
 class SourceListener(Protocol):

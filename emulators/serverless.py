@@ -29,14 +29,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from devstack.event_source import EventSourceMapping
-from devstack.event_source.kafka import KafkaDestination, KafkaSource
-from devstack.event_source.record import EventEnvelope
-from devstack.function_catalogue import Deployment, read_deployments
-from devstack.gateway import Gateway
-from devstack.lambda_host import FunctionHost
-from devstack.prometheus import CONTENT_TYPE, FunctionLines, exposition
-from devstack.schedule import Schedule
+from emulators.event_source import EventSourceMapping
+from emulators.event_source.kafka import KafkaDestination, KafkaSource
+from emulators.event_source.record import EventEnvelope
+from emulators.function_catalogue import Deployment, read_deployments
+from emulators.gateway import Gateway
+from emulators.lambda_host import FunctionHost
+from emulators.prometheus import CONTENT_TYPE, FunctionLines, exposition
+from emulators.schedule import Schedule
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@
 ports of `ports.py`: `kafka.py` is the real one, `memory.py` one for tests, and both pass the same contract test.
 """
 
-from devstack.event_source.mapping import EventSourceMapping
-from devstack.event_source.record import Partition, SourceRecord
-from devstack.event_source.spec import MappingSpec, PartialFailures
+from emulators.event_source.mapping import EventSourceMapping
+from emulators.event_source.record import Partition, SourceRecord
+from emulators.event_source.spec import MappingSpec, PartialFailures
 
 __all__ = ["EventSourceMapping", "MappingSpec", "PartialFailures", "Partition", "SourceRecord"]

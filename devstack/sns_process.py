@@ -19,8 +19,9 @@ from typing import Any
 import httpx
 
 from devstack import process
-from devstack.settings import LOOPBACK, ROOT
-from devstack.sns_stand_in.script import Rule
+from devstack.settings import ROOT
+from emulators.local import LOOPBACK
+from emulators.sns_stand_in.script import Rule
 
 TIMEOUT_S = 60.0
 STOP_S = 5.0
@@ -65,7 +66,7 @@ class SnsStandIn:
 
         It dies with the thread that started it.
         """
-        command = [sys.executable, "-m", "devstack.sns_stand_in", "--port", str(port)]
+        command = [sys.executable, "-m", "emulators.sns_stand_in", "--port", str(port)]
         command += ["--log", str(log)] if log is not None else []
         command += ["--any-endpoint"] if any_endpoint else []
         with subprocess.Popen(

@@ -18,8 +18,8 @@ from localstack.services.lambda_.invocation.lambda_models import FunctionVersion
 from localstack.services.lambda_.invocation.plugins import RuntimeExecutorPlugin
 from localstack.services.lambda_.invocation.runtime_executor import RuntimeExecutor
 
-from devstack.lambda_host.environment import ExecutionEnvironment, InitFailedError
-from devstack.lambda_host.spec import FunctionSpec
+from emulators.lambda_host.environment import ExecutionEnvironment, InitFailedError
+from emulators.lambda_host.spec import FunctionSpec
 
 LOOPBACK = "127.0.0.1"
 INIT_TIMEOUT_S = 60.0

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from devstack.lambda_host.invocation import MAX_RESPONSE_BYTES, Invocation, response_too_large
+from emulators.lambda_host.invocation import MAX_RESPONSE_BYTES, Invocation, response_too_large
 
 PREFIX = "/2018-06-01/runtime"
 

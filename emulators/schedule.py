@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from devstack.lambda_host.invocation import InvocationResult
+from emulators.lambda_host.invocation import InvocationResult
 
 log = logging.getLogger(__name__)
 

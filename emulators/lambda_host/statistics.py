@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from statistics import quantiles
 
-from devstack.lambda_host.invocation import InvocationResult
+from emulators.lambda_host.invocation import InvocationResult
 
 KEPT_DURATIONS = 2048
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import NAMESPACE_URL, uuid5
 
-from devstack.settings import ACCOUNT, REGION
-from devstack.sns_stand_in.script import REFUSALS, Refusal
+from emulators.local import ACCOUNT, REGION
+from emulators.sns_stand_in.script import REFUSALS, Refusal
 
 
 class Refused(Exception):

@@ -15,15 +15,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from devstack.lambda_host.invocation import (
-    Invocation,
-    InvocationResult,
-    exited,
-    platform_error,
-    timed_out,
-)
-from devstack.lambda_host.runtime_api import RuntimeApi
-from devstack.lambda_host.spec import REGION, FunctionSpec
+from emulators.lambda_host.invocation import Invocation, InvocationResult, exited, platform_error, timed_out
+from emulators.lambda_host.runtime_api import RuntimeApi
+from emulators.lambda_host.spec import REGION, FunctionSpec
 
 log = logging.getLogger(__name__)
 

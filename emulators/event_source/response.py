@@ -6,8 +6,8 @@ Source: AWS documentation, "Configuring error handling controls for Kafka event 
 import json
 from collections.abc import Sequence
 
-from devstack.event_source.record import SourceRecord
-from devstack.event_source.spec import PartialFailures
+from emulators.event_source.record import SourceRecord
+from emulators.event_source.spec import PartialFailures
 
 
 class MalformedResponseError(Exception):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from devstack.event_source.record import EventEnvelope, SourceRecord
+from emulators.event_source.record import EventEnvelope, SourceRecord
 
 
 class Condition(StrEnum):

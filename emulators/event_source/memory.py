@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from devstack.event_source.ports import RecordTooLargeError, SourceListener
-from devstack.event_source.record import Partition, SourceRecord
+from emulators.event_source.ports import RecordTooLargeError, SourceListener
+from emulators.event_source.record import Partition, SourceRecord
 
 
 @dataclass

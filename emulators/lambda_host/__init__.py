@@ -8,15 +8,15 @@ payload to give to a function (an event source poller, a gateway, LocalStack's L
         result = await host.invoke("echo", b'{"hello": "world"}')
 """
 
-from devstack.lambda_host.errors import (
+from emulators.lambda_host.errors import (
     FunctionNotFoundError,
     HostClosedError,
     InvocationRefusedError,
     RequestTooLargeError,
 )
-from devstack.lambda_host.host import FunctionHost
-from devstack.lambda_host.invocation import InvocationResult
-from devstack.lambda_host.spec import FunctionSpec
+from emulators.lambda_host.host import FunctionHost
+from emulators.lambda_host.invocation import InvocationResult
+from emulators.lambda_host.spec import FunctionSpec
 
 __all__ = [
     "FunctionHost",

@@ -6,11 +6,11 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from devstack.lambda_host.environment import ExecutionEnvironment, InitFailedError, describe
-from devstack.lambda_host.errors import HostClosedError
-from devstack.lambda_host.invocation import InvocationResult
-from devstack.lambda_host.spec import FunctionSpec
-from devstack.lambda_host.statistics import FunctionStatistics
+from emulators.lambda_host.environment import ExecutionEnvironment, InitFailedError, describe
+from emulators.lambda_host.errors import HostClosedError
+from emulators.lambda_host.invocation import InvocationResult
+from emulators.lambda_host.spec import FunctionSpec
+from emulators.lambda_host.statistics import FunctionStatistics
 
 log = logging.getLogger(__name__)
 

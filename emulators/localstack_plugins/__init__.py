@@ -7,14 +7,14 @@ host alone.
 
 ENTRY_POINTS = """\
 [localstack.lambda.runtime_executor]
-processes = devstack.localstack_plugins.executor:ProcessExecutorPlugin
+processes = emulators.localstack_plugins.executor:ProcessExecutorPlugin
 
 [localstack.hooks.lambda_create_event_source_poller]
-polled_elsewhere = devstack.localstack_plugins.kafka:polled_elsewhere
+polled_elsewhere = emulators.localstack_plugins.kafka:polled_elsewhere
 
 [localstack.cloudformation.resource_providers]
-aws::apigateway::authorizer = devstack.localstack_plugins.authorizer:AuthorizerPlugin
+aws::apigateway::authorizer = emulators.localstack_plugins.authorizer:AuthorizerPlugin
 
 [localstack.hooks.on_infra_start]
-ask_authorizers = devstack.localstack_plugins.authorizer:ask_authorizers
+ask_authorizers = emulators.localstack_plugins.authorizer:ask_authorizers
 """

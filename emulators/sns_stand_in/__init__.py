@@ -19,11 +19,11 @@ Endpoints must have been made, as with SNS (CreatePlatformApplication, CreatePla
 an endpoint that nobody made, disabled or deleted takes messages too. An endpoint's ARN follows from its application and
 token (`endpoint_arn`), so that a test can name a hundred thousand without asking for them.
 
-From a shell: `python -m devstack.sns_stand_in --port 4570 --log published.jsonl` (its HTTP interface: control.py).
+From a shell: `python -m emulators.sns_stand_in --port 4570 --log published.jsonl` (its HTTP interface:
+devstack/sns_process.py).
 """
 
-from devstack.sns_stand_in.control import Counts, Received, SnsStandIn
-from devstack.sns_stand_in.endpoints import endpoint_arn
-from devstack.sns_stand_in.script import Rule
+from emulators.sns_stand_in.endpoints import endpoint_arn
+from emulators.sns_stand_in.script import Rule
 
-__all__ = ["Counts", "Received", "Rule", "SnsStandIn", "endpoint_arn"]
+__all__ = ["Rule", "endpoint_arn"]

@@ -1,6 +1,6 @@
-"""`python -m devstack.lambda_host --config FILE`: the functions, their triggers and their gateway, until SIGTERM.
+"""`python -m emulators.lambda_host --config FILE`: the functions, their triggers and their gateway, until SIGTERM.
 
-The assembly is devstack.serverless; this package itself stays free of it.
+The assembly is emulators.serverless; this package itself stays free of it.
 """
 
 import argparse
@@ -15,10 +15,10 @@ from masscomm.untrusted import mask_root_logger
 
 def main() -> int:
     """Read the arguments and serve; 1 where a port is taken or the configuration is wrong."""
-    from devstack.serverless import read_config, serve
+    from emulators.serverless import read_config, serve
 
-    parser = argparse.ArgumentParser(prog="python -m devstack.lambda_host", description=__doc__)
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="JSON, see devstack.serverless")
+    parser = argparse.ArgumentParser(prog="python -m emulators.lambda_host", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="JSON, see emulators.serverless")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     mask_root_logger()

@@ -20,8 +20,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from devstack.event_source.ports import RecordTooLargeError, SourceListener
-from devstack.event_source.record import Partition, SourceRecord
+from emulators.event_source.ports import RecordTooLargeError, SourceListener
+from emulators.event_source.record import Partition, SourceRecord
 
 log = logging.getLogger(__name__)
 

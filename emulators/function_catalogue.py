@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from devstack.event_source import MappingSpec, PartialFailures
-from devstack.gateway import Route
-from devstack.lambda_host import FunctionSpec
+from emulators.event_source import MappingSpec, PartialFailures
+from emulators.gateway import Route
+from emulators.lambda_host import FunctionSpec
 from functions.catalogue import EventSource, FunctionEntry, read_catalogue
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import in_turns

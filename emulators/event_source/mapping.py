@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from devstack.event_source.on_failure import Condition, LastAnswer, failure_record
-from devstack.event_source.ports import FailureDestination, RecordSource, RecordTooLargeError
-from devstack.event_source.record import EventEnvelope, Partition, SourceRecord
-from devstack.event_source.response import MalformedResponseError, failed_records
-from devstack.event_source.spec import INFINITE, MappingSpec, PartialFailures
-from devstack.event_source.statistics import MappingStatistics
+from emulators.event_source.on_failure import Condition, LastAnswer, failure_record
+from emulators.event_source.ports import FailureDestination, RecordSource, RecordTooLargeError
+from emulators.event_source.record import EventEnvelope, Partition, SourceRecord
+from emulators.event_source.response import MalformedResponseError, failed_records
+from emulators.event_source.spec import INFINITE, MappingSpec, PartialFailures
+from emulators.event_source.statistics import MappingStatistics
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,8 @@ from urllib.parse import parse_qsl
 from uuid import uuid4
 from xml.sax.saxutils import escape
 
-from devstack.settings import SettingsError
-from devstack.sns_stand_in.endpoints import Endpoints, Refused
-from devstack.sns_stand_in.script import HOLD, REFUSALS, RESET_AFTER, RESET_BEFORE, SLOW, Refusal, Rule, Script
+from emulators.sns_stand_in.endpoints import Endpoints, Refused
+from emulators.sns_stand_in.script import HOLD, REFUSALS, RESET_AFTER, RESET_BEFORE, SLOW, Refusal, Rule, Script
 
 NAMESPACE = "http://sns.amazonaws.com/doc/2010-03-31/"
 CONTROL = "/_control/"
@@ -251,7 +250,7 @@ def control(service: Service, method: str, path: str, body: bytes) -> tuple[int,
                 service.release()
             case _:
                 return 404, "application/json", b'{"error": "no such control"}'
-    except (SettingsError, ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         return 400, "application/json", json.dumps({"error": str(error)}).encode()
     return 200, "application/json", json.dumps(answer).encode()
 

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from devstack.settings import SettingsError
-
 
 @dataclass(frozen=True)
 class Refusal:
@@ -59,10 +57,10 @@ class Rule:
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
-        """Errors: SettingsError, TypeError."""
+        """Errors: ValueError, TypeError."""
         rule = cls(**values)
         if rule.code not in CODES:
-            raise SettingsError(f"no answer {rule.code!r}; there are {', '.join(sorted(CODES))}")
+            raise ValueError(f"no answer {rule.code!r}; there are {', '.join(sorted(CODES))}")
         return rule
 
 

@@ -1,4 +1,4 @@
-"""`python -m devstack.sns_stand_in [--port N] [--log FILE] [--any-endpoint]`: serves until it is ended."""
+"""`python -m emulators.sns_stand_in [--port N] [--log FILE] [--any-endpoint]`: serves until it is ended."""
 
 import argparse
 import asyncio
@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
-from devstack.settings import LOOPBACK
-from devstack.sns_stand_in.server import serve
+from emulators.local import LOOPBACK
+from emulators.sns_stand_in.server import serve
 
 
 async def _main(arguments: argparse.Namespace) -> None:
@@ -29,7 +29,7 @@ async def _main(arguments: argparse.Namespace) -> None:
 
 def main() -> int:
     """Prints the port once it listens; 1 where it cannot."""
-    parser = argparse.ArgumentParser(prog="python -m devstack.sns_stand_in", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m emulators.sns_stand_in", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0: a free one, which is printed")
     parser.add_argument("--log", type=Path, help="a file to which every accepted publish is appended, as JSON")
     parser.add_argument("--any-endpoint", action="store_true", help="take messages to endpoints that nobody made")

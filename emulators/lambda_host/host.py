@@ -7,11 +7,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from devstack.lambda_host.environment import ExecutionEnvironment
-from devstack.lambda_host.errors import FunctionNotFoundError, HostClosedError, RequestTooLargeError
-from devstack.lambda_host.invocation import MAX_REQUEST_BYTES, InvocationResult
-from devstack.lambda_host.pool import EnvironmentPool
-from devstack.lambda_host.spec import FunctionSpec
+from emulators.lambda_host.environment import ExecutionEnvironment
+from emulators.lambda_host.errors import FunctionNotFoundError, HostClosedError, RequestTooLargeError
+from emulators.lambda_host.invocation import MAX_REQUEST_BYTES, InvocationResult
+from emulators.lambda_host.pool import EnvironmentPool
+from emulators.lambda_host.spec import FunctionSpec
 
 # One machine starts many functions at once; beyond the number of its cores they only slow each other down.
 STARTS_AT_ONCE = 3
