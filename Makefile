@@ -62,7 +62,7 @@ recompute-check: setup ## count the demo's data again from the archive, and comp
 	@$(MASSCOMM) recompute-check
 
 capacity: setup ## what it costs and which limit comes first, into docs/capacity.md; no AWS account
-	.venv/bin/python -m infra.capacity.report
+	.venv/bin/python -m capacity.report
 
 audit: setup .devstack/supply-chain-venv ## known vulnerabilities of what is pinned; needs the advisory service
 	.devstack/supply-chain-venv/bin/pip-audit --strict --no-deps --disable-pip --progress-spinner off $(foreach name,main localstack bootstrap job,-r requirements/$(name).txt)

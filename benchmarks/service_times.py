@@ -1,11 +1,11 @@
-"""How long an invocation takes, for infra/capacity: `python -m benchmarks.service_times [--write]`.
+"""How long an invocation takes, for capacity: `python -m benchmarks.service_times [--write]`.
 
 Needs `make setup`; starts a broker, OpenSearch, LocalStack (DynamoDB, SES) and the SNS stand-in of its own, and stops
 them. The functions run in this process as they do in Lambda: the real adapters, records of one recipient and of many.
 For each the time on the wall and this process's processor time are taken (all threads), because Lambda gives a function
 less of a processor than this machine does, and what is waited for does not get slower by that. Medians of the runs.
 
---write puts the figures into infra/capacity/service_times.json, from which docs/capacity.md is calculated.
+--write puts the figures into capacity/service_times.json, from which docs/capacity.md is calculated.
 """
 
 import argparse
@@ -324,7 +324,7 @@ def _rounded(value: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description="How long an invocation takes, for infra/capacity.")
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--write", action="store_true", help=f"into infra/capacity/{FIGURES.name}")
+    parser.add_argument("--write", action="store_true", help=f"into capacity/{FIGURES.name}")
     chosen = parser.parse_args()
     figures = {
         "command": COMMAND,

@@ -1,6 +1,6 @@
 """Service times that no measurement changes."""
 
-from infra.capacity.service_times import Line, Time
+from capacity.service_times import Line, Time
 
 PROVIDER_S = 0.02
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from infra.capacity.plan import STEPS, Plan
-from infra.capacity.service_times import ServiceTimes
+from capacity.plan import STEPS, Plan
+from capacity.service_times import ServiceTimes
 from infra.cdk.settings import PROD
 from tests.support.inputs.service_times import line
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from infra.capacity.comparison import (
+from capacity.comparison import (
     critical_wait_s,
     of_a_broadcast,
     of_a_steady_load,
@@ -14,10 +14,10 @@ from infra.capacity.comparison import (
     throughput,
     wait_in_front_s,
 )
-from infra.capacity.plan import STEPS, Plan
-from infra.capacity.report import PAGE, model_tables, tables, written
-from infra.capacity.service_times import ServiceTimes, measured
-from infra.capacity.workload import Workload
+from capacity.plan import STEPS, Plan
+from capacity.report import PAGE, model_tables, tables, written
+from capacity.service_times import ServiceTimes, measured
+from capacity.workload import Workload
 from infra.cdk.settings import PROD
 from tests.support.inputs.service_times import PROVIDER_S
 

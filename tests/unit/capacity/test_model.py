@@ -6,21 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.capacity.costs import (
-    INTERFACE_ENDPOINTS,
-    a_month,
-    by_the_hour,
-    for_a_million,
-    poller_units,
-    total,
-)
-from infra.capacity.figures import Trust
-from infra.capacity.limits import HEADROOM, NODE_VCPUS, first, limits, raised_for
-from infra.capacity.plan import STEPS, Plan, recipients_s
-from infra.capacity.prices import PRICES
-from infra.capacity.quotas import QUOTAS, sns_publish
-from infra.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes, Time, measured
-from infra.capacity.workload import Workload, sizes
+from capacity.costs import INTERFACE_ENDPOINTS, a_month, by_the_hour, for_a_million, poller_units, total
+from capacity.figures import Trust
+from capacity.limits import HEADROOM, NODE_VCPUS, first, limits, raised_for
+from capacity.plan import STEPS, Plan, recipients_s
+from capacity.prices import PRICES
+from capacity.quotas import QUOTAS, sns_publish
+from capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes, Time, measured
+from capacity.workload import Workload, sizes
 from infra.cdk.settings import ENVIRONMENTS, PROD
 from masscomm.domain.lanes import BROADCASTS
 from masscomm.kafka import topics

@@ -1,4 +1,4 @@
-"""The tables of docs/capacity.md: `python -m infra.capacity.report` prints them and writes them where they belong.
+"""The tables of docs/capacity.md: `python -m capacity.report` prints them and writes them where they belong.
 
 What stands between two markers in that page is made here; the words around are a person's.
 """
@@ -11,7 +11,7 @@ from functools import cache
 from math import inf
 from pathlib import Path
 
-from infra.capacity.comparison import (
+from capacity.comparison import (
     Compared,
     critical_steps,
     critical_wait_s,
@@ -21,17 +21,17 @@ from infra.capacity.comparison import (
     partitions_for,
     scene,
 )
-from infra.capacity.costs import a_month, by_the_hour, for_a_million, total
-from infra.capacity.figures import Figure, Trust
-from infra.capacity.limits import Change, Limit, environments_used, limits, raised_for
-from infra.capacity.plan import Plan
-from infra.capacity.prices import PRICES
-from infra.capacity.quotas import QUOTAS, sns_publish
-from infra.capacity.service_times import VCPU_MB, ServiceTimes, measured
-from infra.capacity.workload import Workload, sizes
+from capacity.costs import a_month, by_the_hour, for_a_million, total
+from capacity.figures import Figure, Trust
+from capacity.limits import Change, Limit, environments_used, limits, raised_for
+from capacity.plan import Plan
+from capacity.prices import PRICES
+from capacity.quotas import QUOTAS, sns_publish
+from capacity.service_times import VCPU_MB, ServiceTimes, measured
+from capacity.workload import Workload, sizes
 from infra.cdk.settings import ENVIRONMENTS, PROD, Environment
 
-PAGE = Path(__file__).parents[2] / "docs" / "capacity.md"
+PAGE = Path(__file__).parents[1] / "docs" / "capacity.md"
 RATES = (1_000, 10_000, 50_000)
 # Seconds of each rate that are simulated: long enough for some hundred thousand notifications.
 SIMULATED_S = {1_000: 300.0, 10_000: 90.0, 50_000: 30.0}
@@ -353,7 +353,7 @@ _SIMULATION: Mapping[str, Callable[[], str]] = {"simulation": simulation, "criti
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m infra.capacity.report", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m capacity.report", description=__doc__)
     parser.add_argument("--only-print", action="store_true", help=f"leave {PAGE.name} as it is")
     chosen = parser.parse_args()
     made = tables()

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
+from capacity.limits import environments_used, ledger_units_s
+from capacity.plan import INPUTS, STEPS, Plan, batch_records, functions, invocation_s, recipients_a_record
+from capacity.prices import HOURS_A_MONTH, price
+from capacity.quotas import quota
+from capacity.service_times import ServiceTimes
+from capacity.workload import Workload, sizes
 from functions.catalogue import FunctionEntry
-from infra.capacity.limits import environments_used, ledger_units_s
-from infra.capacity.plan import INPUTS, STEPS, Plan, batch_records, functions, invocation_s, recipients_a_record
-from infra.capacity.prices import HOURS_A_MONTH, price
-from infra.capacity.quotas import quota
-from infra.capacity.service_times import ServiceTimes
-from infra.capacity.workload import Workload, sizes
 from infra.cdk.profiles import PROFILES, Warmth
 from masscomm.domain.lanes import Lane
 from masscomm.stores.delivery_ledger import KEPT_S

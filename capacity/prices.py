@@ -7,7 +7,7 @@ They are us-east-1's, where most sources agree. In eu-central-1 Lambda costs the
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from infra.capacity.figures import Figure, Trust
+from capacity.figures import Figure, Trust
 
 HOURS_A_MONTH = 730
 REGION = "us-east-1"

@@ -11,10 +11,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Self
 
+from capacity.quotas import quota, sns_publish
+from capacity.service_times import ServiceTimes
+from capacity.workload import Workload
 from functions.catalogue import FunctionEntry, read_catalogue
-from infra.capacity.quotas import quota, sns_publish
-from infra.capacity.service_times import ServiceTimes
-from infra.capacity.workload import Workload
 from infra.cdk.settings import Environment
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.outcomes import RANGE_SIZE

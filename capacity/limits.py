@@ -4,18 +4,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from infra.capacity.plan import (
-    INPUTS,
-    STEPS,
-    Plan,
-    batch_records,
-    functions,
-    invocation_s,
-    recipients_a_record,
-)
-from infra.capacity.quotas import QUOTAS, quota, sns_publish
-from infra.capacity.service_times import VCPU_MB, ServiceTimes
-from infra.capacity.workload import Workload, sizes
+from capacity.plan import INPUTS, STEPS, Plan, batch_records, functions, invocation_s, recipients_a_record
+from capacity.quotas import QUOTAS, quota, sns_publish
+from capacity.service_times import VCPU_MB, ServiceTimes
+from capacity.workload import Workload, sizes
 
 # Above this share a limit counts as met: a queue in front of something busier grows quickly.
 HEADROOM = 0.8

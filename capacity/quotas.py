@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from infra.capacity.figures import Figure, Trust
+from capacity.figures import Figure, Trust
 
 _READ = "2026-11"
 _SNS = "AWS General Reference, Amazon SNS endpoints and quotas, Publish API throttling per account (standard topics)"

@@ -10,7 +10,7 @@ from functools import cache
 from math import ceil
 from uuid import UUID
 
-from infra.capacity.service_times import measured
+from capacity.service_times import measured
 from masscomm.chain.chunks import PART_SIZE
 from masscomm.domain.outcomes import RANGE_SIZE, Told, outcome
 from masscomm.domain.preferences import Decision

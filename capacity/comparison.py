@@ -5,18 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from infra.capacity.limits import environments_used
-from infra.capacity.plan import (
-    INPUTS,
-    STEPS,
-    Plan,
-    batch_records,
-    functions,
-    recipients_s,
-)
-from infra.capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes
-from infra.capacity.simulation import Account, Calls, Clock, Lane, Provider, Step, broadcast, steady
-from infra.capacity.workload import Workload
+from capacity.limits import environments_used
+from capacity.plan import INPUTS, STEPS, Plan, batch_records, functions, recipients_s
+from capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes
+from capacity.simulation import Account, Calls, Clock, Lane, Provider, Step, broadcast, steady
+from capacity.workload import Workload
 from masscomm.domain.lanes import Lane as LaneName
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.kafka import topics
