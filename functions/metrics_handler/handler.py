@@ -5,14 +5,14 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from functions.metrics_handler.metrics_store import MetricsStore
-from functions.metrics_handler.poll_slots import PollSlots
-from functions.metrics_handler.query_metrics import QueryMetrics
-from functions.metrics_handler.request import CSV, Request, uncached
-from functions.metrics_handler.tell_send import TellSend
-from functions.metrics_handler.tell_trends import TellTrends
-from functions.metrics_handler.tell_user import TellUser
-from functions.metrics_handler.watch_metrics import OPEN_POLLS, WatchMetrics
+from functions.metrics_handler.http.request import CSV, Request, uncached
+from functions.metrics_handler.routes.metrics import QueryMetrics
+from functions.metrics_handler.routes.send import TellSend
+from functions.metrics_handler.routes.stream import OPEN_POLLS, WatchMetrics
+from functions.metrics_handler.routes.trending import TellTrends
+from functions.metrics_handler.routes.user_notifications import TellUser
+from functions.metrics_handler.store.poll_slots import PollSlots
+from functions.metrics_handler.store.port import MetricsStore
 from masscomm import environment
 from masscomm.aws.authentication import database_url
 from masscomm.clock import Clock, SystemClock
@@ -40,8 +40,8 @@ class UseCases:
 @cache
 def bootstrap() -> UseCases:
     """The adapters, built at the first invocation and kept."""
-    from functions.metrics_handler.poll_slots_dynamodb import DynamoDbPollSlots
-    from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
+    from functions.metrics_handler.store.poll_slots_dynamodb import DynamoDbPollSlots
+    from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
 
     store = PostgresMetricsStore(connection_pool(database_url(environment.required("METRICS_DATABASE_URL"))))
     return use_cases(
@@ -106,7 +106,7 @@ def get_user_notifications(asked: rest.Request, user_id: str) -> Response:
     return request.answer(bootstrap().tell_user.answer(user_id, request.parameters, request.clubs))
 
 
-@observed(logger, ahead=("functions.metrics_handler.postgres_store",))
+@observed(logger, ahead=("functions.metrics_handler.store.postgres",))
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Entry point: an API Gateway REST proxy event to its answer."""
     return api.answer(event, context)

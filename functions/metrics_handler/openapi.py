@@ -12,8 +12,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from functions.metrics_handler import buckets, handler, query_metrics, tell_trends, tell_user, watch_metrics
-from functions.metrics_handler import parameters as parse
+from functions.metrics_handler import handler
+from functions.metrics_handler.http import parameters as parse
+from functions.metrics_handler.routes import metrics, stream, trending, user_notifications
+from functions.metrics_handler.store import buckets
 from masscomm.http.problem import CONTENT_TYPE
 from masscomm.http.rest import Route
 from masscomm.http.tenant import parse_club_id
@@ -34,19 +36,19 @@ _WHAT_IT_MAY_BE: dict[str, str | None] = {
     "fill": "zero, and nothing else",
     "limit": "rows at most",
     "by": "one of type, club_id",
-    "window": f"minutes, from 1 to {tell_trends.MAX_WINDOW_MIN}",
-    "top": f"rows at most, from 1 to {tell_trends.MAX_TOP}",
+    "window": f"minutes, from 1 to {trending.MAX_WINDOW_MIN}",
+    "top": f"rows at most, from 1 to {trending.MAX_TOP}",
     "since": "the cursor of the answer before",
-    "wait": f"seconds to wait at most, from 0 to {watch_metrics.MAX_WAIT_S}",
+    "wait": f"seconds to wait at most, from 0 to {stream.MAX_WAIT_S}",
 }
 _REPEATED = {"club_id", "type", "channel", "measure", "measures", "dimensions"}
 # The route that gives each, what may be asked for, what must be, and what the answer can be had as.
 _QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
-    "/v1/metrics": (query_metrics.PARAMETERS, ("granularity", "start", "end"), ("application/json", "text/csv")),
-    "/v1/metrics/trending": (tell_trends.PARAMETERS, (), ("application/json", "text/csv")),
-    "/v1/metrics/stream": (watch_metrics.PARAMETERS, (), ("application/json",)),
+    "/v1/metrics": (metrics.PARAMETERS, ("granularity", "start", "end"), ("application/json", "text/csv")),
+    "/v1/metrics/trending": (trending.PARAMETERS, (), ("application/json", "text/csv")),
+    "/v1/metrics/stream": (stream.PARAMETERS, (), ("application/json",)),
     "/v1/sends/{send_id}": ((), (), ("application/json",)),
-    "/v1/users/{user_id}/notifications": (tell_user.PARAMETERS, (), ("application/json",)),
+    "/v1/users/{user_id}/notifications": (user_notifications.PARAMETERS, (), ("application/json",)),
 }
 _PROBLEMS = {
     "400": "A parameter cannot be used, or the query is over a bound",

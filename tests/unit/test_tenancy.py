@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from functions.metrics_handler import handler as metrics_handler
-from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.metrics_store import ChannelTotals, Granularity, LogKey, LogRow, SendTotals
-from functions.metrics_handler.poll_slots import InMemoryPollSlots
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
+from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
+from functions.metrics_handler.store.port import ChannelTotals, Granularity, LogKey, LogRow, SendTotals
 from functions.send_handler import handler as send_handler
 from functions.send_handler.request_send import RequestSend
 from infra.cdk.handlers import authorizer

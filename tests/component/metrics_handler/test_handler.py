@@ -13,7 +13,7 @@ import pytest
 from devstack.settings import ROOT, StackSettings
 from devstack.stack import Stack
 from functions.metrics_handler import handler as module
-from functions.metrics_handler.postgres_store import PostgresMetricsStore
+from functions.metrics_handler.store.postgres import PostgresMetricsStore
 from tests.support.inputs.api_gateway_events import get, lambda_context
 from tests.support.servers.metrics_database import metrics_database
 

@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 
 from devstack.settings import StackSettings
-from functions.metrics_handler.poll_slots import PollSlots
-from functions.metrics_handler.poll_slots_dynamodb import DynamoDbPollSlots
+from functions.metrics_handler.store.poll_slots import PollSlots
+from functions.metrics_handler.store.poll_slots_dynamodb import DynamoDbPollSlots
 from masscomm.errors import Stop
 from tests.support.contracts.poll_slots import LATER, NOW, PollSlotsContract
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table

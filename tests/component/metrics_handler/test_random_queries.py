@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from devstack.settings import StackSettings
-from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
-from functions.metrics_handler.query_metrics import QueryMetrics
+from functions.metrics_handler.routes.metrics import QueryMetrics
+from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
 from masscomm.clock import FixedClock
 from masscomm.http.tenant import ALL_CLUBS
 from tests.support.inputs.metrics_queries import Event, events, expected, queries, stored, told

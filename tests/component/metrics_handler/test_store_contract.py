@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from devstack.settings import StackSettings
-from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.metrics_store import (
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
+from functions.metrics_handler.store.port import (
     Bounds,
     ChannelTotals,
     Count,
@@ -28,7 +28,7 @@ from functions.metrics_handler.metrics_store import (
     Trend,
     Trends,
 )
-from functions.metrics_handler.postgres_store import PostgresMetricsStore, connection_pool
+from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
 from tests.support.servers.metrics_database import metrics_database
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-from functions.metrics_handler.poll_slots import PollSlots
+from functions.metrics_handler.store.poll_slots import PollSlots
 
 NOW = 1_700_000_000_000
 LATER = NOW + 29_000

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 
-from functions.metrics_handler.in_memory_store import StoredCount
-from functions.metrics_handler.metrics_store import Dimension, Granularity
+from functions.metrics_handler.store.in_memory import StoredCount
+from functions.metrics_handler.store.port import Dimension, Granularity
 
 # Summer time ends in it in Madrid, and few enough buckets are that rows meet.
 FIRST = datetime(2026, 10, 24, 20, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from functions.metrics_handler.accept import chosen
+from functions.metrics_handler.http.accept import chosen
 
 OFFERED = ("application/json", "text/csv")
 

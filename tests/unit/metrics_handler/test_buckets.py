@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from functions.metrics_handler.buckets import InexactError, zone_days
-from functions.metrics_handler.metrics_store import Granularity
+from functions.metrics_handler.store.buckets import InexactError, zone_days
+from functions.metrics_handler.store.port import Granularity
 
 
 def at(text: str) -> datetime:

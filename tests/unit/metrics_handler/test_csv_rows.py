@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from functions.metrics_handler.csv_rows import csv_rows
+from functions.metrics_handler.http.csv import csv_rows
 
 _FORMULA = set("=+-@\t\r\n＝＋－＠")  # noqa: RUF001
 

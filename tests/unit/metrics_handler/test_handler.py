@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from functions.metrics_handler import handler as module
-from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
-from functions.metrics_handler.poll_slots import InMemoryPollSlots
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
+from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry
 from tests.support.inputs.api_gateway_events import get, lambda_context

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from functions.metrics_handler import handler as module
-from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.metrics_store import Granularity, SendTotals
-from functions.metrics_handler.poll_slots import InMemoryPollSlots
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
+from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
+from functions.metrics_handler.store.port import Granularity, SendTotals
 from masscomm.clock import FixedClock
 from masscomm.http.rest import Request
 from tests.support.inputs.api_gateway_events import get, lambda_context

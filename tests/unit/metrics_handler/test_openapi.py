@@ -8,7 +8,7 @@ import yaml
 
 import functions
 from functions.metrics_handler import handler, openapi
-from functions.metrics_handler.query_metrics import PARAMETERS
+from functions.metrics_handler.routes.metrics import PARAMETERS
 
 ROOT = Path(next(iter(functions.__path__))).parent
 DEPLOYED = yaml.safe_load((ROOT / "functions" / "functions.yaml").read_text())["functions"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from functions.metrics_handler.poll_slots import InMemoryPollSlots, PollSlots
+from functions.metrics_handler.store.poll_slots import InMemoryPollSlots, PollSlots
 from tests.support.contracts.poll_slots import PollSlotsContract
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.metrics_store import Bounds, Dimension, Granularity
-from functions.metrics_handler.query_metrics import QueryMetrics, parse_query
+from functions.metrics_handler.routes.metrics import QueryMetrics, parse_query
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
+from functions.metrics_handler.store.port import Bounds, Dimension, Granularity
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs

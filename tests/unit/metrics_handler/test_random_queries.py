@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
-from functions.metrics_handler.query_metrics import PARAMETERS, QueryMetrics
+from functions.metrics_handler.routes.metrics import PARAMETERS, QueryMetrics
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS

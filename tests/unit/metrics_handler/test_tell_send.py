@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
-from functions.metrics_handler.metrics_store import ChannelTotals, SendTotals
-from functions.metrics_handler.tell_send import TellSend
+from functions.metrics_handler.routes.send import TellSend
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
+from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.metrics_store import Bounds, Granularity
-from functions.metrics_handler.tell_trends import TellTrends
+from functions.metrics_handler.routes.trending import TellTrends
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
+from functions.metrics_handler.store.port import Bounds, Granularity
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS

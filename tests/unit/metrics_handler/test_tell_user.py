@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler.in_memory_store import InMemoryMetricsStore
-from functions.metrics_handler.metrics_store import LogKey, LogRow
-from functions.metrics_handler.tell_user import TellUser
+from functions.metrics_handler.routes.user_notifications import TellUser
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
+from functions.metrics_handler.store.port import LogKey, LogRow
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, Clubs

@@ -2,7 +2,7 @@
 
 import pytest
 
-from functions.metrics_handler.tenant import seen
+from functions.metrics_handler.http.tenant import seen
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS, NO_CLUBS, Clubs
 

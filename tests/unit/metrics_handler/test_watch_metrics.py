@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler.in_memory_store import InMemoryMetricsStore, StoredCount
-from functions.metrics_handler.metrics_store import Granularity
-from functions.metrics_handler.poll_slots import InMemoryPollSlots
-from functions.metrics_handler.query_metrics import QueryMetrics
-from functions.metrics_handler.watch_metrics import RESERVED_S, RETRY_AFTER_S, WatchMetrics
+from functions.metrics_handler.routes.metrics import QueryMetrics
+from functions.metrics_handler.routes.stream import RESERVED_S, RETRY_AFTER_S, WatchMetrics
+from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
+from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
+from functions.metrics_handler.store.port import Granularity
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry, Stop
 from masscomm.http.problem import Problem

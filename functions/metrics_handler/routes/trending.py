@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from functions.metrics_handler import parameters as parse
-from functions.metrics_handler.buckets import LENGTH, floor
-from functions.metrics_handler.metrics_store import Dimension, Granularity, MetricsQuery, MetricsStore, TooMuch
-from functions.metrics_handler.parameters import Reader, rfc3339
-from functions.metrics_handler.query_metrics import is_complete, too_much
-from functions.metrics_handler.tenant import seen
+from functions.metrics_handler.http import parameters as parse
+from functions.metrics_handler.http.parameters import Reader, rfc3339
+from functions.metrics_handler.http.tenant import seen
+from functions.metrics_handler.routes.metrics import is_complete, too_much
+from functions.metrics_handler.store.buckets import LENGTH, floor
+from functions.metrics_handler.store.port import Dimension, Granularity, MetricsQuery, MetricsStore, TooMuch
 from masscomm.clock import Clock
 from masscomm.domain.measures import REQUESTED, TRENDING_WINDOW_MIN
 from masscomm.http.tenant import Clubs, parse_club_id

@@ -11,7 +11,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from functions.metrics_handler.metrics_store import Count, Dimension, MetricsQuery
+from functions.metrics_handler.store.port import Count, Dimension, MetricsQuery
 
 _MAX_LENGTH = 8_000
 _NUMBER_BITS = 100  # a sum of 64-bit counts

@@ -26,10 +26,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from functions.metrics_handler import parameters as parse
-from functions.metrics_handler.buckets import LENGTH, Buckets, ceiling, floor, time_zone, utc_buckets, zone_days
-from functions.metrics_handler.cursor import cursor_after, row_before
-from functions.metrics_handler.metrics_store import (
+from functions.metrics_handler.http import parameters as parse
+from functions.metrics_handler.http.cursor import cursor_after, row_before
+from functions.metrics_handler.http.parameters import Reader, rfc3339
+from functions.metrics_handler.http.tenant import seen
+from functions.metrics_handler.store.buckets import LENGTH, Buckets, ceiling, floor, time_zone, utc_buckets, zone_days
+from functions.metrics_handler.store.port import (
     Bounds,
     Count,
     Counts,
@@ -41,8 +43,6 @@ from functions.metrics_handler.metrics_store import (
     TooMuch,
     check_filled,
 )
-from functions.metrics_handler.parameters import Reader, rfc3339
-from functions.metrics_handler.tenant import seen
 from masscomm.clock import Clock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import Clubs, parse_club_id

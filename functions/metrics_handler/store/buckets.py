@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from functions.metrics_handler.metrics_store import Granularity
+from functions.metrics_handler.store.port import Granularity
 
 MAX_ZONE_DAYS = 3_660
 

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
 
-from functions.metrics_handler.buckets import LENGTH, floor
-from functions.metrics_handler.metrics_store import (
+from functions.metrics_handler.store.buckets import LENGTH, floor
+from functions.metrics_handler.store.port import (
     MAX_REVISED,
     Bounds,
     Count,

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
-from functions.metrics_handler.poll_slots import Slot
+from functions.metrics_handler.store.poll_slots import Slot
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits

@@ -5,7 +5,7 @@ from typing import Any
 from psycopg import sql
 from psycopg.sql import SQL, Composable, Composed, Identifier, Placeholder
 
-from functions.metrics_handler.metrics_store import MAX_REVISED, Bounds, Dimension, Granularity, MetricsQuery, Order
+from functions.metrics_handler.store.port import MAX_REVISED, Bounds, Dimension, Granularity, MetricsQuery, Order
 
 _TABLES = {
     Granularity.MINUTE: Identifier("counts_minute"),

@@ -11,8 +11,8 @@ from psycopg import IsolationLevel
 from psycopg.sql import Composed
 from psycopg_pool import ConnectionPool
 
-from functions.metrics_handler import counts_statement
-from functions.metrics_handler.metrics_store import (
+from functions.metrics_handler.store import statements
+from functions.metrics_handler.store.port import (
     Bounds,
     ChannelTotals,
     Count,
@@ -82,27 +82,27 @@ class PostgresMetricsStore:
         self._pool.close()
 
     def counts(self, query: MetricsQuery) -> Counts:
-        values = counts_statement.values_of(query, self._bounds)
+        values = statements.values_of(query, self._bounds)
         with self._connection() as connection:
             watermark, grace = _watermark(connection)
             if query.buckets == ():
                 return Counts([], more=False, watermark=watermark, grace=grace)
-            check_read(_number(connection, counts_statement.rows_read(query), values), self._bounds)
+            check_read(_number(connection, statements.rows_read(query), values), self._bounds)
             if query.fill:
                 check_filled(self._combinations(connection, query, values) * len(query.buckets or ()), self._bounds)
-            rows = connection.execute(counts_statement.rows(query), values).fetchall()
-            revised = dict(connection.execute(counts_statement.revised(query), values).fetchall())
+            rows = connection.execute(statements.rows(query), values).fetchall()
+            revised = dict(connection.execute(statements.revised(query), values).fetchall())
         counts = [Count(bucket, tuple(dimensions), int(total)) for bucket, *dimensions, total in rows]
         return Counts(counts[: query.limit], len(counts) > query.limit, watermark, grace, revised)
 
     def trends(self, query: MetricsQuery, middle: datetime) -> Trends:
-        values = counts_statement.values_of(query, self._bounds) | {"middle": middle, "top": query.limit}
+        values = statements.values_of(query, self._bounds) | {"middle": middle, "top": query.limit}
         with self._connection() as connection:
             watermark, grace = _watermark(connection)
-            rows_read, statement = counts_statement.rows_read(query), counts_statement.trends(query)
+            rows_read, statement = statements.rows_read(query), statements.trends(query)
             if _in_windows(query, middle) and connection.execute(_WINDOWS_KEPT, values).fetchone() == (True,):
                 values |= {"within": _window_ends(middle, query.end), "before": _window_ends(query.start, middle)}
-                rows_read, statement = counts_statement.window_rows_read(query), counts_statement.window_trends(query)
+                rows_read, statement = statements.window_rows_read(query), statements.window_trends(query)
             check_read(_number(connection, rows_read, values), self._bounds)
             rows = connection.execute(statement, values).fetchall()
         return Trends([Trend(value, int(within), int(before)) for value, within, before in rows], watermark, grace)
@@ -174,7 +174,7 @@ class PostgresMetricsStore:
     def _combinations(self, connection: _Connection, query: MetricsQuery, values: dict[str, Any]) -> int:
         if query.named_combinations:
             return prod(len(getattr(query, dimension)) for dimension in query.dimensions)
-        return _number(connection, counts_statement.combinations(query), values)
+        return _number(connection, statements.combinations(query), values)
 
     @contextmanager
     def _connection(self) -> Iterator[_Connection]:

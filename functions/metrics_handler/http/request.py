@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from functions.metrics_handler.accept import chosen
-from functions.metrics_handler.csv_rows import csv_rows
+from functions.metrics_handler.http.accept import chosen
+from functions.metrics_handler.http.csv import csv_rows
 from masscomm.http import rest
 from masscomm.http.problem import Problem
 from masscomm.http.rest import JSON, Response

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from functions.metrics_handler import parameters as parse
-from functions.metrics_handler.buckets import LENGTH, floor
-from functions.metrics_handler.metrics_store import Granularity, MetricsStore, Position
-from functions.metrics_handler.parameters import Reader, rfc3339
-from functions.metrics_handler.poll_slots import PollSlots
-from functions.metrics_handler.query_metrics import PARAMETERS as QUERY_PARAMETERS
-from functions.metrics_handler.query_metrics import QueryMetrics, parse_query
-from functions.metrics_handler.tenant import seen
+from functions.metrics_handler.http import parameters as parse
+from functions.metrics_handler.http.parameters import Reader, rfc3339
+from functions.metrics_handler.http.tenant import seen
+from functions.metrics_handler.routes.metrics import PARAMETERS as QUERY_PARAMETERS
+from functions.metrics_handler.routes.metrics import QueryMetrics, parse_query
+from functions.metrics_handler.store.buckets import LENGTH, floor
+from functions.metrics_handler.store.poll_slots import PollSlots
+from functions.metrics_handler.store.port import Granularity, MetricsStore, Position
 from masscomm.clock import Clock
 from masscomm.errors import Retry
 from masscomm.http.problem import Problem

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from functions.metrics_handler.metrics_store import ChannelTotals, MetricsStore, SendTotals
-from functions.metrics_handler.parameters import Reader, rfc3339
+from functions.metrics_handler.http.parameters import Reader, rfc3339
+from functions.metrics_handler.store.port import ChannelTotals, MetricsStore, SendTotals
 from masscomm.clock import Clock
 from masscomm.domain.statuses import TERMINAL, Status, read_reason
 from masscomm.http.problem import Problem

@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from functions.metrics_handler import parameters as parse
-from functions.metrics_handler.metrics_store import LogKey, LogQuery, MetricsStore
-from functions.metrics_handler.parameters import Reader, rfc3339
-from functions.metrics_handler.query_metrics import is_complete
-from functions.metrics_handler.tenant import seen
+from functions.metrics_handler.http import parameters as parse
+from functions.metrics_handler.http.parameters import Reader, rfc3339
+from functions.metrics_handler.http.tenant import seen
+from functions.metrics_handler.routes.metrics import is_complete
+from functions.metrics_handler.store.port import LogKey, LogQuery, MetricsStore
 from masscomm.clock import Clock
 from masscomm.domain.statuses import read_reason
 from masscomm.http.problem import FieldError, Problem
