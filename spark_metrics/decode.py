@@ -66,14 +66,16 @@ def origin() -> Column:
     headers = F.map_from_entries("headers")
 
     def header(name: str) -> Column:
-        return F.decode(F.try_element_at(headers, F.lit(name)), "UTF-8")
+        return F.try_element_at(headers, F.lit(name))
 
     def whole(name: str) -> Column:
         # Through a number: " 07" and "7" are the same position.
-        return F.trim(header(name)).try_cast("long").cast("string")
+        return F.trim(header(name).cast("string")).try_cast("long").cast("string")
 
     original = [whole(name) for name in (SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP)]
-    replayed = F.concat(header(SOURCE_TOPIC), *[part for text in original for part in (F.lit("/"), text)])
+    # F.decode would fail the batch where the bytes are not UTF-8.
+    topic = F.try_validate_utf8(header(SOURCE_TOPIC).cast("string"))  # guard: metrics.position_header
+    replayed = F.concat(topic, *[part for text in original for part in (F.lit("/"), text)])
     here = F.concat_ws("/", "topic", "partition", "kafka_offset", "timestamp_ms")
     return F.when(header(SOURCE_TOPIC).isNotNull(), replayed).otherwise(here)
 

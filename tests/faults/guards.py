@@ -86,6 +86,12 @@ MUTANTS = (
         no_cell=NO_SUCH_ID,
     ),
     Mutant(
+        guard="metrics.position_header",
+        rule="A position header that is not UTF-8 quarantines its record and fails no batch.",
+        change=Becomes('F.decode(header(SOURCE_TOPIC), "UTF-8")'),
+        no_cell="one record shows it faster than a flood",
+    ),
+    Mutant(
         guard="metrics.permanent_postgres_error",
         rule="The job quarantines records that Postgres refuses permanently.",
         change=Never(),

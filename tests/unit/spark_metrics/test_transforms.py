@@ -255,6 +255,21 @@ def test_a_replayed_record_has_the_send_id_of_the_place_it_first_stood_at(staged
     assert bad["problem"] == "bad_position"
 
 
+@pytest.mark.kills(guard="metrics.position_header")
+@pytest.mark.parametrize("name", [SOURCE_TOPIC, SOURCE_PARTITION])
+def test_position_headers_that_are_no_utf8_stop_no_batch(staged: ToRows, name: str) -> None:
+    position = {SOURCE_TOPIC: b"send.monolith", SOURCE_PARTITION: b"2", SOURCE_OFFSET: b"17", SOURCE_TIMESTAMP: b"1"}
+    headers = (position | {name: b"\xff\xfe"}).items()
+    bad, good = staged(
+        [
+            {"topic": "send.monolith", "value": a_send(MINIMAL_SEND), "headers": headers},
+            {"topic": "send.monolith", "value": a_send(MINIMAL_SEND)},
+        ],
+        WRITERS,
+    )
+    assert (bad["problem"], good["problem"]) == ("bad_position", None)
+
+
 def test_an_empty_send_id_is_none(staged: ToRows) -> None:
     (row,) = staged([{"topic": "send.api", "offset": 5, "value": a_send(send_id="")}], WRITERS)
     assert row["send_id"] == ids.send_id_of_record("send.api", 0, 5, AT_MS)
