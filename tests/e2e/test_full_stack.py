@@ -72,7 +72,7 @@ def processes(stack: RunningStack) -> list[psutil.Process]:
     return [each for started in stack.services.values() for each in process.family(started.pid)]
 
 
-def test_everything_runs_and_says_so(stack: RunningStack, settings: StackSettings) -> None:
+def test_all_services_run_and_report_it(stack: RunningStack, settings: StackSettings) -> None:
     assert set(stack.services) == set(all_services(settings))
     assert all(started.alive() for started in stack.services.values())
     assert httpx.get(f"{settings.gateway_url}/-/ready").status_code == 200
@@ -145,7 +145,7 @@ def contains(path: Path, text: str) -> bool:
     return text.encode() in path.read_bytes()
 
 
-def test_everything_is_as_the_oracle_says_and_again_on_the_running_stack(stack: RunningStack, tmp_path: Path) -> None:
+def test_demo_equals_the_oracle_twice_on_one_stack(stack: RunningStack, tmp_path: Path) -> None:
     first = demo(stack, tmp_path / "first.json")
     # That quiet hours end is waited for once: it takes up to a minute.
     second = demo(stack, tmp_path / "second.json", quiet_hours=False)
@@ -175,9 +175,7 @@ def demo(stack: RunningStack, out: Path, *, quiet_hours: bool = True) -> dict[st
     return figures
 
 
-def test_a_kill_of_everything_is_recovered_and_what_was_stored_is_there(
-    stack: RunningStack, settings: StackSettings
-) -> None:
+def test_stack_recovers_stored_data_after_a_kill_of_all(stack: RunningStack, settings: StackSettings) -> None:
     """Last in this file: it ends the stack that the others use."""
     topics = set(AdminClient({"bootstrap.servers": settings.kafka_bootstrap}).list_topics(timeout=10).topics)
     url = f"{settings.opensearch_url}/device_state/_doc/7"

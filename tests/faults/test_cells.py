@@ -24,7 +24,7 @@ def test_a_quarter_of_the_cells_stands_for_all() -> None:
     assert 1 / 4 <= sum(cell.ci for cell in CELLS) / len(CELLS) <= 1 / 3
 
 
-def test_a_row_has_the_fields_that_were_asked_for() -> None:
+def test_result_row_has_its_documented_fields() -> None:
     row = Result(cell="c", expected=3, sent=2, lost=1).as_json()
     assert list(row) == ["cell", "expected", "sent", "lost", "duplicates", "bound", "metric_error", "seconds", "ok"]
     assert row["ok"] is False
@@ -54,7 +54,7 @@ def test_tests_kill_mutants_that_no_cell_kills() -> None:
     assert set(killing_tests(ROOT)) == {mutant.guard for mutant in MUTANTS if mutant.no_cell}
 
 
-def test_what_is_doubled_is_laid_to_the_kill_before_which_it_was_published_and_not_to_a_later_one() -> None:
+def test_duplicates_are_assigned_to_the_kill_that_caused_them() -> None:
     kills = [
         {"process": "builder", "time": 1.0},
         {"process": "delivery", "time": 2.0},

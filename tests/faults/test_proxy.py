@@ -83,7 +83,7 @@ def test_without_a_fault_everything_passes(client: httpx.Client, server: Server)
     assert server.got == [b"one", b"two"]
 
 
-def test_an_answer_of_its_own_reaches_nobody_else(client: httpx.Client, proxy: HttpProxy, server: Server) -> None:
+def test_injected_answer_reaches_only_its_request(client: httpx.Client, proxy: HttpProxy, server: Server) -> None:
     with proxy.fault(Answer(status=429, body=b"{}"), when=lambda request: "/a" in request.what, times=1) as fault:
         assert client.post("/b", content=b"b").status_code == 200
         assert client.post("/a", content=b"a").status_code == 429
@@ -102,7 +102,7 @@ def test_a_connection_is_cut_before_or_after(
     assert client.post("/", content=b"y").content == b"y"
 
 
-def test_what_is_held_arrives_when_released_and_never_when_discarded(
+def test_held_request_arrives_when_released_but_not_discarded(
     client: httpx.Client, proxy: HttpProxy, server: Server
 ) -> None:
     with ThreadPoolExecutor() as pool:
@@ -124,7 +124,7 @@ def test_an_answer_is_changed(client: httpx.Client, proxy: HttpProxy) -> None:
         assert client.post("/", content=b"abc").content == b"ABC"
 
 
-def test_what_is_down_takes_no_connection(client: httpx.Client, proxy: HttpProxy, server: Server) -> None:
+def test_proxy_that_is_down_accepts_no_connection(client: httpx.Client, proxy: HttpProxy, server: Server) -> None:
     with proxy.down(), pytest.raises(httpx.TransportError):
         client.post("/", content=b"x")
     assert client.post("/", content=b"y").content == b"y"

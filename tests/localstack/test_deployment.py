@@ -46,14 +46,14 @@ def test_the_reviewed_list_names_nothing_that_is_there(trial: Trial) -> None:
     assert {each[:2] for each in trial.missing} == ALLOWED
 
 
-def test_every_function_of_the_catalogue_is_deployed_with_its_alias(trial: Trial) -> None:
+def test_each_catalogued_function_is_deployed_with_alias(trial: Trial) -> None:
     wanted = {f"masscomm-local-{entry.name}" for entry in read_catalogue(generation="g1")}
     deployed = {kind: [id for _, each, id in trial.resources if each == f"AWS::Lambda::{kind}"] for kind in KINDS}
     assert wanted <= set(deployed["Function"])
     assert len(deployed["Alias"]) == len(deployed["Version"]) == len(wanted)
 
 
-def test_nothing_differs_from_what_was_deployed(trial: Trial) -> None:
+def test_deployment_differs_in_nothing_from_its_templates(trial: Trial) -> None:
     assert "Number of stacks with differences: 0" in trial.diff
 
 
@@ -64,7 +64,7 @@ def test_destroying_it_leaves_nothing(trial: Trial) -> None:
 # --- what it does ---
 
 
-def test_a_send_through_the_deployed_functions_is_pushed_once_to_every_device_that_wants_it(trial: Trial) -> None:
+def test_send_through_deployed_functions_is_pushed_once(trial: Trial) -> None:
     assert trial.now is not None
     assert trial.now.answer.status == 202
     assert trial.now.answer.body["requested"] == trial.now.expected.requested
@@ -72,7 +72,7 @@ def test_a_send_through_the_deployed_functions_is_pushed_once_to_every_device_th
     assert trial.now.pushed == trial.now.must_be_pushed
 
 
-def test_who_has_no_key_or_another_club_s_is_not_let_in(trial: Trial) -> None:
+def test_missing_or_foreign_api_key_is_refused(trial: Trial) -> None:
     statuses = {what: answer.status for what, answer in trial.refused.items()}
     assert statuses == {"no key": 401, "unknown key": 403, "a key of another club": 403}
     # The gateway's own errors are problems, too, where templates of gateway responses are applied.

@@ -66,7 +66,7 @@ def invoke(cloud: Cloud) -> Iterator[Invoke]:
         functions.delete_function(FunctionName=name)
 
 
-def test_a_function_sees_its_package_and_lambda_s_runtime_and_nothing_of_this_checkout(invoke: Invoke) -> None:
+def test_function_sees_only_its_package_and_the_runtime(invoke: Invoke) -> None:
     error, answer = invoke("echo")
     assert error is None
     assert answer["event"] == {"do": "echo"}
@@ -77,7 +77,7 @@ def test_an_environment_serves_one_invocation_after_another(invoke: Invoke) -> N
     assert invoke("echo")[1]["pid"] == invoke("echo")[1]["pid"]
 
 
-def test_a_function_that_exits_or_takes_too_long_is_an_error_and_the_next_invocation_has_another_process(
+def test_failed_invocation_is_followed_by_a_new_process(
     invoke: Invoke,
 ) -> None:
     first = invoke("echo")[1]["pid"]
@@ -89,6 +89,6 @@ def test_a_function_that_exits_or_takes_too_long_is_an_error_and_the_next_invoca
     assert len({first, second, invoke("echo")[1]["pid"]}) == 3
 
 
-def test_a_function_that_cannot_begin_says_why(invoke: Invoke) -> None:
+def test_function_that_fails_to_start_says_why(invoke: Invoke) -> None:
     error, answer = invoke("echo", BROKEN="1")
     assert (error, answer["errorMessage"]) == ("Unhandled", "no such setting")

@@ -32,7 +32,7 @@ def consumer(stack: StackSettings) -> Any:
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-def test_any_order_repeated_in_any_batches_ends_as_the_table_says(consumer: Any, history: History, seed: int) -> None:
+def test_any_order_of_changes_converges_to_the_table(consumer: Any, history: History, seed: int) -> None:
     url, client, use_case = consumer
     client.indices.delete(index="users-g1", ignore_unavailable=True)
     create_indices(url, GENERATION)

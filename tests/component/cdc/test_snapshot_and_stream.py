@@ -40,7 +40,8 @@ def await_wait_for(connection: psycopg.Connection, transaction: str) -> None:
     raise AssertionError(f"nobody waits for transaction {transaction}")
 
 
-def test_a_transaction_open_during_the_snapshot_wins_though_its_lsn_is_lower(stack: StackSettings) -> None:
+def test_transaction_open_during_the_snapshot_wins(stack: StackSettings) -> None:
+    """It wins although its LSN is lower than the snapshot's."""
     with Generated.made(stack) as made, made.sql() as sql:
         insert_user(sql, 1, "before")
         insert_user(sql, 2, "before")
@@ -78,7 +79,7 @@ def lsn_of_snapshot(made: Generated) -> int:
     raise AssertionError("there is no row of the snapshot")
 
 
-def test_what_is_committed_while_the_snapshot_runs_is_served(stack: StackSettings) -> None:
+def test_rows_committed_during_the_snapshot_are_served(stack: StackSettings) -> None:
     with Generated.made(stack) as made, made.sql() as sql:
         sql.execute(
             "INSERT INTO users (id, club_id, first_name, last_name)"
@@ -190,7 +191,7 @@ def test_a_truncate_is_answered_with_not_ready(stack: StackSettings) -> None:
             directory.users([1])
 
 
-def test_confirm_waits_until_the_database_has_passed_and_all_is_consumed(stack: StackSettings) -> None:
+def test_confirm_waits_for_the_database_and_the_consumer(stack: StackSettings) -> None:
     with Generated.made(stack) as made, made.sql() as sql:
         made.start_connector()
         made.pump(made.complete)
@@ -216,7 +217,7 @@ def test_confirm_waits_until_the_database_has_passed_and_all_is_consumed(stack: 
         assert directory.position() == confirmed[-1]
 
 
-def test_the_notification_overtakes_rows_and_is_not_believed_alone(stack: StackSettings) -> None:
+def test_snapshot_end_alone_does_not_complete_a_generation(stack: StackSettings) -> None:
     """Small batches do at Debezium's producer what a slow broker does: its queue is long when the snapshot ends."""
     with Generated.made(stack, **{"producer.override.batch.size": "1000"}) as made, made.sql() as sql:
         sql.execute(

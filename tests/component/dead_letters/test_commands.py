@@ -46,7 +46,7 @@ def _lines(*arguments: str, status: int = 0) -> list[dict[str, object]]:
     return [json.loads(line) for line in _run(*arguments, "--json", status=status).splitlines()]
 
 
-def test_letters_are_listed_shown_replayed_once_and_discarded_with_a_reason(reason: str) -> None:
+def test_letters_are_listed_shown_replayed_and_discarded(reason: str) -> None:
     first, second = _lines("list", "--reason", reason, "--topic", "send.api", "--since", "1h")
     assert [(letter["offset"], letter["status"]) for letter in (first, second)] == [("0", "open"), ("1", "open")]
     assert _lines("list", "--reason", reason, "--until", "1h") == []

@@ -80,7 +80,7 @@ def office(kafka: StackSettings) -> Office:
     return made
 
 
-def test_a_record_is_replayed_once_with_its_bytes_key_and_first_position(office: Office) -> None:
+def test_record_is_replayed_once_with_bytes_key_and_position(office: Office) -> None:
     office.put_aside(b"one", b"two")
     (first, _) = office.letters()
     assert [done.said for done in office.desk().replay([first])] == ["replayed"]
@@ -100,7 +100,7 @@ def test_a_record_is_replayed_once_with_its_bytes_key_and_first_position(office:
     }
 
 
-def test_again_replays_again_and_the_mark_keeps_all_that_was_done(office: Office) -> None:
+def test_again_repeats_a_replay_and_the_mark_keeps_all_actions(office: Office) -> None:
     office.put_aside(b"one")
     letters = office.letters()
     office.desk().discard(letters, "a test's own")
@@ -138,9 +138,7 @@ def test_a_header_cannot_send_a_record_where_no_function_reads(office: Office) -
     assert read_marks(office.bootstrap, office.status) == {}
 
 
-def test_a_record_of_an_unknown_schema_goes_through_the_checker_once_the_schema_is_registered(
-    office: Office, registry: StackSettings
-) -> None:
+def test_replayed_record_is_checked_once_its_schema_exists(office: Office, registry: StackSettings) -> None:
     bootstrap, url = office.bootstrap, registry.registry_url
     create_topics(bootstrap, topics.chain_topics())
     register_schemas(url, topics.chain_topics())

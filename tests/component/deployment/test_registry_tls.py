@@ -67,7 +67,7 @@ def _listens(port: int) -> bool:
         return trying.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_the_registry_speaks_tls_with_a_key_of_its_own_and_nothing_else(
+def test_registry_serves_only_tls_with_its_own_key(
     prod: SynthesisedEnvironment,
     registry: int,
 ) -> None:

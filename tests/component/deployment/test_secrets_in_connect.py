@@ -23,7 +23,7 @@ def _answer(status: int, document: dict[str, Any]) -> tuple[int, bytes]:
     return status, json.dumps(document).encode()
 
 
-def test_a_connectors_configuration_names_fields_that_the_worker_reads(tmp_path: Path) -> None:
+def test_connector_secrets_are_read_by_the_worker(tmp_path: Path) -> None:
     text = json.dumps(SECRET)
     with answering(_asked) as server:
         server.answers = [

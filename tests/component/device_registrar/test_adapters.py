@@ -76,7 +76,9 @@ class TestSnsEndpoints(EndpointsContract):
         ("NotFound", "PlatformApplication does not exist", 404, Stop),
     ],
 )
-def test_what_sns_refuses_by_what_to_do(code: str, message: str, status: int, expected: type[Exception]) -> None:
+def test_sns_refusal_has_its_documented_meaning(
+    code: str, message: str, status: int, expected: type[Exception]
+) -> None:
     client = sns()
     with Stubber(client) as answers:
         answers.add_client_error("create_platform_endpoint", code, message, status)
@@ -84,7 +86,7 @@ def test_what_sns_refuses_by_what_to_do(code: str, message: str, status: int, ex
             SnsEndpoints({"gcm": "arn:app"}, connections=1, client=client).register("gcm", "t")
 
 
-def test_an_endpoint_with_other_attributes_is_found_in_the_refusal() -> None:
+def test_endpoint_with_other_attributes_is_read_from_refusal() -> None:
     client = sns()
     arn = "arn:aws:sns:us-east-1:000000000000:endpoint/GCM/app/8d1c"
     with Stubber(client) as answers:

@@ -87,7 +87,7 @@ def topic(name: str, **changes: Any) -> Topic:
     return Topic(**(values | changes))
 
 
-def test_topics_have_the_settings_they_are_given_and_are_made_once(kafka: StackSettings) -> None:
+def test_topics_are_created_once_with_their_settings(kafka: StackSettings) -> None:
     wanted = topic(f"provision-{uuid4().hex}")
     create_topics(kafka.kafka_bootstrap, [wanted])
     create_topics(kafka.kafka_bootstrap, [wanted])
@@ -101,14 +101,14 @@ def test_topics_have_the_settings_they_are_given_and_are_made_once(kafka: StackS
     assert config["message.timestamp.after.max.ms"].value == "60000"
 
 
-def test_a_topic_that_nobody_made_is_not_made_by_using_it(kafka: StackSettings) -> None:
+def test_unknown_topic_is_not_created_by_its_use(kafka: StackSettings) -> None:
     name = f"misspelt-{uuid4().hex}"
     with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap, "allow.auto.create.topics": True}) as admin:
         admin.list_topics(name, timeout=10)
         assert name not in admin.list_topics(timeout=10).topics
 
 
-def test_every_schema_is_registered_once_and_backward_compatibility_is_enforced(registry: StackSettings) -> None:
+def test_schemas_are_registered_once_and_kept_compatible(registry: StackSettings) -> None:
     wanted = [topic(f"{uuid4().hex}.{each.name}", schema=each.schema) for each in chain_topics()]
     first = register_schemas(registry.registry_url, wanted)
     assert register_schemas(registry.registry_url, wanted) == first
@@ -120,7 +120,7 @@ def test_every_schema_is_registered_once_and_backward_compatibility_is_enforced(
     assert answer.status_code == 409
 
 
-def test_several_who_register_the_same_schemas_at_once_are_told_the_same_ids(registry: StackSettings) -> None:
+def test_concurrent_registrations_get_the_same_schema_ids(registry: StackSettings) -> None:
     many = 6
     for _ in range(5):
         wanted = [topic(f"{uuid4().hex}.{each.name}", schema=each.schema) for each in chain_topics()]
@@ -145,9 +145,7 @@ def test_a_registry_that_refuses_is_an_error(registry: StackSettings) -> None:
         register_schemas(base, [wanted])
 
 
-def test_indices_are_made_once_a_generation_and_none_appears_by_itself(
-    opensearch: StackSettings, generation: str
-) -> None:
+def test_indices_are_created_once_and_never_implicitly(opensearch: StackSettings, generation: str) -> None:
     names = create_indices(opensearch.opensearch_url, generation)
     assert {f"{table}-{generation}" for table in CDC_TABLES} < set(names)
     assert {"device_state", "directory_state"} < set(names)
@@ -177,7 +175,7 @@ def test_an_index_that_cannot_be_changed_so_is_named(opensearch: StackSettings, 
         create_indices(opensearch.opensearch_url, generation)
 
 
-def test_debezium_sends_rows_heartbeats_and_the_end_of_the_snapshot(
+def test_debezium_sends_rows_heartbeats_and_snapshot_end(
     connect: StackSettings, monolith: str, generation: str
 ) -> None:
     create_topics(connect.kafka_bootstrap, cdc_topics(generation))

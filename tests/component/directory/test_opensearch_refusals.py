@@ -50,13 +50,13 @@ def test_each_refused_document_is_refused_alone(client: OpenSearch, index: str) 
 
 
 @pytest.mark.guarantee("opensearch_answer.no_index")
-def test_an_index_there_is_none_of_is_no_fault_of_the_document(client: OpenSearch, index: str) -> None:
+def test_absent_index_is_a_retry(client: OpenSearch, index: str) -> None:
     fates = write(client, [document("absent", "1", n=1), document(index, "1", n=1)])
     assert [type(fate) for fate in fates] == [Retry, type(None)]
 
 
 @pytest.mark.guarantee("opensearch_answer.index_takes_no_writes")
-def test_an_index_that_takes_no_writes_is_no_fault_of_the_document(client: OpenSearch, index: str) -> None:
+def test_index_that_blocks_writes_is_a_retry(client: OpenSearch, index: str) -> None:
     client.request("PUT", f"{index}/_settings", {"index.blocks.write": True})
     assert [type(fate) for fate in write(client, [document(index, "1", n=1)])] == [Retry]
 

@@ -243,14 +243,14 @@ async def test_records_come_as_they_were_produced(broker: Broker, heard: Heard) 
 
 
 @pytest.mark.usefixtures("source")
-async def test_the_end_is_told_for_an_empty_partition_and_after_the_last_record(broker: Broker, heard: Heard) -> None:
+async def test_end_is_reported_when_empty_and_after_the_last_record(broker: Broker, heard: Heard) -> None:
     await until(lambda: heard.ends == {broker.at(0): 0, broker.at(1): 0})
     await broker.produce([b"0", b"1"], partition=1)
     await until(lambda: heard.ends[broker.at(1)] == 2)
     assert heard.offsets(broker.at(1)) == [0, 1]
 
 
-async def test_a_paused_partition_tells_nothing_and_loses_nothing(
+async def test_paused_partition_delivers_nothing_and_loses_nothing(
     broker: Broker, heard: Heard, source: RecordSource
 ) -> None:
     await broker.produce([b"v"] * 50)
@@ -267,9 +267,7 @@ async def test_a_paused_partition_tells_nothing_and_loses_nothing(
     assert heard.offsets(broker.at(0)) == list(range(100))
 
 
-async def test_pausing_and_resuming_all_the_time_loses_and_repeats_nothing(
-    broker: Broker, heard: Heard, source: RecordSource
-) -> None:
+async def test_repeated_pauses_lose_and_repeat_no_record(broker: Broker, heard: Heard, source: RecordSource) -> None:
     await broker.produce([b"v" * 100] * 5000)
     rounds = 0
     async with asyncio.timeout(PATIENCE_S):
@@ -293,7 +291,7 @@ async def test_a_commit_is_seen_from_outside_when_it_returns(
     assert await broker.committed(broker.at(1)) is None
 
 
-async def test_the_next_member_goes_on_from_what_was_committed(broker: Broker) -> None:
+async def test_next_member_continues_at_the_committed_offset(broker: Broker) -> None:
     await broker.produce([b"0", b"1", b"2"])
     first, second = Heard(), Heard()
     source = broker.source()
@@ -307,7 +305,7 @@ async def test_the_next_member_goes_on_from_what_was_committed(broker: Broker) -
     await again.close()
 
 
-async def test_closing_tells_of_the_revocation_while_committing_is_still_possible(broker: Broker) -> None:
+async def test_revocation_is_reported_while_commits_are_possible(broker: Broker) -> None:
     await broker.produce([b"0"])
     source = broker.source()
 
@@ -338,7 +336,7 @@ async def test_an_on_failure_record_is_there_when_send_returns(broker: Broker) -
     await destination.close()
 
 
-async def test_a_record_the_on_failure_topic_does_not_take_is_refused_for_its_size(broker: Broker) -> None:
+async def test_record_over_the_on_failure_limit_is_too_large(broker: Broker) -> None:
     destination = broker.destination()
     # that no compression makes smaller
     noise = b"".join(uuid.uuid4().bytes for _ in range(SMALL // 8))
@@ -347,7 +345,7 @@ async def test_a_record_the_on_failure_topic_does_not_take_is_refused_for_its_si
     await destination.close()
 
 
-async def test_an_on_failure_topic_that_is_not_there_can_be_tried_again(kafka: StackSettings) -> None:
+async def test_absent_on_failure_topic_is_an_os_error(kafka: StackSettings) -> None:
     destination = KafkaDestination(bootstrap_servers=kafka.kafka_bootstrap, timeout_s=1.0)
     with pytest.raises(OSError, match=r"MSG_TIMED_OUT|UNKNOWN_TOPIC"):
         await destination.send(f"nowhere-{uuid.uuid4()}", None, b"v")
@@ -371,7 +369,7 @@ async def test_offsets_of_aborted_and_finished_transactions_are_passed(kafka: St
     await source.close()
 
 
-async def test_a_static_member_takes_its_partitions_over_without_waiting_for_the_last_one(kafka: StackSettings) -> None:
+async def test_static_member_takes_over_without_a_session_timeout(kafka: StackSettings) -> None:
     broker = RealKafka(kafka.kafka_bootstrap)
 
     def member() -> KafkaSource:

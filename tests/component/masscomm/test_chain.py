@@ -54,7 +54,7 @@ def _value(message: Message) -> bytes:
     return value
 
 
-def test_a_send_on_kafka_becomes_a_build_record_an_outcome_and_a_dead_letter(
+def test_send_becomes_build_record_outcome_and_dead_letter(
     kafka: StackSettings, registry: StackSettings, chain: dict[str, str]
 ) -> None:
     bootstrap, source = kafka.kafka_bootstrap, chain["send.monolith"]

@@ -66,7 +66,7 @@ def test_a_table_of_another_shape_stops_the_function(table: str, functions_clien
 
 
 @pytest.mark.guarantee("dynamodb_answer.no_table")
-def test_a_table_there_is_none_of_stops_the_function(functions_client: Any) -> None:
+def test_absent_table_is_a_stop(functions_client: Any) -> None:
     with pytest.raises(Stop), answering("an item"):
         functions_client.put_item(TableName="absent", Item=KEY)
 

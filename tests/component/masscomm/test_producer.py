@@ -30,7 +30,7 @@ class TestKafkaProducer(ProducerContract):
             bound.bind(("127.0.0.1", 0))
             yield KafkaProducer(f"127.0.0.1:{bound.getsockname()[1]}", message_timeout_ms=1000)
 
-    def test_what_only_the_broker_knows_to_be_too_large_is_a_dead_letter(self, target: Target) -> None:
+    def test_record_too_large_for_the_broker_is_a_dead_letter(self, target: Target) -> None:
         reports = Reports()
         assert len(TOO_LARGE) < 3_000_000  # the client's own limit
         target.producer.produce(target.topic, None, TOO_LARGE, [], reports.to("large"))
@@ -39,14 +39,14 @@ class TestKafkaProducer(ProducerContract):
         assert target.values() == []
 
     @pytest.mark.guarantee("kafka_answer.no_topic")
-    def test_a_topic_there_is_none_of_is_no_fault_of_the_record(self, kafka: StackSettings) -> None:
+    def test_absent_topic_is_a_retry(self, kafka: StackSettings) -> None:
         reports = Reports()
         producer = KafkaProducer(kafka.kafka_bootstrap, message_timeout_ms=1000)
         producer.produce("absent", None, b"value", [], reports.to("a"))
         producer.flush(20)
         assert [type(error) for error in reports.of["a"]] == [Retry]
 
-    def test_a_record_that_timed_out_is_reported_by_the_client_itself(self, unreachable: Producer) -> None:
+    def test_timed_out_record_is_reported_by_the_client(self, unreachable: Producer) -> None:
         reports = Reports()
         unreachable.produce("topic", None, b"value", [], reports.to("a"))
         unreachable.flush(20)

@@ -34,7 +34,7 @@ class TestHttpSchemaRegistry(SchemaRegistryContract):
         )
 
     @pytest.mark.parametrize("id_bytes", [b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0"])
-    def test_what_is_no_schema_id_is_undecodable(self, registered: Registered, id_bytes: bytes) -> None:
+    def test_schema_id_out_of_range_is_undecodable(self, registered: Registered, id_bytes: bytes) -> None:
         with pytest.raises(DeadLetter) as caught:
             Codec(registered.registry).decode("SendRequested", b"\0" + id_bytes)
         assert caught.value.reason == "undecodable"
@@ -62,7 +62,7 @@ class TestHttpSchemaRegistry(SchemaRegistryContract):
         clock.advance(1.1)
         assert asking.schema_by_id(schema_id) == late
 
-    def test_what_was_encoded_for_a_topic_is_decoded_by_another_environment(self, registered: Registered) -> None:
+    def test_value_is_decoded_by_another_environment(self, registered: Registered) -> None:
         topic = registered.subject.removesuffix("-value")
         data = Codec(registered.registry).encode(topic, "SendRequested", send([1, 2]).to_avro())
         assert int.from_bytes(data[1:5], "big") == registered.schema_id

@@ -25,7 +25,7 @@ class TestKafkaSourceRecords(SourceRecordsContract):
         return kept
 
 
-def test_a_broker_that_does_not_answer_is_asked_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_broker_is_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("masscomm.kafka.source_records._TIMEOUT_S", 0.5)
     with socket.socket() as bound:  # bound, and nobody listens
         bound.bind(("127.0.0.1", 0))

@@ -39,23 +39,21 @@ class TestDynamoDbUseStore(UseStoreContract):
             {"version": {"N": "1"}, "uses": {"M": {"bulk": {"M": {"club_id": {"N": "1.5"}, "used_ms": {"N": "1"}}}}}},
         ],
     )
-    def test_what_makes_no_sense_is_no_answer(
+    def test_malformed_item_is_a_retry(
         self, store: UseStore, table: str, localstack: StackSettings, item: dict[str, Any]
     ) -> None:
         dynamodb(localstack).put_item(TableName=table, Item={"id": {"S": "broadcasts"}, **item})
         with pytest.raises(Retry):
             store.read()
 
-    def test_a_queue_that_there_is_no_more_is_nobodys(
-        self, store: UseStore, table: str, localstack: StackSettings
-    ) -> None:
+    def test_removed_queue_is_ignored(self, store: UseStore, table: str, localstack: StackSettings) -> None:
         of = {"M": {"club_id": {"N": "7"}, "used_ms": {"N": str(NOW)}}}
         item: dict[str, Any] = {"version": {"N": "1"}, "uses": {"M": {"bulk99": of, "bulk": of}}}
         dynamodb(localstack).put_item(TableName=table, Item={"id": {"S": "broadcasts"}, **item})
         assert dict(store.read().of) == {Lane.BULK: use(7)}
 
 
-def test_a_table_that_is_not_there_is_not_asked_again(localstack: StackSettings) -> None:
+def test_absent_table_is_requested_once(localstack: StackSettings) -> None:
     client: DynamoDBClient = dynamodb(localstack)
     store = DynamoDbUseStore(table=f"no-{uuid4()}", client=client)
     for ask in (store.read, lambda: store.replace(0, {}, NOW)):

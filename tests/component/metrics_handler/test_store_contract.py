@@ -158,7 +158,7 @@ def test_each_granularity_has_its_own_rows(store: MetricsStore) -> None:
         assert [row.count_total for row in found.rows] == [10]
 
 
-def test_what_is_no_dimension_is_summed_over(store: MetricsStore) -> None:
+def test_counts_are_summed_over_the_other_dimensions(store: MetricsStore) -> None:
     found = store.counts(a_query(dimensions=(Dimension.MEASURE,), measure=("sent", "failed")))
     assert found.rows == [Count(NOON, ("sent",), 12), Count(NOON + timedelta(minutes=1), ("failed",), 6)]
 
@@ -169,7 +169,7 @@ def test_values_are_never_read_as_sql(store: MetricsStore) -> None:
     assert store.counts(a_query(type=("x' or 'a'='a",))).rows == []
 
 
-def test_a_limit_tells_of_more(store: MetricsStore) -> None:
+def test_limited_counts_say_whether_there_are_more(store: MetricsStore) -> None:
     found = store.counts(a_query(limit=4))
     assert (len(found.rows), found.more) == (4, True)
     assert not store.counts(a_query(limit=5)).more
@@ -179,7 +179,7 @@ NEXT = NOON + timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("order", Order)
-def test_what_comes_after_a_row_is_the_rest(store: MetricsStore, order: Order) -> None:
+def test_counts_after_a_row_are_the_remaining_ones(store: MetricsStore, order: Order) -> None:
     rows = list(store.counts(a_query(order=order)).rows)
     assert {row.bucket for row in rows} == {NOON, NEXT}
     for place, row in enumerate(rows):
@@ -249,7 +249,7 @@ def test_a_query_over_its_bounds_is_not_run(store: MetricsStore) -> None:
         store.counts(a_query(**FILLED | {"type": ("a", "b", "c")}, dimensions=(Dimension.TYPE, Dimension.MEASURE)))
 
 
-def test_revised_buckets_are_told_to_those_who_may_see_them(store: MetricsStore) -> None:
+def test_revised_buckets_are_those_of_the_queried_clubs(store: MetricsStore) -> None:
     hour = timedelta(hours=1)
     minutes = store.counts(a_query(club_id=(1,)))
     assert (minutes.grace, minutes.revised) == (GRACE, {NOON: NOON + hour, NEXT: NOON + 2 * hour})
@@ -270,7 +270,7 @@ def test_revised_buckets_are_told_to_those_who_may_see_them(store: MetricsStore)
     }
 
 
-def test_trends_are_the_largest_first_with_what_was_before(store: MetricsStore) -> None:
+def test_trends_are_sorted_by_size_with_their_previous_counts(store: MetricsStore) -> None:
     query = a_query(dimensions=(Dimension.CHANNEL,), measure=("sent", "failed"), end=NOON + 3 * MINUTE)
     assert store.trends(query, NEXT) == Trends([Trend("push", 13, 8)], WATERMARK, GRACE)
     assert store.trends(query, NOON).rows == [Trend("push", 21, 0), Trend("email", 4, 0)]
@@ -375,7 +375,7 @@ def logged(request: pytest.FixtureRequest, postgres: StackSettings) -> Iterator[
             yield PostgresMetricsStore(pool)
 
 
-def test_a_log_that_is_off_is_none(postgres: StackSettings) -> None:
+def test_disabled_recipient_log_is_none(postgres: StackSettings) -> None:
     with (
         metrics_database(postgres) as url,
         psycopg.connect(url, autocommit=True) as connection,

@@ -104,7 +104,7 @@ def test_a_producer_of_four_fields_is_understood(sends: Sends) -> None:
     assert written.timestamp == message.timestamp()[1]
 
 
-def test_the_schema_that_stands_there_is_used_and_none_is_added(sends: Sends) -> None:
+def test_registered_schema_is_used_and_none_is_added(sends: Sends) -> None:
     sends.emitter.send("news", 7, [1])
 
     [message] = sends.messages(1)

@@ -36,7 +36,7 @@ def count(database: Connection, table: str) -> int:
     return int(row[0])
 
 
-def test_the_tables_hold_what_the_seed_says(database: Connection) -> None:
+def test_tables_contain_the_rows_of_the_seed(database: Connection) -> None:
     report = seed(database, users=300, seed=7, quiet_hours=0.2)
 
     assert World.of_database(database) == World.of_seed(generate(300, 7, quiet_hours=0.2))
@@ -59,7 +59,7 @@ def test_more_users_are_added_to_those_that_are_there(database: Connection) -> N
     assert World.of_database(database) == World.of_seed(generate(300, 7))
 
 
-def test_what_was_changed_since_is_taken_back(database: Connection) -> None:
+def test_seeding_again_restores_changed_rows(database: Connection) -> None:
     seed(database, users=100, seed=7)
     database.execute("UPDATE user_settings SET channels = '{\"sms\": true}'")
     set_quiet_hours(database, range(1, 50), datetime(2026, 11, 21, 23, tzinfo=UTC))
@@ -84,7 +84,7 @@ def test_change_data_capture_sees_the_whole_old_row(database: Connection) -> Non
     assert dict(rows.fetchall()) == dict.fromkeys(("users", "user_settings", "devices", "notification_templates"), "f")
 
 
-def test_quiet_hours_are_set_on_everybodys_own_clock(database: Connection) -> None:
+def test_quiet_hours_are_set_in_each_users_time_zone(database: Connection) -> None:
     seed(database, users=300, seed=7)
     set_quiet_hours(database, range(1, 301), datetime(2026, 11, 21, 23, 4, tzinfo=UTC))
 

@@ -58,7 +58,7 @@ def test_a_handler_is_imported_from_its_package_alone(name: str, packages: dict[
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_who_needs_time_zones_has_them_where_the_machine_has_none(packages: dict[str, Built], tmp_path: Path) -> None:
+def test_package_brings_time_zones_for_machines_without(packages: dict[str, Built], tmp_path: Path) -> None:
     with zipfile.ZipFile(packages["preference_checker"].path) as archive:
         archive.extractall(tmp_path)
     code = """import sys, zoneinfo
@@ -76,7 +76,7 @@ zoneinfo.ZoneInfo("Asia/Kolkata")"""
         assert done.returncode == status, done.stderr
 
 
-def test_no_package_holds_what_its_clients_replace(packages: dict[str, Built]) -> None:
+def test_packages_lack_the_libraries_that_clients_replace(packages: dict[str, Built]) -> None:
     for built in packages.values():
         with zipfile.ZipFile(built.path) as archive:
             names = archive.namelist()

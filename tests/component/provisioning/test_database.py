@@ -78,7 +78,7 @@ def test_tables_that_come_later_are_theirs_too(database: str, users: tuple[str, 
     as_user(database, users[1], "DELETE FROM counts_year")
 
 
-def test_both_sign_in_with_tokens_and_doing_it_again_changes_nothing(database: str, users: tuple[str, str]) -> None:
+def test_users_sign_in_with_tokens_and_creation_is_idempotent(database: str, users: tuple[str, str]) -> None:
     create_users(database, reader=users[0], writer=users[1])
     with psycopg.connect(database) as connection:
         members = connection.execute(
@@ -89,7 +89,7 @@ def test_both_sign_in_with_tokens_and_doing_it_again_changes_nothing(database: s
     assert set(users) <= {name for (name,) in members}
 
 
-def test_several_who_provision_at_once_wait_for_each_other(nothing_yet: str) -> None:
+def test_concurrent_provisioning_is_serialised(nothing_yet: str) -> None:
     """To Postgres `if not exists` is no lock: of two who create at once one may be told that it exists."""
     names = [f"{role}_{uuid4().hex[:8]}" for role in ("reader", "writer")]
     together = threading.Barrier(6)

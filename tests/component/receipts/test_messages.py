@@ -61,7 +61,7 @@ class TestOpenSearchMessages(MessagesContract):
         assert messages.devices(["arn:11", "arn:12", "arn:13"]) == {"arn:11": 11}
 
 
-def test_addresses_are_those_of_users_who_are_there(client: TestClient) -> None:
+def test_addresses_are_those_of_known_users(client: TestClient) -> None:
     generation = f"t{uuid4().hex[:8]}"
     create_indices(client._url, generation)
     actions: list[dict[str, Any]] = [{"remove": {"index": "users-*", "alias": "users", "must_exist": False}}]

@@ -114,7 +114,7 @@ def test_marks_of_the_previous_form_go_with_their_items(store: DynamoDbWaitingSt
     assert _everything(store) == []
 
 
-def test_what_is_done_leaves_nothing_in_the_table(store: DynamoDbWaitingStore) -> None:
+def test_done_record_leaves_no_item(store: DynamoDbWaitingStore) -> None:
     item = waiting(NOW, value=incompressible("large"))
     store.put(item, NOW)
     store.put(Waiting(id=item.id, due_ms=NOW, topic=item.topic, value=incompressible("other"), why="x"), NOW)

@@ -150,7 +150,7 @@ def test_a_schedule_invokes_its_function_again_and_again(running: Program) -> No
     assert set(ticks.read_text().splitlines()) == {"Scheduled Event tick"}
 
 
-def test_kill_9_of_a_function_in_the_middle_of_a_batch_loses_nothing(running: Program) -> None:
+def test_kill_9_of_a_function_within_a_batch_loses_nothing(running: Program) -> None:
     send(running, "hang", *(f"v{number}" for number in range(20)))
     until((running.notes / "hanging").exists)
     (running.notes / "go").touch()
@@ -215,7 +215,7 @@ def test_a_broken_function_is_named_and_does_not_stop_the_others(
             process.terminate()
 
 
-def test_a_taken_port_is_said_in_one_line(running: Program, tmp_path: Path) -> None:
+def test_port_in_use_is_reported_in_one_line(running: Program, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "emulators.lambda_host", "--config", str(tmp_path / "config.json")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 1

@@ -126,7 +126,7 @@ def publish(client: SNSClient, endpoint: str) -> str:
         ("reset_before", Transient),
     ],
 )
-def test_what_it_is_told_to_answer_is_understood_and_nothing_taken(
+def test_configured_error_is_understood_and_publishes_nothing(
     sns: SnsStandIn, client: SNSClient, endpoint: str, code: str, expected: type[ProviderError]
 ) -> None:
     before = len(sns.received())
@@ -164,7 +164,7 @@ def test_more_than_the_limit_is_throttled(sns: SnsStandIn, client: SNSClient, en
     assert refused.value.throttled
 
 
-def test_what_it_took_can_be_told_by_notification(
+def test_received_messages_are_known_by_notification(
     sns: SnsStandIn, client: SNSClient, endpoint: str, running: SnsStandIn, tmp_path: Path
 ) -> None:
     since = SystemClock().now_ms() / 1000

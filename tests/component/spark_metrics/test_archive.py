@@ -366,7 +366,7 @@ def test_a_compaction_that_was_cut_off_leaves_each_record_once(stream: Stream, m
     assert stream.offsets() == [0, 1]
 
 
-def test_what_is_told_of_a_send_before_it_is_counted_is_compared(stream: Stream) -> None:
+def test_outcomes_before_their_send_are_compared(stream: Stream) -> None:
     """Its chunk comes late, or is poison: nothing of it lies in a span, but everything is compared with everything."""
     stream.count(a_send(0), an_outcome(0, "send 1"))
     assert stream.differing() == 0
@@ -377,7 +377,7 @@ def test_what_is_told_of_a_send_before_it_is_counted_is_compared(stream: Stream)
 
 
 @pytest.mark.kills(guard="metrics.remembered_window")
-def test_what_was_refused_or_counted_stays_so_under_another_window(stream: Stream) -> None:
+def test_changed_window_recounts_no_earlier_batch(stream: Stream) -> None:
     """Guard: archive_batches.remembers_since. What counts is the rule by which a batch was counted."""
     stream.count(a_send(0))
     stream.pass_window()
@@ -401,15 +401,13 @@ def test_what_was_refused_or_counted_stays_so_under_another_window(stream: Strea
     assert stream.differing() == 0
 
 
-def test_what_was_not_far_ahead_when_it_was_counted_stays_counted(stream: Stream) -> None:
+def test_changed_future_limit_recounts_no_earlier_batch(stream: Stream) -> None:
     stream.count(a_send(0, timestamp=PRODUCED_MS + 7_200_000))
     stream.settings = replace(stream.settings, far_future_s=3_600)
     assert stream.differing() == 0
 
 
-def test_a_category_s_channels_are_those_of_when_a_send_was_counted(
-    stream: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_category_channels_are_those_at_counting_time(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """The functions resolved them then. A send that names its channels has those."""
     stream.count(a_send(0), a_send(1, channels=["sms"]), a_send(2, to_users=[]))
     known = categories()
@@ -423,7 +421,7 @@ def test_a_category_s_channels_are_those_of_when_a_send_was_counted(
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
-def test_a_send_whose_chunks_disagree_is_what_the_first_requested_says(stream: Stream, order: tuple[int, ...]) -> None:
+def test_send_with_conflicting_chunks_follows_the_first_request(stream: Stream, order: tuple[int, ...]) -> None:
     """In whichever order they come; of those requested at the same time the least."""
     chunks = [
         a_send(0, chunk_index=0, club_id=9, timestamp=PRODUCED_MS + 1),
@@ -445,7 +443,7 @@ where datname = current_database() and locktype = 'advisory' and not granted
 """
 
 
-def test_compaction_waits_for_whoever_reads(stream: Stream, database: str) -> None:
+def test_compaction_waits_for_readers(stream: Stream, database: str) -> None:
     """Guard: the advisory lock. A recompute that has listed the folders must find them."""
     stream.count(a_send(0))
     stream.count(a_send(1))
@@ -471,7 +469,7 @@ def test_compaction_waits_for_whoever_reads(stream: Stream, database: str) -> No
 @pytest.mark.guarantee("archive_answer.no_bucket")
 @pytest.mark.kills(guard="archive.uncounted_batch_is_not_read")
 @pytest.mark.kills(guard="archive.uncounted_batch_is_removed")
-def test_files_of_a_batch_that_was_never_counted_are_not_read_and_go(stream: Stream) -> None:
+def test_files_of_an_uncounted_batch_are_ignored_and_removed(stream: Stream) -> None:
     """Guard: archive_batches. A driver that died after archiving has counted nothing."""
     stream.count(a_send(0))
     attempt = stream.sink.begin()
@@ -490,9 +488,7 @@ def test_files_of_a_batch_that_was_never_counted_are_not_read_and_go(stream: Str
 
 
 @pytest.mark.kills(guard="archive.concurrent_write")
-def test_a_batch_that_was_archived_and_could_not_be_staged_is_archived_anew(
-    stream: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_archived_batch_that_failed_staging_is_archived_anew(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guard: what is written beside the staging is waited for, however that ends."""
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -526,7 +522,7 @@ def test_a_batch_that_cannot_be_archived_is_not_counted(stream: Stream, monkeypa
 
 
 @pytest.mark.kills(guard="archive.replays")
-def test_what_proves_to_be_a_replay_only_when_it_is_merged_is_archived_once(stream: Stream) -> None:
+def test_replay_detected_at_the_merge_is_archived_once(stream: Stream) -> None:
     """Guard: the files are written anew. The batch before it was not merged yet when this one was archived."""
     first = stream.stage(a_send(0), a_send(1))
     second = stream.stage(a_send(0), a_send(1), a_send(2), beside=[first.attempt.number])

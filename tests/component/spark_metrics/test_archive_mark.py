@@ -45,7 +45,7 @@ def counted(connection: Connection, folder: Folder | None = None) -> None:
         folder.records = 5
 
 
-def test_what_begins_together_belongs_together(connection: Connection) -> None:
+def test_archive_and_database_begun_together_match(connection: Connection) -> None:
     folder = Folder()
     claim(connection, folder)
     counted(connection, folder)

@@ -232,9 +232,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.mark.guarantee("metrics.exactly_once", "metrics_job.database_down_resumes", "postgres_answer.unavailable")
 @pytest.mark.parametrize("seed", chosen_seeds())
-def test_whatever_dies_wherever_the_metrics_are_a_group_by_over_the_topics(
-    seed: int, stack: Stack, tmp_path: Path
-) -> None:
+def test_metrics_equal_a_group_by_after_any_kill(seed: int, stack: Stack, tmp_path: Path) -> None:
     """Guards: stream_offsets, counted_ids, staging_attempts, archive_batches."""
     print(f"seed {seed}")  # noqa: T201
     rng = random.Random(seed)  # noqa: S311

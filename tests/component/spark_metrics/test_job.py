@@ -261,7 +261,7 @@ def _registered(settings: StackSettings, subject: str, schema: Mapping[str, Any]
     "postgres_answer.refused_values",
 )
 @pytest.mark.kills(guard="metrics.permanent_postgres_error")
-def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
+def test_job_counts_good_records_once_and_quarantines_bad(
     start_job: StartJob, world: World, stack: Stack, database: str, tmp_path: Path
 ) -> None:
     retry_s = {"SPARK_DENIED_SCHEMA_RETRY_S": "8"}
@@ -350,7 +350,7 @@ def test_what_is_produced_is_counted_once_and_what_is_bad_put_aside(
 
 
 @pytest.mark.guarantee("postgres_answer.no_tables")
-def test_it_waits_for_its_tables_and_says_so(start_job: StartJob, database: str, world: World) -> None:
+def test_job_waits_for_its_tables_and_logs_it(start_job: StartJob, database: str, world: World) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("alter table counts_day rename to not_yet")
     job = start_job()
@@ -378,14 +378,14 @@ def test_topics_that_are_not_those_that_were_counted_are_refused(
     assert "these are not the topics that were counted" in job.log.read_text()
 
 
-def test_what_stays_away_ends_the_job(start_job: StartJob, world: World) -> None:
+def test_unreachable_kafka_ends_the_job(start_job: StartJob, world: World) -> None:
     job = start_job(SPARK_WAIT_S="1", KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
     assert job.process.wait(WAIT_S) == 1
     assert "Kafka and its topics stayed away for 1 s" in job.log.read_text()
 
 
 @pytest.mark.kills(guard="metrics.read_committed")
-def test_what_a_producer_takes_back_is_counted_nowhere(
+def test_aborted_transaction_is_not_counted(
     start_job: StartJob, world: World, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The chain reads what is committed; what was not is asked of nobody, and nobody can be told of it."""

@@ -62,7 +62,7 @@ def compared(
     return served
 
 
-def test_what_is_the_same_does_not_differ(connection: Connection) -> None:
+def test_equal_counts_do_not_differ(connection: Connection) -> None:
     served = compared(connection)
     assert (served.differing(), list(served.report())) == (0, [])
 
@@ -76,14 +76,14 @@ def test_a_span_takes_whole_buckets_of_each_grain(connection: Connection) -> Non
 
 
 @pytest.mark.parametrize(("since", "differing"), [(NOON, 1), (NOON + MINUTE, 0)])
-def test_what_is_kept_no_more_is_not_compared(connection: Connection, since: datetime, differing: int) -> None:
+def test_counts_beyond_retention_are_not_compared(connection: Connection, since: datetime, differing: int) -> None:
     tables = {"counts_minute": replace(TABLES["counts_minute"], kept_since=since)}
     served = Served(connection, Span(), tables)
     served.remember()
     assert served.differing() == differing
 
 
-def test_a_swap_leaves_what_the_stream_has_counted_since(connection: Connection) -> None:
+def test_swap_keeps_counts_made_by_the_stream_since(connection: Connection) -> None:
     served = compared(connection, sent=7, status=Status.SENT)
     # Three minutes, and of the send the block and two rows of its totals.
     assert served.differing() == 6
@@ -96,9 +96,7 @@ def test_a_swap_leaves_what_the_stream_has_counted_since(connection: Connection)
     assert connection.execute("select codes from send_states").fetchall() == [(stored(block(Status.SENT)),)]
 
 
-def test_a_swap_waits_for_the_merge_that_runs_and_leaves_its_blocks_alone(
-    connection: Connection, database: str
-) -> None:
+def test_swap_waits_for_a_running_merge_and_keeps_its_blocks(connection: Connection, database: str) -> None:
     """Guard: the lock on stream_status."""
     served = compared(connection, status=Status.SENT)
     assert served.differing() == 3

@@ -222,7 +222,7 @@ def test_an_id_is_forgotten_after_the_window_and_not_before(database: str) -> No
     sink.close()
 
 
-def test_what_is_older_than_the_window_is_deleted_of_every_source(database: str) -> None:
+def test_ids_beyond_the_window_are_deleted_for_each_source(database: str) -> None:
     sink = PostgresSink(database, window_s=3600)
     sink.take_over()
     known = [Record(n, number=1, source=source) for n, source in enumerate(("send", "delivery", "outcome", "to_come"))]
@@ -253,8 +253,8 @@ def test_ids_are_loaded_once_and_not_by_each_connection(sink: PostgresSink) -> N
 
 
 @pytest.mark.kills(guard="metrics.counted_ids_after_crash")
-def test_ids_are_refused_after_a_crash_of_the_server_has_emptied_what_is_unlogged(sink: PostgresSink) -> None:
-    """Guard: counted_ids_loaded."""
+def test_known_ids_are_refused_after_a_server_crash(sink: PostgresSink) -> None:
+    """The crash empties unlogged tables. Guard: counted_ids_loaded."""
     known = [Record(n, number=n, source=source) for n, source in enumerate(("send", "delivery", "outcome", "to_come"))]
     count(sink, *known)
     count(sink, Record(10, number=10))
@@ -267,7 +267,7 @@ def test_ids_are_refused_after_a_crash_of_the_server_has_emptied_what_is_unlogge
     assert (served(sink), remembered(sink)) == before
 
 
-def test_a_notification_stands_in_the_totals_once_under_what_was_said_last(sink: PostgresSink) -> None:
+def test_notification_is_in_totals_once_under_its_last_status(sink: PostgresSink) -> None:
     """Guard: the merge by rank of spark_metrics.states."""
     shared: dict[str, Any] = {"first_position": 510}
     count(sink, Record(0, number=1, counts=[("push", "held", None, 4)], **shared))
@@ -292,7 +292,7 @@ def test_an_id_is_one_source_s_own(sink: PostgresSink) -> None:
 
 
 @pytest.mark.kills(guard="metrics.counted_offsets")
-def test_positions_consumed_before_add_nothing_even_when_their_ids_are_forgotten(sink: PostgresSink) -> None:
+def test_consumed_positions_add_nothing_without_their_ids(sink: PostgresSink) -> None:
     """Guard: stream_offsets."""
     batch = [Record(5, number=1), Record(6, number=2), Record(7, number=3, partition=1)]
     count(sink, *batch)
@@ -349,7 +349,7 @@ def test_a_run_of_a_task_that_never_ends_holds_nothing_up(database: str) -> None
     other.close()
 
 
-def test_a_run_of_a_task_that_begins_after_the_merge_stages_nothing(sink: PostgresSink) -> None:
+def test_task_that_begins_after_the_merge_stages_nothing(sink: PostgresSink) -> None:
     attempt, record = sink.begin(), Record(0, number=1)
     stage(sink, attempt, [record])
     sink.merge(attempt, batch_id=0)
@@ -367,7 +367,7 @@ def test_another_attempt_s_leftovers_are_not_counted(sink: PostgresSink) -> None
 
 
 @pytest.mark.kills(guard="metrics.lost_staging")
-def test_staged_rows_that_a_crash_emptied_are_not_taken_for_nothing(sink: PostgresSink) -> None:
+def test_staging_emptied_by_a_crash_is_detected(sink: PostgresSink) -> None:
     """Guard: staging_attempts."""
     attempt = sink.begin()
     stage(sink, attempt, [Record(0, number=1)])
@@ -396,7 +396,7 @@ def test_a_driver_that_was_replaced_merges_nothing(sink: PostgresSink, database:
 
 
 @pytest.mark.kills(guard="metrics.concurrent_attempts")
-def test_a_batch_is_staged_beside_the_one_that_is_merged(sink: PostgresSink, database: str) -> None:
+def test_batch_is_staged_while_another_is_merged(sink: PostgresSink, database: str) -> None:
     """Guard: what an attempt may drop when it begins, and how weakly it holds the stream."""
     beside, other = sink.beside(), PostgresSink(database)
     first = beside.begin()
@@ -431,7 +431,7 @@ def test_a_batch_is_staged_beside_the_one_that_is_merged(sink: PostgresSink, dat
 
 
 @pytest.mark.kills(guard="metrics.second_driver")
-def test_who_stages_is_waited_for(sink: PostgresSink, database: str) -> None:
+def test_takeover_waits_for_a_staging_driver(sink: PostgresSink, database: str) -> None:
     """Guard: how weakly the stream is held. Another driver's files would be taken for leftovers."""
     other = PostgresSink(database)
     other.connected().execute("set lock_timeout = '50ms'")
@@ -446,7 +446,7 @@ def test_who_stages_is_waited_for(sink: PostgresSink, database: str) -> None:
     other.close()
 
 
-def test_a_batch_beside_the_merge_of_the_same_records_counts_them_once(sink: PostgresSink) -> None:
+def test_batch_staged_during_its_records_merge_counts_once(sink: PostgresSink) -> None:
     """Guard: counted_ids. When it was staged its records were not counted yet."""
     first = sink.begin()
     stage(sink, first, [Record(0, number=1)])
@@ -473,7 +473,7 @@ def test_a_merge_that_fails_half_way_leaves_nothing(sink: PostgresSink) -> None:
     assert sink.merge(attempt, batch_id=0).records == 2
 
 
-def test_bad_records_are_put_aside_once_by_position(sink: PostgresSink) -> None:
+def test_bad_records_are_quarantined_once_by_position(sink: PostgresSink) -> None:
     """Guard: quarantine."""
     bad = Record(3, topic="send.api", source="send", problem=Problem.UNDECODABLE)
     merged = count(sink, bad, Record(0, number=1))
@@ -483,7 +483,7 @@ def test_bad_records_are_put_aside_once_by_position(sink: PostgresSink) -> None:
     assert sink.next_offsets() == {"outcome": {0: 1}, "send.api": {0: 4}}
 
 
-def test_records_of_schemas_the_registry_does_not_have_are_put_aside(sink: PostgresSink) -> None:
+def test_records_of_unknown_schemas_are_quarantined(sink: PostgresSink) -> None:
     attempt = sink.begin()
     unknown: dict[str, Any] = {"source": "send", "topic": "send.api", "problem": Problem.NOT_LEARNED}
     stage(sink, attempt, [Record(0, schema_id=8, **unknown), Record(1, schema_id=9, **unknown)])
@@ -502,15 +502,13 @@ def test_a_send_is_known_by_whichever_of_its_records_comes_first(sink: PostgresS
     assert (round(requested_at.timestamp() * 1000), chunk_count, chunks) == (AT_MS, 2, 2)
 
 
-def test_a_send_to_nobody_is_known(sink: PostgresSink) -> None:
+def test_send_without_recipients_is_known(sink: PostgresSink) -> None:
     count(sink, a_chunk(0, number=1, counts=[("push", "requested", None, 0)]))
     assert served(sink)["send_channels"] == [("a send", "push", 0, 0, 0)]
     assert served(sink)["counts_minute"] == []
 
 
-def test_the_status_tells_of_the_last_batch_and_the_watermark_never_goes_back(
-    sink: PostgresSink, database: str
-) -> None:
+def test_status_has_the_last_batch_and_a_rising_watermark(sink: PostgresSink, database: str) -> None:
     count(sink, Record(0, number=1), Record(1, number=1), batch_id=12)
     other = PostgresSink(database)
     status = StatusWriter(other, epoch=1)

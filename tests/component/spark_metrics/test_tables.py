@@ -93,9 +93,7 @@ def test_ids_counted_before_the_tables_changed_are_refused_after(
             counted_ids.remember(connection, 1, LATER)
 
 
-def test_what_was_on_its_way_is_staged_again_in_the_new_shape(
-    connection: psycopg.Connection[Any], database: str
-) -> None:
+def test_rows_of_the_old_shape_are_staged_again(connection: psycopg.Connection[Any], database: str) -> None:
     connection.execute(PARTITIONED)
     connection.execute(WHOLE)
     connection.execute("insert into staging_attempts values (1)")

@@ -64,7 +64,7 @@ def test_batches_add_up(sink: PostgresSink) -> None:
         "alter table by_club alter column total type text",
     ],
 )
-def test_a_table_that_is_not_as_its_view_says_is_refused(sink: PostgresSink, change: str) -> None:
+def test_table_that_differs_from_its_view_is_a_stop(sink: PostgresSink, change: str) -> None:
     BY_CLUB.check_table(sink.connected())
     sink.connected().execute(change.encode())
     with pytest.raises(Stop, match="the table by_club is not as its view says"):
@@ -75,7 +75,7 @@ def maintained(connection: Connection) -> list[tuple[object, ...]]:
     return connection.execute("select view, since = '-infinity' from stream_views order by 1").fetchall()
 
 
-def test_what_is_maintained_says_since_when(sink: PostgresSink, database: str) -> None:
+def test_maintained_views_say_since_when(sink: PostgresSink, database: str) -> None:
     assert maintained(sink.connected()) == [("by_club", True)]
     sink.connected().execute("insert into stream_offsets values ('outcome', 0, 5)")
     sink.take_over()

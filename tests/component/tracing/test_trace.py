@@ -118,7 +118,7 @@ def _steps(*arguments: str) -> list[tuple[str, str, str]]:
     return [(step["kind"], step["function"], step["said"]) for step in document["steps"]]
 
 
-def test_a_send_and_each_notification_are_told_in_order_and_a_stranger_is_not_known(send_id: str) -> None:
+def test_trace_lists_events_in_order_and_refuses_unknown_users(send_id: str) -> None:
     sent = [
         ("record", "monolith", "asked for: chunk 1 of 1, 2 users, news, club 7"),
         ("record", "preference_checker", "to be written by push: 1 recipients"),

@@ -43,7 +43,7 @@ class CdcProgressContract:
         assert reached(capture.progress.committed_offsets(), capture.progress.end_offsets())
         assert capture.progress.acknowledged_lsn() is None
 
-    def test_what_is_written_has_to_be_committed(self, capture: Capture) -> None:
+    def test_written_offsets_are_reached_once_committed(self, capture: Capture) -> None:
         capture.write(capture.users, 1, 5)
         ends = capture.progress.end_offsets()
         assert ends[capture.users][1] == 5
@@ -56,7 +56,7 @@ class CdcProgressContract:
         assert reached(capture.progress.committed_offsets(), ends), "what was written later does not matter"
         assert not reached(capture.progress.committed_offsets(), capture.progress.end_offsets())
 
-    def test_what_is_acknowledged_is_what_connect_has_stored_of_this_connector(self, capture: Capture) -> None:
+    def test_acknowledged_lsn_is_this_connectors_stored_offset(self, capture: Capture) -> None:
         capture.store(capture.generation, SNAPSHOT)
         assert capture.progress.acknowledged_lsn() is None
         capture.store("another", STREAMING)

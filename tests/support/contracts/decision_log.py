@@ -25,7 +25,7 @@ class DecisionLogContract:
             found = set(pool.map(lambda number: log.first(record_id, str(number).encode()), range(8)))
         assert len(found) == 1
 
-    def test_what_was_recorded_first_stands(self, log: DecisionLog) -> None:
+    def test_first_write_wins(self, log: DecisionLog) -> None:
         record_id = str(uuid4())
         assert log.first(record_id, b"\0first") == b"\0first"
         assert log.first(record_id, b"second") == b"\0first"
@@ -35,7 +35,7 @@ class DecisionLogContract:
         assert [log.first(str(uuid4()), text) for text in (b"a", b"b")] == [b"a", b"b"]
 
     @pytest.mark.guarantee("decision_log.large_record_is_split")
-    def test_what_no_item_holds_is_kept_whole(self, log: DecisionLog) -> None:
+    def test_record_larger_than_an_item_is_kept_whole(self, log: DecisionLog) -> None:
         """An item of DynamoDB takes 400 kB."""
         record_id = str(uuid4())
         large = hashlib.shake_128(b"large").digest(1_000_000)
@@ -43,12 +43,12 @@ class DecisionLogContract:
         for text in (large, large, other, b"small"):
             assert log.first(record_id, text) == large
 
-    def test_what_stands_is_read_when_something_large_comes_second(self, log: DecisionLog) -> None:
+    def test_large_second_write_returns_the_first(self, log: DecisionLog) -> None:
         record_id = str(uuid4())
         assert log.first(record_id, b"small") == b"small"
         assert log.first(record_id, bytes(1_000_000)) == b"small"
 
-    def test_the_most_that_ten_thousand_recipients_come_to_is_kept_whole(self, log: DecisionLog) -> None:
+    def test_decisions_about_ten_thousand_recipients_are_kept_whole(self, log: DecisionLog) -> None:
         record_id, large = str(uuid4()), hashlib.shake_128(b"large").digest(390_000)
         assert log.first(record_id, large) == large
         assert log.first(record_id, b"") == large

@@ -45,7 +45,7 @@ class WaitingStoreContract(ABC):
     def damage(self, store: Any, item: Waiting) -> None:
         """Make the stored copy unreadable."""
 
-    def test_what_is_put_is_due_in_its_time_and_whole(self, store: WaitingStore) -> None:
+    def test_stored_record_is_due_at_its_time_and_whole(self, store: WaitingStore) -> None:
         now = waiting(NOW, headers=(("a", b"\xff"), ("a", b""), ("\n", b"\n")), topic="delivery.critical", value=b"\n1")
         later = waiting(NOW + 1)
         store.put(now, NOW - HOUR)
@@ -69,7 +69,7 @@ class WaitingStoreContract(ABC):
         assert ids(store.due(NOW + HOUR, critical=True)) == [item.id for item in critical]
         assert set(ids(store.due(NOW + HOUR, critical=False))) == {item.id for item in (*bulk, small)}
 
-    def test_what_is_put_too_late_is_due_at_once(self, store: WaitingStore) -> None:
+    def test_record_stored_after_its_time_is_due_at_once(self, store: WaitingStore) -> None:
         assert due(store, NOW) == []
         late = waiting(NOW - 24 * HOUR)
         store.put(late, NOW)
@@ -137,7 +137,7 @@ class WaitingStoreContract(ABC):
         with ThreadPoolExecutor(8) as pool:
             assert sum(pool.map(lambda _: store.claim(item, NOW), range(8))) == 1
 
-    def test_what_is_done_is_gone_and_cannot_be_claimed(self, store: WaitingStore) -> None:
+    def test_done_record_is_gone_and_cannot_be_claimed(self, store: WaitingStore) -> None:
         item, other = waiting(), waiting()
         store.put(item, NOW)
         store.put(other, NOW)
@@ -146,7 +146,7 @@ class WaitingStoreContract(ABC):
         assert ids(due(store, NOW)) == [other.id]
         assert not store.claim(item, NOW)
 
-    def test_what_comes_too_late_for_a_minute_that_is_closed_is_not_missed(self, store: WaitingStore) -> None:
+    def test_record_stored_for_a_closed_minute_is_not_missed(self, store: WaitingStore) -> None:
         first = waiting(NOW)
         store.put(first, NOW)
         store.done(first)
@@ -154,7 +154,7 @@ class WaitingStoreContract(ABC):
         store.put(first, NOW + HOUR)
         assert due(store, NOW + HOUR) == [replace(first, due_ms=NOW + HOUR)]
 
-    def test_a_writer_whose_clock_is_behind_is_not_missed(self, store: WaitingStore) -> None:
+    def test_record_of_a_writer_with_a_slow_clock_is_not_missed(self, store: WaitingStore) -> None:
         first = waiting(NOW)
         store.put(first, NOW)
         store.done(first)

@@ -44,13 +44,13 @@ class DeliveryLedgerContract:
     def record_id(self) -> str:
         return str(uuid4())
 
-    def test_the_first_to_come_has_the_lease_and_knows_that_nothing_is_recorded(
-        self, ledgers: Ledgers, clock: FixedClock, record_id: str
-    ) -> None:
+    def test_first_owner_gets_a_fresh_lease(self, ledgers: Ledgers, clock: FixedClock, record_id: str) -> None:
         assert ledgers("a").acquire(record_id) == Lease(valid_until=clock.monotonic() + LEASE_S, fresh=True)
         assert ledgers("a").decided(record_id) == []
 
-    def test_nobody_else_has_it_until_it_has_run_out(self, ledgers: Ledgers, clock: FixedClock, record_id: str) -> None:
+    def test_leased_record_is_refused_to_others_until_expiry(
+        self, ledgers: Ledgers, clock: FixedClock, record_id: str
+    ) -> None:
         ledgers("a").acquire(record_id)
         held = ledgers("b").acquire(record_id)
         assert isinstance(held, Held)
@@ -62,7 +62,7 @@ class DeliveryLedgerContract:
         assert isinstance(lease, Lease)
         assert not lease.fresh
 
-    def test_its_owner_has_it_again_and_looks_what_was_recorded(self, ledgers: Ledgers, record_id: str) -> None:
+    def test_owner_acquires_its_lease_again_and_not_as_fresh(self, ledgers: Ledgers, record_id: str) -> None:
         ledgers("a").acquire(record_id)
         again = ledgers("a").acquire(record_id)
         assert isinstance(again, Lease)
@@ -75,7 +75,7 @@ class DeliveryLedgerContract:
         clock.advance(LEASE_S - 1)
         assert isinstance(ledgers("b").acquire(record_id), Held)
 
-    def test_one_that_has_run_out_is_renewed_only_where_nobody_has_taken_it(
+    def test_expired_lease_is_renewed_unless_another_took_it(
         self, ledgers: Ledgers, clock: FixedClock, record_id: str
     ) -> None:
         ledgers("a").acquire(record_id)
@@ -86,14 +86,14 @@ class DeliveryLedgerContract:
         assert ledgers("a").renew(record_id) is None
         assert isinstance(ledgers("a").acquire(record_id), Held)
 
-    def test_released_it_is_free_at_once_and_only_its_owner_releases_it(self, ledgers: Ledgers, record_id: str) -> None:
+    def test_only_the_owner_releases_a_lease_at_once(self, ledgers: Ledgers, record_id: str) -> None:
         ledgers("a").acquire(record_id)
         ledgers("b").release(record_id)
         assert isinstance(ledgers("b").acquire(record_id), Held)
         ledgers("a").release(record_id)
         assert isinstance(ledgers("b").acquire(record_id), Lease)
 
-    def test_what_is_recorded_is_read_as_it_was_and_by_position(self, ledgers: Ledgers, record_id: str) -> None:
+    def test_recorded_results_are_read_unchanged_by_position(self, ledgers: Ledgers, record_id: str) -> None:
         first = [
             decided(0, SENT, Answer(target="7", message_id="m-7"), Answer(target="8", error="TargetGone")),
             decided(2, OPTED_OUT),
@@ -108,14 +108,14 @@ class DeliveryLedgerContract:
             ledgers("a").record(record_id, [decided(0), decided(1, OPTED_OUT)])
         assert ledgers("a").decided(record_id) == [decided(0), decided(1, OPTED_OUT)]
 
-    def test_that_somebody_waits_is_a_decision_and_says_until_when(self, ledgers: Ledgers, record_id: str) -> None:
+    def test_delayed_recipient_is_recorded_with_its_time(self, ledgers: Ledgers, record_id: str) -> None:
         waits = Decided(position=3, user_id=1003, decision=Decision(Status.SENDING), again_ms=1_700_000_060_000)
         ledgers("a").record(record_id, [decided(1)])
         ledgers("a").record(record_id, [waits, decided(4)])
         assert ledgers("b").decided(record_id) == [decided(1), waits, decided(4)]
 
     @pytest.mark.guarantee("delivery_ledger.first_write_wins")
-    def test_what_was_recorded_first_stands(self, ledgers: Ledgers, clock: FixedClock, record_id: str) -> None:
+    def test_first_write_wins(self, ledgers: Ledgers, clock: FixedClock, record_id: str) -> None:
         ledgers("a").record(record_id, [decided(5)])
         with pytest.raises(Conflict):
             ledgers("b").record(record_id, [decided(5, OPTED_OUT)])

@@ -30,7 +30,7 @@ class EndpointsContract:
         assert endpoints.register("gcm", token) == arn
         assert enabled(arn) is True
 
-    def test_an_endpoint_outlives_whoever_registered_it(self, endpoints: Endpoints) -> None:
+    def test_endpoints_cannot_be_deleted_or_disabled(self, endpoints: Endpoints) -> None:
         assert [name for name in dir(endpoints) if name in ("delete", "disable")] == []
 
     def test_a_platform_that_does_not_exist(self, endpoints: Endpoints, token: str) -> None:
@@ -52,7 +52,7 @@ def state(arn: str | None, version: int, *, enabled: bool = True) -> DeviceState
 class DeviceStatesContract:
     """To be inherited beside a fixture `states`, empty."""
 
-    def test_what_was_written_is_read_at_once(self, states: DeviceStates) -> None:
+    def test_written_device_states_are_read_at_once(self, states: DeviceStates) -> None:
         assert states.read(["1"]) == {}
         assert states.read([]) == {}
         assert states.write({"1": state("a", 5), "2": state(None, 6, enabled=False)}) == {"1": None, "2": None}

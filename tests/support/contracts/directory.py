@@ -58,7 +58,7 @@ TEMPLATE = Template(template_id=5, club_id=7, type="news", channel="push", local
 class DirectoryContract:
     """To be inherited beside a fixture `tables`."""
 
-    def test_what_is_there_is_found_and_what_is_not_is_absent(self, tables: Tables) -> None:
+    def test_known_rows_are_found_and_others_absent(self, tables: Tables) -> None:
         tables.put(USER, SETTINGS)
         assert tables.directory.users([1, 2, 1]) == {1: USER}
         found = tables.directory.settings([2, 1])
@@ -68,7 +68,7 @@ class DirectoryContract:
         assert (users, settings) == ({1: USER}, found)
         assert tables.directory.users([]) == {}
 
-    def test_what_was_deleted_is_absent(self, tables: Tables) -> None:
+    def test_deleted_rows_are_absent(self, tables: Tables) -> None:
         tables.put(USER, SETTINGS, DEVICE, TEMPLATE)
         tables.remove(USER, SETTINGS, DEVICE, TEMPLATE)
         assert tables.directory.users_and_settings([1]) == ({}, {})
@@ -135,7 +135,7 @@ class DirectoryContract:
         found = tables.directory.templates([mine, others, none])
         assert found == {mine: [TEMPLATE, every], others: [every], none: []}
 
-    def test_nothing_is_said_before_the_snapshot_is_complete(self, tables: Tables) -> None:
+    def test_look_ups_before_a_complete_snapshot_are_a_retry(self, tables: Tables) -> None:
         tables.put(USER, SETTINGS, DEVICE, TEMPLATE)
         tables.not_ready()
         with pytest.raises(Retry, match="not ready"):
@@ -151,7 +151,7 @@ class DirectoryContract:
         with pytest.raises(Retry):
             tables.directory.confirm(1)
 
-    def test_confirm_believes_only_what_was_passed_and_remembers_it(self, tables: Tables) -> None:
+    def test_confirm_accepts_only_passed_times_and_remembers_them(self, tables: Tables) -> None:
         assert tables.directory.position() is None
         tables.caught_up_to(1_000_000)
         with pytest.raises(Retry):

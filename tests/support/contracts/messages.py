@@ -55,7 +55,7 @@ class MessagesContract:
         found = messages.find(["1", "2"])
         assert (found["1"].trace, found["2"].trace) == (trace, None)
 
-    def test_a_record_that_comes_again_changes_nothing(self, messages: Messages) -> None:
+    def test_redelivered_record_changes_nothing(self, messages: Messages) -> None:
         messages.remember([Told(outcome("a", [["1"]]))])
         assert messages.remember([Told(outcome("a", [["1"]]))]) == [None]
         assert messages.find(["1"])["1"].outcome_id == "a"
@@ -78,7 +78,7 @@ class MessagesContract:
         assert messages.refused(["1", "2", "3"]) == {"1": Reason.DEVICE_INACTIVE, "2": Reason.BOUNCED_TRANSIENT}
         assert messages.find(["1"]) == {}
 
-    def test_what_is_old_is_forgotten(self, messages: Messages) -> None:
+    def test_old_messages_are_removed(self, messages: Messages) -> None:
         old, new = outcome("old", [["1"]], timestamp=NOW - KEPT_MS - 1), outcome("new", [["2"]])
         messages.remember([Told(old), Told(new)])
         assert messages.find(["1"])

@@ -54,7 +54,7 @@ class ProducerContract:
         assert target.values() == [None]
 
     @pytest.mark.guarantee("kafka_answer.record_too_large")
-    def test_a_record_that_is_too_large_is_a_dead_letter_and_the_others_are_not(self, target: Target) -> None:
+    def test_oversized_record_alone_is_a_dead_letter(self, target: Target) -> None:
         reports = Reports()
         for name, value in (("before", b"1"), ("large", TOO_LARGE), ("after", b"2")):
             target.producer.produce(target.topic, name.encode(), value, [], reports.to(name))

@@ -27,7 +27,7 @@ def message() -> str:
 class PushContract:
     """Subclasses give the fixture `targets`."""
 
-    def test_a_message_is_taken_and_has_an_id_of_its_own(self, targets: PushTargets) -> None:
+    def test_accepted_message_has_an_id_of_its_own(self, targets: PushTargets) -> None:
         attributes = push_attributes("gcm", None, collapse_key=None, ttl_s=60)
         ids = [
             targets.provider.publish(endpoint_arn=targets.enabled, message=message(), attributes=attributes)
@@ -40,11 +40,11 @@ class PushContract:
         with pytest.raises(TargetGone):
             targets.provider.publish(endpoint_arn=targets.disabled, message=message(), attributes={})
 
-    def test_an_endpoint_there_is_none_of_is_gone(self, targets: PushTargets) -> None:
+    def test_unknown_endpoint_is_gone(self, targets: PushTargets) -> None:
         with pytest.raises(TargetGone):
             targets.provider.publish(endpoint_arn=targets.absent, message=message(), attributes={})
 
-    def test_a_message_that_is_none_is_rejected(self, targets: PushTargets) -> None:
+    def test_malformed_message_is_rejected(self, targets: PushTargets) -> None:
         with pytest.raises(Rejected):
             targets.provider.publish(endpoint_arn=targets.enabled, message="not JSON", attributes={})
 
@@ -52,7 +52,7 @@ class PushContract:
 class EmailContract:
     """Subclasses give the fixture `provider`, whose sender is no-reply@masscomm.example."""
 
-    def test_a_message_is_taken_and_has_an_id_of_its_own(self, provider: EmailProvider) -> None:
+    def test_accepted_message_has_an_id_of_its_own(self, provider: EmailProvider) -> None:
         data = email_message(
             sender="no-reply@masscomm.example",
             recipient="ada@example.com",

@@ -18,7 +18,7 @@ def use(club_id: int, used_ms: int = NOW) -> Use:
 class UseStoreContract:
     """Subclasses give the fixture `store`, with nothing in it."""
 
-    def test_what_is_kept_is_read_by_everybody_until_it_is_replaced(self, store: UseStore) -> None:
+    def test_stored_uses_are_read_until_replaced(self, store: UseStore) -> None:
         assert store.read() == Uses()
         first = {Lane.BULK: use(7), Lane.BULK_3: use(-8, 0)}
         assert store.replace(0, first, NOW)
@@ -26,7 +26,7 @@ class UseStoreContract:
         assert store.replace(1, {Lane.BULK_2: use(2**62)}, NOW)
         assert store.read() == Uses(version=2, of={Lane.BULK_2: use(2**62)})
 
-    def test_what_was_read_before_somebody_else_wrote_replaces_nothing(self, store: UseStore) -> None:
+    def test_write_based_on_an_old_version_changes_nothing(self, store: UseStore) -> None:
         assert store.replace(0, {Lane.BULK: use(7)}, NOW)
         assert not store.replace(0, {Lane.BULK: use(8)}, NOW)
         assert not store.replace(2, {Lane.BULK: use(8)}, NOW)
@@ -37,7 +37,7 @@ class UseStoreContract:
             assert sum(pool.map(lambda club_id: store.replace(0, {Lane.BULK: use(club_id)}, NOW), range(1, 9))) == 1
         assert store.read().version == 1
 
-    def test_tenants_that_begin_at_the_same_moment_in_two_environments_have_a_queue_each(self, store: UseStore) -> None:
+    def test_tenants_that_begin_concurrently_get_separate_queues(self, store: UseStore) -> None:
         both_have_read = Barrier(2, timeout=20)
 
         class Meeting:

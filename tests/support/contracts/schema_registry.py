@@ -32,7 +32,7 @@ class SchemaRegistryContract:
             field["name"] for field in own_schema("SendRequested")["fields"]
         ]
 
-    def test_an_id_there_is_none_of_is_a_dead_letter(self, registered: Registered) -> None:
+    def test_unknown_schema_id_is_a_dead_letter(self, registered: Registered) -> None:
         for absent_id in (registered.absent_id, LAST_SCHEMA_ID):
             with pytest.raises(UnknownSchema) as caught:
                 registered.registry.schema_by_id(absent_id)
@@ -48,7 +48,7 @@ class SchemaRegistryContract:
     def test_the_id_of_our_schema_is_found_by_its_subject(self, registered: Registered) -> None:
         assert registered.registry.id_of(registered.subject, own_schema("SendRequested")) == registered.schema_id
 
-    def test_a_subject_there_is_none_of_stops_the_function(self, registered: Registered) -> None:
+    def test_unknown_subject_is_a_stop(self, registered: Registered) -> None:
         with pytest.raises(Stop):
             registered.registry.id_of(f"{registered.subject}-absent", own_schema("SendRequested"))
 

@@ -19,7 +19,7 @@ class Kept:
 class SourceRecordsContract:
     """Subclasses give the fixture `kept`."""
 
-    def test_a_record_is_read_where_it_stands_with_all_that_belongs_to_it(self, kept: Kept) -> None:
+    def test_record_is_read_whole_by_its_position(self, kept: Kept) -> None:
         for offset in (1, 2, 0):
             record = kept.source.at(kept.topic, 0, offset)
             assert record is not None
@@ -27,6 +27,6 @@ class SourceRecordsContract:
             assert (record.value, record.headers) == (kept.values[offset], HEADERS)
             assert record.timestamp_ms > 0
 
-    def test_what_never_was_is_not_there(self, kept: Kept) -> None:
+    def test_absent_offset_or_partition_is_none(self, kept: Kept) -> None:
         assert kept.source.at(kept.topic, 0, 3) is None
         assert kept.source.at(kept.topic, 9, 0) is None
