@@ -39,7 +39,7 @@ class Caller:
     unsubscribe_url: str | None = None
 
     def calls(self, delivery: DeliveryRequested, row: int, devices: Sequence[Device]) -> list[Call]:
-        """The calls for the recipient in that row of the record; devices: for push, of which the enabled ones count."""
+        """The calls for the recipient in that row of the record; devices: for push, those to call."""
         texts = {column.field: column.value_at(row) for column in delivery.content}
         notification = notification_id(delivery.send_id, delivery.user_ids[row], delivery.channel)
         if delivery.channel == "email":
@@ -52,7 +52,6 @@ class Caller:
                 device=device,
             )
             for device in devices
-            if device.enabled  # guard: endpoints.disabled_endpoint
         ]
 
     def _push(self, delivery: DeliveryRequested, device: Device, texts: Mapping[str, str], notification: str) -> str:

@@ -363,7 +363,7 @@ def _unless_asleep(who: _Recipient, asleep: Mapping[int, Decision]) -> _Recipien
 
 
 def _ready(device: Device) -> bool:
-    return device.enabled and device.endpoint_arn is not None
+    return device.enabled and device.endpoint_arn is not None  # guard: endpoints.disabled_endpoint
 
 
 def _unregistered(device: Device) -> bool:

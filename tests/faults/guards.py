@@ -53,7 +53,7 @@ MUTANTS = (
         guard="tenancy.other_tenants_user",
         rule="A user of another tenant is handled as an unknown user: the request waits for the directory.",
         change=Becomes("user is None"),
-        no_cell="no cell has change data capture behind and another club's users",
+        no_cell="no cell has both late change data capture and users of another tenant",
     ),
     Mutant(
         guard="registry.schema_id_range",
@@ -197,7 +197,7 @@ MUTANTS = (
         guard="opensearch.refused_document",
         rule="A document that OpenSearch refuses fails no other document.",
         change=Always(),
-        no_cell="the decoders refuse what OpenSearch is known to",
+        no_cell="the decoders refuse the documents that OpenSearch is known to refuse",
     ),
     Mutant(
         guard="dynamodb.refused_item",
@@ -263,7 +263,7 @@ MUTANTS = (
         guard="endpoints.refused_row",
         rule="The state of a refused row ends the wait for its endpoint.",
         change=Replaced('raise DeadLetter("invalid", "no endpoint")'),
-        no_cell="in a cell's seconds a wait for ever and a wait for a minute look the same",
+        no_cell="a cell ends before the wait of a minute does, so an endless wait looks the same",
     ),
     Mutant(
         guard="endpoints.dead_endpoint",
@@ -274,7 +274,7 @@ MUTANTS = (
     Mutant(
         guard="endpoints.disabled_endpoint",
         rule="A disabled endpoint is not called.",
-        change=Always(),
+        change=Without(1),
         cell="SNS says EndpointDisabled of one device of two",
     ),
     Mutant(
@@ -667,7 +667,7 @@ MUTANTS = (
         guard="archive.failed_write",
         rule="A batch that cannot be archived is not counted.",
         change=Becomes("wait([writing])"),
-        no_cell="a cell takes no disk away",
+        no_cell="no cell makes the archive's disk fail",
     ),
     Mutant(
         guard="archive.replays",
@@ -739,7 +739,7 @@ MUTANTS = (
         guard="devices.lsn_order",
         rule="LSNs order the rows of two generations.",
         change=Returns("row.version >= state.version"),
-        no_cell="a test of each order is faster and as sure",
+        no_cell="a test of each order is faster and as certain",
     ),
     Mutant(
         guard="json.nesting",

@@ -111,7 +111,7 @@ def _test_modules(copy: Path, guard: str) -> Iterator[str]:
 
 
 def red_by_cell(bench: Bench, copy: Path, *, cell: Cell, in_job: bool) -> str | None:
-    """What is wrong after the cell on the mutated tree; None where nothing is. in_job: the guard is Spark's."""
+    """The failure of the cell on the mutated tree; None if it passes. in_job: the guard is the Spark job's."""
     bench.stack.use(copy)
     # What the mutant before left undone may end now, and would be counted in the same minutes.
     bench.by_minute, bench.patience_s = in_job, cell.patience_s

@@ -52,7 +52,7 @@ def find_guards(root: Path) -> dict[str, list[Path]]:
 
 
 class Change(ABC):
-    """What is done to the marked code."""
+    """A change of the marked code."""
 
     @abstractmethod
     def edit(self, module: "_Module", node: _Node) -> str:
