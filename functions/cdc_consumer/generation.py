@@ -3,8 +3,10 @@
     snapshot started → completed → everything written (Connect's source offset has left the snapshot)
     → targets: the topics' ends read then → consumed up to the targets → complete → aliases moved
 
-Where another generation answers look-ups meanwhile, this one takes new targets until it has reached some within
-MAX_LAG_MS: what the other knew of opt-outs and new users a moment ago, this one knows when the aliases move.
+Where another generation answers look-ups meanwhile, the targets are the topics' ends once Connect has stored a position
+behind a heartbeat: they hold what the database committed before it. They are read anew until they are reached within
+MAX_LAG_MS of that heartbeat's time. What the other generation knew of opt-outs and new users a moment ago, this one
+knows when the aliases move, however long its snapshot took.
 
 Each step is written to directory_state before the next is tried, under its sequence number, so that any invocation, in
 any execution environment, may take the next one or the same one again. Nothing turns an incomplete generation into one
@@ -26,7 +28,7 @@ from masscomm.kafka.topics import CDC_TABLES
 from masscomm.observability import logs
 
 _STATE = "directory_state"
-# How far a generation may be behind its topics when it replaces another.
+# How far a generation may be behind the database when it replaces another.
 MAX_LAG_MS = 15_000
 
 
@@ -42,6 +44,8 @@ class Generation:
         self._clock = clock
         self._logger = logger or logs.logger("cdc_consumer")
         self._settled = False
+        # The oldest heartbeat behind which Connect has not been seen to have stored a position.
+        self._unwritten: Heartbeat | None = None
 
     def index(self, table: str) -> str:
         """The index that holds a table's rows in this generation."""
@@ -58,6 +62,8 @@ class Generation:
         (fate,) = write(self._client, [document])
         if fate is not None:
             raise fate
+        if self._unwritten is None:
+            self._unwritten = beat
 
     def snapshot_started(self, snapshot_id: str) -> None:
         """Remember which snapshot this generation is of. Errors: Retry.
@@ -102,18 +108,18 @@ class Generation:
             return
         if "snapshot_completed_at" not in state.source:
             return
+        replaces = self._replaces_another()
         if "targets" not in state.source:
-            # The notification was read; rows of the snapshot may still be on their way into other partitions, and then
-            # the topics' ends would not cover them.
-            if self._progress.acknowledged_lsn() is None:
+            aimed = self._aim(state, replaces=replaces)
+            if aimed is None:
                 return
-            state = self._aim(state)
+            state = aimed
         # This invocation's own records are not committed yet: the next heartbeat's will find them.
         if not reached(self._progress.committed_offsets(), _with_number_keys(state.source["targets"])):
             return
         # guard: directory.generation_behind
-        if self._clock.now_ms() - state.source.get("targets_at", 0) > MAX_LAG_MS and self._replaces_another():
-            self._aim(state)
+        if replaces and self._clock.now_ms() - state.source.get("targets_at", 0) > MAX_LAG_MS:
+            self._aim(state, replaces=replaces)
             return
         with answering("a refresh"):
             self._client.indices.refresh(index=",".join(map(self.index, CDC_TABLES)))
@@ -122,10 +128,22 @@ class Generation:
         self._move_aliases(state.source)
         self._settled = True
 
-    def _aim(self, state: "_State") -> "_State":
-        """Make the topics' ends of now the targets."""
-        now_ms = self._clock.now_ms()
-        return self._put(state, targets=_with_text_keys(self._progress.end_offsets()), targets_at=now_ms)
+    def _aim(self, state: "_State", *, replaces: bool) -> "_State | None":
+        """Make the topics' ends of now the targets; None where they would not hold enough.
+
+        The notification was read, or a heartbeat; rows before it may still be on their way into other partitions, and
+        then the topics' ends would not cover them. Connect's stored position is behind them when they have arrived.
+        """
+        acknowledged = self._progress.acknowledged_lsn()
+        if acknowledged is None:
+            return None
+        held_at_ms = self._clock.now_ms()
+        if replaces:
+            beat = self._unwritten
+            if beat is None or acknowledged < beat.lsn:  # guard: directory.generation_written
+                return None
+            self._unwritten, held_at_ms = None, beat.ts_ms  # guard: directory.generation_streamed
+        return self._put(state, targets=_with_text_keys(self._progress.end_offsets()), targets_at=held_at_ms)
 
     def _replaces_another(self) -> bool:
         return any(indices - {self.index(table)} for table, indices in self._aliases().items())

@@ -276,7 +276,7 @@ PROD = Environment(
     kafka=KafkaSettings(instance_type="kafka.m7g.xlarge", volume_gb=1000, partitions_factor=4),
     opensearch=OpenSearchSettings(instance_type="r7g.xlarge.search"),
     database=DatabaseSettings(instance_type="r7g.xlarge", volume_gb=200),
-    concurrency=ConcurrencySettings(metrics_stream=100, metrics_handler=100, send_handler=100, authorizer=50),
+    concurrency=ConcurrencySettings(metrics_stream=100, metrics_handler=80, send_handler=100, authorizer=50),
 )
 
 

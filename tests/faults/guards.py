@@ -358,6 +358,18 @@ MUTANTS = (
         no_cell="no consumer of a cell is far behind",
     ),
     Mutant(
+        guard="directory.generation_streamed",
+        rule="A generation that has not streamed the changes since its snapshot does not answer.",
+        change=Replaced("self._unwritten = None"),
+        no_cell="no connector of a cell is behind for longer than 15 s",
+    ),
+    Mutant(
+        guard="directory.generation_written",
+        rule="The targets are read once Connect has stored a position behind a heartbeat.",
+        change=Without(2),
+        no_cell="no cell holds the partitions of one table alone",
+    ),
+    Mutant(
         guard="provider_errors.throttling",
         rule="Throttling is no refusal.",
         change=Becomes("Row(codes=GUARDED.codes, error=Rejected)"),

@@ -47,7 +47,7 @@ producer.linger.ms=0
 
 
 class DebeziumConnector(Construct):
-    """A connector for each snapshot generation that is captured. log: of their workers; name: of the newest's."""
+    """A connector for each snapshot generation that is captured. log: of their workers; names: by generation."""
 
     def __init__(
         self,
@@ -63,8 +63,7 @@ class DebeziumConnector(Construct):
         plugin: Path = PLUGIN,
     ) -> None:
         super().__init__(scope, "debezium")
-        names = {each: f"{environment.prefix}-monolith-{each}" for each in generations(environment.generation)}
-        *_, self.name = names.values()
+        self.names = {each: f"{environment.prefix}-monolith-{each}" for each in generations(environment.generation)}
         self.log: logs.LogGroup = log_group(self, "log", environment=environment, key=key)
         archive = assets.Asset(self, "plugin", path=str(plugin), exclude=[".stamp"])
         worker = connect.CfnWorkerConfiguration(
@@ -88,8 +87,8 @@ class DebeziumConnector(Construct):
             ),
         )
         secret = environment.monolith.secret_name
-        role = self._role(environment, kafka, offsets_topic, list(names.values()))
-        for generation, name in names.items():
+        role = self._role(environment, kafka, offsets_topic, list(self.names.values()))
+        for generation, name in self.names.items():
             connect.CfnConnector(
                 self,
                 f"connector-{generation}",

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from aws_cdk import Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
@@ -20,6 +19,7 @@ from infra.cdk.code import ROOT, job_dependencies, staged_sources
 from infra.cdk.profiles import ERASURE
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
+from infra.cdk.resources.spark_application import spark_application
 from infra.cdk.resources.streaming_job import RECORDS, spark_jars, spark_parameters
 from infra.cdk.settings import Environment
 
@@ -49,27 +49,17 @@ class EraseJob(Construct):
         statements: Iterable[iam.PolicyStatement],
     ) -> None:
         super().__init__(scope, "erase")
-        spark, stack, name = environment.spark, Stack.of(self), f"{environment.prefix}-{ERASURE}"
+        stack, name = Stack.of(self), f"{environment.prefix}-{ERASURE}"
         log = log_group(self, "log", environment=environment, key=key, name=f"/{environment.prefix}/{ERASURE}")
-        application = emr.CfnApplication(
+        application = spark_application(
             self,
-            "application",
+            environment=environment,
             name=name,
-            release_label=spark.release,
-            type="SPARK",
-            architecture="ARM64",
-            network_configuration=emr.CfnApplication.NetworkConfigurationProperty(
-                subnet_ids=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
-                security_group_ids=[group.security_group_id],
-            ),
-            maximum_capacity=emr.CfnApplication.MaximumAllowedResourcesProperty(
-                cpu=f"{spark.worker_cpu * (spark.executors + 1)} vCPU",
-                memory=f"{spark.worker_memory_gb * (spark.executors + 1)} GB",
-            ),
-            auto_start_configuration=emr.CfnApplication.AutoStartConfigurationProperty(enabled=True),
-            auto_stop_configuration=emr.CfnApplication.AutoStopConfigurationProperty(
-                enabled=True, idle_timeout_minutes=5
-            ),
+            vpc=vpc,
+            subnets=subnets,
+            group=group,
+            workers=environment.spark.executors + 1,
+            idle_minutes=5,
         )
         entry = assets.Asset(self, "entry", path=str(ROOT / "erasure" / "__main__.py"))
         sources = assets.Asset(self, "sources", path=str(staged_sources(_ROOMS)))

@@ -6,7 +6,6 @@ from typing import Any
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
@@ -20,6 +19,7 @@ from infra.cdk.code import ROOT, job_dependencies, staged_sources
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
 from infra.cdk.resources.logs import log_group
+from infra.cdk.resources.spark_application import spark_application
 from infra.cdk.settings import Environment
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics")
@@ -51,29 +51,18 @@ class StreamingJob(Construct):
         statements: Iterable[iam.PolicyStatement],
     ) -> None:
         super().__init__(scope, "job")
-        spark = environment.spark
         self.name = f"{environment.prefix}-metrics"
         log = log_group(self, "log", environment=environment, key=key, name=f"/{environment.prefix}/spark-metrics")
-        self.application = emr.CfnApplication(
+        self.application = spark_application(
             self,
-            "application",
+            environment=environment,
             name=self.name,
-            release_label=spark.release,
-            type="SPARK",
-            architecture="ARM64",
-            network_configuration=emr.CfnApplication.NetworkConfigurationProperty(
-                subnet_ids=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
-                security_group_ids=[group.security_group_id],
-            ),
-            maximum_capacity=emr.CfnApplication.MaximumAllowedResourcesProperty(
-                # The driver, its executors, and room for a run that ends beside the one that begins.
-                cpu=f"{spark.worker_cpu * (spark.executors + 2)} vCPU",
-                memory=f"{spark.worker_memory_gb * (spark.executors + 2)} GB",
-            ),
-            auto_start_configuration=emr.CfnApplication.AutoStartConfigurationProperty(enabled=True),
-            auto_stop_configuration=emr.CfnApplication.AutoStopConfigurationProperty(
-                enabled=True, idle_timeout_minutes=15
-            ),
+            vpc=vpc,
+            subnets=subnets,
+            group=group,
+            # The driver, its executors, and room for a run that ends beside the one that begins.
+            workers=environment.spark.executors + 2,
+            idle_minutes=15,
         )
         entry = assets.Asset(self, "entry", path=str(ROOT / "spark_metrics" / "job.py"))
         sources = assets.Asset(self, "sources", path=str(staged_sources(_ROOMS)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import batched
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 
@@ -40,6 +41,8 @@ from masscomm.observability.metric_names import (
 type Data = DataStack | GivenDataStack
 
 _GIB = 1024**3
+# CloudWatch refuses an alarm on an expression of more.
+METRICS_AN_ALARM = 10
 # How old the oldest record that waits for a function may be, in seconds, before somebody is called.
 _CRITICAL_LAG_S, _CHANGES_LAG_S, _SMALL_LAG_S, _BULK_LAG_S = 30, 120, 120, 900
 _OF_CHANGES = ("cdc_consumer", "device_registrar")
@@ -92,15 +95,19 @@ def of_event_sources(functions: FunctionsStack, data: Data) -> Iterator[Watch]:
             yield Watch(
                 f"{name}-lag-{topic}", "consumer-lag", what, lag(data, group=group, topic=topic), seconds, most=3
             )
-        dropped = {
-            f"d{number}": metric("AWS/Lambda", "DroppedEventCount", "Sum", {"EventSourceMappingUUID": mapping.attr_id})
-            for number, mapping in enumerate(sources.mappings.values())
-        }
-        of = cloudwatch.MathExpression(
-            expression="SUM(METRICS())", using_metrics=dropped, label="dropped", period=MINUTE
-        )
         what = f"Records for {name} were given up on and reached no destination."
-        yield Watch(f"{name}-dropped", "records-dropped", what, of, 1, minutes=1)
+        for part, mappings in enumerate(batched(sources.mappings.values(), METRICS_AN_ALARM, strict=False), 1):
+            dropped = {
+                f"d{number}": metric(
+                    "AWS/Lambda", "DroppedEventCount", "Sum", {"EventSourceMappingUUID": mapping.attr_id}
+                )
+                for number, mapping in enumerate(mappings)
+            }
+            of = cloudwatch.MathExpression(
+                expression="SUM(METRICS())", using_metrics=dropped, label="dropped", period=MINUTE
+            )
+            suffix = "" if part == 1 else f"-{part}"
+            yield Watch(f"{name}-dropped{suffix}", "records-dropped", what, of, 1, minutes=1)
 
 
 def of_records(environment: Environment, functions: FunctionsStack) -> Iterator[Watch]:
@@ -212,10 +219,12 @@ def of_databases(databases: Iterable[Database]) -> Iterator[Watch]:
 
 
 def of_services(cdc: CdcStack, registry: RegistryStack, metrics: MetricsStack) -> Iterator[Watch]:
-    """What must always run: the connector, the registry, the streaming job."""
-    tasks = metric("AWS/KafkaConnect", "RunningTaskCount", "Minimum", {"ConnectorName": cdc.debezium.name})
-    what = "The connector has no running task: the directory grows stale, and sends to unknown users wait."
-    yield Watch("change-data-capture", "change-data-capture", what, tasks, 1, below=True, silence_is_bad=True)
+    """What must always run: each generation's connector, the registry, the streaming job."""
+    for number, (generation, connector) in enumerate(cdc.debezium.names.items()):
+        tasks = metric("AWS/KafkaConnect", "RunningTaskCount", "Minimum", {"ConnectorName": connector})
+        what = "The connector has no running task: the directory grows stale, and sends to unknown users wait."
+        name = "change-data-capture" if number == 0 else f"change-data-capture-{generation}"
+        yield Watch(name, "change-data-capture", what, tasks, 1, below=True, silence_is_bad=True)
     service = registry.service.service
     place = {"ClusterName": service.cluster.cluster_name, "ServiceName": service.service_name}
     running = metric("ECS/ContainerInsights", "RunningTaskCount", "Minimum", place)

@@ -9,13 +9,13 @@ import pytest
 
 from devstack.settings import ROOT
 from infra.cdk.settings import LOCAL
-from tests.support.cdk.synthesise import SYNTHESISED
+from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
 from tests.support.cdk.templates import SynthesisedEnvironment
 
 
 @pytest.fixture(scope="session")
 def synthesised(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, SynthesisedEnvironment]:
-    """The smallest and the largest environment and the one on given servers, by name."""
+    """The smallest and the largest environment, one with two generations and one on given servers, by name."""
     base = tmp_path_factory.getbasetemp()
     folder = (base if worker_id == "master" else base.parent) / "cdk"
     with folder.with_suffix(".lock").open("w") as lock:
@@ -33,7 +33,7 @@ def synthesised(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dic
                 check=False,
             )
             assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
-    return {name: SynthesisedEnvironment(name, folder / name) for name in (*SYNTHESISED, LOCAL)}
+    return {name: SynthesisedEnvironment(name, folder / name) for name in (*SYNTHESISED, REPLACING.name, LOCAL)}
 
 
 @pytest.fixture(scope="session", params=SYNTHESISED)
@@ -54,3 +54,9 @@ def prod(synthesised: dict[str, SynthesisedEnvironment]) -> SynthesisedEnvironme
 def local(synthesised: dict[str, SynthesisedEnvironment]) -> SynthesisedEnvironment:
     """On given servers, from packages, with a domain of its own."""
     return synthesised[LOCAL]
+
+
+@pytest.fixture(scope="session")
+def replacing(synthesised: dict[str, SynthesisedEnvironment]) -> SynthesisedEnvironment:
+    """prod while one snapshot generation replaces another."""
+    return synthesised[REPLACING.name]

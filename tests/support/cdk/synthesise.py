@@ -1,7 +1,8 @@
 """`python -m tests.support.cdk.synthesise FOLDER`: what the tests read, by one process: Node starts once.
 
 dev and prod from the bare sources, as a clean clone has them; `local` with what the others have not: servers that are
-given, packages as `make package` builds them (but empty), a domain of its own.
+given, packages as `make package` builds them (but empty), a domain of its own; `replacing`: prod with two snapshot
+generations.
 """
 
 import os
@@ -11,9 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from functions.catalogue import read_catalogue
-from infra.cdk.settings import ENVIRONMENTS, LOCAL, ApiSettings, ServerSettings, local
+from infra.cdk.settings import ENVIRONMENTS, LOCAL, PROD, ApiSettings, ServerSettings, local
 
 SYNTHESISED = ("dev", "prod")
+# One generation replaces another: the most topics, mappings and alarms that there are at a time.
+REPLACING = replace(PROD, name="replacing", generation="g1,g2")
 DOMAIN = "api.masscomm.example"
 CERTIFICATE = "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"
 SERVERS = ServerSettings(
@@ -31,6 +34,7 @@ def main(folder: Path) -> None:
     os.environ["MASSCOMM_PACKAGES"] = str(folder / "no-packages")
     for name in SYNTHESISED:
         build(ENVIRONMENTS[name], outdir=str(folder / name)).synth()
+    build(REPLACING, outdir=str(folder / REPLACING.name)).synth()
     packages = folder / "packages"
     packages.mkdir()
     for package in {entry.package for entry in read_catalogue(generation="any")}:

@@ -181,30 +181,89 @@ def test_two_generations_are_fed_each_its_own_indices() -> None:
     assert consumer.cluster.rows("users-g2")["1"]["first_name"] == "new"
 
 
+class Replacement:
+    """g2, whose snapshot has been read, beside g1, which answers."""
+
+    def __init__(self) -> None:
+        self.consumer = Consumer()
+        complete(self.consumer)
+        self.clock, self.progress = self.consumer.clock, self.consumer.newer
+        self.consumer.run(
+            notification("STARTED", "b", generation="g2"), notification("COMPLETED", "b", generation="g2")
+        )
+
+    def topics(self, *, lsn: int, end: int, committed: int) -> None:
+        """What Kafka says of g2: Connect's stored position, the end of a topic, and how far it is consumed."""
+        self.progress.lsn = lsn
+        self.progress.ends = {"cdc.g2.public.users": {0: end}}
+        self.progress.committed = {"cdc.g2.public.users": {0: committed}}
+
+    def beat(self, lsn: int, *, age_s: float = 0) -> None:
+        """A heartbeat that the database wrote so long ago is consumed."""
+        written_ms = self.clock.now_ms() - int(age_s * 1000)
+        self.consumer.run(heartbeat(lsn, f"{written_ms / 1000:.3f}", generation="g2"))
+
+    @property
+    def answers(self) -> str:
+        """The generation that the aliases point to."""
+        (name,) = {index.rpartition("-")[2] for indices in self.consumer.cluster.aliases.values() for index in indices}
+        return name
+
+
 @pytest.mark.guarantee("directory.alias_moves_when_caught_up")
 @pytest.mark.kills(guard="directory.generation_behind")
 def test_aliases_move_to_a_generation_that_is_not_behind() -> None:
     """The old one answers until then: its opt-outs and new users are in the new one when it does."""
-    consumer = Consumer()
-    complete(consumer)
-    consumer.newer.lsn, consumer.newer.ends = 100, {"cdc.g2.public.users": {0: 9}}
+    newer = Replacement()
+    newer.topics(lsn=100, end=9, committed=8)
+    newer.beat(100)
+    newer.topics(lsn=100, end=20, committed=9)
+    newer.clock.advance(MAX_LAG_MS / 1000 + 1)
+    newer.beat(101)  # what is consumed is where the topics ended long ago
+    newer.topics(lsn=101, end=20, committed=19)
+    newer.beat(102)
+    assert newer.answers == "g1"
+    newer.topics(lsn=102, end=20, committed=20)
+    newer.beat(103)
+    newer.beat(104)
+    assert newer.answers == "g2"
+    Consumer(newer.consumer).run(heartbeat(500, "1700000009"))
+    assert newer.answers == "g2"
 
-    def beat(lsn: int, *, committed: int, after_s: float) -> None:
-        consumer.clock.advance(after_s)
-        consumer.newer.committed = {"cdc.g2.public.users": {0: committed}}
-        consumer.run(heartbeat(lsn, "1700000000", generation="g2"))
 
-    consumer.run(notification("STARTED", "b", generation="g2"), notification("COMPLETED", "b", generation="g2"))
-    consumer.newer.ends = {"cdc.g2.public.users": {0: 20}}
-    beat(101, committed=9, after_s=MAX_LAG_MS / 1000 + 1)  # what it reaches is where the topics ended long ago
-    assert consumer.state("g2")["targets"] == {"cdc.g2.public.users": {"0": 20}}
-    assert consumer.cluster.aliases == {table: {f"{table}-g1"} for table in TABLES}
-    beat(102, committed=19, after_s=1)
-    assert consumer.cluster.aliases == {table: {f"{table}-g1"} for table in TABLES}
-    beat(103, committed=20, after_s=1)
-    assert consumer.cluster.aliases == {table: {f"{table}-g2"} for table in TABLES}
-    Consumer(consumer).run(heartbeat(500, "1700000009"))
-    assert consumer.cluster.aliases == {table: {f"{table}-g2"} for table in TABLES}
+@pytest.mark.guarantee("directory.alias_moves_when_caught_up")
+@pytest.mark.kills(guard="directory.generation_streamed")
+def test_aliases_wait_for_what_is_not_streamed_yet() -> None:
+    """After a long snapshot the topics are consumed to their ends, and the database's log is hours ahead of them."""
+    newer = Replacement()
+    newer.topics(lsn=100, end=9, committed=9)
+    for lsn in range(100, 110):
+        newer.topics(lsn=lsn, end=lsn, committed=lsn)
+        newer.beat(lsn, age_s=3_600)
+        newer.clock.advance(1)
+    assert newer.answers == "g1"
+    for lsn in range(110, 114):
+        newer.topics(lsn=lsn, end=lsn, committed=lsn)
+        newer.beat(lsn)
+        newer.clock.advance(1)
+    assert newer.answers == "g2"
+
+
+@pytest.mark.kills(guard="directory.generation_written")
+def test_aliases_wait_for_what_debezium_has_not_written() -> None:
+    """A heartbeat overtakes rows in Debezium's producer: it counts once Connect has stored a position behind it."""
+    newer = Replacement()
+    newer.topics(lsn=100, end=9, committed=9)
+    for lsn in range(101, 106):
+        newer.beat(lsn)
+        newer.clock.advance(1)
+    assert newer.answers == "g1"
+    newer.topics(lsn=101, end=12, committed=11)
+    newer.beat(106)
+    assert newer.answers == "g1"
+    newer.topics(lsn=101, end=12, committed=12)
+    newer.beat(107)
+    assert newer.answers == "g2"
 
 
 @pytest.mark.parametrize("why", [truncate("devices", 500), notification("STARTED", "another")])

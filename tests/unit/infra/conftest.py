@@ -1,5 +1,5 @@
 """The synthesised environments that tests of templates read."""
 
-from tests.support.cdk.fixtures import environment, local, prod, synthesised
+from tests.support.cdk.fixtures import environment, local, prod, replacing, synthesised
 
-__all__ = ["environment", "local", "prod", "synthesised"]
+__all__ = ["environment", "local", "prod", "replacing", "synthesised"]

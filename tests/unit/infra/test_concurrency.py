@@ -59,10 +59,14 @@ def test_reserved_and_provisioned_leave_what_lambda_keeps(name: str) -> None:
 
 
 @pytest.mark.guarantee("concurrency.pollers_have_their_share")
+@pytest.mark.parametrize("generations", ["g1", "g1,g2"])
 @pytest.mark.parametrize("name", NAMES)
-def test_what_the_api_leaves_is_enough_for_every_poller(name: str) -> None:
-    """All lanes at once, one-time passwords included, and 100 for everything else: schedules, receipts, helpers."""
-    environment = ENVIRONMENTS[name]
+def test_what_the_api_leaves_is_enough_for_every_poller(name: str, generations: str) -> None:
+    """All lanes at once, one-time passwords included, and 100 for everything else: schedules, receipts, helpers.
+
+    So too while one snapshot generation replaces another and both are read.
+    """
+    environment = replace(ENVIRONMENTS[name], generation=generations)
     warm, pollers = provisioned(environment), invoked_by_kafka(environment)
     reserved = environment.concurrency.reserved
     wanted = sum(max(most, warm.get(function, 0)) for function, most in pollers.items() if function not in reserved)

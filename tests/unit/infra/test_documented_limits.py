@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
+from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
 from tests.support.cdk.templates import SynthesisedEnvironment, as_list, flat
+
+
+@pytest.fixture(params=[*SYNTHESISED, REPLACING.name])
+def environment(
+    request: pytest.FixtureRequest, synthesised: dict[str, SynthesisedEnvironment]
+) -> SynthesisedEnvironment:
+    """One environment after the other; with two generations it is nearest to its limits."""
+    return synthesised[str(request.param)]
+
 
 # --- dashboards -------------------------------------------------------------------------------------------------------
 
@@ -19,7 +29,7 @@ def _widgets(environment: SynthesisedEnvironment) -> dict[str, list[dict[str, An
     }
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "local"])
+@pytest.mark.parametrize("name", ["dev", "prod", "replacing", "local"])
 def test_dashboards_keep_the_limits_of_their_widgets(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
     """An alarm widget lists 1 to 100 alarms, a graph 500 metrics; a dashboard has 500 widgets and 2,500 metrics.
 
@@ -75,7 +85,7 @@ RETENTION_DAYS = {
 }
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "local"])
+@pytest.mark.parametrize("name", ["dev", "prod", "replacing", "local"])
 def test_logs_are_kept_for_days_that_cloudwatch_knows(
     synthesised: dict[str, SynthesisedEnvironment], name: str
 ) -> None:
@@ -115,7 +125,7 @@ def test_no_policy_is_longer_than_its_service_takes(environment: SynthesisedEnvi
 # --- functions --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "local"])
+@pytest.mark.parametrize("name", ["dev", "prod", "replacing", "local"])
 def test_functions_keep_the_quotas_of_lambda(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
     """4 kB of variables; 128 to 10,240 MB; 900 s; 29 s behind a REST API.
 
@@ -292,10 +302,12 @@ def test_brokers_hold_the_partitions_of_every_topic(environment: SynthesisedEnvi
 
 def test_connectors_have_a_capacity_that_msk_connect_knows(environment: SynthesisedEnvironment) -> None:
     """https://docs.aws.amazon.com/MSKC/latest/mskc/API_ProvisionedCapacity.html"""
-    (connector,) = environment.resources("AWS::KafkaConnect::Connector")
-    capacity = connector.properties["Capacity"]["ProvisionedCapacity"]
-    assert capacity["McuCount"] in (1, 2, 4, 8)
-    assert 1 <= capacity["WorkerCount"] <= 10
+    connectors = list(environment.resources("AWS::KafkaConnect::Connector"))
+    assert connectors
+    for connector in connectors:
+        capacity = connector.properties["Capacity"]["ProvisionedCapacity"]
+        assert capacity["McuCount"] in (1, 2, 4, 8), connector
+        assert 1 <= capacity["WorkerCount"] <= 10, connector
 
 
 def test_tasks_have_a_size_that_fargate_knows(environment: SynthesisedEnvironment) -> None:
@@ -378,7 +390,7 @@ def test_job_requests_keep_the_limits_of_emr_serverless(environment: Synthesised
         assert 1 <= application.properties["AutoStopConfiguration"]["IdleTimeoutMinutes"] <= 10_080
 
 
-@pytest.mark.parametrize("name", ["dev", "prod", "local"])
+@pytest.mark.parametrize("name", ["dev", "prod", "replacing", "local"])
 def test_templates_are_no_larger_than_cloudformation_takes(
     synthesised: dict[str, SynthesisedEnvironment], name: str
 ) -> None:
