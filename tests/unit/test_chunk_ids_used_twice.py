@@ -43,7 +43,7 @@ def test_a_redelivered_dead_letter_has_the_same_outcome_id() -> None:
     assert chain.reached() == ["arn-1"]
 
 
-def test_the_recorded_users_among_others_are_told_of_once() -> None:
+def test_recorded_users_among_others_have_one_outcome() -> None:
     chain = Delivery()
     assert chain.deliver(delivery([1, 2])) == []
     chain.forget()
@@ -90,7 +90,7 @@ def test_each_user_of_a_chunk_id_ends_once_through_the_chain() -> None:
     assert len({outcome.record_id for outcome in world.outcomes()}) == 3
 
 
-def test_other_chunks_of_several_users_have_outcomes_of_their_own() -> None:
+def test_chunks_of_other_users_have_their_own_outcomes() -> None:
     world = World(random.Random(0), growing=False)  # noqa: S311
     world.directory.put(*(Settings(user_id=user_id) for user_id in range(1, 7)))
     sends = [world.encoded(send([n, n + 1]), topics.SEND_MONOLITH, offset=n) for n in (1, 3, 5)]

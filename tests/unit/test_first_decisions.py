@@ -108,17 +108,17 @@ def everybody_ends_once(seed: int, *, growing: bool) -> None:
 @pytest.mark.guarantee("decision_log.first_write_wins", "quiet_hours.held_recipients_continue_once")
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
-def test_everybody_ends_once_and_is_sent_to_once(seed: int) -> None:
+def test_each_recipient_ends_once_and_is_sent_once(seed: int) -> None:
     everybody_ends_once(seed, growing=False)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32))
-def test_everybody_ends_once_though_messages_grow_until_their_record_is_cut_again(seed: int) -> None:
+def test_each_recipient_ends_once_though_messages_grow(seed: int) -> None:
     everybody_ends_once(seed, growing=True)
 
 
-def test_killed_between_the_outcome_and_the_build_record_of_a_range() -> None:
+def test_kill_between_outcome_and_build_record_ends_each_once() -> None:
     """The smallest case: of two acknowledgements one came, and two users changed their minds meanwhile."""
     world = World(random.Random(0), growing=False)  # noqa: S311
     world.directory.put(Settings(user_id=1, channels={"push": False}))
@@ -134,7 +134,7 @@ def test_killed_between_the_outcome_and_the_build_record_of_a_range() -> None:
 
 
 @pytest.mark.guarantee("tenants.changed_lane_delivers_once")
-def test_a_record_that_comes_again_in_another_lane_reaches_nobody_twice() -> None:
+def test_record_redelivered_in_another_lane_is_sent_once() -> None:
     """The answer of the first check is lost; the tenant's budget is used up at the second."""
     world = World(random.Random(0), growing=False)  # noqa: S311
     world.directory.put(*(Settings(user_id=user_id) for user_id in (1, 2, 3)))
@@ -153,7 +153,7 @@ def test_a_record_that_comes_again_in_another_lane_reaches_nobody_twice() -> Non
 
 
 @pytest.mark.guarantee("tenants.changed_queue_delivers_once")
-def test_a_chunk_that_comes_again_when_its_tenant_has_another_queue_reaches_nobody_twice() -> None:
+def test_chunk_redelivered_in_another_queue_is_sent_once() -> None:
     """The answer of the first check is lost, and the tenant's queue is another's by the second."""
     world = World(random.Random(0), growing=False)  # noqa: S311
     users = list(USERS)

@@ -33,7 +33,7 @@ def test_every_function_has_its_handler() -> None:
 
 
 @pytest.mark.parametrize("name", HANDLERS)
-def test_importing_a_handler_needs_no_environment_and_connects_to_nothing(name: str) -> None:
+def test_importing_a_handler_needs_no_environment_or_network(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", IMPORT_WITHOUT_A_NETWORK, name],
         cwd=ROOT,

@@ -122,7 +122,7 @@ class Path(Chain):
 @example(LARGEST)
 @example(VALID | {"data": _data(1, limits.MAX_DATA_BYTES, "x"), "reference": "r"})
 @example(VALID | {"locale": "de" + "-abcdefgh" * 12_000})
-def test_what_is_accepted_is_no_dead_letter(request: dict[str, Any]) -> None:
+def test_accepted_send_is_never_dead_lettered(request: dict[str, Any]) -> None:
     path = Path()
     if path.accepted(request):
         path.check()

@@ -41,7 +41,7 @@ def test_everything_that_is_stored_has_a_row_and_nothing_else() -> None:
     assert {"archive", "access-log"} < set(named), "the buckets must be found"
 
 
-def test_each_row_says_what_why_how_long_and_what_erase_does() -> None:
+def test_each_row_has_data_purpose_period_and_erasure() -> None:
     assert len(rows()) > 30
     assert [row for row in rows() if len(row) != 5 or not all(row)] == []
     linked = (ROOT / "README.md").read_text()

@@ -145,7 +145,7 @@ def test_stored_reasons_of_other_tenants_read_as_unknown() -> None:
 
 
 @pytest.mark.parametrize(("stored", "clubs"), [("1,2", Clubs(frozenset({1, 2}))), ("*", ALL_CLUBS)])
-def test_what_the_authorizer_writes_is_what_is_read(monkeypatch: pytest.MonkeyPatch, stored: str, clubs: Clubs) -> None:
+def test_authorizer_context_is_read_as_written(monkeypatch: pytest.MonkeyPatch, stored: str, clubs: Clubs) -> None:
     monkeypatch.setattr(authorizer, "_clubs_by_digest", lambda: {hashlib.sha256(b"k").hexdigest(): stored})
     event = {"methodArn": "arn:aws:execute-api:r:a:api/live/GET/v1/metrics", "headers": {"x-api-key": "k"}}
     assert clubs_of(authorizer.handler(event, None)["context"]) == clubs

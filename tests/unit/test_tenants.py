@@ -170,7 +170,7 @@ async def queued(city: City, topic: str, count: int) -> None:
 
 
 @pytest.mark.guarantee("tenants.small_send_passes_broadcasts")
-async def test_a_send_to_few_is_delivered_while_another_tenants_broadcast_still_is(city: City) -> None:
+async def test_small_send_is_delivered_during_anothers_broadcast(city: City) -> None:
     many, few = city.people(LOUD, range(1, 20_001)), city.people(QUIET, range(30_001, 30_051))
     await city.start("preference_checker", "builder")
     city.ask(LOUD, many, "loud")
@@ -184,7 +184,7 @@ async def test_a_send_to_few_is_delivered_while_another_tenants_broadcast_still_
 
 
 @pytest.mark.guarantee("tenants.many_small_sends_are_a_broadcast")
-async def test_what_one_tenant_asks_for_one_by_one_is_as_a_broadcast_to_the_others() -> None:
+async def test_many_single_sends_delay_others_like_a_broadcast() -> None:
     city = City(burst=100)
     many, few = city.people(LOUD, range(1, 1_001)), city.people(QUIET, range(30_001, 30_051))
     await city.start("preference_checker", "builder")
@@ -213,7 +213,7 @@ BATCH = 1_000  # recipients: of two records
     ],
     ids=["delivery", "builder"],
 )
-async def test_a_broadcast_ends_when_another_tenants_larger_one_before_it_is_as_far_as_it(
+async def test_smaller_broadcast_advances_equally_with_a_larger_one(
     city: City, before: list[str], kind: str, topic: str
 ) -> None:
     """Both stand in front of a function, the large one first: of it no more is done than of the other one."""
@@ -230,7 +230,7 @@ async def test_a_broadcast_ends_when_another_tenants_larger_one_before_it_is_as_
     assert meanwhile <= len(small) + in_flight < len(large) / 2
 
 
-async def test_tenants_who_broadcast_at_once_share_evenly_and_another_s_few_wait_for_none_of_them(city: City) -> None:
+async def test_concurrent_broadcasts_share_evenly_and_delay_no_small(city: City) -> None:
     """More of them than there are queues: each has delivered as much as any other who has no queue with anybody."""
     clubs = range(1, 6)
     people = {club_id: city.people(club_id, range(club_id * 10_000, club_id * 10_000 + 2_000)) for club_id in clubs}
@@ -252,7 +252,7 @@ async def test_tenants_who_broadcast_at_once_share_evenly_and_another_s_few_wait
 
 
 @pytest.mark.guarantee("tenants.broadcasts_are_checked_apart")
-async def test_a_broadcast_is_checked_while_another_tenants_larger_one_before_it_still_is(city: City) -> None:
+async def test_broadcast_is_checked_during_anothers_larger_one(city: City) -> None:
     """One chunk of 30,000, and behind it on its partition three sends to a thousand: one batch has one record."""
     large, small = city.people(LOUD, range(1, 30_001)), city.people(QUIET, range(40_001, 43_001))
     city.ask(LOUD, large, "large", chunk=len(large))

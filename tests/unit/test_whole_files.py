@@ -73,7 +73,7 @@ def test_all_that_ask_for_a_spark_are_one_worker_s() -> None:
     assert {group(f"{file}::test_a") for file in asking} == {SPARK}
 
 
-def test_a_worker_that_comes_for_another_and_collects_other_tests_ends_the_run() -> None:
+def test_replacement_that_collects_other_tests_ends_the_run() -> None:
     scheduler = WholeFiles(Mock(getvalue=Mock(return_value=["popen"])), Mock())
     gone, replacement = (Mock(shutting_down=False, gateway=Mock(id=name)) for name in ("gw0", "gw1"))
     scheduler.add_node(gone)
@@ -85,7 +85,7 @@ def test_a_worker_that_comes_for_another_and_collects_other_tests_ends_the_run()
         scheduler.add_node_collection(replacement, ["a::1", "a::2"])
 
 
-def test_a_worker_that_still_collects_is_given_nothing_when_another_crashes() -> None:
+def test_collecting_worker_gets_no_tests_of_a_crashed_one() -> None:
     scheduler = WholeFiles(Mock(getvalue=Mock(return_value=["popen"])), Mock())
     gone, replacement = (Mock(shutting_down=False) for _ in range(2))
     tests = ["a::1", "a::2", "b::1", "c::1"]
@@ -100,7 +100,7 @@ def test_a_worker_that_still_collects_is_given_nothing_when_another_crashes() ->
     assert [call.args for call in replacement.send_runtest_some.call_args_list] == [([3],), ([1],)]
 
 
-def test_where_a_worker_crashes_every_test_is_run_once_and_the_one_it_crashed_in_is_named(tmp_path: Path) -> None:
+def test_crashed_workers_tests_run_once_and_culprit_is_named(tmp_path: Path) -> None:
     tmp_path.joinpath("pytest.ini").write_text("[pytest]")
     tmp_path.joinpath("conftest.py").write_text(dedent(CONFTEST))
     for file, names in FILES.items():

@@ -21,7 +21,7 @@ from tests.support.harness.chain import NOW, build, told
 BEHIND = Position(lsn=1, ts_ms=NOW - 1)
 
 
-def test_a_text_everybody_shares_travels_once() -> None:
+def test_shared_text_is_written_once() -> None:
     builder = Builder()
     builder.put_template("{{ data.headline }}", "There is news.")
     assert builder.build(build([1, 2, 3], data={"headline": "Win"})) == []
@@ -44,7 +44,7 @@ def test_personal_texts_are_a_column_of_distinct_values() -> None:
     assert record.content[1].index == [0, 1, 0]
 
 
-def test_what_nobody_shares_is_written_as_often_as_there_are_locales() -> None:
+def test_text_is_rendered_for_each_locale() -> None:
     builder = Builder()
     builder.put_template("{{ data.headline | default('x') }}", "b")
     builder.put_user(2, locale="de")
@@ -66,9 +66,7 @@ def test_what_nobody_shares_is_written_as_often_as_there_are_locales() -> None:
         ("en", "de-CH", "de-CH"),
     ],
 )
-def test_the_nearest_locale_is_written_in_and_a_clubs_own_before_every_clubs(
-    locale: str, asked: str | None, title: str
-) -> None:
+def test_nearest_locale_and_own_clubs_template_win(locale: str, asked: str | None, title: str) -> None:
     builder = Builder()
     builder.put_template("en", "b", template_id=1)
     builder.put_template("de", "b", template_id=2, locale="de")
@@ -88,7 +86,7 @@ def test_a_send_may_name_another_template_than_its_category() -> None:
     assert texts_by_user(builder.deliveries())[1]["title"] == "of its own"
 
 
-def test_a_variable_somebody_lacks_fails_that_recipient_alone() -> None:
+def test_missing_variable_fails_its_recipient_alone() -> None:
     builder = Builder()
     builder.put_template("News", "{% if user.first_name == 'Bob' %}{{ data.missing }}{% endif %}Hello")
     assert builder.build(build([1, 2, 3])) == []
@@ -141,7 +139,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("source", SANDBOX_ESCAPES + PROGRAMS + BROKEN, ids=lambda source: source[:40])
 @pytest.mark.parametrize("where", ["title", "body", "html"])
-def test_a_template_that_is_no_honest_text_fails_its_recipients_and_nothing_else(source: str, where: str) -> None:
+def test_bad_template_fails_only_its_recipients(source: str, where: str) -> None:
     builder = Builder()
     texts = {"title": "News", "body": "Hello", "html": "<p>Hello</p>"} | {where: source}
     builder.put_template(**texts, channel="email")
@@ -153,7 +151,7 @@ def test_a_template_that_is_no_honest_text_fails_its_recipients_and_nothing_else
     assert sorted(texts_by_user(builder.deliveries())) == [3]
 
 
-def test_a_template_that_does_not_render_is_tried_once_and_not_once_a_recipient(
+def test_template_that_does_not_compile_is_tried_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried = []
@@ -202,7 +200,7 @@ def test_a_subject_is_one_line_whatever_is_filled_in(injected: str) -> None:
         assert "News" in subject
 
 
-def test_a_send_may_bring_its_own_text_where_there_is_no_template() -> None:
+def test_send_without_template_uses_its_own_text() -> None:
     builder = Builder()
     builder.build(build([1, 2], data={"title": "Hi {{ user.first_name }}", "body": "a\nb"}))
     (record,) = builder.deliveries()
@@ -218,7 +216,7 @@ def test_a_send_without_template_or_text_fails_its_recipients() -> None:
     assert builder.deliveries() == []
 
 
-def test_who_has_no_address_is_told_of_by_e_mail_and_not_by_push() -> None:
+def test_missing_address_suppresses_email_only() -> None:
     builder = Builder()
     builder.put_user(2, email=None)
     builder.put_user(3, email="")
@@ -246,7 +244,7 @@ def test_another_clubs_user_gets_nothing() -> None:
     assert sorted(texts_by_user(builder.deliveries())) == [1]
 
 
-def test_an_unknown_user_and_a_missing_template_wait_until_the_directory_is_past_the_send() -> None:
+def test_unknown_user_and_template_wait_for_the_directory() -> None:
     builder = Builder()
     builder.put_template("News", "b")
     builder.directory.caught_up = BEHIND
@@ -269,7 +267,7 @@ def test_a_look_up_that_fails_brings_all_again() -> None:
     assert builder.producer.produced == []
 
 
-def test_a_template_that_was_changed_is_used_after_some_seconds_at_most() -> None:
+def test_changed_template_is_used_within_seconds() -> None:
     builder = Builder()
     builder.put_template("old", "b")
     builder.build(build([1]))
@@ -281,21 +279,21 @@ def test_a_template_that_was_changed_is_used_after_some_seconds_at_most() -> Non
     assert builder.directory.calls["templates"] == 2
 
 
-def test_the_directory_is_asked_as_often_for_twenty_records_as_for_one() -> None:
+def test_look_ups_do_not_grow_with_records() -> None:
     builder = Builder()
     builder.put_template("News", "b")
     assert builder.build(*(build([1, 2, 3], record_id=str(place)) for place in range(20))) == []
     assert builder.directory.calls == {"users": 1, "templates": 1}
 
 
-def test_first_decisions_are_written_once_a_record_and_nobody_alone_costs_a_write() -> None:
+def test_first_decisions_cost_one_write_a_record_of_several() -> None:
     builder = Builder()
     builder.put_template("News", "b")
     assert builder.build(build([1, 2, 3, 99], record_id="a"), build([1, 2], record_id="b"), build([3])) == []
     assert builder.log.calls == 2
 
 
-def test_nothing_goes_on_while_first_decisions_cannot_be_recorded() -> None:
+def test_nothing_is_forwarded_while_the_decision_log_is_down() -> None:
     builder = Builder()
     builder.put_template("News", "b")
     builder.log.failing = Retry("DynamoDB is down")
@@ -309,9 +307,7 @@ def _size(record: DeliveryRequested) -> int:
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 190_000), min_size=1, max_size=14), st.booleans())
-def test_messages_that_do_not_fit_in_a_record_are_split_by_position_and_nobody_is_lost(
-    lengths: Sequence[int], html: bool
-) -> None:
+def test_large_messages_are_split_by_position_without_loss(lengths: Sequence[int], html: bool) -> None:
     builder = Builder()
     users = range(1, len(lengths) + 1)
     for user_id, length in zip(users, lengths, strict=True):
@@ -363,7 +359,7 @@ def test_a_message_that_alone_is_too_large_fails_that_recipient() -> None:
     assert builder.deliveries() == []
 
 
-def test_a_delivery_record_that_kafka_refuses_fails_everybody_in_it_under_an_id_not_used_before() -> None:
+def test_refused_delivery_record_fails_its_users_under_a_new_id() -> None:
     builder = Builder()
     builder.put_user(2, club_id=8)
     builder.put_template("News", "{{ data.x }}")
@@ -376,7 +372,7 @@ def test_a_delivery_record_that_kafka_refuses_fails_everybody_in_it_under_an_id_
 
 
 @pytest.mark.parametrize("values", [{"channel": "pigeon"}, {"positions": [0]}])
-def test_a_record_that_contradicts_itself_goes_aside(values: dict[str, Any]) -> None:
+def test_inconsistent_build_record_is_dead_lettered(values: dict[str, Any]) -> None:
     builder = Builder()
     builder.put_template("News", "b")
     assert builder.build(build([1, 2], **values), build([3])) == []
@@ -391,14 +387,14 @@ def test_the_critical_lane_is_never_left() -> None:
     assert {topic for topic, *_ in builder.producer.produced} == {"delivery.critical", "outcome"}
 
 
-def test_a_send_to_few_stays_beside_bulk() -> None:
+def test_small_send_keeps_its_lane() -> None:
     builder = Builder()
     builder.put_template("News", "b")
     builder.run(builder.use_case, builder.encoded(build([1]), "build.small"), builder.encoded(build([2]), "build"))
     assert [topic for topic, *_ in builder.producer.produced] == ["delivery.small", "delivery"]
 
 
-def test_a_record_that_comes_again_derives_the_same_records() -> None:
+def test_redelivered_build_record_derives_the_same_records() -> None:
     builder = Builder()
     builder.put_template("News", "Hello {{ user.first_name }}")
     builder.build(build([1, 2, 99]))
@@ -413,7 +409,7 @@ def test_a_record_that_comes_again_derives_the_same_records() -> None:
     st.sampled_from(["push", "email"]),
     st.sampled_from(["Hello", "{{ user.first_name }}", "{{ data.missing }}", None]),
 )
-def test_everybody_in_a_record_is_written_to_or_told_of_once(users: list[int], channel: str, body: str | None) -> None:
+def test_each_recipient_has_one_message_or_one_outcome(users: list[int], channel: str, body: str | None) -> None:
     builder = Builder()
     builder.put_user(4, club_id=8)
     builder.put_user(5, email=None)

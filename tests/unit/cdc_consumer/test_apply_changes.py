@@ -22,14 +22,14 @@ def user(number: int, name: str = "a") -> dict[str, Any]:
     return {"id": number, "club_id": 1, "first_name": name}
 
 
-def test_a_streamed_row_wins_over_the_snapshot_whatever_their_lsns() -> None:
+def test_streamed_row_wins_over_the_snapshot_for_any_lsns() -> None:
     consumer = Consumer()
     consumer.run(row("users", "u", 50, user(1, "streamed")))
     consumer.run(row("users", "r", 900, user(1, "snapshot")))
     assert consumer.cluster.rows("users-g1")["1"]["first_name"] == "streamed"
 
 
-def test_one_write_for_a_row_that_changes_often_and_an_older_one_changes_nothing() -> None:
+def test_row_is_written_once_a_batch_by_its_newest_change() -> None:
     consumer = Consumer()
     assert consumer.run(*(row("users", "u", lsn, user(1, str(lsn))) for lsn in (30, 10, 40, 20))) == []
     assert consumer.cluster.bulk_requests == 1
@@ -38,7 +38,7 @@ def test_one_write_for_a_row_that_changes_often_and_an_older_one_changes_nothing
     assert consumer.cluster.rows("users-g1")["1"]["first_name"] == "40"
 
 
-def test_a_delete_stays_deleted_when_older_changes_come_again() -> None:
+def test_deleted_row_stays_deleted_after_older_changes() -> None:
     consumer = Consumer()
     consumer.run(row("users", "d", 40, None, user(1)), record("users", {"id": 1}, None))
     consumer.run(row("users", "u", 30, user(1)))
@@ -46,13 +46,14 @@ def test_a_delete_stays_deleted_when_older_changes_come_again() -> None:
     assert consumer.cluster.documents["users-g1", "1"] == (40, {"deleted": True, "deleted_at_ms": 1_700_000_000_123})
 
 
-def test_a_devices_document_says_when_its_row_was_committed() -> None:
+def test_device_document_has_its_commit_time() -> None:
     consumer = Consumer()
     consumer.run(row("devices", "c", 40, {"id": 1, "user_id": 2, "token": "t", "platform": "gcm"}))
     assert consumer.cluster.rows("devices-g1")["1"]["changed_at_ms"] == 1_700_000_000_123
 
 
-def test_what_the_index_refuses_is_dead_lettered_alone_and_leaves_the_version_before_it() -> None:
+def test_refused_document_is_dead_lettered_alone() -> None:
+    """The version before it stays in the index."""
     consumer = Consumer()
     bad = row("users", "u", 20, user(1, "bad"))
     cluster = consumer.cluster
@@ -71,7 +72,7 @@ def test_what_the_index_refuses_is_dead_lettered_alone_and_leaves_the_version_be
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_what_opensearch_cannot_take_now_comes_again_alone(status: int) -> None:
+def test_transiently_refused_document_is_redelivered_alone(status: int) -> None:
     consumer = Consumer()
     consumer.cluster.refuse["users-g1", "1"] = status, "busy"
     busy = row("users", "c", 10, user(1))
@@ -90,7 +91,7 @@ def test_what_opensearch_cannot_take_now_comes_again_alone(status: int) -> None:
         b'{"op": "u", "source": {"lsn": null, "ts_ms": 1}, "after": {}}',
     ],
 )
-def test_what_is_no_envelope_is_dead_lettered_and_blocks_nothing(value: bytes) -> None:
+def test_malformed_envelope_is_dead_lettered_alone(value: bytes) -> None:
     consumer = Consumer()
     good = row("users", "c", 10, user(1))
     bad = KafkaRecord(topic=good.topic, partition=0, offset=10**6, timestamp_ms=1, key=b'{"id": 1}', value=value)
@@ -99,7 +100,7 @@ def test_what_is_no_envelope_is_dead_lettered_and_blocks_nothing(value: bytes) -
     assert consumer.cluster.rows("users-g1").keys() == {"1"}
 
 
-def test_jsonb_is_parsed_and_what_no_mapping_names_is_not_copied() -> None:
+def test_jsonb_is_parsed_and_unmapped_columns_are_dropped() -> None:
     consumer = Consumer()
     after = {"user_id": 1, "channels": '{"push": false}', "categories": "{}", "quiet_hours": None, "secret": "x"}
     consumer.run(row("user_settings", "c", 10, after, key="user_id"))
@@ -108,7 +109,7 @@ def test_jsonb_is_parsed_and_what_no_mapping_names_is_not_copied() -> None:
     }  # fmt: skip
 
 
-def test_a_large_value_that_an_update_left_alone_is_taken_from_the_old_row() -> None:
+def test_unchanged_large_value_is_taken_from_the_old_row() -> None:
     consumer = Consumer()
     names = {"id": 1, "type": "a", "channel": "push", "locale": "en", "title": "t"}
     after = {**names, "body": "__debezium_unavailable_value"}
@@ -132,7 +133,7 @@ def complete(consumer: Consumer) -> None:
     consumer.run(notification("STARTED"), notification("COMPLETED", "b"), heartbeat(1, "1"))
 
 
-def test_a_generation_is_served_once_its_snapshot_is_written_and_consumed() -> None:
+def test_generation_is_served_once_its_snapshot_is_consumed() -> None:
     consumer = Consumer()
     consumer.progress.ends = {"cdc.g1.public.users": {0: 5, 1: 0}}
     consumer.run(notification("STARTED"), heartbeat(1, "1"))
@@ -155,7 +156,7 @@ def test_a_generation_is_served_once_its_snapshot_is_written_and_consumed() -> N
     assert len(consumer.cluster.alias_calls) == 1, "look-ups must never see tables of two generations"
 
 
-def test_a_step_that_was_cut_off_is_taken_again() -> None:
+def test_interrupted_step_is_repeated() -> None:
     consumer = Consumer()
     complete(consumer)
     consumer.cluster.aliases.clear()  # as if it had ended between the marker and the aliases
@@ -163,7 +164,7 @@ def test_a_step_that_was_cut_off_is_taken_again() -> None:
     assert consumer.cluster.aliases == {table: {f"{table}-g1"} for table in TABLES}
 
 
-def test_an_old_generation_that_starts_again_takes_nothing_from_a_later_one() -> None:
+def test_restarted_old_generation_keeps_the_later_aliases() -> None:
     consumer = Consumer()
     complete(consumer)
     later = {"complete": True, "snapshot_completed_at": 1_800_000_000_000}
@@ -267,7 +268,7 @@ def test_aliases_wait_for_what_debezium_has_not_written() -> None:
 
 
 @pytest.mark.parametrize("why", [truncate("devices", 500), notification("STARTED", "another")])
-def test_what_no_event_can_repair_closes_the_directory_for_good(why: KafkaRecord) -> None:
+def test_irreparable_event_closes_the_directory(why: KafkaRecord) -> None:
     consumer = Consumer()
     complete(consumer)
     assert consumer.run(why) == []
@@ -294,7 +295,7 @@ def test_kafka_being_down_holds_no_row_back() -> None:
 @pytest.mark.guarantee("directory.converges")
 @given(history=histories(), seed=st.integers())
 @settings(max_examples=200, deadline=None)
-def test_any_order_repeated_in_any_batches_ends_as_the_table_says(history: History, seed: int) -> None:
+def test_any_order_of_changes_converges_to_the_table(history: History, seed: int) -> None:
     consumer = Consumer()
     for batch in history.deliveries(random.Random(seed)):  # noqa: S311
         assert consumer.run(*batch) == []

@@ -70,14 +70,14 @@ def test_an_endpoint_that_takes_nothing_is_not_enabled_any_more() -> None:
     "values",
     [{"endpoint_arn": "arn:gcm:another"}, {"timestamp": NOW - 1}, {"device_id": 2}, {"status": "something new"}],
 )
-def test_what_is_not_about_the_endpoint_as_it_is_changes_nothing(values: dict[str, Any]) -> None:
+def test_status_of_an_outdated_endpoint_changes_nothing(values: dict[str, Any]) -> None:
     registrar = Registrar()
     before = registrar.state
     assert registrar.told(**values) == []
     assert registrar.states.states == {"1": before}
 
 
-def test_the_row_that_comes_again_does_not_enable_it_and_a_newer_one_does() -> None:
+def test_only_a_newer_row_enables_the_endpoint_again() -> None:
     registrar = Registrar()
     registrar.told()
     registrar.follow_row(50)
@@ -91,7 +91,7 @@ def test_the_row_that_comes_again_does_not_enable_it_and_a_newer_one_does() -> N
     assert registrar.state.enabled
 
 
-def test_while_the_states_cannot_be_written_it_comes_again() -> None:
+def test_unwritable_device_state_redelivers_the_status() -> None:
     registrar = Registrar()
     registrar.states.failing = Retry("OpenSearch is down")
     assert registrar.told() == [0]

@@ -14,7 +14,7 @@ def device(number: int, token: str, *, active: bool = True, platform: str = "gcm
     return {"id": number, "user_id": 1, "platform": platform, "token": token, "active": active}
 
 
-def test_a_row_of_the_snapshot_and_one_of_the_stream_are_registered_alike() -> None:
+def test_snapshot_and_streamed_rows_are_registered_alike() -> None:
     registrar = Registrar()
     assert registrar.run(row("devices", "r", 9, device(1, "a")), row("devices", "c", 50, device(2, "b"))) == []
     assert {n: (s.token, s.endpoint_arn, s.enabled, s.version) for n, s in registrar.states.states.items()} == {
@@ -23,7 +23,7 @@ def test_a_row_of_the_snapshot_and_one_of_the_stream_are_registered_alike() -> N
     }
 
 
-def test_a_row_that_comes_again_asks_the_provider_nothing() -> None:
+def test_redelivered_row_causes_no_provider_call() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "c", 50, device(1, "a")))
     registrar.asked()
@@ -41,7 +41,7 @@ def test_an_older_row_undoes_nothing() -> None:
     assert registrar.states.states["1"].token == "new"
 
 
-def test_a_token_seen_before_does_not_pass_for_news_after_a_newer_row() -> None:
+def test_late_row_does_not_replace_a_newer_token() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "c", 10, device(1, "a")))
     registrar.run(row("devices", "u", 30, device(1, "a")))  # 20 said b, and comes late
@@ -94,7 +94,7 @@ def test_an_invalid_token_is_kept_as_such_and_blocks_nothing() -> None:
     assert registrar.states.states["1"].token == "bad"
 
 
-def test_while_the_provider_is_down_its_records_come_again_and_the_others_do_not() -> None:
+def test_provider_outage_redelivers_only_rows_that_need_it() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "c", 10, device(1, "a")))
     registrar.endpoints.failing = Retry("throttled")
@@ -106,7 +106,7 @@ def test_while_the_provider_is_down_its_records_come_again_and_the_others_do_not
     assert registrar.states.states["2"].enabled
 
 
-def test_without_the_states_everything_comes_again() -> None:
+def test_unreachable_device_states_redeliver_all() -> None:
     registrar = Registrar()
     registrar.states.failing = Retry("OpenSearch is down")
     rows = [row("devices", "c", 10, device(1, "a")), row("devices", "c", 11, device(2, "b"))]
@@ -114,7 +114,7 @@ def test_without_the_states_everything_comes_again() -> None:
     assert registrar.asked() == []
 
 
-def test_everything_comes_again_while_the_provider_refuses_us() -> None:
+def test_refused_provider_access_redelivers_all() -> None:
     registrar = Registrar()
     registrar.endpoints.failing = Stop("no such application")
     record = row("devices", "c", 10, device(1, "a"))
@@ -132,7 +132,7 @@ def test_no_call_begins_that_the_invocation_would_not_outlive() -> None:
 @pytest.mark.guarantee("device_registrar.refused_row_is_skipped")
 @pytest.mark.kills(guard="endpoints.refused_row")
 @pytest.mark.parametrize("change", [{"token": None}, {"token": ""}, {"platform": None}, {"platform": ""}])
-def test_a_refused_row_is_dead_lettered_and_its_state_says_so(change: dict[str, Any]) -> None:
+def test_refused_row_is_dead_lettered_and_marked_in_its_state(change: dict[str, Any]) -> None:
     """Delivery would wait for its endpoint until the message has expired."""
     registrar = Registrar()
     bad, good = row("devices", "c", 10, device(1, "a") | change), row("devices", "c", 11, device(2, "b"))
@@ -145,7 +145,7 @@ def test_a_refused_row_is_dead_lettered_and_its_state_says_so(change: dict[str, 
     )
 
 
-def test_a_refused_row_replaces_the_endpoint_and_good_rows_before_it_succeed() -> None:
+def test_refused_row_replaces_the_endpoint_of_earlier_rows() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "c", 10, device(1, "a")))
     rows = row("devices", "u", 20, device(1, "b")), row("devices", "u", 30, device(1, ""), device(1, "b"))
@@ -155,7 +155,7 @@ def test_a_refused_row_replaces_the_endpoint_and_good_rows_before_it_succeed() -
     assert not registrar.states.states["1"].enabled
 
 
-def test_a_refused_row_comes_again_until_its_state_is_kept() -> None:
+def test_refused_row_is_redelivered_until_its_state_is_stored() -> None:
     registrar = Registrar()
     registrar.states.failing = Retry("OpenSearch is down")
     bad = row("devices", "c", 10, device(1, ""))
@@ -167,7 +167,7 @@ def test_a_refused_row_comes_again_until_its_state_is_kept() -> None:
 
 @pytest.mark.guarantee("directory.snapshot_renews_device_states")
 @pytest.mark.kills(guard="devices.lsn_order")
-def test_a_new_generations_snapshot_is_newer_than_what_was_streamed_before() -> None:
+def test_new_snapshot_is_newer_than_rows_streamed_before() -> None:
     """The device changed while no generation was captured: nothing but the snapshot says so."""
     registrar = Registrar("g1", "g2")
     registrar.run(row("devices", "u", 50, device(1, "old")))
@@ -176,7 +176,7 @@ def test_a_new_generations_snapshot_is_newer_than_what_was_streamed_before() -> 
     assert (state.token, state.endpoint_arn, state.generation) == ("new", "arn:gcm:new", "g2")
 
 
-def test_the_old_generation_counts_until_the_new_one_has_streamed() -> None:
+def test_old_generation_applies_until_the_new_one_has_streamed() -> None:
     registrar = Registrar("g1", "g2")
     registrar.run(row("devices", "r", 90, device(1, "a"), generation="g2"))
     registrar.run(row("devices", "u", 100, device(1, "b")))

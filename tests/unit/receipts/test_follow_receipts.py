@@ -60,7 +60,7 @@ def test_many_receipts_of_one_event() -> None:
 
 
 @pytest.mark.guarantee("receipt.counts_once")
-def test_what_is_said_twice_in_whatever_words_has_one_id() -> None:
+def test_repeated_receipt_in_any_form_has_one_id() -> None:
     receipts = Receipts()
     receipts.told(["m"])
     for event in (
@@ -84,7 +84,7 @@ def test_delivered_and_bounced_afterwards_are_two() -> None:
     assert len({record.record_id for record in receipts.outcomes()}) == 2
 
 
-def test_a_complaint_is_of_what_has_arrived_and_is_counted_with_it() -> None:
+def test_complaint_counts_as_delivered() -> None:
     receipts = Receipts()
     receipts.told(["m"])
     receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED), json.dumps(receipt_events.COMPLAINED)))
@@ -107,7 +107,7 @@ def _of(name: str, document: dict[str, Any]) -> str:
 
 @pytest.mark.guarantee("receipt.bounced_when_all_devices_refused")
 @pytest.mark.parametrize("at_once", [True, False])
-def test_what_no_device_took_has_bounced(at_once: bool) -> None:
+def test_notification_refused_by_every_device_has_bounced(at_once: bool) -> None:
     receipts = Receipts()
     receipts.told(["m"], ["a", "b", "c"])
     said = [
@@ -126,7 +126,7 @@ def test_what_no_device_took_has_bounced(at_once: bool) -> None:
     assert len({each.record_id for each in receipts.outcomes()}) == 1
 
 
-def test_what_one_device_refused_twice_has_not_bounced() -> None:
+def test_notification_refused_twice_by_one_device_is_not_bounced() -> None:
     receipts = Receipts()
     receipts.told(["a", "b"])
     assert (
@@ -148,7 +148,7 @@ def test_of_several_reasons_the_one_that_is_least_final() -> None:
     assert [_said(record)[2:] for record in receipts.outcomes()][-1:] == [("bounced", "bounced_transient")]
 
 
-def test_what_a_device_took_is_delivered_whatever_the_others_refused() -> None:
+def test_notification_taken_by_one_device_is_delivered() -> None:
     receipts = Receipts()
     receipts.told(["a", "b"])
     assert (
@@ -165,7 +165,7 @@ def test_what_a_device_took_is_delivered_whatever_the_others_refused() -> None:
         (receipt_events.of_sns(json.dumps(receipt_events.APPLICATION_EVENT)), receipt_events.GCM),
     ],
 )
-def test_a_token_that_is_dead_is_told_of(event: dict[str, Any], arn: str) -> None:
+def test_dead_token_has_a_device_status(event: dict[str, Any], arn: str) -> None:
     receipts = Receipts()
     receipts.told(["m"])
     receipts.messages.endpoints[arn] = 11
@@ -176,7 +176,7 @@ def test_a_token_that_is_dead_is_told_of(event: dict[str, Any], arn: str) -> Non
     assert status.timestamp <= NOW
 
 
-def test_what_a_receipt_leads_to_is_of_the_trace_that_its_caller_brought() -> None:
+def test_receipt_records_continue_the_callers_trace() -> None:
     brought = traces.Trace("ab" * 16, "cd" * 8, state="vendor=1")
     receipts = Receipts()
     receipts.told(["m"], headers=brought.headers)
@@ -187,7 +187,7 @@ def test_what_a_receipt_leads_to_is_of_the_trace_that_its_caller_brought() -> No
     assert {topics.OUTCOME, topics.DEVICE_STATUS} < {topic for topic, *_ in receipts.producer.produced}
 
 
-def test_without_one_it_is_of_the_trace_that_follows_from_the_send() -> None:
+def test_receipt_without_a_trace_has_that_of_its_send() -> None:
     receipts = Receipts()
     receipts.told(["m"])
     receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
@@ -253,7 +253,7 @@ def test_an_unknown_messages_address_waits_and_is_suppressed() -> None:
 
 
 @pytest.mark.parametrize("document", receipt_events.OF_NO_ARRIVAL)
-def test_what_says_nothing_of_an_arrival_leads_to_nothing(document: dict[str, Any]) -> None:
+def test_receipt_without_an_arrival_produces_nothing(document: dict[str, Any]) -> None:
     receipts = Receipts()
     receipts.told(["m"])
     assert receipts.hear(receipt_events.of_sns(json.dumps(document), receipt_events.SES_IS_THERE)) == []
@@ -281,7 +281,7 @@ def test_the_outcome_may_come_in_the_same_batch_after_it() -> None:
 
 
 @pytest.mark.parametrize("waits_s", [WAITS_S, (2, 0.5)])
-def test_a_message_that_nobody_knows_is_let_go_after_so_many_waits(waits_s: tuple[float, ...]) -> None:
+def test_receipt_of_unknown_message_is_dropped_after_its_waits(waits_s: tuple[float, ...]) -> None:
     receipts = Receipts(waits_s)
     receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     for tried, wait_s in enumerate(waits_s, start=1):
@@ -293,14 +293,14 @@ def test_a_message_that_nobody_knows_is_let_go_after_so_many_waits(waits_s: tupl
     assert (receipts.waiting.items, receipts.outcomes(), receipts.dead_letters()) == ({}, [], [])
 
 
-def test_only_deliverys_records_are_remembered_and_their_receipts_are_not() -> None:
+def test_only_outcomes_of_delivery_are_remembered() -> None:
     receipts = Receipts()
     receipts.told(["m"], step="receipt")
     assert receipts.messages.find(["m"]) == {}
 
 
 @pytest.mark.guarantee("opensearch_down.receipts_wait")
-def test_while_opensearch_is_down_everything_comes_again_and_nothing_is_told() -> None:
+def test_opensearch_down_redelivers_all_receipts() -> None:
     receipts = Receipts()
     receipts.told(["m"])
     receipts.messages.failing = Retry("down")
@@ -313,7 +313,7 @@ def test_while_opensearch_is_down_everything_comes_again_and_nothing_is_told() -
     assert len(receipts.outcomes()) == 2
 
 
-def test_what_kafka_does_not_take_aws_brings_again_under_the_same_id() -> None:
+def test_event_retried_by_aws_has_the_same_receipt_ids() -> None:
     receipts = Receipts()
     event = receipt_events.of_logs(json.dumps(receipt_events.PUSHED), json.dumps(receipt_events.PUSH_FAILED))
     receipts.producer.fail = lambda *_: Retry("down") if not receipts.producer.produced else None

@@ -65,7 +65,7 @@ def _ms(text: str) -> int:
         ),
     ],
 )
-def test_what_is_documented(
+def test_documented_receipt_is_read(
     document: dict[str, Any], status: Status, reason: Reason | None, at: str, code: str
 ) -> None:
     receipt = _read(document)
@@ -90,7 +90,7 @@ def test_what_is_documented(
         ('{"reason":"InternalServerError"}', 500, "bounced_transient"),
     ],
 )
-def test_what_push_services_answer(answer: str, code: int, reason: str) -> None:
+def test_push_service_answer_has_its_reason(answer: str, code: int, reason: str) -> None:
     receipt = _read(_with(receipt_events.PUSH_FAILED, providerResponse=answer, statusCode=code))
     assert receipt.reason == reason
     assert receipt.dead_endpoint == (receipt_events.APNS if reason == "device_inactive" else None)
@@ -124,17 +124,17 @@ def test_failures_of_a_platform_application(kind: str, reason: str) -> None:
         ("Phone carrier is currently unreachable/unavailable", "bounced_transient"),
     ],
 )
-def test_what_carriers_answer(answer: str, reason: str) -> None:
+def test_carrier_answer_has_its_reason(answer: str, reason: str) -> None:
     assert _read(_with(receipt_events.SMS_FAILED, providerResponse=answer)).reason == reason
 
 
 @pytest.mark.parametrize("kind", ["Transient", "Undetermined"])
-def test_an_address_that_may_take_the_next_message_is_not_given_up(kind: str) -> None:
+def test_transient_bounce_leaves_the_address_alive(kind: str) -> None:
     receipt = _read(_with(receipt_events.BOUNCED, bounceType=kind, bounceSubType="MailboxFull"))
     assert (receipt.reason, receipt.dead_addresses) == (Reason.BOUNCED_TRANSIENT, ())
 
 
-def test_who_bounced_for_good_or_complained_is_named() -> None:
+def test_permanent_bounce_or_complaint_names_the_dead_address() -> None:
     assert _read(receipt_events.BOUNCED).dead_addresses == (receipt_events.ADDRESS,)
     assert _read(receipt_events.COMPLAINED).dead_addresses == (receipt_events.ADDRESS,)
     named = [{"emailAddress": f"A Name <{receipt_events.ADDRESS}>"}]
@@ -187,11 +187,11 @@ def test_ses_own_feedback_is_the_same_under_another_name() -> None:
 
 
 @pytest.mark.parametrize("document", receipt_events.OF_NO_ARRIVAL)
-def test_what_says_nothing_of_an_arrival(document: dict[str, Any]) -> None:
+def test_event_without_an_arrival_has_no_status(document: dict[str, Any]) -> None:
     assert _read(document).status is None
 
 
-def test_what_ses_says_to_a_new_destination_is_no_receipt() -> None:
+def test_ses_greeting_is_no_receipt() -> None:
     assert read(receipt_events.SES_IS_THERE) is None
 
 
@@ -223,7 +223,7 @@ def _without(document: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
         json.dumps(_with(receipt_events.BOUNCED, bouncedRecipients=[{"emailAddress": 7}])),
     ],
 )
-def test_what_is_no_receipt_is_a_dead_letter_with_a_reason(body: str) -> None:
+def test_value_that_is_no_receipt_is_undecodable(body: str) -> None:
     with pytest.raises(DeadLetter) as error:
         read(body)
     assert error.value.reason == "undecodable"
@@ -257,9 +257,7 @@ NAMES = sorted(
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(SHAPES), st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1, max_size=3))
-def test_whatever_stands_in_a_receipt_it_is_read_or_a_dead_letter(
-    document: dict[str, Any], values: dict[str, Any]
-) -> None:
+def test_any_receipt_is_read_or_dead_lettered(document: dict[str, Any], values: dict[str, Any]) -> None:
     with suppress(DeadLetter):  # anything else fails the test
         receipt = read(json.dumps(_with(document, **values)))
         assert receipt is None or isinstance(receipt.message_id, str)

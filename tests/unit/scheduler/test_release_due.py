@@ -57,7 +57,7 @@ class Scheduler:
         return [(key or b"").decode() for _, key, _, _ in self.producer.produced]
 
 
-def test_what_is_due_goes_to_its_topic_under_its_id_and_says_what_it_waited_for() -> None:
+def test_due_record_is_released_to_its_topic_under_its_id() -> None:
     scheduler = Scheduler()
     due, later = waiting(topic="delivery", headers=(("a", b"1"),)), waiting(NOW + 1)
     scheduler.put(due, later)
@@ -90,7 +90,7 @@ def test_two_sweeps_at_once_release_it_once() -> None:
     assert len(producer.produced) + len(other.producer.produced) == 1
 
 
-def test_what_kafka_did_not_take_is_released_when_its_claim_has_lapsed_under_the_same_id() -> None:
+def test_failed_release_is_repeated_once_its_claim_lapsed() -> None:
     scheduler = Scheduler()
     item = waiting()
     scheduler.put(item, waiting())
@@ -126,7 +126,7 @@ def test_twenty_thousand_held_items_delay_no_critical_one() -> None:
     assert swept == Swept(released=1 + 40 * 50, complete=False)
 
 
-def test_bulk_that_cannot_be_read_from_the_store_delays_no_critical_one() -> None:
+def test_unreadable_bulk_delays_no_critical_record() -> None:
     scheduler = Scheduler()
 
     class Throttled(InMemoryWaitingStore):
@@ -168,13 +168,13 @@ def test_a_record_that_no_client_can_write_stops_no_other() -> None:
 
 
 @pytest.mark.parametrize("topic", ["send.api", "send.monolith", "send.api.critical", "outcome", "dead-letter"])
-def test_nothing_waits_for_a_topic_where_it_would_be_counted_again(topic: str) -> None:
+def test_record_cannot_wait_for_a_topic_that_counts_again(topic: str) -> None:
     with pytest.raises(ValueError, match="nothing is released to"):
         waiting(topic=topic)
     assert topic not in releasable()
 
 
-def test_an_item_that_names_another_topic_all_the_same_is_not_released() -> None:
+def test_item_with_a_forbidden_topic_is_not_released() -> None:
     scheduler = Scheduler()
     item = waiting()
     object.__setattr__(item, "topic", topics.SEND_API)
@@ -195,7 +195,7 @@ def test_jitter_follows_from_the_id_and_spreads() -> None:
     assert NOW + 54_000 < max(moments) < NOW + 60_000
 
 
-def test_a_released_record_goes_on_in_the_trace_it_waited_in() -> None:
+def test_released_record_continues_its_trace() -> None:
     scheduler = Scheduler()
     above = traces.begun_by("a send").within()
     scheduler.put(waiting(headers=tuple(above.headers)))
@@ -208,7 +208,7 @@ def test_a_released_record_goes_on_in_the_trace_it_waited_in() -> None:
     assert [name for name, _ in headers].count("traceparent") == 1
 
 
-def test_a_sweep_tells_how_much_is_due_and_for_how_long() -> None:
+def test_sweep_measures_the_backlog_and_its_age() -> None:
     scheduler = Scheduler()
     metrics.taken()
     scheduler.sweep()
@@ -232,7 +232,7 @@ def test_a_sweep_tells_how_much_is_due_and_for_how_long() -> None:
     }
 
 
-def test_what_is_not_released_is_logged_with_its_own_ids(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreleased_record_is_logged_with_its_own_ids(capsys: pytest.CaptureFixture[str]) -> None:
     chain, scheduler = Chain(), Scheduler()
     record = delivery([1], record_id="its own", send_id="a send", club_id=3)
     value = chain.codec.encode("delivery", "DeliveryRequested", record.to_avro())

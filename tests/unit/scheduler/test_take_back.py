@@ -58,7 +58,7 @@ def test_sends_of_one_chunk_id_come_back_apart() -> None:
     assert sorted(users) == [[1], [2]]
 
 
-def test_a_send_comes_back_through_recheck_and_derives_what_its_failed_attempts_derived() -> None:
+def test_returned_send_derives_the_records_of_failed_attempts() -> None:
     office = Office()
     record = send([1, 2], send_id=None)
     direct = _builds(office, office.encoded(record, topics.SEND_MONOLITH, partition=3, offset=41))
@@ -70,14 +70,14 @@ def test_a_send_comes_back_through_recheck_and_derives_what_its_failed_attempts_
 
 
 @pytest.mark.parametrize(("club_id", "topic"), [(8, "recheck"), (7, "recheck.bulk4")])
-def test_a_send_to_many_comes_back_in_the_queue_that_its_tenant_shares(club_id: int, topic: str) -> None:
+def test_returned_broadcast_uses_its_tenants_shared_queue(club_id: int, topic: str) -> None:
     office = Office()
     office.give_up(send(range(1, SMALL_SEND + 2), club_id=club_id), "send.api")
     assert office.only().topic == topic
 
 
 @pytest.mark.parametrize("topic", ["send.api", "send.monolith", "send.api.critical", "send.monolith.critical"])
-def test_nothing_comes_back_to_a_topic_of_requests_nor_names_one_as_its_source(topic: str) -> None:
+def test_return_neither_uses_nor_names_a_request_topic(topic: str) -> None:
     office = Office()
     names = (SOURCE_TOPIC, SOURCE_PARTITION, SOURCE_OFFSET, SOURCE_TIMESTAMP)
     values = (topic.encode(), b"1", b"2", b"3")
@@ -105,7 +105,8 @@ def test_taken_back_twice_it_waits_once() -> None:
 
 
 @pytest.mark.guarantee("outage.of_any_length_dead_letters_nothing")
-def test_waits_double_up_to_half_an_hour_and_an_outage_of_any_length_puts_nothing_into_dead_letter() -> None:
+def test_outage_of_any_length_dead_letters_nothing() -> None:
+    """The delays double up to half an hour."""
     office = Office()
     waits = []
     headers: Headers = ()
@@ -121,7 +122,7 @@ def test_waits_double_up_to_half_an_hour_and_an_outage_of_any_length_puts_nothin
     assert all(15 * 60_000 <= wait <= 30 * 60_000 for wait in waits[6:])
 
 
-def test_it_is_back_when_it_expires_so_that_it_is_said() -> None:
+def test_record_returns_at_its_expiry_at_the_latest() -> None:
     office = Office()
     office.give_up(send([1], expires_at=NOW + 1_000), topics.SEND_API)
     item = office.only()
@@ -131,7 +132,7 @@ def test_it_is_back_when_it_expires_so_that_it_is_said() -> None:
     assert told(office.outcomes()) == {(1, "push"): ("expired", "expired")}
 
 
-def test_a_send_whose_time_is_to_come_does_not_come_back_before() -> None:
+def test_scheduled_send_returns_at_its_time() -> None:
     office = Office()
     office.give_up(send([1], send_at=NOW + 3_600_000), topics.SEND_API)
     assert office.only().due_ms == NOW + 3_600_000
@@ -143,7 +144,7 @@ def test_a_long_chunk_comes_back_in_parts() -> None:
     assert len(office.store.items) == 3
 
 
-def test_what_crashes_its_function_again_and_again_goes_aside_and_its_recipients_have_failed() -> None:
+def test_crashing_record_is_dead_lettered_and_recipients_fail() -> None:
     office = Office()
     before = ((CRASHED, str(MAX_CRASHES - 1).encode()), (RETURNED, b"50"))
     assert office.give_up(build([1, 2]), topics.BUILD, last=CRASH, headers=before) == []
@@ -158,7 +159,7 @@ def test_what_crashes_its_function_again_and_again_goes_aside_and_its_recipients
 
 
 @pytest.mark.guarantee("dead_letter.crashing_record", "outage.timed_out_records_return")
-def test_whose_function_takes_too_long_comes_back_until_it_has_expired_and_is_no_dead_letter() -> None:
+def test_timed_out_record_returns_until_expiry() -> None:
     office = Office()
     record, returns = build([1, 2], timestamp=NOW), 0
     headers: Headers = ()
@@ -176,14 +177,14 @@ def test_whose_function_takes_too_long_comes_back_until_it_has_expired_and_is_no
     assert told(office.outcomes()) == {(1, "push"): ("expired", "expired"), (2, "push"): ("expired", "expired")}
 
 
-def test_a_crash_among_others_records_before_it_was_alone_makes_no_crasher_of_it() -> None:
+def test_crash_caused_by_another_record_is_not_counted() -> None:
     office = Office()
     # Five times with a record that crashes the function at once, then eleven times alone, each a time-out.
     office.give_up(build([1]), topics.BUILD, last=CRASH, took_s=11 * TIMEOUT_S, invocations=16)
     assert dict(office.only().headers)[CRASHED] == b"0"
 
 
-def test_what_has_expired_and_its_function_cannot_even_say_so_is_said_here() -> None:
+def test_expired_crashing_record_gets_its_outcomes_here() -> None:
     office = Office()
     office.clock.advance(3600)
     record = delivery([1, 2, 3], expires_at=NOW + 1_000)
@@ -208,7 +209,7 @@ def test_what_has_expired_and_its_function_cannot_even_say_so_is_said_here() -> 
     )
 
 
-def test_what_has_expired_while_something_is_down_is_left_to_its_function_to_say() -> None:
+def test_expired_record_after_an_outage_returns_to_its_function() -> None:
     office = Office()
     office.clock.advance(3600)
     office.give_up(delivery([1], expires_at=NOW + 1_000), topics.DELIVERY, last=PARTIAL)
@@ -232,7 +233,7 @@ def test_the_time_limit_is_that_of_the_functions_of_the_chain() -> None:
     assert {catalogue[name] for name in ("preference_checker", "builder", "delivery")} == {TIMEOUT_S}
 
 
-def test_what_never_expires_comes_back_for_some_days_and_has_expired_then() -> None:
+def test_record_without_expiry_expires_after_its_lifetime() -> None:
     office = Office()
     office.give_up(send([1], timestamp=NOW - BackOff().lifetime_ms), topics.SEND_API)
     assert office.dead_letters() == []
@@ -248,9 +249,7 @@ def test_what_never_expires_comes_back_for_some_days_and_has_expired_then() -> N
         (delivery([1], timestamp=NOW - _WEEK_MS, built_at=NOW - 1), topics.DELIVERY),
     ],
 )
-def test_the_days_count_from_when_it_was_to_be_sent_and_not_from_when_it_was_asked_for(
-    record: AvroRecord, topic: str
-) -> None:
+def test_lifetime_counts_from_the_scheduled_time(record: AvroRecord, topic: str) -> None:
     office = Office()
     office.give_up(record, topic)
     assert office.outcomes() == []
@@ -258,7 +257,7 @@ def test_the_days_count_from_when_it_was_to_be_sent_and_not_from_when_it_was_ask
 
 
 @pytest.mark.guarantee("kafka_answer.on_failure_record_too_large")
-def test_a_record_too_large_to_be_handed_over_is_read_again_where_it_stands() -> None:
+def test_oversized_on_failure_record_is_read_from_its_topic() -> None:
     office = Office()
     value = office.codec.encode("build", "BuildRequested", build([1, 2]).to_avro())
     there = KafkaRecord(
@@ -271,7 +270,7 @@ def test_a_record_too_large_to_be_handed_over_is_read_again_where_it_stands() ->
     assert (item.topic, item.value, dict(item.headers)[RETURNED]) == ("build", value, b"5")
 
 
-def test_one_that_cannot_be_read_again_now_comes_again() -> None:
+def test_failed_read_of_the_source_record_is_a_retry() -> None:
     office = Office()
     office.source.failing = Retry("Kafka is down")
     assert office.give_up(b"left out", "build", with_payload=False) == [0]
@@ -293,7 +292,7 @@ def test_a_table_that_does_not_answer_brings_it_again() -> None:
         ("cdc.g1.public.users", b"{}", True, "invalid"),
     ],
 )
-def test_what_cannot_come_back_goes_aside_with_its_reason(topic: str, value: bytes, payload: bool, reason: str) -> None:
+def test_record_that_cannot_return_is_dead_lettered(topic: str, value: bytes, payload: bool, reason: str) -> None:
     office = Office()
     assert office.give_up(value, topic, with_payload=payload) == []
     assert [letter["masscomm.reason"] for letter in office.dead_letters()] == [reason]
@@ -303,7 +302,7 @@ def test_what_cannot_come_back_goes_aside_with_its_reason(topic: str, value: byt
 @pytest.mark.kills(guard="on_failure.refused_send")
 @pytest.mark.parametrize(("values", "reason"), BAD_SENDS)
 @pytest.mark.parametrize("send_at", [None, NOW + 1_000])
-def test_a_send_that_its_checker_would_put_aside_does_not_come_back(
+def test_bad_send_is_dead_lettered_instead_of_returned(
     values: dict[str, Any], reason: str, send_at: int | None
 ) -> None:
     """Its outcomes have the ids that preference_checker gives them: counted once, whoever put it aside."""
@@ -330,7 +329,7 @@ def test_a_send_that_cannot_be_counted_does_not_come_back(values: dict[str, Any]
 
 @pytest.mark.parametrize("values", [{"user_ids": [1]}, {"record_id": ""}, {"record_id": "i" * 901}])
 @pytest.mark.parametrize("topic", [topics.RECHECK, topics.BUILD, topics.DELIVERY])
-def test_a_record_without_an_id_or_with_too_few_users_is_put_aside(topic: str, values: dict[str, Any]) -> None:
+def test_record_without_id_or_with_few_users_is_dead_lettered(topic: str, values: dict[str, Any]) -> None:
     office = Office()
     record: Any = {topics.BUILD: build([1, 2]), topics.DELIVERY: delivery([1, 2]), topics.RECHECK: recheck([1, 2])}[
         topic
@@ -341,7 +340,7 @@ def test_a_record_without_an_id_or_with_too_few_users_is_put_aside(topic: str, v
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"responseContext": 1, "payload": {}}'])
-def test_what_is_no_on_failure_record_goes_aside(value: bytes) -> None:
+def test_value_that_is_no_on_failure_record_is_undecodable(value: bytes) -> None:
     office = Office()
     assert office.run(office.use_case, entry(value, topic=topics.ON_FAILURE)) == []
     assert [letter["masscomm.reason"] for letter in office.dead_letters()] == ["undecodable"]
