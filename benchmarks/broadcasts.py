@@ -4,8 +4,9 @@
 
 The small broadcast is measured alone; then behind a large one of another tenant, which has another queue; then behind a
 large one of its own tenant, which stands in the same queue: as if there were one for everybody. It is asked for as soon
-as the large one is on its way. Told of each: the seconds it took, and how much of the large one the provider took
-meanwhile. Status 1 where somebody was missed, or a large one was over before the small one behind it was asked for.
+as the large one is on its way. RecipientOutcome of each: the seconds it took, and how much of the large one the
+provider took meanwhile. Status 1 where somebody was missed, or a large one was over before the small one behind it
+was asked for.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python -m benchmarks.tenants [--recipients 100000] [--sends 5]
 
-The quiet tenant's sends are asked for one after another once the loud tenant's broadcast is on its way. Told of each:
-the seconds it took, and how much of the broadcast the provider took meanwhile. The same send is measured before, idle.
-Status 1 where the broadcast was over before a send was, or somebody was missed.
+The quiet tenant's sends are asked for one after another once the loud tenant's broadcast is on its way.
+RecipientOutcome of each: the seconds it took, and how much of the broadcast the provider took meanwhile. The same
+send is measured before, idle. Status 1 where the broadcast was over before a send was, or somebody was missed.
 """
 
 import argparse

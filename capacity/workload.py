@@ -12,7 +12,7 @@ from uuid import UUID
 
 from capacity.service_times import measured
 from masscomm.chain.chunks import PART_SIZE
-from masscomm.domain.outcomes import RANGE_SIZE, Told, outcome
+from masscomm.domain.outcomes import RANGE_SIZE, RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import AvroRecord, BuildRequested, ContentColumn, DeliveryRequested, SendRequested
 from masscomm.domain.statuses import Reason, Status
@@ -82,9 +82,9 @@ def sizes(workload: Workload) -> Sizes:
     left = RANGE_SIZE - allowed
     build = _build(allowed)
     delivery = _delivery(build)
-    told = [Told(place, _FIRST_USER + place, _OPTED_OUT) for place in range(left)]
+    outcomes = [RecipientOutcome(place, _FIRST_USER + place, _OPTED_OUT) for place in range(left)]
     sent = [
-        Told(place, user_id, _SENT, (_ID,) * round(workload.devices))
+        RecipientOutcome(place, user_id, _SENT, (_ID,) * round(workload.devices))
         for place, user_id in zip(build.positions, build.user_ids, strict=True)
     ]
     records: dict[str, AvroRecord] = {
@@ -100,8 +100,8 @@ def sizes(workload: Workload) -> Sizes:
         topics.DELIVERY: delivery,
         "outcome.delivery": _outcome(delivery, sent, "delivery"),
     }
-    if told:
-        records["outcome.preference"] = _outcome(build, told, "preference")
+    if outcomes:
+        records["outcome.preference"] = _outcome(build, outcomes, "preference")
     ledger = _ledger_item(workload)
     return Sizes(
         records={name: _encoded(name, record) for name, record in records.items()},
@@ -155,8 +155,8 @@ def _delivery(build: BuildRequested) -> DeliveryRequested:
     )
 
 
-def _outcome(parent: BuildRequested | DeliveryRequested, told: Sequence[Told], step: str) -> AvroRecord:
-    return outcome(parent, told, channel="push", step=step, start=0, end=RANGE_SIZE, now_ms=_NOW_MS, directory=None)
+def _outcome(parent: BuildRequested | DeliveryRequested, outcomes: Sequence[RecipientOutcome], step: str) -> AvroRecord:
+    return outcome(parent, outcomes, channel="push", step=step, start=0, end=RANGE_SIZE, now_ms=_NOW_MS, directory=None)
 
 
 def _ledger_item(workload: Workload) -> int:
@@ -177,9 +177,9 @@ def _decision_units(count: int, allowed: float) -> int:
     """Write units of the first decisions of so many recipients."""
     log = InMemoryDecisionLog()
     step = max(1, round(1 / (1 - allowed))) if allowed < 1 else count + 1
-    told = {"push": dict.fromkeys(range(0, count, step), _OPTED_OUT)} if allowed < 1 else {"push": {}}
+    by_channel = {"push": dict.fromkeys(range(0, count, step), _OPTED_OUT)} if allowed < 1 else {"push": {}}
     users = [_FIRST_USER + place for place in range(count)]
-    settled(log, _ID, Decisions(positions=list(range(count)), user_ids=users, told=told))
+    settled(log, _ID, Decisions(positions=list(range(count)), user_ids=users, by_channel=by_channel))
     return sum(ceil((len(item) + 100) / KB) for item in log.decided.values())
 
 

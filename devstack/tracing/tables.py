@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def steps(installation: Installation, asked: Asked, found: Iterable[Read], codec: Codec) -> list[Step]:
     """Everything the tables say of these records. Errors: botocore's, where DynamoDB does not answer."""
     client = installation.dynamodb()
-    told = list(_waiting(installation, client, asked, codec))
+    steps = list(_waiting(installation, client, asked, codec))
     seen: set[str] = set()
     for read in found:
         record_id = read.value.get("record_id")
@@ -32,10 +32,10 @@ def steps(installation: Installation, asked: Asked, found: Iterable[Read], codec
             continue
         seen.add(record_id)
         if read.schema == "DeliveryRequested":
-            told += _ledger(client, installation.table("delivery_ledger"), record_id, asked)
+            steps += _ledger(client, installation.table("delivery_ledger"), record_id, asked)
         elif read.schema in ("SendRequested", "RecheckRequested", "BuildRequested"):
-            told += _decisions(client, installation.table("decisions"), read, record_id, asked)
-    return told
+            steps += _decisions(client, installation.table("decisions"), read, record_id, asked)
+    return steps
 
 
 def _ledger(client: "DynamoDBClient", table: str, record_id: str, asked: Asked) -> Iterator[Step]:
@@ -84,8 +84,8 @@ def _decisions(client: "DynamoDBClient", table: str, read: Read, record_id: str,
         decided = unpacked(whole(client, table, item), positions=positions, user_ids=users)
     except DeadLetter:
         return
-    told = []
-    for channel, why in decided.told.items():
+    lines = []
+    for channel, why in decided.by_channel.items():
         if asked.channel in (None, channel):
             mine = [
                 decision
@@ -95,13 +95,13 @@ def _decisions(client: "DynamoDBClient", table: str, read: Read, record_id: str,
             counts = Counter(
                 f"{decision.status}{f' ({decision.reason})' if decision.reason else ''}" for decision in mine
             )
-            told += [f"{channel}: {what} {count}" for what, count in counts.items()]
+            lines += [f"{channel}: {what} {count}" for what, count in counts.items()]
     yield Step(
         at_ms=(int(item["expires_at"]["N"]) - KEPT_S) * 1000,
         kind=Kind.DECISION,
         where=f"{table}/{record_id}",
         function="builder" if read.schema == "BuildRequested" else "preference_checker",
-        said=f"decided first: {', '.join(told) or 'goes on'}",
+        said=f"decided first: {', '.join(lines) or 'goes on'}",
         details={"record_id": record_id, "to_the_second": True},
     )
 

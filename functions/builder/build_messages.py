@@ -24,7 +24,7 @@ from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.domain.categories import CHANNELS
 from masscomm.domain.ids import derived_id
-from masscomm.domain.outcomes import DEAD_LETTERED, Told
+from masscomm.domain.outcomes import DEAD_LETTERED, RecipientOutcome
 from masscomm.domain.preferences import UNKNOWN, Decision, is_member
 from masscomm.domain.records import BuildRequested, ContentColumn, DeliveryRequested, Withdrawn
 from masscomm.domain.statuses import Reason, Status
@@ -67,10 +67,10 @@ class Message:
 
 @dataclass
 class Written:
-    """What can be written now for one build record's recipients; told: by position, why there is no message."""
+    """What can be written now for one build record's recipients; decisions: by position, why there is no message."""
 
     messages: list[Message] = field(default_factory=list)
-    told: dict[int, Decision] = field(default_factory=dict)
+    decisions: dict[int, Decision] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ class BuildMessages:
 
     def dead_lettered(self, batch: Batch[BuildRequested], item: Item[BuildRequested], why: DeadLetter) -> None:  # noqa: ARG002
         """Its recipients failed: a dead letter is not a way to vanish."""
-        self._tell(batch, item, dict.fromkeys(item.value.positions, DEAD_LETTERED))
+        self._emit_outcomes(batch, item, dict.fromkeys(item.value.positions, DEAD_LETTERED))
 
     def _draft(
         self,
@@ -131,7 +131,7 @@ class BuildMessages:
             found = self._again(batch, build, lambda: self._templates_now(build))
         written = _write(build, users, found)
         parts = _fitting(written.messages, [(build.range_start, build.range_end)], MAX_CONTENT_BYTES)
-        written.told |= _too_large(parts, MAX_CONTENT_BYTES)
+        written.decisions |= _too_large(parts, MAX_CONTENT_BYTES)
         fitting = [part for part in parts if part.size <= MAX_CONTENT_BYTES]
         drafts.append(Draft(item=item, written=written, parts=fitting))
 
@@ -140,31 +140,31 @@ class BuildMessages:
         now = Decisions(
             positions=build.positions,
             user_ids=build.user_ids,
-            told={build.channel: draft.written.told},
+            by_channel={build.channel: draft.written.decisions},
             parts=tuple((part.start, part.end) for part in draft.parts),
         )
         return settled(self.decisions, build.record_id, now)
 
     def _pass_on(self, batch: Batch[BuildRequested], draft: "Draft", settling: Callable[[], Decisions]) -> None:
-        """The messages go on, the others are told of: as was decided first of the record.
+        """Emit delivery records and outcomes by the first recorded decisions of the record.
 
         Of whom nothing can be written any more goes on all the same: their message may be on its way already, and only
         delivery knows.
         """
         item, now, decided = draft.item, draft.written, settling()
         build = item.value
-        told = decided.told.get(build.channel, {})
-        withdrawn = {position: why for position, why in now.told.items() if position not in told}
+        decisions = decided.by_channel.get(build.channel, {})
+        withdrawn = {position: why for position, why in now.decisions.items() if position not in decisions}
         written = {message.position: message for message in now.messages}
         messages = [
             _blank(position, user_id) if position in withdrawn else written[position]
             for position, user_id in zip(build.positions, build.user_ids, strict=True)
-            if position not in told
+            if position not in decisions
         ]
         for part in _fitting(messages, decided.parts, _MAX_GROWN_BYTES):
             record = self._record(build, part, withdrawn | _too_large([part], _MAX_GROWN_BYTES))
             batch.produce(item, topics.beside(topics.DELIVERY, item.record.topic), record.record_id, record)
-        self._tell(batch, item, told)
+        self._emit_outcomes(batch, item, decisions)
 
     def _again[V](self, batch: Batch[BuildRequested], build: BuildRequested, look_up: Callable[[], V]) -> V:
         """Look up anew what was absent, once the directory is past the moment of asking. Errors: Retry."""
@@ -202,18 +202,22 @@ class BuildMessages:
             ],
         )
 
-    def _tell(
+    def _emit_outcomes(
         self,
         batch: Batch[BuildRequested],
         item: Item[BuildRequested],
-        told: Mapping[int, Decision],
+        decisions: Mapping[int, Decision],
     ) -> None:
         build = item.value
         who = zip(build.positions, build.user_ids, strict=True)
-        batch.tell(
+        batch.emit_outcomes(
             item,
             build,
-            [Told(position, user_id, told[position]) for position, user_id in who if position in told],
+            [
+                RecipientOutcome(position, user_id, decisions[position])
+                for position, user_id in who
+                if position in decisions
+            ],
             step="build",
             channel=build.channel,
             start=build.range_start,
@@ -234,7 +238,7 @@ def _write(build: BuildRequested, users: Mapping[int, User], templates: Sequence
     for position, user_id in zip(build.positions, build.user_ids, strict=True):
         found = _reach(build, users.get(user_id))
         if isinstance(found, Decision):
-            written.told[position] = found
+            written.decisions[position] = found
         else:
             reached.append((position, found))
     writer = _Writer(build, templates, [user for _, user in reached])
@@ -242,10 +246,10 @@ def _write(build: BuildRequested, users: Mapping[int, User], templates: Sequence
         try:
             texts = writer.texts(user)
         except RenderError as error:
-            written.told[position] = Decision(Status.FAILED, Reason.TEMPLATE_ERROR, "template", str(error)[:200])
+            written.decisions[position] = Decision(Status.FAILED, Reason.TEMPLATE_ERROR, "template", str(error)[:200])
             continue
         if texts is None:
-            written.told[position] = _NO_TEMPLATE
+            written.decisions[position] = _NO_TEMPLATE
         else:
             written.messages.append(
                 Message(position, user.user_id, user.email or "", tuple(texts), tuple(texts.values()))

@@ -29,7 +29,7 @@ from masscomm.channels.provider_errors import code_of
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.domain.ids import derived_id, others_id
-from masscomm.domain.outcomes import DEAD_LETTERED, Told
+from masscomm.domain.outcomes import DEAD_LETTERED, RecipientOutcome
 from masscomm.domain.records import ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.users import Device, Settings, User
@@ -141,7 +141,7 @@ class Deliver:
             for entry in recorded_of(delivery, recorded):
                 del end[entry.position]
             item.value = replace(delivery, record_id=others_id(delivery.record_id, delivery.user_ids))
-        self._tell(batch, item, end)
+        self._emit_outcomes(batch, item, end)
 
     def _look_up(self, items: Sequence[Item[DeliveryRequested]]) -> _Found:
         """All at once: round trips add to a one-time password's latency."""
@@ -217,7 +217,7 @@ class Deliver:
                 done=begun.done,
                 invocation_s=batch.remaining_s,
                 confirm=partial(batch.confirm, self.directory),
-                gone=partial(self._tell_of_device, batch, item),
+                gone=partial(self._produce_device_status, batch, item),
                 again_ms=partial(self.later.again_ms, delivery),
                 users=found.users if _was_delayed(item) else None,  # guard: delivery.delayed_users
             )
@@ -228,29 +228,31 @@ class Deliver:
                 self._release(delivery.record_id)
                 raise
         self.later.put(item, begun.done.values(), batch.codec)
-        self._tell(batch, item, begun.done)
+        self._emit_outcomes(batch, item, begun.done)
 
     def _release(self, record_id: str) -> None:
         """So that the next one need not wait; where that fails, they wait."""
         with suppress(MasscommError):
             self.ledger.release(record_id)
 
-    def _tell(
+    def _emit_outcomes(
         self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], done: Mapping[int, Decided]
     ) -> None:
         """One outcome for the whole record, of everything recorded, or several where their message ids are many; that
         somebody waits for the provider is told once, not each time.
         """
         delivery = item.value
-        told = [
+        outcomes = [
             # Of whoever waits for a second device the messages are told when both are: with one of them alone, what
             # its provider says afterwards would be taken for the whole.
-            Told(entry.position, entry.user_id, entry.decision, entry.message_ids if entry.again_ms is None else ())
+            RecipientOutcome(
+                entry.position, entry.user_id, entry.decision, entry.message_ids if entry.again_ms is None else ()
+            )
             for _, entry in sorted(done.items())
             if entry.again_ms is None or not delivery.waits or entry.decision.status is Status.HELD
         ]
-        for start, end, some in _by_size(told, delivery.range_start, delivery.range_end):
-            batch.tell(
+        for start, end, some in _by_size(outcomes, delivery.range_start, delivery.range_end):
+            batch.emit_outcomes(
                 item,
                 delivery,
                 some,
@@ -262,7 +264,7 @@ class Deliver:
                 directory=self.directory,
             )
 
-    def _tell_of_device(
+    def _produce_device_status(
         self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], device: Device, error: TargetGone
     ) -> None:
         """What is lost of this with a crash is learnt again by the next push to the device."""
@@ -287,22 +289,24 @@ def _was_delayed(item: Item[DeliveryRequested]) -> bool:
     return item.value.waits > 0 or item.record.header(WAITED_FOR) is not None
 
 
-def _by_size(told: Sequence[Told], start: int, end: int) -> Iterator[tuple[int, int, Sequence[Told]]]:
+def _by_size(
+    outcomes: Sequence[RecipientOutcome], start: int, end: int
+) -> Iterator[tuple[int, int, Sequence[RecipientOutcome]]]:
     """(start, end, those told of) of each outcome record: the whole range, or halves of it where it is too large.
 
     Of one recipient the ids that fit are told: receipts for the other devices are about a message that nobody knows.
     """
-    size = sum(len(name) + 4 for entry in told for name in entry.message_ids)
+    size = sum(len(name) + 4 for entry in outcomes for name in entry.message_ids)
     if size <= IDS_BYTES:
-        yield start, end, told
-    elif len(told) == 1:
-        sizes = accumulate(len(name) + 4 for name in told[0].message_ids)
+        yield start, end, outcomes
+    elif len(outcomes) == 1:
+        sizes = accumulate(len(name) + 4 for name in outcomes[0].message_ids)
         fitting = sum(size <= IDS_BYTES for size in sizes)
-        yield start, end, [replace(told[0], message_ids=told[0].message_ids[:fitting])]
+        yield start, end, [replace(outcomes[0], message_ids=outcomes[0].message_ids[:fitting])]
     else:
         middle = (start + end) // 2
-        yield from _by_size([entry for entry in told if entry.position < middle], start, middle)
-        yield from _by_size([entry for entry in told if entry.position >= middle], middle, end)
+        yield from _by_size([entry for entry in outcomes if entry.position < middle], start, middle)
+        yield from _by_size([entry for entry in outcomes if entry.position >= middle], middle, end)
 
 
 def _is_held(start: "Future[_Begun | Held]") -> bool:

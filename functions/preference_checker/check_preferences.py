@@ -22,7 +22,7 @@ from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.domain.ids import derived_id, envelope_id, others_id, released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
-from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, Told
+from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
 from masscomm.domain.preferences import Decision, decide, is_open
 from masscomm.domain.quiet_hours import WHY as _QUIET_HOURS
 from masscomm.domain.quiet_hours import by_end, decide_by_hours
@@ -116,7 +116,7 @@ class CheckPreferences:
             asked = item.value.asked
             asked = replace(asked, record_id=others_id(asked.record_id, asked.user_ids))
             item.value = replace(item.value, asked=asked)
-        self._everybody(batch, item, DEAD_LETTERED)
+        self._emit_for_all(batch, item, DEAD_LETTERED)
 
     def _admit(self, batch: Batch[Chunk], item: Item[Chunk], waiting: list[Item[Chunk]]) -> None:
         """What needs no look-up is done with here; the others are added to those who wait for theirs."""
@@ -128,7 +128,7 @@ class CheckPreferences:
         # What becomes of a chunk with a send_at and of a long one is the same whenever it is asked: the time is looked
         # at once there is nothing but recipients to decide about.
         if chunk.send_at is not None and asked.expires_at is not None and asked.expires_at <= chunk.send_at:
-            self._everybody(batch, item, EXPIRED)
+            self._emit_for_all(batch, item, EXPIRED)
         elif chunk.send_at is not None and chunk.send_at > now_ms:
             self._hold(batch, item, chunk.send_at)
         elif chunk.send_at is not None:
@@ -143,10 +143,11 @@ class CheckPreferences:
             waiting.append(item)
 
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], send_at: int) -> None:
-        """To the scheduler, and everybody is told of: first it waits, then it says so."""
+        """Store the parts for send_at, then emit SCHEDULED for all recipients: in this order, so that a crash loses
+        none."""
         for part in after_send_at(item.value.asked, send_at):
             self._put(batch, item, part, send_at)
-        self._everybody(batch, item, SCHEDULED)
+        self._emit_for_all(batch, item, SCHEDULED)
 
     def _put(self, batch: Batch[Chunk], item: Item[Chunk], part: RecheckRequested, due_ms: int) -> None:
         """Leave a part of the item's recipients to the scheduler, for the item's lane. Errors: Retry, Stop."""
@@ -209,10 +210,10 @@ class CheckPreferences:
         if waits is _WAITS and unsure.issuperset(asked.user_ids):
             self._let_wait(batch, item, asked)  # whole, under its own id: nothing was decided about it
             return
-        told: dict[str, dict[int, Decision]] = {}
+        by_channel: dict[str, dict[int, Decision]] = {}
         now_ms = self.clock.now_ms()
         for channel in asked.channels:
-            why = told[channel] = {}
+            why = by_channel[channel] = {}
             for position, user_id in zip(asked.positions, asked.user_ids, strict=True):
                 user, wishes = users.get(user_id), settings.get(user_id)
                 decision = (
@@ -224,7 +225,7 @@ class CheckPreferences:
                     decision = self._by_hours(item.value, user, wishes, now_ms) or decision
                 if decision.status is not None:
                     why[position] = decision
-        self._pass_on(batch, item, told)
+        self._pass_on(batch, item, by_channel)
 
     def _by_hours(self, chunk: Chunk, user: User, wishes: Settings, now_ms: int) -> Decision | None:
         """Whether it must be later for somebody who may be notified: never of what is urgent."""
@@ -236,26 +237,28 @@ class CheckPreferences:
             return replace(EXPIRED, layer=found.layer, rule=found.rule, settings_version=found.settings_version)
         return found
 
-    def _pass_on(self, batch: Batch[Chunk], item: Item[Chunk], told: Mapping[str, Mapping[int, Decision]]) -> None:
-        """Those who may be notified go on, the others are told of: as was decided first of the record."""
+    def _pass_on(
+        self, batch: Batch[Chunk], item: Item[Chunk], by_channel: Mapping[str, Mapping[int, Decision]]
+    ) -> None:
+        """Emit outcomes and build records by the first recorded decisions of the record."""
         asked = item.value.asked
-        now = Decisions(positions=asked.positions, user_ids=asked.user_ids, told=told)
+        now = Decisions(positions=asked.positions, user_ids=asked.user_ids, by_channel=by_channel)
         decided = settled(self.decisions, asked.record_id, now)  # guard: decisions.held_stays_held
-        waiting = {position for why in decided.told.values() for position in why if why[position] == _WAITS}
+        waiting = {position for why in decided.by_channel.values() for position in why if why[position] == _WAITS}
         if waiting:
             self._let_wait(batch, item, _part_that_waits(asked, waiting))
-        for part, due_ms in _parts_that_are_held(asked, decided.told):
+        for part, due_ms in _parts_that_are_held(asked, decided.by_channel):
             self._put(batch, item, part, due_ms)
         topic = None
         for channel in asked.channels:
-            why = decided.told.get(channel, {})
+            why = decided.by_channel.get(channel, {})
             for start, end, rows in ranges(asked, RANGE_SIZE):
                 out = [
-                    _told(asked, row, why[asked.positions[row]])
+                    _recipient_outcome(asked, row, why[asked.positions[row]])
                     for row in rows
                     if asked.positions[row] in why and asked.positions[row] not in waiting
                 ]
-                self._tell(batch, item, channel, start, end, out)
+                self._emit_outcomes(batch, item, channel, start, end, out)
                 allowed = [row for row in rows if asked.positions[row] not in why]
                 if allowed:
                     topic = topic or topics.in_lane(topics.BUILD, self._lane_on(item.value))
@@ -319,19 +322,27 @@ class CheckPreferences:
         """When it was asked; a producer's clock that is ahead must not make us wait for the future."""
         return min(item.value.asked.timestamp, self.clock.now_ms())
 
-    def _everybody(self, batch: Batch[Chunk], item: Item[Chunk], decision: Decision) -> None:
+    def _emit_for_all(self, batch: Batch[Chunk], item: Item[Chunk], decision: Decision) -> None:
         asked = item.value.asked
         for channel in asked.channels:
             for start, end, rows in ranges(asked, RANGE_SIZE):
-                self._tell(batch, item, channel, start, end, [_told(asked, row, decision) for row in rows])
+                self._emit_outcomes(
+                    batch, item, channel, start, end, [_recipient_outcome(asked, row, decision) for row in rows]
+                )
 
-    def _tell(
-        self, batch: Batch[Chunk], item: Item[Chunk], channel: str, start: int, end: int, told: Sequence[Told]
+    def _emit_outcomes(
+        self,
+        batch: Batch[Chunk],
+        item: Item[Chunk],
+        channel: str,
+        start: int,
+        end: int,
+        outcomes: Sequence[RecipientOutcome],
     ) -> None:
-        batch.tell(
+        batch.emit_outcomes(
             item,
             item.value.asked,
-            told,
+            outcomes,
             step="preference",
             channel=channel,
             start=start,
@@ -341,8 +352,8 @@ class CheckPreferences:
         )
 
 
-def _told(asked: RecheckRequested, row: int, decision: Decision) -> Told:
-    return Told(asked.positions[row], asked.user_ids[row], decision)
+def _recipient_outcome(asked: RecheckRequested, row: int, decision: Decision) -> RecipientOutcome:
+    return RecipientOutcome(asked.positions[row], asked.user_ids[row], decision)
 
 
 def _part_that_waits(asked: RecheckRequested, positions: Collection[int]) -> RecheckRequested:
@@ -361,7 +372,7 @@ def _part(asked: RecheckRequested, positions: Collection[int]) -> RecheckRequest
 
 
 def _parts_that_are_held(
-    asked: RecheckRequested, told: Mapping[str, Mapping[int, Decision]]
+    asked: RecheckRequested, by_channel: Mapping[str, Mapping[int, Decision]]
 ) -> Iterator[tuple[RecheckRequested, int]]:
     """(part, when it goes on): for each end of quiet hours, and for the channels it is about.
 
@@ -370,7 +381,7 @@ def _parts_that_are_held(
     """
     ends: dict[int, tuple[int, list[str]]] = {}
     for channel in asked.channels:
-        for position, decision in told.get(channel, {}).items():
+        for position, decision in by_channel.get(channel, {}).items():
             if decision.until_ms is not None:
                 ends.setdefault(position, (decision.until_ms, []))[1].append(channel)
     groups = by_end({position: (until_ms, tuple(channels)) for position, (until_ms, channels) in ends.items()})

@@ -31,7 +31,7 @@ from masscomm.chain.chunks import (
 from masscomm.clock import Clock
 from masscomm.domain.ids import envelope_id
 from masscomm.domain.lanes import Lane
-from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SENT, Told, outcome
+from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SENT, RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
 from masscomm.errors import DeadLetter
@@ -155,19 +155,19 @@ class TakeBack:
 
     def dead_lettered(self, batch: Batch[GivenUp], item: Item[GivenUp], why: DeadLetter) -> None:  # noqa: ARG002
         """Its recipients failed: what is not taken back any more is not to vanish."""
-        self._everybody(batch, item, DEAD_LETTERED)
+        self._emit_for_all(batch, item, DEAD_LETTERED)
 
-    def _everybody(self, batch: Batch[GivenUp], item: Item[GivenUp], decision: Decision) -> None:
+    def _emit_for_all(self, batch: Batch[GivenUp], item: Item[GivenUp], decision: Decision) -> None:
         for parent in item.value.parents:
             if isinstance(parent, DeliveryRequested):
-                self._everybody_of_delivery(batch, item, parent, decision)
+                self._emit_for_all_of_delivery(batch, item, parent, decision)
                 continue
             for channel in parent.channels if isinstance(parent, RecheckRequested) else [parent.channel]:
                 for start, end, rows in ranges(parent, RANGE_SIZE):
-                    told = [Told(parent.positions[row], parent.user_ids[row], decision) for row in rows]
+                    outcomes = [RecipientOutcome(parent.positions[row], parent.user_ids[row], decision) for row in rows]
                     record = outcome(
                         parent,
-                        told,
+                        outcomes,
                         channel=channel,
                         # With the id that preference_checker gives it, which may have put the record aside before.
                         step="scheduler" if item.value.bad is None else "preference",
@@ -179,22 +179,22 @@ class TakeBack:
                     batch.produce(item, topics.OUTCOME, record.record_id, record)
                     count(record)
 
-    def _everybody_of_delivery(
+    def _emit_for_all_of_delivery(
         self, batch: Batch[GivenUp], item: Item[GivenUp], parent: DeliveryRequested, decision: Decision
     ) -> None:
         """Whoever was sent to before it went wrong was sent to. The record has the id that delivery would give it.
 
         Errors: Retry.
         """
-        told = []
+        outcomes = []
         for _, entry in sorted(ended(parent, self.ledger.decided(parent.record_id), decision).items()):
             last = entry.decision
             if entry.again_ms is not None:  # whether the record they wait in was written nobody knows
                 last = SENT if entry.message_ids else decision
-            told.append(Told(entry.position, entry.user_id, last, entry.message_ids))
+            outcomes.append(RecipientOutcome(entry.position, entry.user_id, last, entry.message_ids))
         record = outcome(
             parent,
-            told,
+            outcomes,
             channel=parent.channel,
             step="delivery",
             start=parent.range_start,
@@ -257,12 +257,12 @@ class TakeBack:
             raise DeadLetter("crashes", f"its function crashed when it came back, {self.max_crashes} times")
         ends = [self._ends_ms(parent) for parent in given_up.parents if parent.expires_at is None]
         if ends and min(ends) <= now_ms:
-            self._everybody(batch, item, EXPIRED)
+            self._emit_for_all(batch, item, EXPIRED)
             return
         # The function says that it has expired, if it can.
         expires = [parent.expires_at for parent in given_up.parents if parent.expires_at is not None]
         if expires and given_up.unfinished_at is not None and max(expires) <= given_up.unfinished_at:
-            self._everybody(batch, item, _NEVER_FINISHED)
+            self._emit_for_all(batch, item, _NEVER_FINISHED)
             return
         for held in self._held(batch, given_up, now_ms):
             self.store.put(held, now_ms)  # guard: on_failure.delayed_record

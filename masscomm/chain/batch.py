@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from aws_lambda_powertools import Logger
 
 from masscomm.directory.port import Directory
-from masscomm.domain.outcomes import Told, outcome
+from masscomm.domain.outcomes import RecipientOutcome, outcome
 from masscomm.domain.records import AvroRecord, BuildRequested, DeliveryRequested, NotificationOutcome, RecheckRequested
 from masscomm.domain.statuses import Status
 from masscomm.errors import DeadLetter, Retry, Stop
@@ -47,7 +47,7 @@ class Item[T]:
 
     @property
     def trace_headers(self) -> Headers:
-        """What whatever follows from it carries, also what waits first."""
+        """The trace headers of every record produced for this item, delayed records included."""
         return self.span.trace.headers if self.span is not None else []
 
 
@@ -85,11 +85,11 @@ class Batch[T]:
             carried += item.trace_headers
         self.producer.produce(topic, key.encode(), value, carried, report)
 
-    def tell(
+    def emit_outcomes(
         self,
         item: Item[T],
         parent: RecheckRequested | BuildRequested | DeliveryRequested,
-        told: Sequence[Told],
+        outcomes: Sequence[RecipientOutcome],
         *,
         step: str,
         channel: str,
@@ -98,14 +98,15 @@ class Batch[T]:
         now_ms: int,
         directory: Directory,
     ) -> None:
-        """Produce the outcome of those who are told of in a range of the parent's positions, if there are any.
+        """Produce the outcome record of recipients in positions [start, end) of the parent; nothing where there are
+        none.
 
         Errors: those of produce.
         """
-        if told:
+        if outcomes:
             record = outcome(
                 parent,
-                told,
+                outcomes,
                 channel=channel,
                 step=step,
                 start=start,
@@ -210,18 +211,18 @@ class BatchDriver:
         except Exception as error:
             _fail_all(batch, error)
         self._flush(context)
-        told = self._put_items_aside(batch, use_case, failed, dead)
-        if told:
+        stand_ins = self._put_items_aside(batch, use_case, failed, dead)
+        if stand_ins:
             self._flush(context)
         failed += _errors(item for item in items if not isinstance(item.error, DeadLetter))
-        failed += _errors(told)
+        failed += _errors(stand_ins)
         again = _in_order(records, failed)
         # One that was not acknowledged on its topic comes again, and is counted then.
         put_aside = [why.reason for record, why in dead if record not in again]
         metrics.add(RECORDS_FAILED, len(again))
         metrics.add(DEAD_LETTERS, len(put_aside))
         if self.alarm is not None:
-            self.alarm.tell(put_aside)
+            self.alarm.count(put_aside)
         by_place = {item.record.position: item for item in items}
         self._log(failed, by_place)
         _end_spans(items, failed)
@@ -305,7 +306,7 @@ class BatchDriver:
         dead: list[tuple[KafkaRecord, DeadLetter]],
     ) -> list[Item[T]]:
         """Dead-letter the items that asked for it; answers the stand-ins on which their outcomes' reports land."""
-        told = []
+        stand_ins = []
         for item in batch.items:
             if isinstance(item.error, DeadLetter):
                 dead.append((item.record, item.error))
@@ -314,8 +315,8 @@ class BatchDriver:
                 why = item.error
                 # guard: dead_letters.outcomes
                 batch.attempt(stand_in, partial(use_case.dead_lettered, batch, stand_in, why))
-                told.append(stand_in)
-        return told
+                stand_ins.append(stand_in)
+        return stand_ins
 
     def _log[T](self, failed: Sequence[tuple[KafkaRecord, Exception]], items: Mapping[str, Item[T]]) -> None:
         for record, error in failed:
@@ -329,7 +330,7 @@ class BatchDriver:
 
 
 def count(record: NotificationOutcome) -> None:
-    """Count the recipients that an outcome record tells of, by their status."""
+    """Count an outcome record's recipients by status."""
     for result in record.results:
         metrics.add(RECIPIENTS[Status(result.status)], result.count)
 

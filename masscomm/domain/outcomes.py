@@ -1,4 +1,4 @@
-"""Outcome records: what became of a range's recipients, each distinct result written once."""
+"""Outcome records: the results of a range's recipients, each distinct result stored once."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,8 +16,9 @@ RANGE_SIZE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One recipient's part of an outcome; message_ids: one a device that took it."""
+class RecipientOutcome:
+    """One recipient's entry in an outcome record; message_ids: one for each device whose message the provider
+    accepted."""
 
     position: int
     user_id: int
@@ -27,7 +28,7 @@ class Told:
 
 def outcome(
     parent: RecheckRequested | BuildRequested | DeliveryRequested,
-    told: Sequence[Told],
+    outcomes: Sequence[RecipientOutcome],
     *,
     channel: str,
     step: str,
@@ -36,13 +37,16 @@ def outcome(
     now_ms: int,
     directory: Position | None,
 ) -> NotificationOutcome:
-    """The record for those of positions [start, end) whose decision has a status; told must not be empty.
+    """Return the outcome record for recipients of positions [start, end); outcomes must not be empty.
 
-    A dead letter's record has an id of its own: what was told of the range before it went wrong may be on its topic
-    already, and whoever refuses an id it has seen would never learn of the others. So has a record of those alone who
-    are held: whoever is held alone goes on under the parent's id, and is told of once more.
+    A dead letter's outcome record has an id of its own: an earlier outcome record of the range may be on the topic
+    already, and consumers ignore an id that they have seen. A record of HELD recipients alone has an id of its own,
+    too: a recipient who is alone in a record keeps the parent's id and gets another outcome later.
+
+    Raises:
+        ValueError: A decision has no status.
     """
-    decisions = [entry.decision for entry in told]
+    decisions = [entry.decision for entry in outcomes]
     kind = ""
     if any(decision.reason is Reason.DEAD_LETTER for decision in decisions):
         kind = ".dead_letter"
@@ -51,7 +55,7 @@ def outcome(
     counts = Counter(decisions)
     distinct = list(counts)
     places = {decision: place for place, decision in enumerate(distinct)}
-    any_published = any(entry.message_ids for entry in told)
+    any_published = any(entry.message_ids for entry in outcomes)
     return NotificationOutcome(
         record_id=derived_id(parent.record_id, f"outcome.{step}{kind}", channel, start, end),
         parent_id=parent.record_id,
@@ -65,11 +69,11 @@ def outcome(
         channel=channel,
         timestamp=now_ms,
         requested_at=parent.timestamp,
-        positions=[entry.position for entry in told],
-        user_ids=[entry.user_id for entry in told],
+        positions=[entry.position for entry in outcomes],
+        user_ids=[entry.user_id for entry in outcomes],
         results=[_result(decision, counts[decision], now_ms, directory) for decision in distinct],
         result_index=[places[decision] for decision in decisions],
-        provider_message_ids=[list(entry.message_ids) for entry in told] if any_published else [],
+        provider_message_ids=[list(entry.message_ids) for entry in outcomes] if any_published else [],
     )
 
 

@@ -1,8 +1,8 @@
-"""Counting dead letters, so that a burst of them is heard of.
+"""Count dead letters and report a burst of them.
 
-DeadLetterBursts is 1 where the last minute of this execution environment had more than the limit; in the invocation's
-line of metrics stands the count by reason beside it. The alarm in AWS is on DeadLetterBursts ≥ 1. Nothing is stopped: a
-producer's bad records are no reason to keep back another's good ones.
+DeadLetterBursts is 1 where the last minute of this execution environment had more dead letters than the limit; the same
+metrics line has the count by reason. The alarm in AWS is on DeadLetterBursts ≥ 1. Processing goes on: one producer's
+bad records are no reason to hold back another producer's good ones.
 """
 
 from collections import Counter, deque
@@ -21,15 +21,15 @@ _WINDOW_S = 60.0
 
 @dataclass(kw_only=True)
 class DeadLetterAlarm:
-    """One for each function environment; limit: dead letters a minute up to which nobody is called."""
+    """One for each function environment; limit: dead letters a minute that raise no alarm."""
 
     limit: float = DEFAULT_LIMIT
     clock: Clock = field(default_factory=SystemClock)
     logger: Logger = field(default_factory=lambda: logs.logger("masscomm"))
     _recent: deque[tuple[float, int]] = field(default_factory=deque, init=False)
 
-    def tell(self, reasons: Iterable[str]) -> None:
-        """Take an invocation's dead letters, one reason each."""
+    def count(self, reasons: Iterable[str]) -> None:
+        """Count an invocation's dead letters, one reason each, and log a burst."""
         counts = Counter(reasons)
         if not counts:
             return

@@ -3,7 +3,7 @@
 A record's decisions become several records: outcomes of some recipients, and what goes on of the others. Between them a
 function can be killed, and when the record comes again, settings, users and templates may say something else. So what
 was decided is recorded before anything is produced, with one conditional write a record whatever the number of its
-recipients, and what stands there is what is produced: nobody is told of twice, and nobody falls between.
+recipients, and what stands there is what is produced: each recipient has exactly one outcome or goes on.
 
 Of one recipient on a channel there is one record to produce: nothing can come between, and nothing is kept. That a
 producer used its id for another user is found by the delivery ledger.
@@ -29,13 +29,14 @@ KEPT_S = 8 * 86_400
 class Decisions:
     """What became of a record's recipients.
 
-    positions, user_ids: all of them; told: channel → position → why it goes no further, everybody else goes on;
+    positions, user_ids: all of them; by_channel: channel → position → the decision about a recipient that goes no
+    further; all others go on;
     parts: ranges [start, end) of positions that what goes on is cut into, where it is.
     """
 
     positions: Sequence[int]
     user_ids: Sequence[int]
-    told: Mapping[str, Mapping[int, Decision]]
+    by_channel: Mapping[str, Mapping[int, Decision]]
     parts: tuple[tuple[int, int], ...] = ()
 
 
@@ -61,18 +62,18 @@ def settled(log: DecisionLog, record_id: str, decided: Decisions) -> Decisions:
 
 def unpacked(packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int]) -> Decisions:
     """What was recorded of a record with these recipients. Errors: OtherRecipients."""
-    return _unpack(packed, Decisions(positions=positions, user_ids=user_ids, told={}))
+    return _unpack(packed, Decisions(positions=positions, user_ids=user_ids, by_channel={}))
 
 
 def _pack(decided: Decisions) -> bytes:
     """Each distinct decision once; settings' versions, which nearly every user has another of, in a column."""
     places: dict[tuple[str | int | None, ...], int] = {}
     channels = {}
-    for channel, told in decided.told.items():
+    for channel, by_position in decided.by_channel.items():
         index = [0] * len(decided.positions)
         versions = []
         for row, position in enumerate(decided.positions):
-            decision = told.get(position)
+            decision = by_position.get(position)
             if decision is not None:
                 until = () if decision.until_ms is None else (decision.until_ms,)
                 text = (decision.status, decision.reason, decision.layer, decision.rule, *until)
@@ -92,15 +93,15 @@ def _unpack(packed: bytes, now: Decisions) -> Decisions:
     document = json.loads(zlib.decompress(packed))
     if document["of"] != _recipients(now):
         raise OtherRecipients
-    told: dict[str, dict[int, Decision]] = {}
+    by_channel: dict[str, dict[int, Decision]] = {}
     for channel, (index, versions) in document["channels"].items():
         version_of = iter(versions)
-        told[channel] = {
+        by_channel[channel] = {
             position: _decision(document["decisions"][place - 1], next(version_of))
             for position, place in zip(now.positions, index, strict=True)
             if place
         }
-    return replace(now, told=told, parts=tuple((start, end) for start, end in document["parts"]))
+    return replace(now, by_channel=by_channel, parts=tuple((start, end) for start, end in document["parts"]))
 
 
 def _decision(text: Sequence[Any], version: int | None) -> Decision:

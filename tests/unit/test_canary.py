@@ -15,7 +15,7 @@ import pytest
 from functions.metrics_handler import handler as metrics_handler
 from functions.send_handler import handler as send_handler
 from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Transient
-from masscomm.domain.outcomes import Told, outcome
+from masscomm.domain.outcomes import RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.users import Settings
@@ -103,7 +103,7 @@ def fails(error: Exception) -> Callable[..., Any]:
 
 @pytest.mark.kills(guard="masking.dead_letter_headers")
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("stage", ["decode", "look_up", "work", "tell", "producer"])
+@pytest.mark.parametrize("stage", ["decode", "look_up", "work", "emit", "producer"])
 def test_no_stage_of_a_batch_lets_a_canary_out(stage: str, error: Exception, written: Callable[[], str]) -> None:
     """The driver of every function on Kafka, with the error at each of its stages."""
     chain = Chain()
@@ -114,8 +114,8 @@ def test_no_stage_of_a_batch_lets_a_canary_out(stage: str, error: Exception, wri
         use_case.look_up = fails(error)
     elif stage == "work":
         use_case.work = fails(error)
-    elif stage == "tell":
-        use_case.work, use_case.tell = fails(DeadLetter("invalid", TEXT)), fails(error)
+    elif stage == "emit":
+        use_case.work, use_case.emit = fails(DeadLetter("invalid", TEXT)), fails(error)
     else:
         chain.producer.fail = lambda *_: error
     chain.run(use_case, chain.encoded(send([1]), topics.SEND_MONOLITH))
@@ -288,8 +288,8 @@ def test_a_rest_functions_error_lets_no_canary_out(
 @pytest.mark.kills(guard="masking.outcomes")
 def test_a_rules_text_lets_no_canary_out() -> None:
     """A rule can be a template's error, which quotes what a tenant wrote."""
-    told = [Told(0, 1, Decision(Status.FAILED, Reason.TEMPLATE_ERROR, "template", TEXT))]
-    record = outcome(build([1]), told, channel="push", step="build", start=0, end=1, now_ms=0, directory=None)
+    outcomes = [RecipientOutcome(0, 1, Decision(Status.FAILED, Reason.TEMPLATE_ERROR, "template", TEXT))]
+    record = outcome(build([1]), outcomes, channel="push", step="build", start=0, end=1, now_ms=0, directory=None)
     assert_clean(json.dumps(record.to_avro()))
 
 

@@ -13,7 +13,7 @@ from masscomm.domain.outcomes import DEAD_LETTERED
 from masscomm.domain.users import Settings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from tests.support.harness.chain import delivery, send, told
+from tests.support.harness.chain import delivery, results_of, send
 from tests.support.harness.delivery import Delivery
 from tests.support.harness.whole_chain import World
 
@@ -30,7 +30,7 @@ def test_other_users_under_a_recorded_id_are_dead_letters(together: bool) -> Non
     assert chain.reached() == ["arn-1"]
     assert [letter["masscomm.reason"] for letter in chain.dead_letters()] == ["invalid"] * 2
     outcomes = chain.outcomes()
-    assert told(outcomes) == {(1, "push"): SENT, (2, "push"): FAILED, (3, "push"): FAILED}
+    assert results_of(outcomes) == {(1, "push"): SENT, (2, "push"): FAILED, (3, "push"): FAILED}
     assert len({outcome.record_id for outcome in outcomes}) == 3
 
 
@@ -48,7 +48,7 @@ def test_recorded_users_among_others_have_one_outcome() -> None:
     assert chain.deliver(delivery([1, 2])) == []
     chain.forget()
     assert chain.deliver(delivery([1, 3])) == []
-    assert told(chain.outcomes()) == {(3, "push"): FAILED}
+    assert results_of(chain.outcomes()) == {(3, "push"): FAILED}
 
 
 def test_a_user_erased_since_is_no_other() -> None:
@@ -62,7 +62,7 @@ def test_a_user_erased_since_is_no_other() -> None:
         slices[position] = (recorded_ms, [replace(entries[0], user_id=ERASED_USER), *entries[1:]])
     assert chain.deliver(delivery([1, 2])) == []
     assert chain.dead_letters() == []
-    assert set(told(chain.outcomes()).values()) == {SENT}
+    assert set(results_of(chain.outcomes()).values()) == {SENT}
     assert chain.reached() == ["arn-1", "arn-2"]
 
 
@@ -86,7 +86,7 @@ def test_each_user_of_a_chunk_id_ends_once_through_the_chain() -> None:
     assert world.run(world.checker, *sends) == []
     assert world.run(world.builder, *world.take(topics.BUILD)) == []
     assert world.run(world.use_case, *world.take(topics.DELIVERY)) == []
-    assert told(world.outcomes()) == {(1, "push"): SENT, (2, "push"): FAILED, (3, "push"): FAILED}
+    assert results_of(world.outcomes()) == {(1, "push"): SENT, (2, "push"): FAILED, (3, "push"): FAILED}
     assert len({outcome.record_id for outcome in world.outcomes()}) == 3
 
 

@@ -91,15 +91,15 @@ def everybody_ends_once(seed: int, *, growing: bool) -> None:
     # is alone in a record since, nothing is recorded; the rank settles it, as above.)
     alone = {position for record in world.rechecks() if len(record.positions) == 1 for position in record.positions}
     passed_on = {(p, record.channel) for record in world.builds() for p in record.positions if p not in alone}
-    told = [
+    with_outcome = [
         (p, each.channel)
         for each in counted
         if each.step == "preference"
         for p, status, _ in _said(each)
         if status != Status.HELD and p not in alone
     ]
-    assert len(told) == len(set(told))
-    assert passed_on.isdisjoint(told)
+    assert len(with_outcome) == len(set(with_outcome))
+    assert passed_on.isdisjoint(with_outcome)
     assert len({(r.record_id, *r.positions) for r in world.builds()}) == len({r.record_id for r in world.builds()})
     if not growing:
         assert set(published.values()) <= {1}

@@ -20,7 +20,7 @@ from functions.receipts.follow_receipts import FollowReceipts
 from functions.receipts.messages import InMemoryMessages
 from masscomm.clock import FixedClock
 from masscomm.domain.ids import notification_id
-from masscomm.domain.outcomes import Told, outcome
+from masscomm.domain.outcomes import RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import AvroRecord, NotificationOutcome, ReceiptReceived
 from masscomm.domain.statuses import Reason, Status
@@ -65,13 +65,17 @@ def send_id(
     out = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "push")
     common: dict[str, Any] = {"channel": "push", "start": 0, "end": 500, "directory": None}
     asked = build([1], record_id=str(uuid4()), send_id=made)
-    told = outcome(record, [Told(0, 1, sent, ("message-1",))], step="delivery", now_ms=NOW, **common)
+    told = outcome(record, [RecipientOutcome(0, 1, sent, ("message-1",))], step="delivery", now_ms=NOW, **common)
     _produce(
         registry,
         (topics.SEND_MONOLITH, NOW, send([1, 2], send_id=made)),
         (topics.SEND_MONOLITH, NOW, send([1, 2], send_id=str(uuid4()))),
         (topics.BUILD, NOW + 1_000, asked),
-        (topics.OUTCOME, NOW + 1_000, outcome(asked, [Told(1, 2, out)], step="preference", now_ms=NOW, **common)),
+        (
+            topics.OUTCOME,
+            NOW + 1_000,
+            outcome(asked, [RecipientOutcome(1, 2, out)], step="preference", now_ms=NOW, **common),
+        ),
         (topics.DELIVERY, NOW + 2_000, record),
         (topics.OUTCOME, NOW + 5_000, told),
     )

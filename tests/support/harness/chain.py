@@ -155,7 +155,7 @@ class Chain:
         return [kind.from_avro(self.codec.decode(kind.__name__, value)) for value in self.values(topic, lane)]
 
 
-def told(outcomes: Iterable[NotificationOutcome]) -> dict[tuple[int, str], tuple[str, str | None]]:
+def results_of(outcomes: Iterable[NotificationOutcome]) -> dict[tuple[int, str], tuple[str, str | None]]:
     """(user, channel) → (status, reason) of outcome records. Fails where one says two things of a notification."""
     found: dict[tuple[int, str], tuple[str, str | None]] = {}
     for outcome in outcomes:

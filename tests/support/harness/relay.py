@@ -23,13 +23,14 @@ def relay(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
 
 @dataclass
 class Relay:
-    """A use case whose work a test can replace; told: the items whose dead letters' outcomes were asked for."""
+    """A use case whose work a test can replace; dead_lettered_offsets: of the items for which dead_lettered() was
+    called."""
 
     work: Work = relay
     look_up: Callable[[], None] = lambda: None
     decode_error: Exception | None = None
-    told: list[int] = field(default_factory=list)
-    tell: Work = lambda batch, item: batch.produce(item, topics.SEND_API, "outcome", send([9]))
+    dead_lettered_offsets: list[int] = field(default_factory=list)
+    emit: Work = lambda batch, item: batch.produce(item, topics.SEND_API, "outcome", send([9]))
 
     def decode(self, record: KafkaRecord, codec: Codec) -> SendRequested:
         if self.decode_error is not None and record.offset == 0:
@@ -42,5 +43,5 @@ class Relay:
             batch.attempt(item, partial(self.work, batch, item))
 
     def dead_lettered(self, batch: Batch[SendRequested], item: Item[SendRequested], why: DeadLetter) -> None:
-        self.told.append(item.record.offset)
-        self.tell(batch, item)
+        self.dead_lettered_offsets.append(item.record.offset)
+        self.emit(batch, item)

@@ -16,7 +16,7 @@ from masscomm.domain.records import BuildRequested, DeliveryRequested
 from masscomm.domain.users import Position, Template
 from masscomm.errors import Retry
 from tests.support.harness.builder import TEMPLATE_ERROR, Builder, texts_by_user
-from tests.support.harness.chain import NOW, build, told
+from tests.support.harness.chain import NOW, build, results_of
 
 BEHIND = Position(lsn=1, ts_ms=NOW - 1)
 
@@ -91,7 +91,7 @@ def test_missing_variable_fails_its_recipient_alone() -> None:
     builder.put_template("News", "{% if user.first_name == 'Bob' %}{{ data.missing }}{% endif %}Hello")
     assert builder.build(build([1, 2, 3])) == []
     assert sorted(texts_by_user(builder.deliveries())) == [1, 3]
-    assert told(builder.outcomes()) == {(2, "push"): TEMPLATE_ERROR}
+    assert results_of(builder.outcomes()) == {(2, "push"): TEMPLATE_ERROR}
     assert "missing" in (builder.outcomes()[0].results[0].rule or "")
 
 
@@ -147,7 +147,7 @@ def test_bad_template_fails_only_its_recipients(source: str, where: str) -> None
     data = {"x": "y" * 10_000}
     good = build([3], type="other", channel="email", record_id="g")
     assert builder.build(build([1, 2], channel="email", data=data), good) == []
-    assert told(builder.outcomes()) == {(1, "email"): TEMPLATE_ERROR, (2, "email"): TEMPLATE_ERROR}
+    assert results_of(builder.outcomes()) == {(1, "email"): TEMPLATE_ERROR, (2, "email"): TEMPLATE_ERROR}
     assert sorted(texts_by_user(builder.deliveries())) == [3]
 
 
@@ -165,7 +165,7 @@ def test_template_that_does_not_compile_is_tried_once(
     builder.put_template("{{", "b")
     builder.build(build([1, 2, 3]))
     assert len(tried) == 1
-    assert set(told(builder.outcomes()).values()) == {TEMPLATE_ERROR}
+    assert set(results_of(builder.outcomes()).values()) == {TEMPLATE_ERROR}
 
 
 def test_html_is_escaped_where_it_is_html_and_nowhere_else() -> None:
@@ -212,7 +212,7 @@ def test_send_without_template_uses_its_own_text() -> None:
 def test_a_send_without_template_or_text_fails_its_recipients() -> None:
     builder = Builder()
     assert builder.build(build([1, 2], data={"title": "alone"})) == []
-    assert set(told(builder.outcomes()).values()) == {("failed", "no_template")}
+    assert set(results_of(builder.outcomes()).values()) == {("failed", "no_template")}
     assert builder.deliveries() == []
 
 
@@ -223,7 +223,7 @@ def test_missing_address_suppresses_email_only() -> None:
     builder.put_template("News", "b", channel="email")
     builder.put_template("News", "b", template_id=2)
     builder.build(build([1, 2, 3], channel="email"))
-    assert told(builder.outcomes()) == {
+    assert results_of(builder.outcomes()) == {
         (2, "email"): ("suppressed", "no_address"),
         (3, "email"): ("suppressed", "no_address"),
     }
@@ -240,7 +240,7 @@ def test_another_clubs_user_gets_nothing() -> None:
     assert builder.build(build([1, 2])) == [0]  # as with an unknown user: the move may still come
     builder.directory.caught_up = Position(lsn=2, ts_ms=NOW)
     builder.build(build([1, 2]))
-    assert told(builder.outcomes()) == {(2, "push"): ("suppressed", "unknown_user")}
+    assert results_of(builder.outcomes()) == {(2, "push"): ("suppressed", "unknown_user")}
     assert sorted(texts_by_user(builder.deliveries())) == [1]
 
 
@@ -254,7 +254,7 @@ def test_unknown_user_and_template_wait_for_the_directory() -> None:
     builder.directory.caught_up = Position(lsn=2, ts_ms=NOW)
     builder.forget()
     assert builder.build(build([1, 99]), build([1], type="newer")) == []
-    assert [told([outcome]) for outcome in builder.outcomes()] == [
+    assert [results_of([outcome]) for outcome in builder.outcomes()] == [
         {(99, "push"): ("suppressed", "unknown_user")},
         {(1, "push"): ("failed", "no_template")},
     ]
@@ -355,7 +355,7 @@ def test_a_message_that_alone_is_too_large_fails_that_recipient() -> None:
     builder = Builder()
     data = {"title": "News", "body": "x" * (MAX_CONTENT_BYTES + 1)}
     assert builder.build(build([1], data=data)) == []
-    assert told(builder.outcomes()) == {(1, "push"): ("failed", "too_large")}
+    assert results_of(builder.outcomes()) == {(1, "push"): ("failed", "too_large")}
     assert builder.deliveries() == []
 
 
@@ -366,8 +366,8 @@ def test_refused_delivery_record_fails_its_users_under_a_new_id() -> None:
     builder.limit(700)
     assert builder.build(build([1, 2], data={"x": "y" * 700})) == []
     first, second = builder.outcomes()
-    assert told([first]) == {(2, "push"): ("suppressed", "unknown_user")}
-    assert told([second]) == {(1, "push"): ("failed", "dead_letter"), (2, "push"): ("failed", "dead_letter")}
+    assert results_of([first]) == {(2, "push"): ("suppressed", "unknown_user")}
+    assert results_of([second]) == {(1, "push"): ("failed", "dead_letter"), (2, "push"): ("failed", "dead_letter")}
     assert first.record_id != second.record_id
 
 
@@ -418,4 +418,4 @@ def test_each_recipient_has_one_message_or_one_outcome(users: list[int], channel
     record: BuildRequested = build(users, channel=channel)
     assert builder.build(record) == []
     written = [user_id for delivery in builder.deliveries() for user_id in delivery.user_ids]
-    assert sorted([*written, *(user_id for user_id, _ in told(builder.outcomes()))]) == sorted(users)
+    assert sorted([*written, *(user_id for user_id, _ in results_of(builder.outcomes()))]) == sorted(users)

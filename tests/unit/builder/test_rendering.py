@@ -24,7 +24,7 @@ from functions.builder.rendering import (
 )
 from functions.builder.templates import MAX_LINE_BYTES, SizedCache
 from tests.support.harness.builder import TEMPLATE_ERROR, Builder, texts_by_user
-from tests.support.harness.chain import build, told
+from tests.support.harness.chain import build, results_of
 
 ROOT = Path(__file__).parents[3]
 VALUES: Mapping[str, Any] = {
@@ -178,7 +178,7 @@ def test_a_slow_template_uses_up_only_its_share_of_a_record(monkeypatch: pytest.
         builder.put_template("{{ user.first_name }}", body, template_id=template_id, locale=name)
     assert builder.build(build(list(locale), data={"x": "a " * 40_000})) == []
     written = set(texts_by_user(builder.deliveries()))
-    failed = {user_id for user_id, _ in told(builder.outcomes())}
+    failed = {user_id for user_id, _ in results_of(builder.outcomes())}
     assert failed | written == set(locale)
     assert {locale[user_id] for user_id in failed} == {"en", "fr"}
     assert len(failed) > 300
@@ -192,7 +192,7 @@ def test_a_slow_template_fails_alone_in_its_batch() -> None:
     builder.put_template("Hello", "b", template_id=2, type="other")
     slow, good = build([1, 2], data={"x": "a " * 40_000}), build([3], type="other", record_id="g")
     assert builder.build(slow, good) == []
-    assert told(builder.outcomes()) == {(1, "push"): TEMPLATE_ERROR, (2, "push"): TEMPLATE_ERROR}
+    assert results_of(builder.outcomes()) == {(1, "push"): TEMPLATE_ERROR, (2, "push"): TEMPLATE_ERROR}
     assert sorted(texts_by_user(builder.deliveries())) == [3]
 
 
@@ -222,7 +222,7 @@ def test_a_title_that_is_too_long_fails_its_recipients(of_template: bool) -> Non
         builder.put_template("{{ data.title }}", "b", channel="email")
     long = build([1], channel="email", data={"title": "ä " * MAX_LINE_BYTES, "body": "b"})
     assert builder.build(long, build([2], channel="email", record_id="g", data={"title": "t", "body": "b"})) == []
-    assert told(builder.outcomes()) == {(1, "email"): TEMPLATE_ERROR}
+    assert results_of(builder.outcomes()) == {(1, "email"): TEMPLATE_ERROR}
     assert sorted(texts_by_user(builder.deliveries())) == [2]
 
 

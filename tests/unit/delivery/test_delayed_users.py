@@ -9,7 +9,7 @@ from masscomm.channels.provider import Transient
 from masscomm.domain.users import Position, Settings, User
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records import WAITED_FOR
-from tests.support.harness.chain import NOW, delivery, told
+from tests.support.harness.chain import NOW, delivery, results_of
 from tests.support.harness.delivery import Delivery, by_email
 
 SENT = ("sent", None)
@@ -47,7 +47,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
 def test_changed_user_of_a_delayed_message_is_suppressed(change: Change, reason: str, channel: str) -> None:
     chain = _delayed(change, channel)
     assert chain.release() == []
-    assert told(chain.outcomes()) == {(1, channel): SENT, (2, channel): ("suppressed", reason)}
+    assert results_of(chain.outcomes()) == {(1, channel): SENT, (2, channel): ("suppressed", reason)}
     assert chain.reached() == (["arn-1"] if channel == "push" else [])
     assert [sent.recipient for sent in chain.email.sent] == (["user1@example.com"] if channel == "email" else [])
 
@@ -65,7 +65,7 @@ def test_a_delayed_user_without_a_usable_address(address: str | None, reason: st
     chain = _delayed(lambda chain: chain.put_user(2, email=address), "email")
     chain.directory.suppress_as_before("new@example.com")
     assert chain.release() == []
-    assert told(chain.outcomes()) == {(1, "email"): SENT, (2, "email"): ("suppressed", reason)}
+    assert results_of(chain.outcomes()) == {(1, "email"): SENT, (2, "email"): ("suppressed", reason)}
 
 
 def test_absence_is_believed_once_the_directory_is_past_the_send() -> None:
@@ -73,7 +73,7 @@ def test_absence_is_believed_once_the_directory_is_past_the_send() -> None:
     chain = _delayed(lambda chain: chain.directory.remove(USER), "email")
     chain.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
     assert chain.release() == []
-    assert told(chain.outcomes()) == {(1, "email"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "email"): SENT}
     assert list(chain.waiting_for().values()) == [[2]]
     chain.put_user(2, email="back@example.com")
     chain.directory.caught_up = Position(lsn=2, ts_ms=NOW)
@@ -93,7 +93,7 @@ def test_settings_of_a_user_found_late_count() -> None:
 
     chain.directory.confirm = catch_up  # type: ignore[method-assign]
     assert chain.release() == []
-    assert told(chain.outcomes()) == {(1, "email"): SENT, (2, "email"): ("suppressed", "opted_out")}
+    assert results_of(chain.outcomes()) == {(1, "email"): SENT, (2, "email"): ("suppressed", "opted_out")}
 
 
 def test_user_erased_after_one_device_was_reached_is_sent() -> None:
@@ -106,7 +106,7 @@ def test_user_erased_after_one_device_was_reached_is_sent() -> None:
     chain.forget()
     assert chain.release() == []
     assert chain.reached() == ["arn-2"]
-    assert told(chain.outcomes()) == {(2, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(2, "push"): SENT}
 
 
 def test_a_record_that_a_mapping_gave_up_on_is_looked_up_again() -> None:
@@ -115,7 +115,7 @@ def test_a_record_that_a_mapping_gave_up_on_is_looked_up_again() -> None:
     chain.directory.remove(USER)
     place = chain.encoded(by_email([1, 2]), topics.DELIVERY, headers=((WAITED_FOR, b"on_failure"),))
     assert chain.run(chain.use_case, place) == []
-    assert told(chain.outcomes()) == {(1, "email"): SENT, (2, "email"): ("suppressed", "unknown_user")}
+    assert results_of(chain.outcomes()) == {(1, "email"): SENT, (2, "email"): ("suppressed", "unknown_user")}
 
 
 def test_the_direct_path_makes_no_more_round_trips() -> None:

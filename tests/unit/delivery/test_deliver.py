@@ -24,7 +24,7 @@ from masscomm.domain.users import Device, Position, Settings, User
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from masscomm.observability import metrics
-from tests.support.harness.chain import NOW, SEND_ID, delivery, told
+from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of
 from tests.support.harness.delivery import Delivery, by_email, paces
 
 SENT = ("sent", None)
@@ -48,7 +48,7 @@ def test_each_user_with_a_device_is_sent() -> None:
     assert chain.deliver(delivery([1, 2, 3])) == []
     assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
     (outcome,) = chain.outcomes()
-    assert told([outcome]) == dict.fromkeys([(1, "push"), (2, "push"), (3, "push")], SENT)
+    assert results_of([outcome]) == dict.fromkeys([(1, "push"), (2, "push"), (3, "push")], SENT)
     assert [len(ids) for ids in outcome.provider_message_ids] == [1, 1, 1]
     assert (outcome.step, outcome.parent_id) == ("delivery", delivery([]).record_id)
 
@@ -79,7 +79,7 @@ def test_of_several_devices_one_that_takes_it_is_enough() -> None:
     chain.push.put("arn-1", enabled=False)
     chain.deliver(delivery([1]))
     (outcome,) = chain.outcomes()
-    assert told([outcome]) == {(1, "push"): SENT}
+    assert results_of([outcome]) == {(1, "push"): SENT}
     assert chain.reached() == ["arn-11"]
     assert "arn-12" not in chain.push.calls
 
@@ -100,14 +100,14 @@ def test_unreachable_device_is_retried_alone() -> None:
     chain.push.fail = lambda arn: Transient("Throttled", throttled=True) if arn == "arn-11" else None
     assert chain.deliver(delivery([1, 2])) == []
     assert chain.reached() == ["arn-1", "arn-2"]
-    assert told(chain.outcomes()) == {(1, "push"): WAITS, (2, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): WAITS, (2, "push"): SENT}
     assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [0, 1]
     chain.forget()
     assert chain.release() == []
     assert chain.outcomes() == []
     chain.push.fail = lambda _arn: None
     assert chain.release() == []
-    assert told(chain.outcomes()) == {(1, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT}
     assert chain.reached() == ["arn-1", "arn-11", "arn-2"]
     assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [2]
 
@@ -122,7 +122,7 @@ def test_user_reached_on_one_device_is_sent_despite_opt_out() -> None:
     chain.forget()
     while chain.waiting.items:
         assert chain.release() == []
-    assert told(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): SENT}
     assert chain.reached() == ["arn-1", "arn-2"]
 
 
@@ -135,7 +135,7 @@ def test_user_with_only_disabled_devices_is_suppressed(how: str) -> None:
     else:
         chain.push.put("arn-1", enabled=False)
     assert chain.deliver(delivery([1, 2])) == []
-    assert told(chain.outcomes()) == {(1, "push"): ("suppressed", "device_inactive"), (2, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): ("suppressed", "device_inactive"), (2, "push"): SENT}
 
 
 def test_user_without_device_is_suppressed_once_caught_up() -> None:
@@ -144,13 +144,13 @@ def test_user_without_device_is_suppressed_once_caught_up() -> None:
     assert chain.deliver(delivery([1, 99])) == []
     # The one who can be reached is not kept waiting.
     assert chain.reached() == ["arn-1"]
-    assert told(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): WAITS}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): WAITS}
     chain.forget()
     chain.directory.caught_up = Position(lsn=2, ts_ms=NOW)
     chain.put_user(99)
     assert chain.release() == []
     assert chain.reached() == ["arn-1"]
-    assert told(chain.outcomes()) == {(99, "push"): ("suppressed", "no_device")}
+    assert results_of(chain.outcomes()) == {(99, "push"): ("suppressed", "no_device")}
 
 
 class Registrar(InMemoryDirectory):
@@ -181,7 +181,7 @@ def test_unregistered_device_delays_no_other_recipient(after_s: float, waits: bo
     assert order[0] == NOW / 1000
     assert chain.reached() == (["arn-1"] if waits else ["arn-1", "arn-9"])
     assert chain.clock.monotonic() - NOW / 1000 <= 11
-    assert told(chain.outcomes()) == {(1, "push"): SENT, (9, "push"): WAITS if waits else SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (9, "push"): WAITS if waits else SENT}
     assert chain.release(environment=use_case) == []
     assert chain.reached() == ["arn-1", "arn-9"]
 
@@ -193,7 +193,7 @@ def test_transient_error_is_retried_and_sent(error: Transient) -> None:
     assert chain.deliver(delivery([1, 2, 3])) == []
     assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
     assert chain.clock.now_ms() > NOW
-    assert set(told(chain.outcomes()).values()) == {SENT}
+    assert set(results_of(chain.outcomes()).values()) == {SENT}
 
 
 @pytest.mark.guarantee("provider_down.only_affected_recipients_wait")
@@ -202,13 +202,13 @@ def test_lasting_error_delays_only_the_affected_recipients(error: Transient) -> 
     chain = Delivery()
     chain.push.fail = lambda arn: error if arn == "arn-2" else None
     assert chain.deliver(delivery([1, 2, 3])) == []
-    assert told(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): WAITS, (3, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): WAITS, (3, "push"): SENT}
     assert chain.clock.now_ms() - NOW <= (PATIENCE_S + 2) * 1000
     chain.push.fail = lambda _arn: None
     chain.forget()
     assert chain.release() == []
     assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
-    assert told(chain.outcomes()) == {(2, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(2, "push"): SENT}
 
 
 def test_lost_outcome_repeats_no_publish() -> None:
@@ -219,7 +219,7 @@ def test_lost_outcome_repeats_no_publish() -> None:
     chain.clock.advance(30)
     assert chain.deliver(delivery([1, 2])) == []
     assert chain.reached() == ["arn-1", "arn-2"]
-    assert set(told(chain.outcomes()).values()) == {SENT}
+    assert set(results_of(chain.outcomes()).values()) == {SENT}
 
 
 def test_fault_for_one_recipient_publishes_none_twice() -> None:
@@ -255,7 +255,7 @@ def test_permanent_provider_error_fails_the_recipient(error: ProviderError, reas
     chain = Delivery()
     chain.push.fail = lambda arn: error if arn == "arn-1" else None
     assert chain.deliver(delivery([1, 2])) == []
-    assert told(chain.outcomes()) == {(1, "push"): ("failed", reason), (2, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): ("failed", reason), (2, "push"): SENT}
     assert chain.outcomes()[0].results[0].rule == code
 
 
@@ -263,7 +263,7 @@ def test_oversized_payload_fails_without_a_publish() -> None:
     chain = Delivery()
     content = [ContentColumn(field=name, values=["x" * 4096], index=[]) for name in ("title", "body")]
     chain.deliver(delivery([1], content=content))
-    assert told(chain.outcomes()) == {(1, "push"): ("failed", "too_large")}
+    assert results_of(chain.outcomes()) == {(1, "push"): ("failed", "too_large")}
     assert chain.push.calls == []
 
 
@@ -272,7 +272,7 @@ def test_an_opt_out_that_is_newer_than_the_decision_is_honoured() -> None:
     chain.directory.put(Settings(user_id=2, channels={"push": False}))
     chain.deliver(delivery([1, 2]))
     assert chain.reached() == ["arn-1"]
-    assert told(chain.outcomes())[2, "push"] == ("suppressed", "opted_out")
+    assert results_of(chain.outcomes())[2, "push"] == ("suppressed", "opted_out")
 
 
 @pytest.mark.guarantee("suppression.bounce_or_complaint_stops_sends")
@@ -289,7 +289,7 @@ def test_suppressed_address_gets_not_even_mandatory_messages(type_: str) -> None
         chain.directory.suppress(suppression)
     assert chain.deliver(by_email([1, 2, 3], type=type_)) == []
     assert sorted(sent.recipient for sent in chain.email.sent) == ["user1@example.com", "user3@example.com"]
-    assert told(chain.outcomes())[2, "email"] == ("suppressed", "address_suppressed")
+    assert results_of(chain.outcomes())[2, "email"] == ("suppressed", "address_suppressed")
 
 
 def test_mandatory_message_is_delivered_despite_opt_out() -> None:
@@ -303,7 +303,7 @@ def test_expired_message_is_not_published() -> None:
     chain = Delivery()
     assert chain.deliver(delivery([1, 2], expires_at=NOW)) == []
     assert chain.push.calls == []
-    assert set(told(chain.outcomes()).values()) == {("expired", "expired")}
+    assert set(results_of(chain.outcomes()).values()) == {("expired", "expired")}
 
 
 @pytest.mark.parametrize("channel", ["push", "email"])
@@ -312,7 +312,7 @@ def test_message_that_expires_during_retries_is_expired(channel: str) -> None:
     chain.push.fail = chain.email.fail = lambda _target: Transient("down")
     record = delivery([1], expires_at=NOW + 1000) if channel == "push" else by_email([1], expires_at=NOW + 1000)
     assert chain.deliver(record) == []
-    assert told(chain.outcomes()) == {(1, channel): ("expired", "expired")}
+    assert results_of(chain.outcomes()) == {(1, channel): ("expired", "expired")}
 
 
 def test_no_call_begins_that_could_outlive_the_invocation() -> None:
@@ -357,7 +357,7 @@ def test_an_e_mail_goes_to_its_address_with_the_headers_to_leave() -> None:
     notification = notification_id(SEND_ID, 1, "email")
     assert message["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
     assert f"<https://unsubscribe.example/u?notification={notification}>" in message["List-Unsubscribe"]
-    assert told(chain.outcomes()) == {(1, "email"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "email"): SENT}
 
 
 def test_a_message_without_html_has_no_html() -> None:
@@ -374,7 +374,7 @@ def test_malformed_address_fails_its_recipient_alone(address: str) -> None:
     record = by_email([1, 2, 3], addresses=["user1@example.com", address, "user3@example.com"])
     assert chain.deliver(record) == []
     assert sorted(chain.email.calls) == ["user1@example.com", "user3@example.com"]
-    assert told(chain.outcomes()) == {
+    assert results_of(chain.outcomes()) == {
         (1, "email"): SENT,
         (2, "email"): ("failed", "provider_rejected"),
         (3, "email"): SENT,
@@ -408,7 +408,7 @@ def test_dead_letter_outcome_keeps_the_sent_recipients() -> None:
     chain.producer.fail = lambda _topic, _value: refusals.pop() if refusals else None
     assert chain.deliver(delivery([1, 99])) == []
     assert [headers["masscomm.reason"] for headers in chain.dead_letters()] == ["too_large"]
-    assert told(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): ("suppressed", "no_device")}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): ("suppressed", "no_device")}
 
 
 @pytest.mark.parametrize("size", [1, 50])
@@ -472,14 +472,14 @@ def test_each_recipient_has_one_outcome_and_one_message(fates: list[str], outage
         chain.producer.fail = lambda _topic, _value: None
     chain.forget()
     assert chain.deliver(record) == []
-    first = told(chain.outcomes())
+    first = results_of(chain.outcomes())
     waited = {user_id for (user_id, _), what in first.items() if what == WAITS}
     assert waited == {user_id for user_id in users if f"arn-{user_id}" in busy}
     for arn in busy:
         del errors[arn]
     chain.forget()
     assert chain.release() == []
-    after = told(chain.outcomes())
+    after = results_of(chain.outcomes())
     assert {user_id for user_id, _ in after} == waited
     outcomes = first | after
     assert sorted(user_id for user_id, _ in outcomes) == list(users)
@@ -552,7 +552,7 @@ def test_disabled_application_delays_its_recipients_at_once() -> None:
     chain.push.fail = lambda _arn: None
     chain.forget()
     assert chain.release() == []
-    assert told(chain.outcomes()) == {(2, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(2, "push"): SENT}
     assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
 
 
@@ -562,7 +562,7 @@ def test_each_gone_device_has_a_device_status() -> None:
     chain.push.put("arn-11", enabled=False)
     chain.push.put("arn-2", enabled=False)
     assert chain.deliver(delivery([1, 2, 3])) == []
-    assert told(chain.outcomes())[1, "push"] == SENT
+    assert results_of(chain.outcomes())[1, "push"] == SENT
     statuses = chain.device_statuses()
     assert sorted((s.device_id, s.user_id, s.endpoint_arn, s.status) for s in statuses) == [
         (2, 2, "arn-2", "inactive"),

@@ -4,7 +4,7 @@ import pytest
 
 from functions.delivery import deliver, waiting
 from masscomm.channels.provider import ApplicationOff
-from tests.support.harness.chain import delivery, told
+from tests.support.harness.chain import delivery, results_of
 from tests.support.harness.delivery import Delivery
 
 SENT = ("sent", None)
@@ -29,7 +29,7 @@ def test_outcomes_too_large_for_one_record_are_several(monkeypatch: pytest.Monke
         assert chain.deliver(delivery(USERS, range_end=8)) == []
     first, again = chain.outcomes()[:4], chain.outcomes()[4:]
     assert len(chain.push.published) == 80
-    assert told(first) == {(user_id, "push"): SENT for user_id in USERS}
+    assert results_of(first) == {(user_id, "push"): SENT for user_id in USERS}
     assert len({outcome.record_id for outcome in first}) == 4
     assert [outcome.record_id for outcome in first] == [outcome.record_id for outcome in again]
     assert sum(len(ids) for outcome in first for ids in outcome.provider_message_ids) == 80
@@ -40,7 +40,7 @@ def test_message_ids_of_one_user_are_cut_to_fit(monkeypatch: pytest.MonkeyPatch)
     chain = _with_devices(50)
     assert chain.deliver(delivery([1], range_end=1)) == []
     (outcome,) = chain.outcomes()
-    assert told([outcome]) == {(1, "push"): SENT}
+    assert results_of([outcome]) == {(1, "push"): SENT}
     assert 5 <= len(outcome.provider_message_ids[0]) < 51
 
 
@@ -58,5 +58,5 @@ def test_delayed_records_too_large_for_a_topic_are_several(monkeypatch: pytest.M
     chain.push.fail = lambda _arn: None
     chain.forget()
     assert chain.release() == []
-    assert told(chain.outcomes()) == {(user_id, "push"): SENT for user_id in USERS}
+    assert results_of(chain.outcomes()) == {(user_id, "push"): SENT for user_id in USERS}
     assert len(chain.push.published) == 80

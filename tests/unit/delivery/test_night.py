@@ -14,7 +14,7 @@ from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.users import Device, Settings, User
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from tests.support.harness.chain import NOW, delivery, told
+from tests.support.harness.chain import NOW, delivery, results_of
 from tests.support.harness.delivery import Delivery, by_email
 
 MINUTE_MS = 60_000
@@ -70,7 +70,7 @@ def test_delayed_push_is_held_during_quiet_hours() -> None:
     assert evening.release() == []
     assert evening.reached() == ["arn-1", "arn-2"]
     assert evening.waiting.items == {}
-    said = [(who, what) for outcome in evening.outcomes() for (who, _), what in told([outcome]).items()]
+    said = [(who, what) for outcome in evening.outcomes() for (who, _), what in results_of([outcome]).items()]
     assert [what for who, what in said if who == 1] == [WAITS, HELD, SENT]
     assert [what for who, what in said if who == 2] == [WAITS, SENT]
     (result,) = (result for outcome in evening.outcomes() for result in outcome.results if result.status == "held")
@@ -160,7 +160,7 @@ def test_failed_hold_redelivers_the_record_with_the_same_hold() -> None:
     evening.at(NEW_YORK_7)
     assert evening.deliver(delivery([1, 2])) == []
     assert evening.reached() == ["arn-2"]
-    assert told(evening.outcomes()) == {(1, "push"): HELD, (2, "push"): SENT}
+    assert results_of(evening.outcomes()) == {(1, "push"): HELD, (2, "push"): SENT}
     assert evening.release() == []
     assert evening.reached() == ["arn-1", "arn-2"]
 
@@ -204,7 +204,7 @@ def test_changed_user_is_suppressed_without_being_held(
     change(evening)
     evening.at(NEW_YORK_6PM)
     assert evening.deliver(delivery([1])) == []
-    assert told(evening.outcomes()) == {(1, "push"): said}
+    assert results_of(evening.outcomes()) == {(1, "push"): said}
 
 
 def test_message_that_would_expire_while_held_expires_now() -> None:
@@ -212,7 +212,7 @@ def test_message_that_would_expire_while_held_expires_now() -> None:
     evening.sleeper(1)
     evening.at(NEW_YORK_6PM)
     assert evening.deliver(delivery([1], expires_at=NEW_YORK_7)) == []
-    assert told(evening.outcomes()) == {(1, "push"): EXPIRED}
+    assert results_of(evening.outcomes()) == {(1, "push"): EXPIRED}
     assert evening.waiting.items == {}
 
 
@@ -225,7 +225,7 @@ def test_held_recipient_ends_within_the_retry_lifetime() -> None:
         evening.at(evening.dues()[-1][0] + 2 * MINUTE_MS)  # the scheduler comes too late for the one minute
         assert evening.release() == []
         assert evening.clock.now_ms() - NOW < 4 * DAY_MS
-    assert told(evening.outcomes()[-1:]) == {(1, "push"): EXPIRED}
+    assert results_of(evening.outcomes()[-1:]) == {(1, "push"): EXPIRED}
     assert evening.reached() == []
 
 
@@ -255,5 +255,5 @@ def test_user_with_one_reached_device_is_sent_if_rest_expires() -> None:
     evening.at(NEW_YORK_6PM - 1_000)
     assert evening.deliver(delivery([1], expires_at=NEW_YORK_7)) == []
     assert evening.release() == []
-    assert told(evening.outcomes()[-1:]) == {(1, "push"): SENT}
+    assert results_of(evening.outcomes()[-1:]) == {(1, "push"): SENT}
     assert evening.waiting.items == {}

@@ -12,7 +12,7 @@ from masscomm.domain.users import Settings
 from masscomm.errors import DeadLetter, Retry
 from masscomm.stores.delivery_ledger import LEASE_S
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
-from tests.support.harness.chain import NOW, delivery, told
+from tests.support.harness.chain import NOW, delivery, results_of
 from tests.support.harness.delivery import Delivery, by_email
 
 SENT = ("sent", None)
@@ -86,7 +86,7 @@ def test_kill_doubles_at_most_one_slice_and_loses_no_recipient(channel: str, cal
     assert fleet.twice() == sorted(user for user in USERS[slice_ * 100 : slice_ * 100 + 100] if before[str(user)])
     assert set(fleet.taken()) == {str(user) for user in USERS}
     (outcome,) = fleet.outcomes()
-    assert told([outcome]) == {(user, channel): SENT for user in USERS}
+    assert results_of([outcome]) == {(user, channel): SENT for user in USERS}
     assert [len(ids) for ids in outcome.provider_message_ids] == [1] * len(USERS)
 
 
@@ -175,7 +175,7 @@ def test_environment_frozen_beyond_its_lease_begins_no_call() -> None:
     fleet.heal()
     assert fleet.deliver(fleet.record(), environment=fleet.started("a")) == []
     first, *others = fleet.outcomes()
-    assert told([first]) == {(user, "push"): SENT for user in USERS}
+    assert results_of([first]) == {(user, "push"): SENT for user in USERS}
     for other in others:  # the same id, and the same told
         assert (other.record_id, other.provider_message_ids) == (first.record_id, first.provider_message_ids)
 
@@ -255,7 +255,7 @@ def test_only_the_unrecorded_slice_is_doubled() -> None:
     fleet.ledger.fail = lambda _method: None
     assert fleet.deliver(fleet.record()) == []
     assert fleet.twice() == list(USERS[100:200])
-    assert told(fleet.outcomes()) == {(user, "push"): SENT for user in USERS}
+    assert results_of(fleet.outcomes()) == {(user, "push"): SENT for user in USERS}
 
 
 @pytest.mark.guarantee("outcome.recorded_before_emitted")
@@ -283,7 +283,7 @@ def test_recorded_decisions_stand_others_use_new_settings() -> None:
     for user_id in (USERS[10], USERS[220]):
         fleet.directory.put(Settings(user_id=user_id, channels={"push": False}))
     assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
-    outcomes = told(fleet.outcomes())
+    outcomes = results_of(fleet.outcomes())
     assert outcomes[USERS[10], "push"] == SENT
     assert outcomes[USERS[220], "push"] == ("suppressed", "opted_out")
     assert str(USERS[220]) not in fleet.taken()
@@ -303,7 +303,7 @@ def test_opt_out_while_waiting_for_the_lease_is_honoured() -> None:
 
     ledger.fail = opt_out
     assert fleet.deliver(fleet.record(), environment=fleet.environment(ledger)) == []
-    assert told(fleet.outcomes())[USERS[5], "push"] == ("suppressed", "opted_out")
+    assert results_of(fleet.outcomes())[USERS[5], "push"] == ("suppressed", "opted_out")
 
 
 def test_rewritten_record_keeps_recorded_recipients() -> None:
@@ -312,7 +312,7 @@ def test_rewritten_record_keeps_recorded_recipients() -> None:
     fleet.forget()
     other = fleet.record(range(1001, 1004), positions=[1, 2, 3])
     assert fleet.deliver(other) == []
-    assert told(fleet.outcomes()) == {(user, "push"): SENT for user in range(1000, 1004)}
+    assert results_of(fleet.outcomes()) == {(user, "push"): SENT for user in range(1000, 1004)}
     assert fleet.twice() == []
 
 
@@ -357,7 +357,7 @@ def test_dead_letter_outcome_has_results_of_other_environments() -> None:
     refusals: list[Exception | None] = [DeadLetter("too_large", "the outcome is too large")]
     fleet.producer.fail = lambda _topic, _value: refusals.pop() if refusals else None
     assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
-    assert told(fleet.outcomes()) == {(user, "push"): SENT for user in USERS}
+    assert results_of(fleet.outcomes()) == {(user, "push"): SENT for user in USERS}
 
 
 @pytest.mark.guarantee("delivery_ledger.one_write_a_slice")

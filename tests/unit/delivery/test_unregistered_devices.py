@@ -6,7 +6,7 @@ import pytest
 
 from masscomm.channels.provider import ApplicationOff, Transient
 from masscomm.domain.users import Device
-from tests.support.harness.chain import NOW, delivery, told
+from tests.support.harness.chain import NOW, delivery, results_of
 from tests.support.harness.delivery import Delivery
 
 SENT = ("sent", None)
@@ -29,12 +29,12 @@ def test_ready_device_gets_it_at_once_the_other_waits(age_s: float | None) -> No
     assert chain.deliver(delivery([1, 2])) == []
     assert chain.clock.now_ms() == NOW
     assert chain.reached() == ["arn-1", "arn-2"]
-    assert told(chain.outcomes()) == {(1, "push"): WAITS, (2, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): WAITS, (2, "push"): SENT}
     chain.put_device(11, 1)
     chain.forget()
     assert chain.release() == []
     assert chain.reached() == ["arn-1", "arn-11", "arn-2"]
-    assert told(chain.outcomes()) == {(1, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT}
     assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [2]
 
 
@@ -56,7 +56,7 @@ def test_an_old_row_is_not_waited_for_in_the_invocation(age_s: float | None) -> 
     assert chain.deliver(delivery([9])) == []
     assert chain.clock.now_ms() == NOW
     assert chain.directory.calls["devices"] == 1
-    assert told(chain.outcomes()) == {(9, "push"): WAITS}
+    assert results_of(chain.outcomes()) == {(9, "push"): WAITS}
 
 
 def test_a_row_is_waited_for_until_it_is_ten_seconds_old() -> None:
@@ -72,7 +72,7 @@ def test_gone_device_is_not_called_again_with_unregistered_one() -> None:
     _put_unregistered(chain, 11, 1)
     assert chain.deliver(delivery([1])) == []
     assert len(chain.push.calls) == 1
-    assert told(chain.outcomes()) == {(1, "push"): WAITS}
+    assert results_of(chain.outcomes()) == {(1, "push"): WAITS}
 
 
 def test_an_endpoint_that_never_comes_ends_as_sent_by_the_others() -> None:
@@ -82,7 +82,7 @@ def test_an_endpoint_that_never_comes_ends_as_sent_by_the_others() -> None:
     while chain.waiting.items:
         chain.forget()
         assert chain.release() == []
-    assert told(chain.outcomes()) == {(1, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT}
     assert chain.reached() == ["arn-1"]
 
 
@@ -140,7 +140,7 @@ def _round_trips(unregistered: int, *, users: int = 2_000) -> int:
     while chain.waiting.items:
         assert chain.release() == []
     assert len(chain.push.published) == users
-    assert {status for (status, _) in told(chain.outcomes()[-1:]).values()} == {"sent"}
+    assert {status for (status, _) in results_of(chain.outcomes()[-1:]).values()} == {"sent"}
     asked = chain.directory.calls.total() + chain.ledger.calls.total() + len(chain.push.calls)
     # A put marks its minute, and a release claims what it releases.
     return asked + 2 * store.total()

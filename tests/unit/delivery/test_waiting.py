@@ -24,7 +24,7 @@ from masscomm.observability import traces
 from masscomm.stores.delayed_records import InMemoryWaitingStore, Waiting
 from masscomm.stores.delivery_ledger import Decided, from_document, to_document
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
-from tests.support.harness.chain import NOW, delivery, entry, told
+from tests.support.harness.chain import NOW, delivery, entry, results_of
 from tests.support.harness.delivery import Delivery, by_email
 
 SENT = ("sent", None)
@@ -94,7 +94,10 @@ def test_delays_double_until_expiry_with_one_waiting_outcome() -> None:
         assert chain.release() == []
     assert all(30_000 * 2**n <= wait <= 60_000 * 2**n for n, wait in enumerate(waits[:-1]))
     assert last == ends
-    assert [told([outcome]) for outcome in chain.outcomes()] == [{(1, "push"): WAITS}, {(1, "push"): ("expired",) * 2}]
+    assert [results_of([outcome]) for outcome in chain.outcomes()] == [
+        {(1, "push"): WAITS},
+        {(1, "push"): ("expired",) * 2},
+    ]
     assert chain.reached() == []
 
 
@@ -108,7 +111,7 @@ def test_record_without_expiry_expires_after_three_days() -> None:
         tries += 1
     assert 3 * DAY <= chain.clock.now_ms() - NOW <= 3 * DAY + 60_000
     assert 150 < tries < 300
-    assert told(chain.outcomes()[-1:]) == {(1, "push"): ("expired", "expired")}
+    assert results_of(chain.outcomes()[-1:]) == {(1, "push"): ("expired", "expired")}
 
 
 def test_failed_delay_redelivers_the_record_with_the_same_part() -> None:
@@ -123,7 +126,7 @@ def test_failed_delay_redelivers_the_record_with_the_same_part() -> None:
     assert chain.deliver(delivery([1, 2])) == []
     first = dict(chain.waiting.items)
     assert chain.reached() == ["arn-1"]  # that it waits was recorded before
-    assert told(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): WAITS}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): WAITS}
     chain.clock.advance(5)
     assert chain.deliver(delivery([1, 2])) == []
     assert chain.waiting.items == first
@@ -359,7 +362,7 @@ def _counted_once(chain: Delivery) -> dict[int, list[str]]:
     learnt: dict[int, list[str]] = {}
     seen: dict[str, object] = {}
     for outcome in chain.outcomes():
-        said = told([outcome])
+        said = results_of([outcome])
         if seen.setdefault(outcome.record_id, said) is said:
             for (user_id, _), (status, _reason) in said.items():
                 learnt.setdefault(user_id, []).append(status)
@@ -395,8 +398,8 @@ def test_device_without_endpoint_waits_and_delays_no_other() -> None:
     chain = Delivery()
     chain.directory.put(Device(device_id=9, user_id=9, platform="gcm", token="t"))
     assert chain.deliver(delivery([9, 1])) == []
-    assert told(chain.outcomes()) == {(1, "push"): SENT, (9, "push"): WAITS}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (9, "push"): WAITS}
     chain.put_device(9, 9)
     chain.forget()
     assert chain.release() == []
-    assert told(chain.outcomes()) == {(9, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(9, "push"): SENT}

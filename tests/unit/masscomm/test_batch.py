@@ -134,7 +134,7 @@ def test_oversized_derived_record_dead_letters_its_item() -> None:
     chain.producer.fail = lambda _topic, value: DeadLetter("too_large", "too large") if value == unlucky else None
     use_case = Relay()
     assert chain.run(use_case, *_sends(chain, 3)) == []
-    assert use_case.told == [1]
+    assert use_case.dead_lettered_offsets == [1]
     assert [headers["masscomm.reason"] for headers in chain.dead_letters()] == ["too_large"]
     assert b"outcome" in _keys(chain)
     assert chain.producer.flushes == 2
@@ -149,11 +149,11 @@ def test_unacknowledged_dead_letter_outcome_redelivers_record() -> None:
 
 
 def test_fault_in_dead_letter_outcomes_redelivers_one_record() -> None:
-    def tell(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
+    def emit(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
         raise KeyError("a fault")
 
     chain = Chain()
-    use_case = Relay(work=_failing_at(1, DeadLetter("invalid", "bad")), tell=tell)
+    use_case = Relay(work=_failing_at(1, DeadLetter("invalid", "bad")), emit=emit)
     assert chain.run(use_case, *_sends(chain, 3)) == [1]
 
 
@@ -221,7 +221,7 @@ def test_time_is_kept_back_for_the_flush() -> None:
 
 
 @pytest.mark.guarantee("installation.fault_dead_letters_nothing")
-@pytest.mark.parametrize("where", ["decode", "handle", "work", "tell"])
+@pytest.mark.parametrize("where", ["decode", "handle", "work", "emit"])
 def test_stop_redelivers_the_whole_batch_without_a_crash(where: str) -> None:
     def stop(*_: Any) -> None:
         raise Stop("refused")
@@ -230,7 +230,7 @@ def test_stop_redelivers_the_whole_batch_without_a_crash(where: str) -> None:
         "decode": Relay(decode_error=Stop("refused")),
         "handle": Relay(look_up=stop),
         "work": Relay(work=stop),
-        "tell": Relay(work=_failing_at(0, DeadLetter("invalid", "bad")), tell=stop),
+        "emit": Relay(work=_failing_at(0, DeadLetter("invalid", "bad")), emit=stop),
     }[where]
     chain = Chain()
     assert chain.run(use_case, *_sends(chain, 2)) == [0, 1]

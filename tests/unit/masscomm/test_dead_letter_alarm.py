@@ -12,10 +12,10 @@ from tests.support.harness.chain import NOW, Chain, Context, entry, event, faile
 from tests.support.harness.relay import Relay
 
 
-def _told(alarm: DeadLetterAlarm, reasons: list[str]) -> tuple[Any, Any]:
+def _counted(alarm: DeadLetterAlarm, reasons: list[str]) -> tuple[Any, Any]:
     """(bursts, reasons) of one invocation."""
     metrics.taken()
-    alarm.tell(reasons)
+    alarm.count(reasons)
     found, notes = metrics.taken()
     return found.get("DeadLetterBursts"), notes.get("dead_letter_reasons")
 
@@ -23,12 +23,12 @@ def _told(alarm: DeadLetterAlarm, reasons: list[str]) -> tuple[Any, Any]:
 def test_alarm_counts_by_reason_and_rings_above_its_limit() -> None:
     clock = FixedClock()
     alarm = DeadLetterAlarm(limit=3, clock=clock)
-    assert _told(alarm, ["undecodable", "undecodable", "invalid"]) == (0, {"undecodable": 2, "invalid": 1})
+    assert _counted(alarm, ["undecodable", "undecodable", "invalid"]) == (0, {"undecodable": 2, "invalid": 1})
     clock.advance(59)
-    assert _told(alarm, ["invalid"]) == (1, {"invalid": 1})
+    assert _counted(alarm, ["invalid"]) == (1, {"invalid": 1})
     clock.advance(60)
-    assert _told(alarm, ["invalid"]) == (0, {"invalid": 1})
-    assert _told(alarm, []) == (None, None)
+    assert _counted(alarm, ["invalid"]) == (0, {"invalid": 1})
+    assert _counted(alarm, []) == (None, None)
 
 
 def test_a_burst_raises_the_alarm_and_the_good_records_go_on() -> None:

@@ -25,8 +25,8 @@ class TestInMemoryDecisionLog(DecisionLogContract):
         return InMemoryDecisionLog()
 
 
-def _decisions(positions: list[int], told: Mapping[str, Mapping[int, Decision]]) -> Decisions:
-    return Decisions(positions=positions, user_ids=[position + 100 for position in positions], told=told)
+def _decisions(positions: list[int], by_channel: Mapping[str, Mapping[int, Decision]]) -> Decisions:
+    return Decisions(positions=positions, user_ids=[position + 100 for position in positions], by_channel=by_channel)
 
 
 DECISION = st.builds(
@@ -48,19 +48,19 @@ DECISION = st.builds(
 def test_later_decisions_return_the_first_ones(
     positions: list[int], data: st.DataObject, parts: tuple[tuple[int, int], ...]
 ) -> None:
-    told = data.draw(
+    by_channel = data.draw(
         st.dictionaries(st.sampled_from(["push", "email"]), st.dictionaries(st.sampled_from(positions), DECISION))
     )
-    log, first = InMemoryDecisionLog(), _decisions(positions, told)
+    log, first = InMemoryDecisionLog(), _decisions(positions, by_channel)
     assert settled(log, "r", first) == first
     later = _decisions(positions, {"push": {positions[0]: Decision(Status.EXPIRED)}})
     again = settled(log, "r", later)
-    assert again.told == told
+    assert again.by_channel == by_channel
     assert again.parts == first.parts == ()
     assert settled(log, "other", later) == later
-    cut = Decisions(positions=positions, user_ids=positions, told=told, parts=parts)
+    cut = Decisions(positions=positions, user_ids=positions, by_channel=by_channel, parts=parts)
     assert settled(log, "cut", cut) == cut
-    assert settled(log, "cut", Decisions(positions=positions, user_ids=positions, told={})) == cut
+    assert settled(log, "cut", Decisions(positions=positions, user_ids=positions, by_channel={})) == cut
 
 
 def test_an_earlier_versions_reason_is_read_as_its_new_name() -> None:
@@ -80,10 +80,10 @@ def test_of_one_recipient_nothing_is_kept() -> None:
 
 def test_other_recipients_under_the_same_id_are_a_bad_record() -> None:
     log = InMemoryDecisionLog()
-    settled(log, "r", Decisions(positions=[0, 1], user_ids=[1, 2], told={}))
+    settled(log, "r", Decisions(positions=[0, 1], user_ids=[1, 2], by_channel={}))
     for positions, user_ids in (([0, 1], [1, 3]), ([0, 2], [1, 2]), ([0, 1, 2], [1, 2, 3])):
         with pytest.raises(DeadLetter):
-            settled(log, "r", Decisions(positions=positions, user_ids=user_ids, told={"push": {}}))
+            settled(log, "r", Decisions(positions=positions, user_ids=user_ids, by_channel={"push": {}}))
 
 
 def test_the_worst_that_a_record_can_come_to_fits_in_an_item() -> None:
@@ -98,9 +98,9 @@ def test_the_worst_that_a_record_can_come_to_fits_in_an_item() -> None:
             if throw.random() < 0.9
         }
 
-    told = {channel: opted_out(channel) for channel in ("push", "email")}
+    by_channel = {channel: opted_out(channel) for channel in ("push", "email")}
     unknown = Decision(Status.FAILED, Reason.UNKNOWN_CHANNEL, "default", "channel:pigeon")
-    told |= {f"pigeon{n}": dict.fromkeys(versions, unknown) for n in range(14)}
+    by_channel |= {f"pigeon{n}": dict.fromkeys(versions, unknown) for n in range(14)}
     log = InMemoryDecisionLog()
-    settled(log, "r", _decisions(list(versions), told))
+    settled(log, "r", _decisions(list(versions), by_channel))
     assert len(log.decided["r"]) < _ITEM_BYTES

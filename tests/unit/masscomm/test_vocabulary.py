@@ -10,7 +10,7 @@ from masscomm import environment
 from masscomm.domain import ids
 from masscomm.domain.categories import CHANNELS, categories, category, resolve_channels
 from masscomm.domain.lanes import Lane
-from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, Told, outcome
+from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import RANK, TERMINAL, Reason, Status, merge
 from masscomm.domain.users import Position
@@ -80,7 +80,7 @@ DECISIONS = st.sampled_from(
 
 @given(st.lists(DECISIONS, min_size=1, max_size=40))
 def test_outcome_has_and_counts_the_decision_of_each_position(decisions: list[Decision]) -> None:
-    everybody = [Told(place, 100 + place, decision) for place, decision in enumerate(decisions)]
+    everybody = [RecipientOutcome(place, 100 + place, decision) for place, decision in enumerate(decisions)]
     record = outcome(
         build([]), everybody, channel="push", step="delivery", start=0, end=500, now_ms=NOW, directory=None
     )
@@ -95,7 +95,7 @@ def test_outcome_has_the_age_of_the_directory() -> None:
     position = Position(lsn=99, ts_ms=NOW - 40)
     record = outcome(
         build([]),
-        [Told(0, 1, EXPIRED)],
+        [RecipientOutcome(0, 1, EXPIRED)],
         channel="push",
         step="preference",
         start=0,
@@ -107,8 +107,8 @@ def test_outcome_has_the_age_of_the_directory() -> None:
 
 
 def test_outcome_without_message_ids_has_no_such_column() -> None:
-    told = [Told(0, 1, EXPIRED), Told(1, 2, EXPIRED)]
-    record = outcome(build([]), told, channel="push", step="x", start=0, end=500, now_ms=NOW, directory=None)
+    outcomes = [RecipientOutcome(0, 1, EXPIRED), RecipientOutcome(1, 2, EXPIRED)]
+    record = outcome(build([]), outcomes, channel="push", step="x", start=0, end=500, now_ms=NOW, directory=None)
     assert record.provider_message_ids == []
 
 
@@ -116,7 +116,7 @@ def test_outcome_of_an_allowed_recipient_is_refused() -> None:
     with pytest.raises(ValueError, match="goes on"):
         outcome(
             build([]),
-            [Told(0, 1, Decision(None))],
+            [RecipientOutcome(0, 1, Decision(None))],
             channel="push",
             step="x",
             start=0,
@@ -129,7 +129,14 @@ def test_outcome_of_an_allowed_recipient_is_refused() -> None:
 def test_dead_letter_outcome_has_an_id_of_its_own() -> None:
     before, after = (
         outcome(
-            build([]), [Told(0, 1, why)], channel="push", step="build", start=0, end=500, now_ms=NOW, directory=None
+            build([]),
+            [RecipientOutcome(0, 1, why)],
+            channel="push",
+            step="build",
+            start=0,
+            end=500,
+            now_ms=NOW,
+            directory=None,
         )
         for why in (EXPIRED, DEAD_LETTERED)
     )

@@ -20,7 +20,7 @@ from masscomm.domain.records import BuildRequested, NotificationOutcome, Recheck
 from masscomm.domain.users import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from tests.support.harness.chain import NOW, SEND_ID, entry, send, told
+from tests.support.harness.chain import NOW, SEND_ID, entry, results_of, send
 from tests.support.harness.preference_checker import Checker
 from tests.support.inputs.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS
 from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
@@ -43,7 +43,7 @@ def test_opted_out_user_is_suppressed_others_are_forwarded() -> None:
     assert (build.positions, build.user_ids, build.channel) == ([0, 2], [1, 3], "push")
     assert (build.data, build.send_id, build.timestamp) == ({"headline": "Win"}, SEND_ID, NOW)
     (outcome,) = checker.outcomes()
-    assert told([outcome]) == {(2, "push"): ("suppressed", "opted_out")}
+    assert results_of([outcome]) == {(2, "push"): ("suppressed", "opted_out")}
     assert (outcome.step, outcome.positions) == ("preference", [1])
     assert (outcome.results[0].rule, outcome.results[0].settings_version) == ("channel:push", 5)
 
@@ -143,7 +143,7 @@ def test_each_recipient_and_channel_has_exactly_one_fate(
     assert checker.check(record) == []
     outcomes, builds = checker.outcomes(), checker.builds()
     resolved = list(dict.fromkeys(channels)) or (["push", "email"] if type_ == "security_alert" else ["push"])
-    everybody = [*told(outcomes), *_passed_on(builds)]
+    everybody = [*results_of(outcomes), *_passed_on(builds)]
     assert sorted(everybody) == sorted((user_id, channel) for user_id in set(to_users) for channel in resolved)
     parts: list[NotificationOutcome | BuildRequested] = [*outcomes, *builds]
     for part in parts:
@@ -177,7 +177,7 @@ def test_unknown_user_waits_until_the_directory_caught_up() -> None:
     checker.directory.caught_up = Position(lsn=2, ts_ms=NOW)
     checker.clock.advance(60)
     assert _released(checker) == []
-    assert told(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
+    assert results_of(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
     assert checker.builds() == []
 
 
@@ -199,7 +199,7 @@ def test_another_clubs_user_is_answered_as_an_unknown_one() -> None:
         assert _released(checker) == []
         found.append((behind, checker.produced()))
     assert found[0] == found[1]
-    assert told(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
+    assert results_of(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
 
 
 def test_user_created_just_before_the_send_gets_it() -> None:
@@ -236,14 +236,14 @@ def test_missing_settings_count_only_once_directory_caught_up() -> None:
     directory.put(User(user_id=99, club_id=7))
     use_case = checker.environment(directory)
     assert checker.run(use_case, checker.encoded(send([99]), topics.SEND_MONOLITH)) == []
-    assert told(checker.outcomes()) == {(99, "push"): ("suppressed", "opted_out")}
+    assert results_of(checker.outcomes()) == {(99, "push"): ("suppressed", "opted_out")}
 
 
 def test_future_timestamp_does_not_wait_for_the_directory() -> None:
     checker = Checker()
     checker.directory.caught_up = Position(lsn=1, ts_ms=NOW)
     assert checker.check(send([99], timestamp=NOW + FAR_FUTURE_MS)) == []
-    assert told(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
+    assert results_of(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
 
 
 @pytest.mark.parametrize("error", [Retry("OpenSearch is down"), ZeroDivisionError()])
@@ -298,7 +298,7 @@ def test_an_unknown_channel_waits_for_no_row() -> None:
     checker.directory.caught_up = BEHIND
     assert checker.check(send([50], channels=["fax"])) == []
     assert not checker.waiting.items
-    assert len(told(checker.outcomes())) == 1
+    assert len(results_of(checker.outcomes())) == 1
 
 
 def test_other_clubs_user_gets_not_even_mandatory_messages() -> None:
@@ -306,7 +306,7 @@ def test_other_clubs_user_gets_not_even_mandatory_messages() -> None:
     checker.put_users([2], club_id=8)
     checker.check(send([1, 2], type="one_time_password"))
     assert _passed_on(checker.builds()) == [(1, "push")]
-    assert told(checker.outcomes()) == {(2, "push"): ("suppressed", "unknown_user")}
+    assert results_of(checker.outcomes()) == {(2, "push"): ("suppressed", "unknown_user")}
 
 
 def test_mandatory_message_is_forwarded_despite_opt_out() -> None:
@@ -321,7 +321,7 @@ def test_malformed_settings_of_one_do_not_hold_up_the_others() -> None:
     checker.directory.put(Settings(user_id=2, channels="push"))  # type: ignore[arg-type]
     assert checker.check(send([1, 2, 3])) == []
     assert _passed_on(checker.builds()) == [(1, "push"), (3, "push")]
-    assert told(checker.outcomes()) == {(2, "push"): ("suppressed", "opted_out")}
+    assert results_of(checker.outcomes()) == {(2, "push"): ("suppressed", "opted_out")}
 
 
 @pytest.mark.guarantee("decision_log.one_write_a_record")
@@ -346,7 +346,7 @@ def test_expired_send_needs_no_look_up() -> None:
     checker = Checker()
     checker.directory.failing = Retry("down")
     assert checker.check(send([1, 99], expires_at=NOW)) == []
-    assert set(told(checker.outcomes()).values()) == {("expired", "expired")}
+    assert set(results_of(checker.outcomes()).values()) == {("expired", "expired")}
     assert checker.builds() == []
 
 
@@ -355,7 +355,7 @@ def test_bad_send_is_dead_lettered_and_its_recipients_fail(values: dict[str, Any
     checker = Checker()
     assert checker.check(send([1, 2, 1], **values), send([3])) == []
     assert [headers["masscomm.reason"] for headers in checker.dead_letters()] == [reason]
-    assert told(checker.outcomes()) == {(1, "push"): FAILED, (2, "push"): FAILED}
+    assert results_of(checker.outcomes()) == {(1, "push"): FAILED, (2, "push"): FAILED}
     assert _passed_on(checker.builds()) == [(3, "push")]
 
 
@@ -364,7 +364,7 @@ def test_oversized_send_is_dead_lettered_and_recipients_fail() -> None:
     everybody = range(10**18, 10**18 + 120_000)
     assert checker.check(send(everybody)) == []
     assert [headers["masscomm.reason"] for headers in checker.dead_letters()] == ["too_large"]
-    assert set(told(checker.outcomes())) == {(user_id, "push") for user_id in everybody}
+    assert set(results_of(checker.outcomes())) == {(user_id, "push") for user_id in everybody}
 
 
 @pytest.mark.parametrize("values", UNCOUNTABLE_SENDS)
@@ -383,8 +383,8 @@ def test_refused_build_record_fails_recipients_under_a_new_id() -> None:
     assert checker.check(send([1, 2], data={"text": "x" * 400})) == []
     assert checker.builds() == []
     first, second = checker.outcomes()
-    assert told([first]) == {(2, "push"): ("suppressed", "opted_out")}
-    assert told([second]) == {(1, "push"): FAILED, (2, "push"): FAILED}
+    assert results_of([first]) == {(2, "push"): ("suppressed", "opted_out")}
+    assert results_of([second]) == {(1, "push"): FAILED, (2, "push"): FAILED}
     assert first.record_id != second.record_id
 
 
@@ -601,7 +601,7 @@ def _released(checker: Checker) -> list[int]:
 def test_scheduled_send_is_delayed_and_checked_when_due() -> None:
     checker = Checker()
     assert checker.check(send([1, 2, 2], send_at=NOW + 60_000)) == []
-    assert told(checker.outcomes()) == {(1, "push"): ("scheduled", None), (2, "push"): ("scheduled", None)}
+    assert results_of(checker.outcomes()) == {(1, "push"): ("scheduled", None), (2, "push"): ("scheduled", None)}
     assert checker.builds() == []
     (item,) = checker.waiting.items.values()
     assert (item.due_ms, item.topic, item.why) == (NOW + 60_000, "recheck.small", "send_at")
@@ -611,7 +611,7 @@ def test_scheduled_send_is_delayed_and_checked_when_due() -> None:
     checker.clock.advance(60)
     assert _released(checker) == []
     assert _passed_on(checker.builds()) == [(1, "push")]
-    assert told(checker.outcomes()) == {(2, "push"): ("suppressed", "opted_out")}
+    assert results_of(checker.outcomes()) == {(2, "push"): ("suppressed", "opted_out")}
     assert checker.outcomes()[0].record_id != scheduled
 
 
@@ -645,7 +645,7 @@ def test_failed_delay_redelivers_the_send_without_outcomes() -> None:
 def test_a_send_that_expires_before_its_time_has_expired() -> None:
     checker = Checker()
     assert checker.check(send([1], send_at=NOW + 60_000, expires_at=NOW + 60_000)) == []
-    assert told(checker.outcomes()) == {(1, "push"): ("expired", "expired")}
+    assert results_of(checker.outcomes()) == {(1, "push"): ("expired", "expired")}
     assert not checker.waiting.items
 
 
@@ -655,22 +655,22 @@ def test_send_released_after_its_expiry_is_expired() -> None:
     checker.forget()
     checker.clock.advance(120)
     assert _released(checker) == []
-    assert told(checker.outcomes()) == {(1, "push"): ("expired", "expired")}
+    assert results_of(checker.outcomes()) == {(1, "push"): ("expired", "expired")}
 
 
-@pytest.mark.parametrize(("changes", "tellable"), CASES)
-def test_exactly_the_counted_sends_have_outcomes(changes: dict[str, Any], tellable: bool) -> None:
+@pytest.mark.parametrize(("changes", "counted"), CASES)
+def test_exactly_the_counted_sends_have_outcomes(changes: dict[str, Any], counted: bool) -> None:
     """The other half: tests/unit/spark_metrics/test_transforms.py."""
     checker = Checker()
     values: dict[str, Any] = {"to_users": [1, 2], "timestamp": PRODUCED_MS} | changes
     asked = send(values.pop("to_users"), **values)
     assert checker.check(asked, timestamp=PRODUCED_MS) == []
     anybody = bool(checker.builds() or checker.outcomes())
-    assert anybody == (tellable and bool(asked.to_users))
+    assert anybody == (counted and bool(asked.to_users))
 
 
-@pytest.mark.parametrize(("at_ms", "tellable"), [(END_OF_TIME_MS - 1, True), (END_OF_TIME_MS, False)])
-def test_send_after_the_end_of_dates_produces_nothing(at_ms: int, tellable: bool) -> None:
+@pytest.mark.parametrize(("at_ms", "counted"), [(END_OF_TIME_MS - 1, True), (END_OF_TIME_MS, False)])
+def test_send_after_the_end_of_dates_produces_nothing(at_ms: int, counted: bool) -> None:
     checker = Checker()
     assert checker.check(send([1], timestamp=at_ms), timestamp=at_ms) == []
-    assert bool(checker.builds() or checker.outcomes()) == tellable
+    assert bool(checker.builds() or checker.outcomes()) == counted

@@ -18,7 +18,7 @@ from masscomm.domain.users import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records import SHARDS, WAITED_FOR, InMemoryWaitingStore
-from tests.support.harness.chain import NOW, entry, send, told
+from tests.support.harness.chain import NOW, entry, results_of, send
 from tests.support.harness.preference_checker import Checker
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
@@ -69,14 +69,14 @@ class Night(Checker):
         """How often each (user, channel) was passed on under another id, or told of as anything but held."""
         builds = {(record.record_id, user, record.channel) for record in self.builds() for user in record.user_ids}
         ended = Counter((user, channel) for _, user, channel in builds)
-        ended.update(who for who, said in self.told_at_last().items() if said != HELD)
+        ended.update(who for who, said in self.last_results().items() if said != HELD)
         return ended
 
-    def told_at_last(self) -> dict[tuple[int, str], tuple[str, str | None]]:
+    def last_results(self) -> dict[tuple[int, str], tuple[str, str | None]]:
         """As `told`, of the first outcome of each id, as the metrics take them; who was held is told of once more."""
         found: dict[tuple[int, str], tuple[str, str | None]] = {}
         for outcome in {each.record_id: each for each in reversed(self.outcomes())}.values():
-            for who, said in told([outcome]).items():
+            for who, said in results_of([outcome]).items():
                 assert HELD in (said, found.get(who, HELD))
                 if found.get(who, HELD) == HELD:
                     found[who] = said
@@ -92,7 +92,7 @@ def test_chunk_is_divided_into_forwarded_suppressed_and_held() -> None:
     assert night.check(send([1, 4, 2, 6, 5, 7], data={"headline": "Win"})) == []
     assert [build.user_ids for build in night.builds()] == [[1, 7]]
     opted_out = ("suppressed", "opted_out")
-    assert told(night.outcomes()) == {
+    assert results_of(night.outcomes()) == {
         (2, "push"): opted_out, (4, "push"): HELD, (5, "push"): HELD, (6, "push"): HELD,
     }  # fmt: skip
     (outcome,) = night.outcomes()
@@ -133,7 +133,7 @@ def test_held_users_are_decided_by_their_later_settings() -> None:
     night.forget()
     night.until(BERLIN_7)
     assert [build.user_ids for build in night.builds()] == [[4]]
-    assert told(night.outcomes()) == {
+    assert results_of(night.outcomes()) == {
         (5, "push"): ("suppressed", "opted_out"), (6, "push"): HELD, (7, "push"): ("suppressed", "unknown_user"),
     }  # fmt: skip
     night.forget()
@@ -165,7 +165,7 @@ def test_held_user_waits_only_for_the_allowed_channels() -> None:
     night.sleeper(4)
     night.sleeper(5, channels={"push": False})
     night.check(send([4, 5, 1], channels=["push", "email"]))
-    assert told(night.outcomes()) == {
+    assert results_of(night.outcomes()) == {
         (4, "push"): HELD, (4, "email"): HELD, (5, "push"): ("suppressed", "opted_out"), (5, "email"): HELD,
     }  # fmt: skip
     assert {(*part.user_ids, *part.channels) for part in night.parts()} == {(4, "push", "email"), (5, "email")}
@@ -181,7 +181,7 @@ def test_other_clubs_user_is_suppressed_without_being_held() -> None:
     night = Night()
     night.sleeper(4)
     night.check(send([4, 1], club_id=8))
-    assert set(told(night.outcomes()).values()) == {("suppressed", "unknown_user")}
+    assert set(results_of(night.outcomes()).values()) == {("suppressed", "unknown_user")}
 
 
 @pytest.mark.parametrize("users", [[4], [4, 5]])
@@ -191,7 +191,7 @@ def test_opt_out_while_held_has_an_outcome_with_another_id(users: list[int]) -> 
     night.check(send(users))
     night.sleeper(4, channels={"push": False})
     night.until(BERLIN_7)
-    assert night.told_at_last()[4, "push"] == ("suppressed", "opted_out")
+    assert night.last_results()[4, "push"] == ("suppressed", "opted_out")
     assert night.ends() == {(user, "push"): 1 for user in users}
 
 
@@ -203,7 +203,7 @@ def test_send_that_would_expire_while_held_expires_at_once(
     night = Night()
     night.sleeper(*users)
     night.check(send(users, expires_at=expires_at))
-    assert set(told(night.outcomes()).values()) == {said}
+    assert set(results_of(night.outcomes()).values()) == {said}
     assert night.outcomes()[0].results[0].rule == RULE
     assert bool(night.waiting.items) == (said == HELD)
 
@@ -214,7 +214,7 @@ def test_send_that_expired_while_held_is_expired() -> None:
     night.check(send([4, 5], expires_at=BERLIN_7 + 1))
     night.until(BERLIN_7 + 2)
     assert night.ends() == dict.fromkeys([(4, "push"), (5, "push")], 1)
-    assert set(night.told_at_last().values()) == {EXPIRED}
+    assert set(night.last_results().values()) == {EXPIRED}
 
 
 @pytest.mark.parametrize("users", [[4], [4, 5], [4, 1]])
@@ -225,7 +225,7 @@ def test_a_send_at_inside_of_them_waits_twice(users: list[int]) -> None:
     night.check(send(users, send_at=at))
     night.forget()
     night.until(at)
-    assert told(night.outcomes())[4, "push"] == HELD
+    assert results_of(night.outcomes())[4, "push"] == HELD
     assert night.dues() == [BERLIN_7]
     night.until(BERLIN_7)
     assert sorted(user for build in night.builds() for user in build.user_ids) == users[::-1] or night.ends() == {
@@ -252,7 +252,7 @@ def test_redelivery_at_any_time_doubles_no_recipient(users: list[int], again_at:
     while night.waiting.items:
         night.until(max(night.clock.now_ms(), *night.dues()))
     assert night.ends() == {(user, "push"): 1 for user in users}
-    assert night.told_at_last().keys() <= {(4, "push"), (5, "push")}
+    assert night.last_results().keys() <= {(4, "push"), (5, "push")}
 
 
 @pytest.mark.parametrize("users", [[4], [4, 1]])
@@ -276,7 +276,7 @@ def test_almost_endless_quiet_hours_end_after_some_nights(users: list[int]) -> N
     assert nights == MAX_HELD
     assert night.builds() == []
     assert night.ends() == dict.fromkeys([(user, "push") for user in users], 1)
-    assert set(night.told_at_last().values()) == {EXPIRED}
+    assert set(night.last_results().values()) == {EXPIRED}
 
 
 def test_user_who_waited_for_the_directory_is_held_afterwards() -> None:
@@ -366,5 +366,5 @@ def test_kill_between_hold_and_outcome_ends_each_user_once(kill_at: int, users: 
     while store.items:
         night.until(max(night.clock.now_ms(), *night.dues()))
     assert night.ends() == {(user, "push"): 1 for user in users}
-    held = {who for each in night.outcomes() for who, said in told([each]).items() if said == HELD}
+    held = {who for each in night.outcomes() for who, said in results_of([each]).items() if said == HELD}
     assert held <= {(4, "push"), (6, "push")} or meanwhile == "they change"

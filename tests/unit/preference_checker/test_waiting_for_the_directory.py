@@ -18,7 +18,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryWaitingStore, Waiting
-from tests.support.harness.chain import NOW, Chain, entry, send, told
+from tests.support.harness.chain import NOW, Chain, entry, results_of, send
 
 BEHIND = Position(lsn=1, ts_ms=NOW - 1)
 DAY = 86_400_000
@@ -112,7 +112,7 @@ def test_only_unknown_users_wait_for_the_directory() -> None:
     office = Office()
     assert office.run(office.environment(), office.encoded(send([1, 99, 3, 98]), topics.SEND_API)) == []
     assert [build.user_ids for build in office.builds()] == [[1]]
-    assert told(office.outcomes()) == {(3, "push"): ("suppressed", "opted_out")}
+    assert results_of(office.outcomes()) == {(3, "push"): ("suppressed", "opted_out")}
     (item,) = office.store.items.values()
     assert (item.topic, item.why) == ("recheck.small", "directory")
     office.know(99)
@@ -124,7 +124,7 @@ def test_only_unknown_users_wait_for_the_directory() -> None:
     office.forget()
     assert office.run(office.environment(), recheck) == []
     assert [build.user_ids for build in office.builds()] == [[99]]
-    assert told(office.outcomes()) == {(98, "push"): ("suppressed", "unknown_user")}
+    assert results_of(office.outcomes()) == {(98, "push"): ("suppressed", "unknown_user")}
 
 
 def test_it_waits_twice_as_long_each_time_until_it_has_expired() -> None:
@@ -140,7 +140,7 @@ def test_it_waits_twice_as_long_each_time_until_it_has_expired() -> None:
         office.clock.advance(waits[-1] / 1000 - 60)
         entries = office.released()
     assert all(30_000 * 2**n <= wait <= 60_000 * 2**n for n, wait in enumerate(waits[:-1]))
-    assert told(office.outcomes()) == {(99, "push"): ("expired", "expired")}
+    assert results_of(office.outcomes()) == {(99, "push"): ("expired", "expired")}
     assert office.clock.now_ms() == NOW + 15 * 60_000
 
 
@@ -276,6 +276,6 @@ def test_kill_at_any_step_ends_each_user_once(users: list[int], kill_at: int, ca
     assert len({(build.record_id, tuple(build.user_ids)) for build in office.builds()}) == len(builds)
     outcomes = {outcome.record_id: outcome for outcome in office.outcomes()}.values()
     ends = Counter(user_id for ids in builds.values() for user_id in ids)
-    ends.update(user_id for user_id, _ in told(outcomes))
+    ends.update(user_id for user_id, _ in results_of(outcomes))
     assert ends == dict.fromkeys(users, 1)
-    assert {user_id for user_id, _ in told(outcomes)} <= {3, 98}
+    assert {user_id for user_id, _ in results_of(outcomes)} <= {3, 98}

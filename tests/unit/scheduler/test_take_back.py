@@ -23,7 +23,7 @@ from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.back_off import BackOff
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delivery_ledger import Answer, Decided
-from tests.support.harness.chain import NOW, build, delivery, entry, recheck, send, told
+from tests.support.harness.chain import NOW, build, delivery, entry, recheck, results_of, send
 from tests.support.harness.take_back import PARTIAL, Headers, Office
 from tests.support.inputs.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS
 
@@ -129,7 +129,7 @@ def test_record_returns_at_its_expiry_at_the_latest() -> None:
     assert item.due_ms == NOW + 1_000
     office.clock.advance(1)
     assert _builds(office, entry(item.value, topic=item.topic)) == []
-    assert told(office.outcomes()) == {(1, "push"): ("expired", "expired")}
+    assert results_of(office.outcomes()) == {(1, "push"): ("expired", "expired")}
 
 
 def test_scheduled_send_returns_at_its_time() -> None:
@@ -153,7 +153,10 @@ def test_crashing_record_is_dead_lettered_and_recipients_fail() -> None:
     assert office.give_up(build([1, 2]), topics.BUILD, last=CRASH, headers=headers) == []
     assert not office.store.items
     assert [letter["masscomm.reason"] for letter in office.dead_letters()] == ["crashes"]
-    assert told(office.outcomes()) == {(1, "push"): ("failed", "dead_letter"), (2, "push"): ("failed", "dead_letter")}
+    assert results_of(office.outcomes()) == {
+        (1, "push"): ("failed", "dead_letter"),
+        (2, "push"): ("failed", "dead_letter"),
+    }
     office.give_up(build([1, 2]), topics.BUILD, last=CRASH, headers=headers, outer=((REPLAYED, b"dead-letter-0@1"),))
     assert dict(office.only().headers)[CRASHED] == b"1"
 
@@ -174,7 +177,7 @@ def test_timed_out_record_returns_until_expiry() -> None:
         office.clock.advance(11 * TIMEOUT_S + (item.due_ms - office.clock.now_ms()) / 1000)
     assert returns > 5 * MAX_CRASHES
     assert office.dead_letters() == []
-    assert told(office.outcomes()) == {(1, "push"): ("expired", "expired"), (2, "push"): ("expired", "expired")}
+    assert results_of(office.outcomes()) == {(1, "push"): ("expired", "expired"), (2, "push"): ("expired", "expired")}
 
 
 def test_crash_caused_by_another_record_is_not_counted() -> None:
@@ -197,7 +200,7 @@ def test_expired_crashing_record_gets_its_outcomes_here() -> None:
     office.ledger.record(record.record_id, [sent, waits])
     assert office.give_up(record, topics.DELIVERY, last=CRASH, took_s=1) == []
     assert not office.store.items
-    assert told(office.outcomes()) == {
+    assert results_of(office.outcomes()) == {
         (1, "push"): ("sent", None),
         (2, "push"): ("expired", "expired"),
         (3, "push"): ("expired", "expired"),
@@ -225,7 +228,7 @@ def test_of_a_crasher_that_had_sent_to_some_those_were_sent_to() -> None:
     before = ((CRASHED, str(MAX_CRASHES).encode()),)
     assert office.give_up(record, topics.DELIVERY, last=CRASH, headers=before) == []
     assert [letter["masscomm.reason"] for letter in office.dead_letters()] == ["crashes"]
-    assert told(office.outcomes()) == {(1, "push"): ("sent", None), (2, "push"): ("failed", "dead_letter")}
+    assert results_of(office.outcomes()) == {(1, "push"): ("sent", None), (2, "push"): ("failed", "dead_letter")}
 
 
 def test_the_time_limit_is_that_of_the_functions_of_the_chain() -> None:
@@ -238,7 +241,7 @@ def test_record_without_expiry_expires_after_its_lifetime() -> None:
     office.give_up(send([1], timestamp=NOW - BackOff().lifetime_ms), topics.SEND_API)
     assert office.dead_letters() == []
     assert not office.store.items
-    assert told(office.outcomes()) == {(1, "push"): ("expired", "expired")}
+    assert results_of(office.outcomes()) == {(1, "push"): ("expired", "expired")}
 
 
 @pytest.mark.parametrize(
@@ -311,7 +314,10 @@ def test_bad_send_is_dead_lettered_instead_of_returned(
     assert office.give_up(record, topics.SEND_API) == []
     assert not office.store.items
     assert [letter["masscomm.reason"] for letter in office.dead_letters()] == [reason]
-    assert told(office.outcomes()) == {(1, "push"): ("failed", "dead_letter"), (2, "push"): ("failed", "dead_letter")}
+    assert results_of(office.outcomes()) == {
+        (1, "push"): ("failed", "dead_letter"),
+        (2, "push"): ("failed", "dead_letter"),
+    }
     ids = {outcome.record_id for outcome in office.outcomes()}
     office.forget()
     office.run(_checker(office), office.encoded(record, topics.SEND_API, partition=3, offset=41))
