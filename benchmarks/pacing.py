@@ -42,7 +42,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
 from masscomm.stores.back_off import BackOff
-from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from tests.support.harness.chain import delivery, entry
 
@@ -85,7 +85,7 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
     for topic in topics.chain_topics():
         if topic.schema is not None:
             registry.register(topic.subject, own_schema(topic.schema))
-    codec, store, workers = Codec(registry), InMemoryWaitingStore(), 16
+    codec, store, workers = Codec(registry), InMemoryDelayStore(), 16
     os.environ |= {"AWS_ENDPOINT_URL_SNS": url}
     use_case = Deliver(
         directory=EverybodyHasADevice(),

@@ -30,7 +30,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import Headers, Report
 from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delayed_records import InMemoryDelayStore
 from tests.support.harness.chain import entry
 
 CHUNK_SIZE = 5_000
@@ -130,7 +130,7 @@ def measure(recipients: int) -> dict[str, float]:
         if topic.schema is not None:
             registry.register(topic.subject, own_schema(topic.schema))
     codec = Codec(registry)
-    checker = CheckPreferences(directory=directory, clock=clock, waiting=InMemoryWaitingStore(), decisions=log)
+    checker = CheckPreferences(directory=directory, clock=clock, delay_store=InMemoryDelayStore(), decisions=log)
     builder = BuildMessages(
         directory=directory,
         templates=TemplateCache(directory, clock),

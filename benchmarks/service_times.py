@@ -59,7 +59,7 @@ from masscomm.kafka.producer import Headers, KafkaProducer, Report
 from masscomm.kafka.topics import CDC_TABLES
 from masscomm.stores.back_off import BackOff
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
-from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from tests.support.harness.chain import build, delivery, entry, registry_with_all_schemas, send
 from tests.support.servers.directory_tables import OpenSearchTables
@@ -111,7 +111,7 @@ class Chain:
             CheckPreferences(
                 directory=self.directory,
                 clock=clock,
-                waiting=InMemoryWaitingStore(),
+                delay_store=InMemoryDelayStore(),
                 decisions=decisions,
             ),
         )
@@ -140,7 +140,7 @@ class Chain:
                     clock=clock,
                     sender=sender,
                 ),
-                later=Later(store=InMemoryWaitingStore(), back_off=BackOff(), clock=clock),
+                later=Later(store=InMemoryDelayStore(), back_off=BackOff(), clock=clock),
                 clock=clock,
             ),
         )

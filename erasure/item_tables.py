@@ -16,7 +16,7 @@ from erasure.delayed_records import DelayedRecords
 from erasure.person import ERASED_USER, Person
 from masscomm.aws.dynamodb import ConditionFailed, answering, digest_of, parts_of
 from masscomm.errors import Retry
-from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import SLICE, part_key
 
 
@@ -35,7 +35,7 @@ class ItemTables:
         self._client = client
         self._ledger = ledger
         self._waiting = waiting
-        self._delayed = DynamoDbWaitingStore(table=waiting, client=client)
+        self._delayed = DynamoDbDelayStore(table=waiting, client=client)
         self._records = records
         self._now_ms = now_ms
 
@@ -44,7 +44,7 @@ class ItemTables:
         # All of them first: copies of earlier versions may share the parts that are deleted below.
         found = [
             (item, value)
-            for item in self._delayed.everything()
+            for item in self._delayed.scan()
             if (value := self._records.without(person, item.topic, item.value)) != item.value
         ]
         for item, value in found:

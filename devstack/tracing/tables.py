@@ -13,7 +13,7 @@ from masscomm.errors import DeadLetter
 from masscomm.kafka.avro import Codec
 from masscomm.stores.decision_log import KEPT_S, unpacked
 from masscomm.stores.decision_log_dynamodb import whole
-from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger import Decided
 from masscomm.stores.delivery_ledger_dynamodb import slices_of
 
@@ -108,7 +108,7 @@ def _decisions(client: "DynamoDBClient", table: str, read: Read, record_id: str,
 
 def _waiting(installation: Installation, client: "DynamoDBClient", asked: Asked, codec: Codec) -> Iterator[Step]:
     table = installation.table("waiting")
-    for item in DynamoDbWaitingStore(table=table, client=client).everything():
+    for item in DynamoDbDelayStore(table=table, client=client).scan():
         value = payload_of(item.topic, item.value, codec).value
         if value is not None and asked.concerns(value):
             yield Step(

@@ -23,7 +23,7 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.back_off import BackOff
-from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 
 logger = logs.logger("delivery")
@@ -56,7 +56,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
             sender=sender,
             unsubscribe_url=os.environ.get("UNSUBSCRIBE_URL"),
         ),
-        later=Later(store=DynamoDbWaitingStore.from_environment(), back_off=BackOff.from_environment(), clock=clock),
+        later=Later(store=DynamoDbDelayStore.from_environment(), back_off=BackOff.from_environment(), clock=clock),
         clock=clock,
         slice_size=int(environment.number("DELIVERY_SLICE_SIZE", SLICE_SIZE)),
         quiet_after_s=environment.number("QUIET_HOURS_AGAIN_AFTER_S", LOOK_AGAIN_AFTER_S),

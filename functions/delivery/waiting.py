@@ -21,7 +21,7 @@ from masscomm.domain.statuses import Status
 from masscomm.kafka.avro import Codec
 from masscomm.observability import traces
 from masscomm.stores.back_off import BackOff
-from masscomm.stores.delayed_records import Waiting, WaitingStore
+from masscomm.stores.delayed_records import DelayedRecord, DelayStore
 from masscomm.stores.delivery_ledger import Decided
 
 WHY = "back_off"
@@ -35,7 +35,7 @@ _OURS = "masscomm."
 class Later:
     """Where what is left goes. One for each function environment."""
 
-    store: WaitingStore
+    store: DelayStore
     back_off: BackOff
     clock: Clock
 
@@ -66,7 +66,7 @@ class Later:
             those = {position: waiting[position] for position in positions}
             for part_id, value in _records(delivery, step, those, partial(codec.encode, topic, "DeliveryRequested")):
                 self.store.put(
-                    Waiting(id=part_id, due_ms=due_ms, topic=topic, value=value, why=why, headers=_carried(item)),
+                    DelayedRecord(id=part_id, due_ms=due_ms, topic=topic, value=value, why=why, headers=_carried(item)),
                     self.clock.now_ms(),
                 )
 

@@ -37,10 +37,10 @@ from masscomm.observability import metrics
 from masscomm.observability.metric_names import REPEATED_RECIPIENTS
 from masscomm.stores.back_off import BackOff
 from masscomm.stores.decision_log import DecisionLog, Decisions, settled
-from masscomm.stores.delayed_records import Waiting, WaitingStore
+from masscomm.stores.delayed_records import DelayedRecord, DelayStore
 
-# Recorded like any decision: whoever gets the record again lets the same recipients wait.
-_WAITS = Decision(Status.ACCEPTED, None, "directory")
+# Recorded like any decision: a redelivery delays the same recipients.
+_DELAYED = Decision(Status.ACCEPTED, None, "directory")
 _DIRECTORY = "directory"
 # Somebody may change their quiet hours while they are held, or have nearly the whole day of them, and the scheduler
 # come too late for the rest: after so many times it ends.
@@ -77,7 +77,7 @@ class CheckPreferences:
 
     directory: Directory
     clock: Clock
-    waiting: WaitingStore
+    delay_store: DelayStore
     decisions: DecisionLog
     back_off: BackOff = field(default_factory=BackOff)
     small_sends: SmallSends = field(default_factory=SmallSends)
@@ -104,10 +104,10 @@ class CheckPreferences:
         )
 
     def handle(self, batch: Batch[Chunk]) -> None:
-        waiting: list[Item[Chunk]] = []
+        pending: list[Item[Chunk]] = []
         for item in batch.active():
-            batch.attempt(item, partial(self._admit, batch, item, waiting))
-        for group in _groups(waiting):
+            batch.attempt(item, partial(self._admit, batch, item, pending))
+        for group in _groups(pending):
             self._check(batch, group)
 
     def dead_lettered(self, batch: Batch[Chunk], item: Item[Chunk], why: DeadLetter) -> None:
@@ -118,8 +118,8 @@ class CheckPreferences:
             item.value = replace(item.value, asked=asked)
         self._emit_for_all(batch, item, DEAD_LETTERED)
 
-    def _admit(self, batch: Batch[Chunk], item: Item[Chunk], waiting: list[Item[Chunk]]) -> None:
-        """What needs no look-up is done with here; the others are added to those who wait for theirs."""
+    def _admit(self, batch: Batch[Chunk], item: Item[Chunk], pending: list[Item[Chunk]]) -> None:
+        """Finish items that need no look-up; append the others to `pending`."""
         chunk = item.value
         if chunk.bad is not None:
             raise chunk.bad
@@ -132,7 +132,7 @@ class CheckPreferences:
         elif chunk.send_at is not None and chunk.send_at > now_ms:
             self._hold(batch, item, chunk.send_at)
         elif chunk.send_at is not None:
-            self._go_on(batch, item, chunk.send_at, waiting)
+            self._go_on(batch, item, chunk.send_at, pending)
         elif len(asked.positions) > SPLIT_ABOVE:
             self._hand_on(batch, item, split_parts(asked))
         elif chunk.asked_for and chunk.lane in BROADCASTS and len(asked.positions) > RANGE_SIZE:
@@ -140,7 +140,7 @@ class CheckPreferences:
         elif asked.expires_at is not None and asked.expires_at <= now_ms:
             self._pass_on(batch, item, {channel: dict.fromkeys(asked.positions, EXPIRED) for channel in asked.channels})
         elif asked.positions:
-            waiting.append(item)
+            pending.append(item)
 
     def _hold(self, batch: Batch[Chunk], item: Item[Chunk], send_at: int) -> None:
         """Store the parts for send_at, then emit SCHEDULED for all recipients: in this order, so that a crash loses
@@ -155,15 +155,15 @@ class CheckPreferences:
         value = batch.codec.encode(topic, "RecheckRequested", part.to_avro())
         headers = tuple(item.trace_headers)
         item_id = envelope_id(part.record_id, value)
-        waiting = Waiting(id=item_id, due_ms=due_ms, topic=topic, value=value, why=part.why, headers=headers)
-        self.waiting.put(waiting, self.clock.now_ms())
+        record = DelayedRecord(id=item_id, due_ms=due_ms, topic=topic, value=value, why=part.why, headers=headers)
+        self.delay_store.put(record, self.clock.now_ms())
 
-    def _go_on(self, batch: Batch[Chunk], item: Item[Chunk], send_at: int, waiting: list[Item[Chunk]]) -> None:
+    def _go_on(self, batch: Batch[Chunk], item: Item[Chunk], send_at: int, pending: list[Item[Chunk]]) -> None:
         """Its send_at has come: what goes on is what the scheduler would have released."""
         parts = after_send_at(item.value.asked, send_at)
         if len(parts) == 1:
             item.value = replace(item.value, asked=parts[0], send_at=None)
-            self._admit(batch, item, waiting)
+            self._admit(batch, item, pending)
         else:
             self._hand_on(batch, item, parts)
 
@@ -206,9 +206,9 @@ class CheckPreferences:
     ) -> None:
         """unsure: users of whom a row is missing that may still come."""
         asked = item.value.asked
-        waits = _WAITS if self._ends_ms(asked) > self.clock.now_ms() else EXPIRED
-        if waits is _WAITS and unsure.issuperset(asked.user_ids):
-            self._let_wait(batch, item, asked)  # whole, under its own id: nothing was decided about it
+        delayed = _DELAYED if self._ends_ms(asked) > self.clock.now_ms() else EXPIRED
+        if delayed is _DELAYED and unsure.issuperset(asked.user_ids):
+            self._delay(batch, item, asked)  # whole, under its own id: nothing was decided about it
             return
         by_channel: dict[str, dict[int, Decision]] = {}
         now_ms = self.clock.now_ms()
@@ -217,7 +217,7 @@ class CheckPreferences:
             for position, user_id in zip(asked.positions, asked.user_ids, strict=True):
                 user, wishes = users.get(user_id), settings.get(user_id)
                 decision = (
-                    waits
+                    delayed
                     if user_id in unsure
                     else decide(user, wishes, club_id=asked.club_id, type=asked.type, channel=channel)
                 )
@@ -244,9 +244,9 @@ class CheckPreferences:
         asked = item.value.asked
         now = Decisions(positions=asked.positions, user_ids=asked.user_ids, by_channel=by_channel)
         decided = settled(self.decisions, asked.record_id, now)  # guard: decisions.held_stays_held
-        waiting = {position for why in decided.by_channel.values() for position in why if why[position] == _WAITS}
-        if waiting:
-            self._let_wait(batch, item, _part_that_waits(asked, waiting))
+        delayed = {position for why in decided.by_channel.values() for position in why if why[position] == _DELAYED}
+        if delayed:
+            self._delay(batch, item, _delayed_part(asked, delayed))
         for part, due_ms in _parts_that_are_held(asked, decided.by_channel):
             self._put(batch, item, part, due_ms)
         topic = None
@@ -256,7 +256,7 @@ class CheckPreferences:
                 out = [
                     _recipient_outcome(asked, row, why[asked.positions[row]])
                     for row in rows
-                    if asked.positions[row] in why and asked.positions[row] not in waiting
+                    if asked.positions[row] in why and asked.positions[row] not in delayed
                 ]
                 self._emit_outcomes(batch, item, channel, start, end, out)
                 allowed = [row for row in rows if asked.positions[row] not in why]
@@ -283,7 +283,7 @@ class CheckPreferences:
             return chunk.lane
         return self.queues.of(chunk.asked.club_id, self.clock)
 
-    def _let_wait(self, batch: Batch[Chunk], item: Item[Chunk], part: RecheckRequested) -> None:
+    def _delay(self, batch: Batch[Chunk], item: Item[Chunk], part: RecheckRequested) -> None:
         """To the scheduler until the directory is further; the record's other recipients go on. Errors: Retry, Stop.
 
         Released twice, or beside a redelivery, it derives the same records: by its id, or as was decided first.
@@ -356,7 +356,7 @@ def _recipient_outcome(asked: RecheckRequested, row: int, decision: Decision) ->
     return RecipientOutcome(asked.positions[row], asked.user_ids[row], decision)
 
 
-def _part_that_waits(asked: RecheckRequested, positions: Collection[int]) -> RecheckRequested:
+def _delayed_part(asked: RecheckRequested, positions: Collection[int]) -> RecheckRequested:
     record_id = released_id(asked.record_id, _DIRECTORY, asked.range_start, asked.range_end)  # guard: ids.delayed_part
     return replace(_part(asked, positions), record_id=record_id, parent_id=asked.record_id)
 

@@ -17,7 +17,7 @@ from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.back_off import BackOff
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
-from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 
 logger = logs.logger("preference_checker")
 
@@ -29,7 +29,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
     use_case = CheckPreferences(
         directory=OpenSearchDirectory.from_environment(),
         clock=clock,
-        waiting=DynamoDbWaitingStore.from_environment(),
+        delay_store=DynamoDbDelayStore.from_environment(),
         back_off=BackOff.from_environment(),
         decisions=DynamoDbDecisionLog.from_environment(clock=clock),
         small_sends=SmallSends(

@@ -23,7 +23,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import traces
-from masscomm.stores.delayed_records import Waiting, WaitingStore
+from masscomm.stores.delayed_records import DelayedRecord, DelayStore
 
 # How long a receipt waits for the outcome of its message, each time. Of a message that is unknown then we never hear:
 # its outcome was lost to us (docs/decisions/031), or another application of the account sent it.
@@ -64,14 +64,14 @@ class FollowReceipts:
         self,
         *,
         messages: Messages,
-        waiting: WaitingStore,
+        delay_store: DelayStore,
         clock: Clock,
         logger: Logger,
         waits_s: Sequence[float] = WAITS_S,
         periods: Periods | None = None,
     ) -> None:
         self._messages = messages
-        self._waiting = waiting
+        self._delay_store = delay_store
         self._clock = clock
         self._logger = logger
         self._waits_s = waits_s
@@ -229,7 +229,9 @@ class FollowReceipts:
         value = batch.codec.encode(topics.RECEIPT, "ReceiptReceived", again.to_avro())
         item_id = envelope_id(record.record_id, value)
         due_ms = now_ms + round(self._waits_s[record.tries] * 1000)
-        self._waiting.put(Waiting(id=item_id, due_ms=due_ms, topic=topics.RECEIPT, value=value, why=UNRESOLVED), now_ms)
+        self._delay_store.put(
+            DelayedRecord(id=item_id, due_ms=due_ms, topic=topics.RECEIPT, value=value, why=UNRESOLVED), now_ms
+        )
 
     def _outcome(self, receipt: Receipt, status: Status, message: Message) -> NotificationOutcome:
         """The id follows from whose it is and what became of it: told twice, in whatever words, it is counted once."""

@@ -15,7 +15,7 @@ from masscomm.domain.suppressions import Periods
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 
 logger = logs.logger("receipts")
 
@@ -26,7 +26,7 @@ def bootstrap() -> tuple[BatchDriver, TakeIn, FollowReceipts]:
     driver, clock = batch_driver("receipts", logger), SystemClock()
     follow = FollowReceipts(
         messages=OpenSearchMessages(connect_from_environment()),
-        waiting=DynamoDbWaitingStore.from_environment(),
+        delay_store=DynamoDbDelayStore.from_environment(),
         clock=clock,
         logger=logger,
         waits_s=environment.numbers("RECEIPT_WAITS_S", WAITS_S),

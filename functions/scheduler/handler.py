@@ -17,7 +17,7 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
 from masscomm.stores.back_off import BackOff
-from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 
 logger = logs.logger("scheduler")
@@ -27,7 +27,7 @@ logger = logs.logger("scheduler")
 def bootstrap() -> tuple[BatchDriver, TakeBack, ReleaseDue]:
     """The adapters, built at the first invocation and kept."""
     driver = batch_driver("scheduler", logger)
-    store, clock = DynamoDbWaitingStore.from_environment(), SystemClock()
+    store, clock = DynamoDbDelayStore.from_environment(), SystemClock()
     sweep = ReleaseDue(store=store, producer=driver.producer, clock=clock, logger=logger, codec=driver.codec)
     take_back = TakeBack(
         store=store,

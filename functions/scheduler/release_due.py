@@ -15,7 +15,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED, UNREADABLE
-from masscomm.stores.delayed_records import WAITED_FOR, Unreadable, Waiting, WaitingStore, releasable
+from masscomm.stores.delayed_records import WAITED_FOR, DelayedRecord, DelayStore, UnreadableRecord, releasable
 
 # Claimed, produced and flushed together: few round trips, and little to do again where a sweep dies.
 _AT_ONCE = 50
@@ -42,7 +42,7 @@ class Swept:
 class ReleaseDue:
     """The use case; one for each function environment. codec: to say in a log line whose record it is about."""
 
-    store: WaitingStore
+    store: DelayStore
     producer: Producer
     clock: Clock
     logger: Logger
@@ -59,7 +59,7 @@ class ReleaseDue:
         # guard: delay_store.critical_first
         lanes = (batched(self.store.due(began_ms, critical=lane), _AT_ONCE, strict=False) for lane in (True, False))
         for found in chain.from_iterable(lanes):
-            group = [item for item in found if isinstance(item, Waiting)]
+            group = [item for item in found if isinstance(item, DelayedRecord)]
             unreadable += self._log_unreadable(found)
             oldest_ms = min([oldest_ms, *(item.due_ms for item in group)])
             if remaining_s() < _RESERVE_S:
@@ -84,15 +84,15 @@ class ReleaseDue:
         self.logger.info("swept", **asdict(swept))
         return swept
 
-    def _log_unreadable(self, found: Iterable[Waiting | Unreadable]) -> int:
+    def _log_unreadable(self, found: Iterable[DelayedRecord | UnreadableRecord]) -> int:
         """How many of them cannot be read."""
-        unreadable = [item for item in found if isinstance(item, Unreadable)]
+        unreadable = [item for item in found if isinstance(item, UnreadableRecord)]
         for item in unreadable:
             bucket, key = item.place
             self.logger.error("a delayed record cannot be read", due_bucket=bucket, id=key, error=item.why)
         return len(unreadable)
 
-    def _may_go(self, item: Waiting) -> bool:
+    def _may_go(self, item: DelayedRecord) -> bool:
         """The last look before a topic is written to, whoever put the item there."""
         if item.topic in releasable():
             return True
@@ -100,7 +100,7 @@ class ReleaseDue:
             self.logger.error("nothing is released to this topic", topic=item.topic)
         return False
 
-    def _ids(self, item: Waiting) -> dict[str, Any]:
+    def _ids(self, item: DelayedRecord) -> dict[str, Any]:
         """Whose it is, as far as it can be read."""
         schema = next((topic.schema for topic in topics.chain_topics() if topic.name == item.topic), None)
         ids: dict[str, Any] = {"record_id": item.id}
@@ -110,11 +110,11 @@ class ReleaseDue:
                 ids |= {name: value[name] for name in logs.IDS if value.get(name) is not None}
         return ids
 
-    def _produce(self, items: list[Waiting]) -> list[Waiting]:
+    def _produce(self, items: list[DelayedRecord]) -> list[DelayedRecord]:
         """Those that Kafka has; the others come again when their claim has lapsed."""
-        done: list[Waiting] = []
+        done: list[DelayedRecord] = []
 
-        def reporting(item: Waiting, span: traces.Span | None) -> Callable[[Exception | None], None]:
+        def reporting(item: DelayedRecord, span: traces.Span | None) -> Callable[[Exception | None], None]:
             def report(error: Exception | None) -> None:
                 if span is not None:
                     traces.end(span, None if error is None else str(error))

@@ -42,7 +42,7 @@ from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITIO
 from masscomm.kafka.event import KafkaRecord, parse
 from masscomm.kafka.source_records import SourceRecords
 from masscomm.stores.back_off import BackOff
-from masscomm.stores.delayed_records import Waiting, WaitingStore
+from masscomm.stores.delayed_records import DelayedRecord, DelayStore
 from masscomm.stores.delivery_ledger import DeliveryLedger, ended
 
 WHY = "on_failure"
@@ -102,7 +102,7 @@ class TakeBack:
     max_crashes: returns after a crash, then it is a dead letter; timeout_s: how long a function of the chain may take.
     """
 
-    store: WaitingStore
+    store: DelayStore
     source: SourceRecords
     ledger: DeliveryLedger
     clock: Clock
@@ -270,7 +270,7 @@ class TakeBack:
     def _ends_ms(self, parent: Asked) -> int:
         return self.back_off.ends_ms(since_ms=parent.since_ms, expires_at=parent.expires_at)
 
-    def _held(self, batch: Batch[GivenUp], given_up: GivenUp, now_ms: int) -> Iterator[Waiting]:
+    def _held(self, batch: Batch[GivenUp], given_up: GivenUp, now_ms: int) -> Iterator[DelayedRecord]:
         counts = [(RETURNED, given_up.returned), (CRASHED, given_up.crashed)]
         headers = (
             *(each for each in given_up.headers if each[0] not in (RETURNED, CRASHED)),
@@ -288,7 +288,7 @@ class TakeBack:
                 now_ms=now_ms, n=given_up.returned, item_id=item_id, ends_ms=self._ends_ms(parent)
             )
             due_ms = max(given_up.not_before, due_ms)
-            yield Waiting(id=item_id, due_ms=due_ms, topic=topic, value=value, why=WHY, headers=headers)
+            yield DelayedRecord(id=item_id, due_ms=due_ms, topic=topic, value=value, why=WHY, headers=headers)
 
 
 @cache

@@ -1,8 +1,8 @@
-"""What must wait before it goes on: a record as it will be released, and when.
+"""Delayed records: each is stored with the time of its release.
 
-One mechanism for send_at, for back-off beyond one invocation and for what a mapping gave up on. Whoever has something
-to wait puts it here; functions/scheduler sweeps every minute and releases what is due. A release may happen twice (a
-sweep that dies between producing and telling): the record has the same id both times.
+One mechanism serves send_at, the retries of delivery and receipts, quiet hours and records of failed invocations. The
+functions put records into the delay store; functions/scheduler sweeps it every minute and releases the records that are
+due. A record can be released twice (a sweep that dies between the release and the removal): its id is the same.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from masscomm.kafka import topics
 
 # The header of a released record: the reason for its delay.
 WAITED_FOR = "masscomm.released"
-# How long a sweep keeps a record to itself; longer than an invocation lasts.
+# Duration of a claim; longer than an invocation.
 CLAIM_S = 90
 MINUTE_MS = 60_000
 # Shards of a minute: 08:00 is not one hot partition.
@@ -37,14 +37,15 @@ def releasable() -> frozenset[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
-    """A record that waits.
+class DelayedRecord:
+    """A record that the scheduler releases at due_ms.
 
-    id: follows from the record, so that the same thing waits once; due_ms: ms since the epoch; topic: with its lane's
-    ending; value: as it will be produced; why: what is waited for; place: where the store keeps this copy, set by the
-    store on reading.
+    id: derived from the record, so that the same record is stored once; due_ms: ms since the epoch; topic: with the
+    suffix of its lane; value: as it will be produced; why: the reason of the delay; place: the store's key of this
+    copy, set by the store when it reads.
 
-    Raises ValueError where the topic is none that may be released to, or the id is no key.
+    Raises:
+        ValueError: records of this topic are never released, or the id cannot be a key.
     """
 
     id: str
@@ -68,8 +69,8 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unreadable:
-    """A stored copy that cannot be released; why: for a person."""
+class UnreadableRecord:
+    """A stored copy that cannot be released; why: the error, for an operator."""
 
     place: Place
     why: str
@@ -80,7 +81,7 @@ def is_critical(topic: str) -> bool:
     return topic.endswith(f".{Lane.CRITICAL}")
 
 
-def place_of(item: Waiting) -> Place:
+def place_of(item: DelayedRecord) -> Place:
     """Where a copy is kept: bucket (lane, due minute, shard by id), and due time and id in it.
 
     An item put again for another time has another place.
@@ -101,55 +102,55 @@ def jittered(due_ms: int, item_id: str, spread_ms: int) -> int:
     return due_ms + int(share * spread_ms)
 
 
-class WaitingStore(Protocol):
-    """Where records wait. A copy is one (id, due time). Errors of every method: Retry (cannot be reached), Stop.
+class DelayStore(Protocol):
+    """Stores delayed records. A copy is one (id, due time). Errors of every method: Retry (unreachable), Stop.
 
-    An item put again for the same time stays as it is; put again for another time it may be stored twice. Each copy is
-    whole, is claimed and removed by itself, and is released under the same id.
+    A second put for the same time changes nothing; a put for another time may store a second copy. Each copy is
+    complete, is claimed and removed separately, and is released under the same id.
     """
 
-    def put(self, item: Waiting, now_ms: int) -> None:
-        """Store the item, due at the earliest now; a copy of the same id and time stays as it is."""
+    def put(self, item: DelayedRecord, now_ms: int) -> None:
+        """Store the record, due at `now_ms` at the earliest; a copy of the same id and time stays unchanged."""
         ...
 
-    def due(self, now_ms: int, *, critical: bool) -> Iterator[Waiting | Unreadable]:
-        """Every copy of that lane due by now, of any age, the oldest minute first, also what another sweep claimed."""
+    def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableRecord]:
+        """Yield every copy of the lane that is due, oldest minute first, also copies that another sweep claimed."""
         ...
 
-    def claim(self, item: Waiting, now_ms: int) -> bool:
-        """Keep the copy from other sweeps for CLAIM_S; False where another has it, or has released it."""
+    def claim(self, item: DelayedRecord, now_ms: int) -> bool:
+        """Claim the copy for CLAIM_S; False where another sweep has claimed or released it."""
         ...
 
-    def done(self, item: Waiting) -> None:
+    def done(self, item: DelayedRecord) -> None:
         """Remove the copy."""
         ...
 
 
-class InMemoryWaitingStore:
-    """The store's contract in a dictionary, for unit tests; failing: raised by every method.
+class InMemoryDelayStore:
+    """The store's contract in a dictionary, for unit tests.
 
-    items: by place; unreadable: places whose copies answer as damaged.
+    items: by place; unreadable: places whose copies are read as damaged; failing: raised by every method.
     """
 
     def __init__(self) -> None:
-        self.items: dict[Place, Waiting] = {}
+        self.items: dict[Place, DelayedRecord] = {}
         self.unreadable: set[Place] = set()
         self.failing: Exception | None = None
         self._claimed_until: dict[Place, float] = {}
         self._lock = Lock()
 
-    def put(self, item: Waiting, now_ms: int) -> None:
+    def put(self, item: DelayedRecord, now_ms: int) -> None:
         self._answer()
         kept = replace(item, due_ms=max(item.due_ms, now_ms))
         self.items.setdefault(place_of(kept), replace(kept, place=place_of(kept)))
 
-    def due(self, now_ms: int, *, critical: bool) -> Iterator[Waiting | Unreadable]:
+    def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableRecord]:
         self._answer()
         for place, item in sorted(self.items.items()):
             if item.due_ms <= now_ms and item.critical is critical:
-                yield Unreadable(place=place, why="damaged") if place in self.unreadable else item
+                yield UnreadableRecord(place=place, why="damaged") if place in self.unreadable else item
 
-    def claim(self, item: Waiting, now_ms: int) -> bool:
+    def claim(self, item: DelayedRecord, now_ms: int) -> bool:
         self._answer()
         place = item.place or place_of(item)
         with self._lock:
@@ -158,7 +159,7 @@ class InMemoryWaitingStore:
             self._claimed_until[place] = now_ms + CLAIM_S * 1000
             return True
 
-    def done(self, item: Waiting) -> None:
+    def done(self, item: DelayedRecord) -> None:
         self._answer()
         place = item.place or place_of(item)
         self.items.pop(place, None)

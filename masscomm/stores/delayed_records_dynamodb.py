@@ -1,8 +1,8 @@
-"""What waits, on DynamoDB: the table of schemas/dynamodb/waiting.json.
+"""The delay store on DynamoDB: the table of schemas/dynamodb/waiting.json.
 
-A bucket is a lane, a due minute and a shard of it, so that 08:00 is not one hot partition. A bucket's mark is written
-before what goes into it, and taken away only when the bucket is empty and its minute so long past that nobody writes to
-it any more: no sweep misses a bucket, however long none has run.
+A bucket is a lane, a due minute and a shard, so that 08:00 is not one hot partition. A bucket's mark is written before
+its first record. It is deleted when the bucket is empty and its minute so long past that no function writes to it any
+more: a sweep finds every bucket after an outage of any length.
 """
 
 import json
@@ -19,9 +19,9 @@ from masscomm.aws.request import Limits
 from masscomm.stores.delayed_records import (
     CLAIM_S,
     MINUTE_MS,
+    DelayedRecord,
     Place,
-    Unreadable,
-    Waiting,
+    UnreadableRecord,
     is_critical,
     lane_key,
     place_of,
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 TABLE = "waiting"
-_WHAT = "what waits"
+_WHAT = "delayed records"
 _MARKS = "minutes"
-# Minutes after which nobody writes to a bucket any more: an invocation's time and clocks that differ, many times over.
+# Minutes after which no function writes to a bucket: many times an invocation plus clock skew.
 _CLOSED_AFTER = 10
 # An item takes 400 kB, names and all.
 _PART_BYTES = 350_000
-# A table of last resort: what nobody released in that time after it was due is forgotten by DynamoDB.
+# DynamoDB deletes a record this long after it was due.
 _KEPT_S = 30 * 86_400
 
 
-class DynamoDbWaitingStore:
-    """One for each function environment; client: for tests."""
+class DynamoDbDelayStore:
+    """One for each function environment. client: for tests."""
 
     def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
         self._table = table
@@ -50,11 +50,11 @@ class DynamoDbWaitingStore:
         self._marked: set[Place] = set()
 
     @classmethod
-    def from_environment(cls) -> "DynamoDbWaitingStore":
+    def from_environment(cls) -> "DynamoDbDelayStore":
         """WAITING_TABLE, where the table has another name."""
         return cls(table=os.environ.get("WAITING_TABLE", TABLE))
 
-    def put(self, item: Waiting, now_ms: int) -> None:
+    def put(self, item: DelayedRecord, now_ms: int) -> None:
         due_ms = max(item.due_ms, now_ms)  # a minute that is past may be closed
         place = place_of(replace(item, due_ms=due_ms))
         # Parts belong to this put: the same id for another time, or with other contents, has parts of its own.
@@ -91,7 +91,7 @@ class DynamoDbWaitingStore:
             if refused.item.get("copy") != {"S": copy}:
                 self._delete_parts(copy, len(parts))
 
-    def due(self, now_ms: int, *, critical: bool) -> Iterator[Waiting | Unreadable]:
+    def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableRecord]:
         closed = f"{now_ms // MINUTE_MS - _CLOSED_AFTER:010d}"
         lane = lane_key(critical=critical)
         for minute, bucket in self._buckets(_marks(critical=critical), f"{lane}#", now_ms):
@@ -104,7 +104,9 @@ class DynamoDbWaitingStore:
                 self._delete((_marks(critical=critical), bucket))
         yield from self._due_in_previous_form(now_ms, closed, critical=critical)  # guard: delay_store.previous_form
 
-    def _due_in_previous_form(self, now_ms: int, closed: str, *, critical: bool) -> Iterator[Waiting | Unreadable]:
+    def _due_in_previous_form(
+        self, now_ms: int, closed: str, *, critical: bool
+    ) -> Iterator[DelayedRecord | UnreadableRecord]:
         """What earlier versions stored: buckets without a lane, ids without the due time, headers apart."""
         for minute, bucket in self._buckets(_MARKS, "", now_ms):
             empty = True
@@ -116,15 +118,15 @@ class DynamoDbWaitingStore:
             if not critical and empty and minute < closed:
                 self._delete((_MARKS, bucket))
 
-    def everything(self) -> Iterator[Waiting]:
-        """All that waits and can be read, due or not, for people who look for something: reads the whole table."""
+    def scan(self) -> Iterator[DelayedRecord]:
+        """Yield every readable record, due or not; scans the table."""
         with answering(_WHAT):
             for page in self._client.get_paginator("scan").paginate(TableName=self._table):
                 for row in page["Items"]:
                     if "topic" in row:  # else a mark, or a part of a large value
-                        yield from (each for each in self._read(row) if isinstance(each, Waiting))
+                        yield from (each for each in self._read(row) if isinstance(each, DelayedRecord))
 
-    def claim(self, item: Waiting, now_ms: int) -> bool:
+    def claim(self, item: DelayedRecord, now_ms: int) -> bool:
         try:
             with answering(_WHAT):
                 self._client.update_item(
@@ -142,7 +144,7 @@ class DynamoDbWaitingStore:
             return False
         return True
 
-    def done(self, item: Waiting) -> None:
+    def done(self, item: DelayedRecord) -> None:
         with answering(_WHAT):
             answer = self._client.delete_item(
                 TableName=self._table, Key=_key(item.place or place_of(item)), ReturnValues="ALL_OLD"
@@ -199,7 +201,7 @@ class DynamoDbWaitingStore:
                 return
             request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
-    def _read(self, row: dict[str, Any]) -> Iterator[Waiting | Unreadable]:
+    def _read(self, row: dict[str, Any]) -> Iterator[DelayedRecord | UnreadableRecord]:
         """The copy of a row; nothing where another sweep has released it since. Errors: Retry, Stop."""
         place = (row["due_bucket"]["S"], row["id"]["S"])
         try:
@@ -207,12 +209,12 @@ class DynamoDbWaitingStore:
             if packed is None:
                 gone = self._get(place) is None
                 if not gone:
-                    yield Unreadable(place=place, why="a part of it is not there")
+                    yield UnreadableRecord(place=place, why="a part of it is not there")
                 return
             item = _unpacked(row, packed, place)
         # guard: delay_store.unreadable_item
         except (LookupError, ValueError, TypeError, AttributeError, zlib.error) as error:
-            yield Unreadable(place=place, why=f"{type(error).__name__}: {error}"[:500])
+            yield UnreadableRecord(place=place, why=f"{type(error).__name__}: {error}"[:500])
             return
         yield item
 
@@ -254,20 +256,20 @@ def _part(copy: str, number: int) -> Place:
     return f"part#{copy}", f"{number:04d}"
 
 
-def _packed(item: Waiting) -> bytes:
+def _packed(item: DelayedRecord) -> bytes:
     """Headers and value together: each of them may be as large as a Kafka record."""
     headers = json.dumps([[name, value.hex()] for name, value in item.headers])
     return zlib.compress(headers.encode() + b"\n" + item.value)
 
 
-def _unpacked(row: dict[str, Any], packed: bytes, place: Place) -> Waiting:
+def _unpacked(row: dict[str, Any], packed: bytes, place: Place) -> DelayedRecord:
     unzipped = zlib.decompress(packed)
     if "copy" in row:
         headers, _, value = unzipped.partition(b"\n")
         item_id = place[1].partition("#")[2]
     else:
         headers, value, item_id = row["headers"]["S"].encode(), unzipped, place[1]
-    return Waiting(
+    return DelayedRecord(
         id=item_id,
         due_ms=int(row["due_ms"]["N"]),
         topic=row["topic"]["S"],

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from masscomm.domain.lanes import Lane
-from masscomm.stores.delayed_records import MINUTE_MS, Waiting, place_of
-from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delayed_records import MINUTE_MS, DelayedRecord, place_of
+from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Send
 from tests.support.servers import dynamodb_table
@@ -22,16 +22,16 @@ def twice_among_unreadable(bench: Bench, _: Send) -> None:
     """Each delayed record is put again for another time, while items due before it cannot be read."""
     users = bench.population.grow(60)
     client = dynamodb_table.dynamodb(bench.stack.settings)
-    store = DynamoDbWaitingStore(client=client)
-    before = {item.place for item in store.everything()}
+    store = DynamoDbDelayStore(client=client)
+    before = {item.place for item in store.scan()}
     now_ms = time.time_ns() // 1_000_000
     rows = [row for lane in ("recheck", f"recheck.{Lane.CRITICAL}") for row in _unreadable(lane, now_ms)]
     for row in rows:
         client.put_item(TableName="waiting", Item=row)
     bench.emit(users, chunk=20, send_at=now_ms + AHEAD_MS)
 
-    def delayed() -> list[Waiting]:
-        return [item for item in store.everything() if item.place not in before]
+    def delayed() -> list[DelayedRecord]:
+        return [item for item in store.scan() if item.place not in before]
 
     until("its chunks are delayed", lambda: len(delayed()) == 3)
     for item in delayed():
@@ -43,7 +43,7 @@ def twice_among_unreadable(bench: Bench, _: Send) -> None:
 
 def _unreadable(topic: str, now_ms: int) -> list[dict[str, Any]]:
     """A damaged item, one without its parts, and one of the previous form, each with its bucket's mark."""
-    item = Waiting(id=f"unreadable.{topic}", due_ms=now_ms, topic=topic, value=b"", why="send_at")
+    item = DelayedRecord(id=f"unreadable.{topic}", due_ms=now_ms, topic=topic, value=b"", why="send_at")
     bucket, key = place_of(item)
     lane = bucket.partition("#")[0]
     earlier = f"{now_ms // MINUTE_MS:010d}#0"

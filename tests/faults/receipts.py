@@ -11,7 +11,7 @@ from functions.receipts.messages import OpenSearchMessages
 from masscomm.domain.records import DeviceStatusChanged, ReceiptReceived
 from masscomm.domain.statuses import Reason, Status
 from masscomm.kafka import topics
-from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from tests.faults.moments import dynamodb, path
 from tests.faults.providers import disabled
 from tests.support.fault_stack.bench import Bench, Sent, tail
@@ -60,12 +60,12 @@ def heard_while_everything_fails(bench: Bench, send: Send) -> None:
 
 def too_early(bench: Bench, send: Send) -> None:
     """Whose the messages are is not known until their receipts have waited for the last time that they may."""
-    store = DynamoDbWaitingStore(client=dynamodb_table.dynamodb(bench.stack.settings))
+    store = DynamoDbDelayStore(client=dynamodb_table.dynamodb(bench.stack.settings))
 
     seen: set[str] = set()
 
     def all_wait_for_the_last_time() -> bool:
-        for item in store.everything():
+        for item in store.scan():
             if item.topic == topics.RECEIPT:
                 record = ReceiptReceived.from_avro(bench.codec.decode("ReceiptReceived", item.value))
                 seen.update({record.record_id} if record.tries == len(RECEIPT_WAITS_S) else ())

@@ -33,7 +33,7 @@ from masscomm.kafka.dead_letters import SOURCE_OFFSET
 from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.source_records import InMemorySourceRecords
 from masscomm.kafka.topics import DEAD_LETTER
-from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
 from tests.support.fakes.opensearch import FakeOpenSearch
 from tests.support.harness.builder import Builder
@@ -79,14 +79,14 @@ def _device_registrar() -> tuple[Chain, UseCase[Any]]:
 def _receipts() -> tuple[Chain, UseCase[Any]]:
     chain = Chain()
     return chain, FollowReceipts(
-        messages=InMemoryMessages(), waiting=InMemoryWaitingStore(), clock=chain.clock, logger=Logger()
+        messages=InMemoryMessages(), delay_store=InMemoryDelayStore(), clock=chain.clock, logger=Logger()
     )
 
 
 def _scheduler() -> tuple[Chain, UseCase[Any]]:
     chain = Chain()
     return chain, TakeBack(
-        store=InMemoryWaitingStore(),
+        store=InMemoryDelayStore(),
         source=InMemorySourceRecords(),
         ledger=InMemoryDeliveryLedger(clock=chain.clock, table=LedgerTable()),
         clock=chain.clock,

@@ -16,7 +16,7 @@ from masscomm.http.problem import Problem
 from masscomm.kafka import topics
 from masscomm.observability import logs
 from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delayed_records import InMemoryDelayStore
 from tests.support.harness.chain import NOW, Chain, entry
 
 VALID: dict[str, Any] = {"type": "news", "club_id": 7, "to_users": [1]}
@@ -92,7 +92,7 @@ class Path(Chain):
         self.checker = CheckPreferences(
             directory=InMemoryDirectory(),
             clock=self.clock,
-            waiting=InMemoryWaitingStore(),
+            delay_store=InMemoryDelayStore(),
             decisions=InMemoryDecisionLog(),
         )
 

@@ -50,7 +50,7 @@ class City(Delivery):
             "preference_checker": CheckPreferences(
                 directory=self.directory,
                 clock=self.clock,
-                waiting=self.waiting,
+                delay_store=self.delay_store,
                 decisions=log,
                 small_sends=SmallSends(burst=burst),
             ),

@@ -22,7 +22,7 @@ from devstack.settings import ROOT, StackSettings
 from emulators.local import REGION
 from emulators.sns_stand_in import Rule
 from masscomm.domain.statuses import Reason, Status
-from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from tests.support.fault_stack.bench import Bench, Sent
 from tests.support.fault_stack.cell import Cell, Load, Send
 from tests.support.fault_stack.population import CLUB, address
@@ -111,11 +111,11 @@ def _ended(bench: Bench, sent: Sent) -> Sent:
 
 def _waits(settings: StackSettings, sent: Sent, seconds: float) -> bool:
     """Whether its delivery records wait, and are due in more than so many seconds."""
-    found = [item for item in _store(settings).everything() if sent.send_id.encode() in item.value]
+    found = [item for item in _store(settings).scan() if sent.send_id.encode() in item.value]
     return bool(found) and min(item.due_ms for item in found) > (time.time() + seconds) * 1000
 
 
-def _store(settings: StackSettings) -> DynamoDbWaitingStore:
+def _store(settings: StackSettings) -> DynamoDbDelayStore:
     client: Any = boto3.client(
         "dynamodb",
         endpoint_url=settings.aws_url,
@@ -123,7 +123,7 @@ def _store(settings: StackSettings) -> DynamoDbWaitingStore:
         aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
     )
-    return DynamoDbWaitingStore(client=client)
+    return DynamoDbDelayStore(client=client)
 
 
 def _delete(settings: StackSettings, user_id: int) -> None:

@@ -35,7 +35,7 @@ from masscomm.kafka.denied_ids import DeniedIds
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delayed_records import InMemoryDelayStore
 from tests.support.harness.chain import NOW, Chain, Context, entry, event, failed_offsets, send
 
 
@@ -149,7 +149,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(office: Office, regis
     use_case = CheckPreferences(
         directory=directory,
         clock=FixedClock(NOW),
-        waiting=InMemoryWaitingStore(),
+        delay_store=InMemoryDelayStore(),
         decisions=InMemoryDecisionLog(),
     )
 

@@ -14,8 +14,8 @@ from masscomm.clock import FixedClock
 from masscomm.domain.outcomes import SENT
 from masscomm.domain.records import ContentColumn, DeliveryRequested
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
-from masscomm.stores.delayed_records import Waiting
-from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
+from masscomm.stores.delayed_records import DelayedRecord
+from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger import Answer, Decided
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from tests.support.harness.chain import NOW
@@ -36,7 +36,7 @@ class World:
         registry = InMemorySchemaRegistry()
         registry.register("delivery-value", own_schema("DeliveryRequested"))
         self.codec = Codec(registry)
-        self.store = DynamoDbWaitingStore(table=self.waiting_table, client=client)
+        self.store = DynamoDbDelayStore(table=self.waiting_table, client=client)
         self.ledger = DynamoDbDeliveryLedger(table=self.ledger_table, owner="a", clock=FixedClock(), client=client)
         self.erasing = ItemTables(
             client,
@@ -65,7 +65,7 @@ class World:
         }
         record = DeliveryRequested(**usual | changes)
         value = self.codec.encode("delivery", "DeliveryRequested", record.to_avro())
-        item = Waiting(id=record_id, due_ms=NOW + 3_600_000, topic="delivery", value=value, why="provider")
+        item = DelayedRecord(id=record_id, due_ms=NOW + 3_600_000, topic="delivery", value=value, why="provider")
         self.store.put(item, NOW)
 
     def texts(self) -> str:
@@ -74,7 +74,7 @@ class World:
         return f"{items}{self.delayed()}"
 
     def delayed(self) -> dict[str, dict[str, Any]]:
-        found = [(item.id, self.codec.decode("DeliveryRequested", item.value)) for item in self.store.everything()]
+        found = [(item.id, self.codec.decode("DeliveryRequested", item.value)) for item in self.store.scan()]
         assert len(dict(found)) == len(found), "an item waits twice"
         return dict(found)
 
@@ -103,7 +103,7 @@ def test_delayed_record_keeps_positions_and_the_others_data(world: World) -> Non
         assert NAME not in str(after[name])
     assert person.addresses == {ADDRESS}
     assert world.erasing.erase_delayed(person) == 0
-    released = [item.due_ms for item in world.store.everything() if item.id == "both"]
+    released = [item.due_ms for item in world.store.scan() if item.id == "both"]
     assert released == [NOW + 3_600_001]
 
 
@@ -111,7 +111,7 @@ def test_delayed_record_of_an_earlier_version_leaves_no_part(world: World) -> No
     """It was stored under its minute and id, with parts by id that a copy for another minute shares."""
     texts = [f"{ADDRESS}{uuid4()}" for _ in range(20_000)]
     world.delay("earlier", content=[ContentColumn(field="subject", values=[*texts, "Bob"], index=[0, 20_000])])
-    [item] = list(world.store.everything())
+    [item] = list(world.store.scan())
     world.store.done(item)
     packed = zlib.compress(item.value)
     first, *others = [packed[start : start + 350_000] for start in range(0, len(packed), 350_000)]

@@ -21,7 +21,7 @@ from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import parse
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delayed_records import InMemoryDelayStore
 from tests.support.harness.chain import NOW, Context, entry, event, failed_offsets, send
 from tests.support.servers.kafka_topics import make_topic, messages_of
 
@@ -89,7 +89,7 @@ def test_send_becomes_build_record_outcome_and_dead_letter(
     use_case = CheckPreferences(
         directory=directory,
         clock=clock,
-        waiting=InMemoryWaitingStore(),
+        delay_store=InMemoryDelayStore(),
         decisions=InMemoryDecisionLog(),
     )
     assert failed_offsets(driver.run(batch, Context(clock), use_case)) == []

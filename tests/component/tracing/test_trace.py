@@ -28,7 +28,7 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.producer import Headers
 from masscomm.observability import traces
-from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger import Answer, Decided
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from tests.support.harness.chain import NOW, Chain, build, delivery, send
@@ -88,7 +88,7 @@ def _receipt(told: NotificationOutcome) -> tuple[NotificationOutcome, Headers]:
     """What receipts makes of SNS' word that the push service took the message, and its headers."""
     chain = Chain()
     follow = FollowReceipts(
-        messages=InMemoryMessages(), waiting=InMemoryWaitingStore(), clock=chain.clock, logger=Logger()
+        messages=InMemoryMessages(), delay_store=InMemoryDelayStore(), clock=chain.clock, logger=Logger()
     )
     pushed: dict[str, Any] = deepcopy(receipt_events.PUSHED)
     pushed["notification"]["messageId"] = "message-1"

@@ -11,17 +11,17 @@ from uuid import uuid4
 import pytest
 
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
-from masscomm.stores.delayed_records import CLAIM_S, Unreadable, Waiting, WaitingStore
+from masscomm.stores.delayed_records import CLAIM_S, DelayedRecord, DelayStore, UnreadableRecord
 from tests.support.harness.chain import NOW
 
 HOUR = 3_600_000
 MINUTE = 60_000
 
 
-def waiting(due_ms: int = NOW, **values: Any) -> Waiting:
-    """A record that waits."""
+def delayed_record(due_ms: int = NOW, **values: Any) -> DelayedRecord:
+    """A delayed record with a new id."""
     usual: dict[str, Any] = {"id": str(uuid4()), "topic": "recheck", "value": b"v", "why": "send_at"}
-    return Waiting(**usual | {"due_ms": due_ms} | values)
+    return DelayedRecord(**usual | {"due_ms": due_ms} | values)
 
 
 def incompressible(text: str, size: int = 900_000) -> bytes:
@@ -29,55 +29,57 @@ def incompressible(text: str, size: int = 900_000) -> bytes:
     return hashlib.shake_128(text.encode()).digest(size)
 
 
-def due(store: WaitingStore, now_ms: int) -> list[Waiting | Unreadable]:
+def due(store: DelayStore, now_ms: int) -> list[DelayedRecord | UnreadableRecord]:
     """What a sweep finds, in its order."""
     return [*store.due(now_ms, critical=True), *store.due(now_ms, critical=False)]
 
 
-def ids(found: Iterable[Waiting | Unreadable]) -> list[str]:
-    return [item.id for item in found if isinstance(item, Waiting)]
+def ids(found: Iterable[DelayedRecord | UnreadableRecord]) -> list[str]:
+    return [item.id for item in found if isinstance(item, DelayedRecord)]
 
 
-class WaitingStoreContract(ABC):
+class DelayStoreContract(ABC):
     """Subclasses give the fixture `store`, empty."""
 
     @abstractmethod
-    def damage(self, store: Any, item: Waiting) -> None:
+    def damage(self, store: Any, item: DelayedRecord) -> None:
         """Make the stored copy unreadable."""
 
-    def test_stored_record_is_due_at_its_time_and_whole(self, store: WaitingStore) -> None:
-        now = waiting(NOW, headers=(("a", b"\xff"), ("a", b""), ("\n", b"\n")), topic="delivery.critical", value=b"\n1")
-        later = waiting(NOW + 1)
+    def test_stored_record_is_due_at_its_time_and_whole(self, store: DelayStore) -> None:
+        now = delayed_record(
+            NOW, headers=(("a", b"\xff"), ("a", b""), ("\n", b"\n")), topic="delivery.critical", value=b"\n1"
+        )
+        later = delayed_record(NOW + 1)
         store.put(now, NOW - HOUR)
         store.put(later, NOW - HOUR)
         assert due(store, NOW - 1) == []
         assert due(store, NOW) == [now]
         assert set(ids(due(store, NOW + 1))) == {now.id, later.id}
 
-    def test_nothing_is_missed_after_an_outage_of_any_length(self, store: WaitingStore) -> None:
-        items = [waiting(NOW + minutes * 60_000) for minutes in (0, 1, 60, 7 * 24 * 60)]
+    def test_nothing_is_missed_after_an_outage_of_any_length(self, store: DelayStore) -> None:
+        items = [delayed_record(NOW + minutes * 60_000) for minutes in (0, 1, 60, 7 * 24 * 60)]
         for item in items:
             store.put(item, NOW)
         assert ids(due(store, NOW + 30 * 24 * HOUR)) == [item.id for item in items]
 
-    def test_critical_copies_of_all_minutes_come_by_themselves(self, store: WaitingStore) -> None:
-        bulk = [waiting(NOW + minutes * MINUTE) for minutes in range(3)]
-        critical = [waiting(NOW + minutes * MINUTE, topic="recheck.critical") for minutes in (1, 3)]
-        small = waiting(NOW, topic="recheck.small")
+    def test_critical_copies_of_all_minutes_come_by_themselves(self, store: DelayStore) -> None:
+        bulk = [delayed_record(NOW + minutes * MINUTE) for minutes in range(3)]
+        critical = [delayed_record(NOW + minutes * MINUTE, topic="recheck.critical") for minutes in (1, 3)]
+        small = delayed_record(NOW, topic="recheck.small")
         for item in (*bulk, small, *critical):
             store.put(item, NOW)
         assert ids(store.due(NOW + HOUR, critical=True)) == [item.id for item in critical]
         assert set(ids(store.due(NOW + HOUR, critical=False))) == {item.id for item in (*bulk, small)}
 
-    def test_record_stored_after_its_time_is_due_at_once(self, store: WaitingStore) -> None:
+    def test_record_stored_after_its_time_is_due_at_once(self, store: DelayStore) -> None:
         assert due(store, NOW) == []
-        late = waiting(NOW - 24 * HOUR)
+        late = delayed_record(NOW - 24 * HOUR)
         store.put(late, NOW)
         assert ids(due(store, NOW)) == [late.id]
 
     @pytest.mark.kills(guard="delay_store.parts_of_a_copy")
-    def test_the_same_thing_waits_once(self, store: WaitingStore) -> None:
-        item = waiting(NOW + HOUR, value=incompressible("first"))
+    def test_the_same_thing_waits_once(self, store: DelayStore) -> None:
+        item = delayed_record(NOW + HOUR, value=incompressible("first"))
         store.put(item, NOW)
         assert store.claim(item, NOW)
         store.put(replace(item, value=incompressible("second")), NOW + 1)
@@ -86,8 +88,8 @@ class WaitingStoreContract(ABC):
 
     @pytest.mark.guarantee("delay_store.copies_are_whole")
     @pytest.mark.parametrize("apart_ms", [1, MINUTE, 24 * HOUR])
-    def test_put_for_another_time_each_copy_is_whole(self, store: WaitingStore, apart_ms: int) -> None:
-        first = waiting(NOW, value=incompressible("first"))
+    def test_put_for_another_time_each_copy_is_whole(self, store: DelayStore, apart_ms: int) -> None:
+        first = delayed_record(NOW, value=incompressible("first"))
         second = replace(first, due_ms=NOW + apart_ms, value=incompressible("second"))
         store.put(first, NOW)
         store.put(second, NOW)
@@ -100,9 +102,9 @@ class WaitingStoreContract(ABC):
         store.done(second)
         assert due(store, NOW + apart_ms) == []
 
-    def test_put_again_while_it_is_released_is_kept(self, store: WaitingStore) -> None:
+    def test_put_again_while_it_is_released_is_kept(self, store: DelayStore) -> None:
         """A consumer may put the record again before the sweep that released it has removed its copy."""
-        item = waiting(NOW)
+        item = delayed_record(NOW)
         store.put(item, NOW)
         assert store.claim(item, NOW)
         again = replace(item, due_ms=NOW + 1_000)
@@ -111,34 +113,34 @@ class WaitingStoreContract(ABC):
         assert due(store, NOW + 1_000) == [again]
 
     @pytest.mark.guarantee("delay_store.unreadable_item_is_skipped")
-    def test_an_unreadable_copy_is_named_and_hides_no_other(self, store: WaitingStore) -> None:
-        bad, large = waiting(NOW), waiting(NOW, value=incompressible("large"))
-        good = [waiting(NOW) for _ in range(10)] + [waiting(NOW + MINUTE)]
+    def test_an_unreadable_copy_is_named_and_hides_no_other(self, store: DelayStore) -> None:
+        bad, large = delayed_record(NOW), delayed_record(NOW, value=incompressible("large"))
+        good = [delayed_record(NOW) for _ in range(10)] + [delayed_record(NOW + MINUTE)]
         for item in (bad, large, *good):
             store.put(item, NOW)
         self.damage(store, bad)
         self.damage(store, large)
         found = due(store, NOW + MINUTE)
         assert set(ids(found)) == {item.id for item in good}
-        named = [each for each in found if isinstance(each, Unreadable)]
+        named = [each for each in found if isinstance(each, UnreadableRecord)]
         assert {each.place[1].partition("#")[2] for each in named} == {bad.id, large.id}
         assert all(each.why for each in named)
 
-    def test_one_sweep_has_it_until_its_claim_lapses(self, store: WaitingStore) -> None:
-        item = waiting()
+    def test_one_sweep_has_it_until_its_claim_lapses(self, store: DelayStore) -> None:
+        item = delayed_record()
         store.put(item, NOW)
         assert store.claim(item, NOW)
         assert not store.claim(item, NOW + CLAIM_S * 1000 - 1)
         assert store.claim(item, NOW + CLAIM_S * 1000)
 
-    def test_of_many_claims_at_once_one_holds(self, store: WaitingStore) -> None:
-        item = waiting()
+    def test_of_many_claims_at_once_one_holds(self, store: DelayStore) -> None:
+        item = delayed_record()
         store.put(item, NOW)
         with ThreadPoolExecutor(8) as pool:
             assert sum(pool.map(lambda _: store.claim(item, NOW), range(8))) == 1
 
-    def test_done_record_is_gone_and_cannot_be_claimed(self, store: WaitingStore) -> None:
-        item, other = waiting(), waiting()
+    def test_done_record_is_gone_and_cannot_be_claimed(self, store: DelayStore) -> None:
+        item, other = delayed_record(), delayed_record()
         store.put(item, NOW)
         store.put(other, NOW)
         store.done(item)
@@ -146,34 +148,34 @@ class WaitingStoreContract(ABC):
         assert ids(due(store, NOW)) == [other.id]
         assert not store.claim(item, NOW)
 
-    def test_record_stored_for_a_closed_minute_is_not_missed(self, store: WaitingStore) -> None:
-        first = waiting(NOW)
+    def test_record_stored_for_a_closed_minute_is_not_missed(self, store: DelayStore) -> None:
+        first = delayed_record(NOW)
         store.put(first, NOW)
         store.done(first)
         assert due(store, NOW + HOUR) == []
         store.put(first, NOW + HOUR)
         assert due(store, NOW + HOUR) == [replace(first, due_ms=NOW + HOUR)]
 
-    def test_record_of_a_writer_with_a_slow_clock_is_not_missed(self, store: WaitingStore) -> None:
-        first = waiting(NOW)
+    def test_record_of_a_writer_with_a_slow_clock_is_not_missed(self, store: DelayStore) -> None:
+        first = delayed_record(NOW)
         store.put(first, NOW)
         store.done(first)
         assert due(store, NOW + 120_000) == []
         store.put(first, NOW)
         assert due(store, NOW + 120_000) == [first]
 
-    def test_the_largest_record_and_headers_are_kept_whole(self, store: WaitingStore) -> None:
+    def test_the_largest_record_and_headers_are_kept_whole(self, store: DelayStore) -> None:
         """DynamoDB holds 400 kB an item; value and headers of a Kafka record may each be larger."""
         headers = (("large", incompressible("headers", 500_000)),)
-        item = waiting(value=incompressible("large", 1_000_000), headers=headers, id="i" * MAX_RECORD_ID_BYTES)
+        item = delayed_record(value=incompressible("large", 1_000_000), headers=headers, id="i" * MAX_RECORD_ID_BYTES)
         store.put(item, NOW)
         assert due(store, NOW) == [item]
         store.done(item)
         assert due(store, NOW) == []
 
-    def test_more_than_a_page_is_found(self, store: WaitingStore) -> None:
+    def test_more_than_a_page_is_found(self, store: DelayStore) -> None:
         """A query answers 1 MB at most."""
-        items = [waiting(value=incompressible(str(number), 300_000), id=f"{number}") for number in range(40)]
+        items = [delayed_record(value=incompressible(str(number), 300_000), id=f"{number}") for number in range(40)]
         for item in items:
             store.put(item, NOW)
         assert set(ids(due(store, NOW))) == {item.id for item in items}
@@ -182,4 +184,4 @@ class WaitingStoreContract(ABC):
 @pytest.mark.parametrize("item_id", ["", "é" * MAX_RECORD_ID_BYTES], ids=["empty", "long"])
 def test_an_id_that_is_no_key_is_refused(item_id: str) -> None:
     with pytest.raises(ValueError, match="longer than"):
-        waiting(id=item_id)
+        delayed_record(id=item_id)

@@ -17,7 +17,7 @@ from masscomm.domain.records import AvroRecord, ContentColumn, DeliveryRequested
 from masscomm.domain.users import Device, User
 from masscomm.kafka import topics
 from masscomm.stores.back_off import BackOff
-from masscomm.stores.delayed_records import InMemoryWaitingStore, Waiting
+from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 from masscomm.stores.delivery_ledger import DeliveryLedger
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
 from tests.support.harness.chain import Chain, delivery, entry
@@ -38,7 +38,7 @@ class Delivery(Chain):
         self.email = InMemoryEmail()
         self.unsubscribe_url = unsubscribe_url
         self.table = LedgerTable()
-        self.waiting = InMemoryWaitingStore()
+        self.delay_store = InMemoryDelayStore()
         self.ledger = InMemoryDeliveryLedger(clock=self.clock, table=self.table)
         self.use_case = self.environment(self.ledger)
         for user_id in (1, 2, 3):
@@ -59,7 +59,7 @@ class Delivery(Chain):
                 sender="no-reply@masscomm.example",
                 unsubscribe_url=self.unsubscribe_url,
             ),
-            later=Later(store=self.waiting, back_off=BackOff(), clock=self.clock),
+            later=Later(store=self.delay_store, back_off=BackOff(), clock=self.clock),
             clock=self.clock,
             slice_size=slice_size,
         )
@@ -85,19 +85,19 @@ class Delivery(Chain):
 
     def release(self, *, environment: Deliver | None = None) -> list[int]:
         """Let the time come for what waits and deliver it; answers the offsets that come again."""
-        items = list(self.waiting.items.values())
+        items = list(self.delay_store.items.values())
         self.clock.advance(max(0, *(item.due_ms - self.clock.now_ms() for item in items)) / 1000 if items else 0)
         for item in items:
-            self.waiting.done(item)
+            self.delay_store.done(item)
         entries = [entry(item.value, topic=item.topic, offset=900 + place) for place, item in enumerate(items)]
         return self.run(environment or self.use_case, *entries)
 
-    def waiting_for(self) -> dict[str, list[int]]:
-        """Who waits, by the id of the record they wait in."""
-        return {item.id: self.in_waiting(item).user_ids for item in self.waiting.items.values()}
+    def delayed_user_ids(self) -> dict[str, list[int]]:
+        """User ids of the delayed records, by record id."""
+        return {item.id: self.delayed_delivery(item).user_ids for item in self.delay_store.items.values()}
 
-    def in_waiting(self, item: Waiting) -> DeliveryRequested:
-        """The record that waits."""
+    def delayed_delivery(self, item: DelayedRecord) -> DeliveryRequested:
+        """The delivery record in a delayed record."""
         return DeliveryRequested.from_avro(self.codec.decode("DeliveryRequested", item.value))
 
     def device_statuses(self) -> list[DeviceStatusChanged]:

@@ -9,7 +9,7 @@ from masscomm.domain.records import AvroRecord
 from masscomm.domain.users import Settings, User
 from masscomm.kafka import topics
 from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delayed_records import InMemoryDelayStore
 from tests.support.harness.chain import Chain
 
 
@@ -19,14 +19,14 @@ class Checker(Chain):
     def __init__(self) -> None:
         super().__init__()
         self.directory = InMemoryDirectory()
-        self.waiting = InMemoryWaitingStore()
+        self.delay_store = InMemoryDelayStore()
         self.log = InMemoryDecisionLog()
         self.use_case = self.environment(self.directory)
         self.put_users(range(1, 4))
 
     def environment(self, directory: InMemoryDirectory) -> CheckPreferences:
         """The use case with another directory."""
-        return CheckPreferences(directory=directory, clock=self.clock, waiting=self.waiting, decisions=self.log)
+        return CheckPreferences(directory=directory, clock=self.clock, delay_store=self.delay_store, decisions=self.log)
 
     def put_users(self, user_ids: Iterable[int], **columns: Any) -> None:
         """Users of club 7 with settings that say nothing."""

@@ -12,7 +12,7 @@ from masscomm.domain.records import DeviceStatusChanged
 from masscomm.domain.suppressions import Periods
 from masscomm.kafka import topics
 from masscomm.observability.traces import Headers
-from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delayed_records import InMemoryDelayStore
 from tests.support.contracts.messages import outcome
 from tests.support.harness.chain import Chain, entry
 
@@ -23,10 +23,10 @@ class Receipts(Chain):
     def __init__(self, waits_s: Sequence[float] = WAITS_S, periods: Periods | None = None) -> None:
         super().__init__()
         self.messages = InMemoryMessages()
-        self.waiting = InMemoryWaitingStore()
+        self.delay_store = InMemoryDelayStore()
         self.follow = FollowReceipts(
             messages=self.messages,
-            waiting=self.waiting,
+            delay_store=self.delay_store,
             clock=self.clock,
             logger=Logger(),
             waits_s=waits_s,

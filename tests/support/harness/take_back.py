@@ -8,7 +8,7 @@ from functions.scheduler.take_back import TakeBack
 from masscomm.domain.records import AvroRecord
 from masscomm.kafka import topics
 from masscomm.kafka.source_records import InMemorySourceRecords
-from masscomm.stores.delayed_records import InMemoryWaitingStore, Waiting
+from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
 from tests.support.harness.chain import Chain, entry
 
@@ -22,7 +22,7 @@ class Office(Chain):
 
     def __init__(self) -> None:
         super().__init__()
-        self.store = InMemoryWaitingStore()
+        self.store = InMemoryDelayStore()
         self.source = InMemorySourceRecords()
         self.ledger = InMemoryDeliveryLedger(clock=self.clock, table=LedgerTable())
         self.use_case = TakeBack(store=self.store, source=self.source, ledger=self.ledger, clock=self.clock)
@@ -66,6 +66,6 @@ class Office(Chain):
         )
         return self.run(self.use_case, entry(document, topic=topics.ON_FAILURE, headers=outer))
 
-    def only(self) -> Waiting:
+    def only(self) -> DelayedRecord:
         (item,) = self.store.items.values()
         return item

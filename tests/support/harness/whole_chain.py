@@ -20,7 +20,7 @@ from masscomm.domain.users import Settings, Template, User
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import InMemoryWaitingStore
+from masscomm.stores.delayed_records import InMemoryDelayStore
 from tests.support.harness.chain import entry, send
 from tests.support.harness.delivery import Delivery
 
@@ -58,18 +58,18 @@ class World(Delivery):
         self.throw = throw
         self.growing = growing
         self.log = InMemoryDecisionLog()
-        self.held = InMemoryWaitingStore()
+        self.checker_delay_store = InMemoryDelayStore()
         self.checker = CheckPreferences(
             directory=self.directory,
             clock=self.clock,
-            waiting=self.held,
+            delay_store=self.checker_delay_store,
             decisions=self.log,
             small_sends=AnyLane(throw=throw),
             queues=AnyQueue(throw, *BROADCASTS),
         )
         self.scheduler, self.night = (
             ReleaseDue(store=store, producer=self.producer, clock=self.clock, logger=Logger())
-            for store in (self.held, self.waiting)
+            for store in (self.checker_delay_store, self.delay_store)
         )
         self.builder = BuildMessages(
             directory=self.directory,
@@ -163,8 +163,8 @@ class World(Delivery):
         # A long chunk in parts, or a broadcast's as it is.
         known = self.take(topics.RECHECK)
         self.step(self.checker, known)
-        while self.held.items:
-            due_ms = min(item.due_ms for item in self.held.items.values())
+        while self.checker_delay_store.items:
+            due_ms = min(item.due_ms for item in self.checker_delay_store.items.values())
             self.clock.advance(max(0, due_ms - self.clock.now_ms()) / 1000)
             assert self.scheduler.sweep(lambda: 60).released
             released = self.take(topics.RECHECK)[len(known) :]
@@ -178,8 +178,8 @@ class World(Delivery):
         built = known = self.take(topics.DELIVERY)
         self.step(self.use_case, built)
         # Some are asleep by now; their part, and the record it is of, may come again then.
-        while self.waiting.items:
-            due_ms = min(item.due_ms for item in self.waiting.items.values())
+        while self.delay_store.items:
+            due_ms = min(item.due_ms for item in self.delay_store.items.values())
             self.clock.advance(max(0, due_ms - self.clock.now_ms()) / 1000)
             assert self.night.sweep(lambda: 60).released
             released = self.take(topics.DELIVERY)[len(known) :]

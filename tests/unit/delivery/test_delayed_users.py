@@ -74,7 +74,7 @@ def test_absence_is_believed_once_the_directory_is_past_the_send() -> None:
     chain.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
     assert chain.release() == []
     assert results_of(chain.outcomes()) == {(1, "email"): SENT}
-    assert list(chain.waiting_for().values()) == [[2]]
+    assert list(chain.delayed_user_ids().values()) == [[2]]
     chain.put_user(2, email="back@example.com")
     chain.directory.caught_up = Position(lsn=2, ts_ms=NOW)
     assert chain.release() == []

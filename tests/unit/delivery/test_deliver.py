@@ -120,7 +120,7 @@ def test_user_reached_on_one_device_is_sent_despite_opt_out() -> None:
     assert chain.deliver(delivery([1, 2], expires_at=NOW + 60_000)) == []
     chain.directory.put(Settings(user_id=2, categories={"news": False}))
     chain.forget()
-    while chain.waiting.items:
+    while chain.delay_store.items:
         assert chain.release() == []
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): SENT}
     assert chain.reached() == ["arn-1", "arn-2"]
@@ -233,7 +233,7 @@ def test_fault_for_one_recipient_publishes_none_twice() -> None:
     assert chain.deliver(delivery([1, 2, 3])) == []
     assert chain.deliver(delivery([1, 2, 3])) == []
     assert chain.reached() == ["arn-1", "arn-3"]
-    assert list(chain.waiting_for().values()) == [[2]]
+    assert list(chain.delayed_user_ids().values()) == [[2]]
 
 
 def test_one_record_that_waits_does_not_hold_up_the_others() -> None:

@@ -51,9 +51,9 @@ def test_delayed_records_too_large_for_a_topic_are_several(monkeypatch: pytest.M
     chain.push.fail = lambda arn: ApplicationOff("off") if int(arn.removeprefix("arn-")) < 1_000 else None
     for _ in range(2):
         assert chain.deliver(delivery(USERS, range_end=8)) == []
-    items = list(chain.waiting.items.values())
+    items = list(chain.delay_store.items.values())
     assert len(items) == 2
-    assert sorted(user for item in items for user in chain.in_waiting(item).user_ids) == list(USERS)
+    assert sorted(user for item in items for user in chain.delayed_delivery(item).user_ids) == list(USERS)
     assert all(len(item.value) <= 1_000 for item in items)
     chain.push.fail = lambda _arn: None
     chain.forget()

@@ -49,11 +49,11 @@ class Evening(Delivery):
 
     def parts(self) -> list[DeliveryRequested]:
         """What waits, in the order of when it goes on."""
-        items = sorted(self.waiting.items.values(), key=lambda item: (item.due_ms, item.id))
-        return [self.in_waiting(item) for item in items]
+        items = sorted(self.delay_store.items.values(), key=lambda item: (item.due_ms, item.id))
+        return [self.delayed_delivery(item) for item in items]
 
     def dues(self) -> list[tuple[int, str]]:
-        return sorted((item.due_ms, item.why) for item in self.waiting.items.values())
+        return sorted((item.due_ms, item.why) for item in self.delay_store.items.values())
 
 
 @pytest.mark.guarantee("quiet_hours.late_message_is_rechecked")
@@ -69,7 +69,7 @@ def test_delayed_push_is_held_during_quiet_hours() -> None:
     assert evening.dues() == [(NEW_YORK_7, "quiet_hours")]
     assert evening.release() == []
     assert evening.reached() == ["arn-1", "arn-2"]
-    assert evening.waiting.items == {}
+    assert evening.delay_store.items == {}
     said = [(who, what) for outcome in evening.outcomes() for (who, _), what in results_of([outcome]).items()]
     assert [what for who, what in said if who == 1] == [WAITS, HELD, SENT]
     assert [what for who, what in said if who == 2] == [WAITS, SENT]
@@ -137,11 +137,11 @@ def test_each_end_of_quiet_hours_has_its_own_stable_record() -> None:
     assert [part.record_id for part in evening.parts()] == [
         released_id(record.record_id, f"quiet_hours.{until}", 0, 500) for until in (NEW_YORK_7, LOS_ANGELES_7)
     ]
-    first = {item.id: item.value for item in evening.waiting.items.values()}
+    first = {item.id: item.value for item in evening.delay_store.items.values()}
     evening.sleeper(1, quiet_hours=None)
     evening.at(LOS_ANGELES_7)
     assert evening.deliver(record) == []  # by then nobody is asleep: the first decision stands
-    assert {item.id: item.value for item in evening.waiting.items.values()} == first
+    assert {item.id: item.value for item in evening.delay_store.items.values()} == first
     assert evening.reached() == []
     assert evening.release() == []
     assert evening.deliver(record) == []
@@ -153,10 +153,10 @@ def test_failed_hold_redelivers_the_record_with_the_same_hold() -> None:
     evening = Evening()
     evening.sleeper(1)
     evening.at(NEW_YORK_6PM)
-    evening.waiting.failing = Retry("DynamoDB is down")
+    evening.delay_store.failing = Retry("DynamoDB is down")
     assert evening.deliver(delivery([1, 2])) == [0]
     assert evening.outcomes() == []
-    evening.waiting.failing = None
+    evening.delay_store.failing = None
     evening.at(NEW_YORK_7)
     assert evening.deliver(delivery([1, 2])) == []
     assert evening.reached() == ["arn-2"]
@@ -213,7 +213,7 @@ def test_message_that_would_expire_while_held_expires_now() -> None:
     evening.at(NEW_YORK_6PM)
     assert evening.deliver(delivery([1], expires_at=NEW_YORK_7)) == []
     assert results_of(evening.outcomes()) == {(1, "push"): EXPIRED}
-    assert evening.waiting.items == {}
+    assert evening.delay_store.items == {}
 
 
 def test_held_recipient_ends_within_the_retry_lifetime() -> None:
@@ -221,7 +221,7 @@ def test_held_recipient_ends_within_the_retry_lifetime() -> None:
     evening.sleeper(1, quiet_hours={"start": "07:00", "end": "06:59"})
     evening.at(NEW_YORK_6PM)
     assert evening.deliver(delivery([1])) == []
-    while evening.waiting.items:
+    while evening.delay_store.items:
         evening.at(evening.dues()[-1][0] + 2 * MINUTE_MS)  # the scheduler comes too late for the one minute
         assert evening.release() == []
         assert evening.clock.now_ms() - NOW < 4 * DAY_MS
@@ -256,4 +256,4 @@ def test_user_with_one_reached_device_is_sent_if_rest_expires() -> None:
     assert evening.deliver(delivery([1], expires_at=NEW_YORK_7)) == []
     assert evening.release() == []
     assert results_of(evening.outcomes()[-1:]) == {(1, "push"): SENT}
-    assert evening.waiting.items == {}
+    assert evening.delay_store.items == {}

@@ -196,7 +196,7 @@ def test_environment_that_lost_its_lease_stores_no_delay() -> None:
 
     fleet.push.fail = asleep
     assert fleet.deliver(record, environment=fleet.started("a")) == [0]
-    assert not fleet.waiting.items
+    assert not fleet.delay_store.items
     assert fleet.twice() == []
 
 

@@ -42,9 +42,9 @@ def test_a_kill_after_the_ready_device_publishes_it_once() -> None:
     """The delivery is recorded with its slice, so a redelivery leaves the ready device alone."""
     chain = Delivery()
     _put_unregistered(chain, 11, 1)
-    chain.waiting.failing = Transient("killed")
+    chain.delay_store.failing = Transient("killed")
     assert chain.deliver(delivery([1])) == [0]
-    chain.waiting.failing = None
+    chain.delay_store.failing = None
     assert chain.deliver(delivery([1])) == []
     assert chain.reached() == ["arn-1"]
 
@@ -79,7 +79,7 @@ def test_an_endpoint_that_never_comes_ends_as_sent_by_the_others() -> None:
     chain = Delivery()
     _put_unregistered(chain, 11, 1)
     assert chain.deliver(delivery([1], expires_at=NOW + 3_600_000)) == []
-    while chain.waiting.items:
+    while chain.delay_store.items:
         chain.forget()
         assert chain.release() == []
     assert results_of(chain.outcomes()) == {(1, "push"): SENT}
@@ -92,7 +92,7 @@ def test_waits_for_an_endpoint_double_without_an_upper_bound() -> None:
     _put_unregistered(chain, 11, 1)
     assert chain.deliver(delivery([1])) == []
     tries = 0
-    while chain.waiting.items:
+    while chain.delay_store.items:
         assert chain.release() == []
         tries += 1
     assert 8 <= tries <= 14
@@ -106,7 +106,7 @@ def test_a_refused_device_is_tried_every_half_hour_all_the_same() -> None:
     assert chain.deliver(delivery([1, 2])) == []
     last = NOW
     for _ in range(12):
-        (item,) = chain.waiting.items.values()
+        (item,) = chain.delay_store.items.values()
         assert item.due_ms - last <= 30 * 60_000
         last = item.due_ms
         assert chain.release() == []
@@ -124,20 +124,20 @@ def _round_trips(unregistered: int, *, users: int = 2_000) -> int:
     store = Counter[str]()
 
     def count(name: str) -> None:
-        original = getattr(chain.waiting, name)
+        original = getattr(chain.delay_store, name)
 
         def counted(*args: object) -> object:
             store[name] += 1
             return original(*args)
 
-        setattr(chain.waiting, name, counted)
+        setattr(chain.delay_store, name, counted)
 
     count("put")
     count("done")
     for start in range(0, users, 500):
         ids = range(start + 1, start + 501)
         assert chain.deliver(delivery(ids, record_id=f"{start:08}-3333-5333-8333-333333333333")) == []
-    while chain.waiting.items:
+    while chain.delay_store.items:
         assert chain.release() == []
     assert len(chain.push.published) == users
     assert {status for (status, _) in results_of(chain.outcomes()[-1:]).values()} == {"sent"}

@@ -21,7 +21,7 @@ from masscomm.domain.users import Device
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import traces
-from masscomm.stores.delayed_records import InMemoryWaitingStore, Waiting
+from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 from masscomm.stores.delivery_ledger import Decided, from_document, to_document
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from tests.support.harness.chain import NOW, delivery, entry, results_of
@@ -44,8 +44,8 @@ def test_delayed_recipients_have_a_record_of_their_own() -> None:
     bodies = ContentColumn(field="body", values=["for one", "for two", "for three"], index=[0, 1, 2])
     record = delivery([1, 2, 3], content=[ContentColumn(field="title", values=["All"], index=[]), bodies])
     assert chain.deliver(record) == []
-    (item,) = chain.waiting.items.values()
-    waits = chain.in_waiting(item)
+    (item,) = chain.delay_store.items.values()
+    waits = chain.delayed_delivery(item)
     assert (waits.positions, waits.user_ids, waits.waits) == ([0, 2], [1, 3], 1)
     assert (waits.record_id, waits.parent_id) == (item.id, record.record_id)
     assert item.id == released_id(record.record_id, "back_off", record.range_start, record.range_end)
@@ -76,7 +76,7 @@ def test_delayed_record_keeps_its_lane_and_foreign_headers() -> None:
     headers = (("theirs", b"1"), ("masscomm.returned", b"3"))
     place = chain.encoded(delivery([1]), "delivery.critical", headers=headers)
     assert chain.run(chain.use_case, place) == []
-    (item,) = chain.waiting.items.values()
+    (item,) = chain.delay_store.items.values()
     (span,) = (span for span in traces.taken() if span.name == "under_test")
     assert (item.topic, item.headers) == ("delivery.critical", (("theirs", b"1"), *span.trace.headers))
 
@@ -87,8 +87,8 @@ def test_delays_double_until_expiry_with_one_waiting_outcome() -> None:
     ends = NOW + 20 * 60_000
     chain.deliver(delivery([1], expires_at=ends))
     waits = []
-    while chain.waiting.items:
-        (item,) = chain.waiting.items.values()
+    while chain.delay_store.items:
+        (item,) = chain.delay_store.items.values()
         waits.append(item.due_ms - chain.clock.now_ms())
         last = item.due_ms
         assert chain.release() == []
@@ -106,7 +106,7 @@ def test_record_without_expiry_expires_after_three_days() -> None:
     chain.push.fail = _busy("arn-1")
     chain.deliver(delivery([1]))
     tries = 0
-    while chain.waiting.items:
+    while chain.delay_store.items:
         assert chain.release() == []
         tries += 1
     assert 3 * DAY <= chain.clock.now_ms() - NOW <= 3 * DAY + 60_000
@@ -117,19 +117,19 @@ def test_record_without_expiry_expires_after_three_days() -> None:
 def test_failed_delay_redelivers_the_record_with_the_same_part() -> None:
     chain = Delivery()
     chain.push.fail = _busy("arn-2")
-    chain.waiting.failing = Retry("DynamoDB is down")
+    chain.delay_store.failing = Retry("DynamoDB is down")
     assert chain.deliver(delivery([1, 2])) == [0]
     assert chain.outcomes() == []
-    chain.waiting.failing = None
+    chain.delay_store.failing = None
     chain.push.fail = _busy()
     chain.clock.advance(5)
     assert chain.deliver(delivery([1, 2])) == []
-    first = dict(chain.waiting.items)
+    first = dict(chain.delay_store.items)
     assert chain.reached() == ["arn-1"]  # that it waits was recorded before
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): WAITS}
     chain.clock.advance(5)
     assert chain.deliver(delivery([1, 2])) == []
-    assert chain.waiting.items == first
+    assert chain.delay_store.items == first
     assert chain.release() == []
     assert chain.reached() == ["arn-1", "arn-2"]
 
@@ -144,7 +144,7 @@ def test_waits_the_previous_code_recorded_keep_their_ids() -> None:
     chain.ledger.acquire(record.record_id)
     chain.ledger.record(record.record_id, from_document(previous))
     assert chain.deliver(record) == []
-    (item,) = chain.waiting.items.values()
+    (item,) = chain.delay_store.items.values()
     assert item.id == numbered_id(record.record_id, "back_off", 2, 0, 500)
     assert chain.release() == []
     assert chain.reached() == ["arn-1", "arn-2"]
@@ -154,7 +154,9 @@ def test_a_delayed_record_of_the_previous_code_is_delivered_once() -> None:
     chain = Delivery()
     old = delivery([1, 2], record_id=numbered_id("parent", "back_off", 3, 0, 500), waits=3)
     value = chain.codec.encode(topics.DELIVERY, "DeliveryRequested", old.to_avro())
-    chain.waiting.put(Waiting(id=old.record_id, due_ms=NOW, topic=topics.DELIVERY, value=value, why="back_off"), NOW)
+    chain.delay_store.put(
+        DelayedRecord(id=old.record_id, due_ms=NOW, topic=topics.DELIVERY, value=value, why="back_off"), NOW
+    )
     chain.push.fail = _busy("arn-2")
     assert chain.release() == []
     assert chain.deliver(old) == []
@@ -167,7 +169,7 @@ def test_record_released_twice_is_published_once() -> None:
     chain = Delivery()
     chain.push.fail = _busy("arn-2")
     chain.deliver(delivery([1, 2]))
-    (item,) = chain.waiting.items.values()
+    (item,) = chain.delay_store.items.values()
     chain.push.fail = _busy()
     chain.forget()
     chain.release()
@@ -289,22 +291,22 @@ class Fuse:
             raise KilledError
 
 
-class FusedStore(InMemoryWaitingStore):
+class FusedStore(InMemoryDelayStore):
     """A store that may be the last thing a process sees."""
 
     def __init__(self, fuse: Fuse) -> None:
         super().__init__()
         self._fuse = fuse
 
-    def put(self, item: Waiting, now_ms: int) -> None:
+    def put(self, item: DelayedRecord, now_ms: int) -> None:
         self._fuse.step()
         super().put(item, now_ms)
 
-    def claim(self, item: Waiting, now_ms: int) -> bool:
+    def claim(self, item: DelayedRecord, now_ms: int) -> bool:
         self._fuse.step()
         return super().claim(item, now_ms)
 
-    def done(self, item: Waiting) -> None:
+    def done(self, item: DelayedRecord) -> None:
         self._fuse.step()
         super().done(item)
 
@@ -315,7 +317,7 @@ class Mortal(Delivery):
     def __init__(self, kill_at: int, busy_until: dict[int, int]) -> None:
         super().__init__()
         self.fuse = Fuse(kill_at)
-        self.waiting = FusedStore(self.fuse)
+        self.delay_store = FusedStore(self.fuse)
         self.producer.fail = self.fuse.step
         self.owners = 0
         for user_id in busy_until:
@@ -339,7 +341,7 @@ class Mortal(Delivery):
         environment = self.started()
         logger = Logger()
         todo = [self.encoded(record, topics.DELIVERY)]
-        while todo or self.waiting.items:
+        while todo or self.delay_store.items:
             before = len(self.producer.produced)
             try:
                 if todo:
@@ -347,7 +349,7 @@ class Mortal(Delivery):
                         todo.pop(0)
                 else:
                     self.clock.advance(60)
-                    sweep = ReleaseDue(store=self.waiting, producer=self.producer, clock=self.clock, logger=logger)
+                    sweep = ReleaseDue(store=self.delay_store, producer=self.producer, clock=self.clock, logger=logger)
                     sweep.sweep(lambda: 60)
             except KilledError:
                 kills += 1

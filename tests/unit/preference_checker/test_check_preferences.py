@@ -270,9 +270,9 @@ def test_a_mandatory_message_waits_for_no_settings() -> None:
     checker.directory.caught_up = BEHIND
     assert checker.check(send([50], type="security_alert")) == []
     assert sorted(_passed_on(checker.builds())) == [(50, "email"), (50, "push")]
-    assert not checker.waiting.items
+    assert not checker.delay_store.items
     assert checker.check(send([50, 51], type="security_alert", send_id="other")) == []
-    (item,) = checker.waiting.items.values()
+    (item,) = checker.delay_store.items.values()
     assert item.why == "directory"
     assert checker.codec.decode("RecheckRequested", item.value)["user_ids"] == [51]
 
@@ -297,7 +297,7 @@ def test_an_unknown_channel_waits_for_no_row() -> None:
     checker = Checker()
     checker.directory.caught_up = BEHIND
     assert checker.check(send([50], channels=["fax"])) == []
-    assert not checker.waiting.items
+    assert not checker.delay_store.items
     assert len(results_of(checker.outcomes())) == 1
 
 
@@ -593,7 +593,7 @@ def test_a_batch_is_looked_up_in_bounded_groups(sizes: list[int]) -> None:
 
 def _released(checker: Checker) -> list[int]:
     """Release what waits, as the scheduler does; answers the offsets that come again."""
-    due = (item for item in checker.waiting.items.values() if item.due_ms <= checker.clock.now_ms())
+    due = (item for item in checker.delay_store.items.values() if item.due_ms <= checker.clock.now_ms())
     entries = [entry(item.value, topic=item.topic, offset=900) for item in due]
     return checker.run(checker.use_case, *entries)
 
@@ -603,7 +603,7 @@ def test_scheduled_send_is_delayed_and_checked_when_due() -> None:
     assert checker.check(send([1, 2, 2], send_at=NOW + 60_000)) == []
     assert results_of(checker.outcomes()) == {(1, "push"): ("scheduled", None), (2, "push"): ("scheduled", None)}
     assert checker.builds() == []
-    (item,) = checker.waiting.items.values()
+    (item,) = checker.delay_store.items.values()
     assert (item.due_ms, item.topic, item.why) == (NOW + 60_000, "recheck.small", "send_at")
     scheduled = checker.outcomes()[0].record_id
     checker.forget()
@@ -621,7 +621,7 @@ def test_redelivery_of_a_due_send_derives_the_delayed_parts(users: int) -> None:
     checker.put_users(range(1, users + 1))
     record = send(range(1, users + 1), send_at=NOW + 60_000)
     checker.check(record)
-    assert len(checker.waiting.items) == (1 if users == 2 else 3)
+    assert len(checker.delay_store.items) == (1 if users == 2 else 3)
     checker.clock.advance(60)
     checker.forget()
     _released(checker)
@@ -636,7 +636,7 @@ def test_redelivery_of_a_due_send_derives_the_delayed_parts(users: int) -> None:
 
 def test_failed_delay_redelivers_the_send_without_outcomes() -> None:
     checker = Checker()
-    checker.waiting.failing = Retry("DynamoDB is down")
+    checker.delay_store.failing = Retry("DynamoDB is down")
     assert checker.check(send([1], send_at=NOW + 1), send([2])) == [0]
     assert checker.outcomes() == []
     assert _passed_on(checker.builds()) == [(2, "push")]
@@ -646,7 +646,7 @@ def test_a_send_that_expires_before_its_time_has_expired() -> None:
     checker = Checker()
     assert checker.check(send([1], send_at=NOW + 60_000, expires_at=NOW + 60_000)) == []
     assert results_of(checker.outcomes()) == {(1, "push"): ("expired", "expired")}
-    assert not checker.waiting.items
+    assert not checker.delay_store.items
 
 
 def test_send_released_after_its_expiry_is_expired() -> None:

@@ -17,7 +17,7 @@ from masscomm.domain.records import RecheckRequested
 from masscomm.domain.users import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from masscomm.stores.delayed_records import SHARDS, WAITED_FOR, InMemoryWaitingStore
+from masscomm.stores.delayed_records import SHARDS, WAITED_FOR, InMemoryDelayStore
 from tests.support.harness.chain import NOW, entry, results_of, send
 from tests.support.harness.preference_checker import Checker
 
@@ -44,11 +44,11 @@ class Night(Checker):
             )
 
     def dues(self) -> list[int]:
-        return sorted(item.due_ms for item in self.waiting.items.values())
+        return sorted(item.due_ms for item in self.delay_store.items.values())
 
     def parts(self) -> list[RecheckRequested]:
         """What waits, as it will be released."""
-        items = sorted(self.waiting.items.values(), key=lambda item: (item.due_ms, item.id))
+        items = sorted(self.delay_store.items.values(), key=lambda item: (item.due_ms, item.id))
         return [RecheckRequested.from_avro(self.codec.decode("RecheckRequested", item.value)) for item in items]
 
     def until(self, moment_ms: int) -> list[int]:
@@ -58,7 +58,7 @@ class Night(Checker):
 
     def released(self) -> list[dict[str, Any]]:
         before = len(self.producer.produced)
-        scheduler = ReleaseDue(store=self.waiting, producer=self.producer, clock=self.clock, logger=Logger())
+        scheduler = ReleaseDue(store=self.delay_store, producer=self.producer, clock=self.clock, logger=Logger())
         scheduler.sweep(lambda: 60)
         return [
             entry(value, topic=topic, offset=100 + place, headers=headers)
@@ -120,7 +120,7 @@ def test_at_the_end_they_go_on_in_their_lane() -> None:
     (build,) = night.builds(Lane.SMALL)
     assert (build.user_ids, build.since_ms) == ([4, 5], BERLIN_7)
     assert night.outcomes() == []
-    assert not night.waiting.items
+    assert not night.delay_store.items
 
 
 def test_held_users_are_decided_by_their_later_settings() -> None:
@@ -149,7 +149,7 @@ def test_mandatory_or_critical_send_ignores_quiet_hours(values: Mapping[str, Any
     night.check(send([4, 5], **values))
     assert all(build.user_ids == [4, 5] for build in night.builds())
     assert night.outcomes() == []
-    assert not night.waiting.items
+    assert not night.delay_store.items
 
 
 def test_the_critical_lane_wakes() -> None:
@@ -157,7 +157,7 @@ def test_the_critical_lane_wakes() -> None:
     night.sleeper(4, 5)
     night.check(send([4, 5]), topic="send.monolith.critical")
     assert [build.user_ids for build in night.builds(Lane.CRITICAL)] == [[4, 5]]
-    assert not night.waiting.items
+    assert not night.delay_store.items
 
 
 def test_held_user_waits_only_for_the_allowed_channels() -> None:
@@ -205,7 +205,7 @@ def test_send_that_would_expire_while_held_expires_at_once(
     night.check(send(users, expires_at=expires_at))
     assert set(results_of(night.outcomes()).values()) == {said}
     assert night.outcomes()[0].results[0].rule == RULE
-    assert bool(night.waiting.items) == (said == HELD)
+    assert bool(night.delay_store.items) == (said == HELD)
 
 
 def test_send_that_expired_while_held_is_expired() -> None:
@@ -249,7 +249,7 @@ def test_redelivery_at_any_time_doubles_no_recipient(users: list[int], again_at:
     if again_at != "before":
         night.clock.advance(0 if again_at == "at the end" else 9 * 3600)
         assert night.run(night.use_case, record) == []
-    while night.waiting.items:
+    while night.delay_store.items:
         night.until(max(night.clock.now_ms(), *night.dues()))
     assert night.ends() == {(user, "push"): 1 for user in users}
     assert night.last_results().keys() <= {(4, "push"), (5, "push")}
@@ -259,7 +259,7 @@ def test_redelivery_at_any_time_doubles_no_recipient(users: list[int], again_at:
 def test_held_recipients_are_stored_before_their_outcome(users: list[int]) -> None:
     night = Night()
     night.sleeper(4)
-    night.waiting.failing = Retry("DynamoDB is down")
+    night.delay_store.failing = Retry("DynamoDB is down")
     assert night.check(send(users)) == [0]
     assert night.producer.produced == []
 
@@ -270,7 +270,7 @@ def test_almost_endless_quiet_hours_end_after_some_nights(users: list[int]) -> N
     night.sleeper(*users, quiet_hours={"start": "00:01", "end": "00:00"})
     night.check(send(users))
     nights = 0
-    while night.waiting.items and nights < 10:
+    while night.delay_store.items and nights < 10:
         nights += 1
         night.until(night.dues()[0] + 2 * MINUTE_MS)  # the scheduler is late
     assert nights == MAX_HELD
@@ -314,7 +314,7 @@ def test_a_morning_is_no_hot_partition() -> None:
     night.sleeper(4, 5)
     chunks = 200
     night.check(*(send([4, 5], chunk_index=index, chunk_count=chunks) for index in range(chunks)))
-    buckets = Counter(bucket for bucket, _ in night.waiting.items)
+    buckets = Counter(bucket for bucket, _ in night.delay_store.items)
     assert len(buckets) == SHARDS
     assert max(buckets.values()) < chunks // 4
 
@@ -323,7 +323,7 @@ class KilledError(BaseException):
     """The process ends here."""
 
 
-class FusedStore(InMemoryWaitingStore):
+class FusedStore(InMemoryDelayStore):
     """The process ends before or after the nth part begins to wait."""
 
     left = 0
@@ -349,7 +349,7 @@ def test_kill_between_hold_and_outcome_ends_each_user_once(kill_at: int, users: 
     night.sleeper(4)
     night.sleeper(6, zone="Europe/London")
     store = FusedStore()
-    night.waiting, store.left = store, kill_at
+    night.delay_store, store.left = store, kill_at
     night.use_case = night.environment(night.directory)
     night.producer.fail = lambda *_: store._step()
     record = night.encoded(send(users), topics.SEND_MONOLITH)

@@ -246,9 +246,9 @@ def test_an_unknown_messages_address_waits_and_is_suppressed() -> None:
     receipts.messages.emails[101] = receipt_events.ADDRESS
     receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED)))
     assert receipts.messages.suppressed == {}
-    (waiting,) = receipts.waiting.items.values()
+    (delayed,) = receipts.delay_store.items.values()
     receipts.told(["m"], channel="email")
-    assert receipts.run(receipts.follow, entry(waiting.value, topic=topics.RECEIPT)) == []
+    assert receipts.run(receipts.follow, entry(delayed.value, topic=topics.RECEIPT)) == []
     assert len(receipts.messages.suppressed) == 1
 
 
@@ -257,17 +257,17 @@ def test_receipt_without_an_arrival_produces_nothing(document: dict[str, Any]) -
     receipts = Receipts()
     receipts.told(["m"])
     assert receipts.hear(receipt_events.of_sns(json.dumps(document), receipt_events.SES_IS_THERE)) == []
-    assert (receipts.outcomes(), receipts.dead_letters(), receipts.waiting.items) == ([], [], {})
+    assert (receipts.outcomes(), receipts.dead_letters(), receipts.delay_store.items) == ([], [], {})
 
 
 def test_a_receipt_that_is_here_before_its_outcome_waits_for_it() -> None:
     receipts = Receipts()
     receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     assert receipts.outcomes() == []
-    (waiting,) = receipts.waiting.items.values()
-    assert (waiting.topic, waiting.due_ms) == (topics.RECEIPT, NOW + WAITS_S[0] * 1000)
+    (delayed,) = receipts.delay_store.items.values()
+    assert (delayed.topic, delayed.due_ms) == (topics.RECEIPT, NOW + WAITS_S[0] * 1000)
     receipts.told(["m"])
-    assert receipts.run(receipts.follow, entry(waiting.value, topic=topics.RECEIPT)) == []
+    assert receipts.run(receipts.follow, entry(delayed.value, topic=topics.RECEIPT)) == []
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
 
 
@@ -285,12 +285,12 @@ def test_receipt_of_unknown_message_is_dropped_after_its_waits(waits_s: tuple[fl
     receipts = Receipts(waits_s)
     receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     for tried, wait_s in enumerate(waits_s, start=1):
-        assert len(receipts.waiting.items) == 1
-        _, waiting = receipts.waiting.items.popitem()
-        assert waiting.due_ms - receipts.clock.now_ms() == wait_s * 1000
+        assert len(receipts.delay_store.items) == 1
+        _, delayed = receipts.delay_store.items.popitem()
+        assert delayed.due_ms - receipts.clock.now_ms() == wait_s * 1000
         receipts.clock.advance(wait_s)
-        assert receipts.run(receipts.follow, entry(waiting.value, topic=topics.RECEIPT, offset=tried)) == []
-    assert (receipts.waiting.items, receipts.outcomes(), receipts.dead_letters()) == ({}, [], [])
+        assert receipts.run(receipts.follow, entry(delayed.value, topic=topics.RECEIPT, offset=tried)) == []
+    assert (receipts.delay_store.items, receipts.outcomes(), receipts.dead_letters()) == ({}, [], [])
 
 
 def test_only_outcomes_of_delivery_are_remembered() -> None:

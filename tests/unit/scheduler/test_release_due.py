@@ -16,24 +16,24 @@ from masscomm.kafka.producer import InMemoryProducer
 from masscomm.observability import logs, metrics, traces
 from masscomm.stores.delayed_records import (
     CLAIM_S,
-    InMemoryWaitingStore,
-    Unreadable,
-    Waiting,
-    WaitingStore,
+    DelayedRecord,
+    DelayStore,
+    InMemoryDelayStore,
+    UnreadableRecord,
     jittered,
     place_of,
     releasable,
 )
-from tests.support.contracts.delay_store import WaitingStoreContract, waiting
+from tests.support.contracts.delay_store import DelayStoreContract, delayed_record
 from tests.support.harness.chain import NOW, Chain, delivery
 
 
-class TestInMemoryWaitingStore(WaitingStoreContract):
+class TestInMemoryDelayStore(DelayStoreContract):
     @pytest.fixture
-    def store(self) -> WaitingStore:
-        return InMemoryWaitingStore()
+    def store(self) -> DelayStore:
+        return InMemoryDelayStore()
 
-    def damage(self, store: InMemoryWaitingStore, item: Waiting) -> None:
+    def damage(self, store: InMemoryDelayStore, item: DelayedRecord) -> None:
         store.unreadable.add(place_of(item))
 
 
@@ -42,11 +42,11 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.clock = FixedClock(NOW)
-        self.store = InMemoryWaitingStore()
+        self.store = InMemoryDelayStore()
         self.producer = InMemoryProducer()
         self.use_case = ReleaseDue(store=self.store, producer=self.producer, clock=self.clock, logger=Logger())
 
-    def put(self, *items: Waiting) -> None:
+    def put(self, *items: DelayedRecord) -> None:
         for item in items:
             self.store.put(item, NOW)
 
@@ -59,7 +59,7 @@ class Scheduler:
 
 def test_due_record_is_released_to_its_topic_under_its_id() -> None:
     scheduler = Scheduler()
-    due, later = waiting(topic="delivery", headers=(("a", b"1"),)), waiting(NOW + 1)
+    due, later = delayed_record(topic="delivery", headers=(("a", b"1"),)), delayed_record(NOW + 1)
     scheduler.put(due, later)
     assert scheduler.sweep() == Swept(released=1)
     assert scheduler.producer.produced == [
@@ -72,7 +72,7 @@ def test_due_record_is_released_to_its_topic_under_its_id() -> None:
 @pytest.mark.kills(guard="delay_store.one_sweep")
 def test_two_sweeps_at_once_release_it_once() -> None:
     scheduler = Scheduler()
-    item = waiting()
+    item = delayed_record()
     scheduler.put(item)
     other = Scheduler()
     other.use_case = ReleaseDue(store=scheduler.store, producer=other.producer, clock=scheduler.clock, logger=Logger())
@@ -92,8 +92,8 @@ def test_two_sweeps_at_once_release_it_once() -> None:
 
 def test_failed_release_is_repeated_once_its_claim_lapsed() -> None:
     scheduler = Scheduler()
-    item = waiting()
-    scheduler.put(item, waiting())
+    item = delayed_record()
+    scheduler.put(item, delayed_record())
     scheduler.producer.fail = lambda _topic, _value: Retry("down")
     assert scheduler.sweep() == Swept(failed=2)
     assert len(scheduler.store.items) == 2
@@ -106,7 +106,7 @@ def test_failed_release_is_repeated_once_its_claim_lapsed() -> None:
 
 def test_a_sweep_stops_before_its_time_ends() -> None:
     scheduler = Scheduler()
-    scheduler.put(waiting())
+    scheduler.put(delayed_record())
     assert scheduler.sweep(seconds=19) == Swept(complete=False)
     assert scheduler.released() == []
 
@@ -117,8 +117,8 @@ def test_twenty_thousand_held_items_delay_no_critical_one() -> None:
     """The sweep has time for a part of them: what is critical goes first, of however late a minute."""
     scheduler = Scheduler()
     for number in range(20_000):
-        scheduler.put(waiting(NOW + number // 100, id=str(number)))
-    scheduler.put(waiting(NOW + 3 * 60_000, id="password", topic="recheck.critical"))
+        scheduler.put(delayed_record(NOW + number // 100, id=str(number)))
+    scheduler.put(delayed_record(NOW + 3 * 60_000, id="password", topic="recheck.critical"))
     scheduler.clock.advance(180)
     calls = iter(range(60, 0, -1))
     swept = scheduler.use_case.sweep(lambda: next(calls))
@@ -129,14 +129,14 @@ def test_twenty_thousand_held_items_delay_no_critical_one() -> None:
 def test_unreadable_bulk_delays_no_critical_record() -> None:
     scheduler = Scheduler()
 
-    class Throttled(InMemoryWaitingStore):
-        def due(self, now_ms: int, *, critical: bool) -> Iterator[Waiting | Unreadable]:
+    class Throttled(InMemoryDelayStore):
+        def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableRecord]:
             if not critical:
                 raise Retry("throttled")
             return super().due(now_ms, critical=critical)
 
     store = Throttled()
-    store.put(waiting(id="password", topic="recheck.critical"), NOW)
+    store.put(delayed_record(id="password", topic="recheck.critical"), NOW)
     with pytest.raises(Retry):
         replace(scheduler.use_case, store=store).sweep(lambda: 60)
     assert scheduler.released() == ["password"]
@@ -144,7 +144,7 @@ def test_unreadable_bulk_delays_no_critical_record() -> None:
 
 def test_an_unreadable_item_stops_no_other_and_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     scheduler = Scheduler()
-    bad, good = waiting(id="bad"), [waiting(), waiting(topic="recheck.critical")]
+    bad, good = delayed_record(id="bad"), [delayed_record(), delayed_record(topic="recheck.critical")]
     scheduler.put(bad, *good)
     scheduler.store.unreadable.add(place_of(bad))
     scheduler.use_case = replace(scheduler.use_case, logger=logs.logger("test_release_due"))
@@ -161,7 +161,7 @@ def test_an_unreadable_item_stops_no_other_and_is_counted(capsys: pytest.Capture
 
 def test_a_record_that_no_client_can_write_stops_no_other() -> None:
     scheduler = Scheduler()
-    bad, good = waiting(id="a", headers=(("\ud800", b""),)), waiting(id="b")
+    bad, good = delayed_record(id="a", headers=(("\ud800", b""),)), delayed_record(id="b")
     scheduler.put(bad, good)
     assert scheduler.sweep() == Swept(released=1, failed=1)
     assert scheduler.released() == [good.id]
@@ -170,13 +170,13 @@ def test_a_record_that_no_client_can_write_stops_no_other() -> None:
 @pytest.mark.parametrize("topic", ["send.api", "send.monolith", "send.api.critical", "outcome", "dead-letter"])
 def test_record_cannot_wait_for_a_topic_that_counts_again(topic: str) -> None:
     with pytest.raises(ValueError, match="nothing is released to"):
-        waiting(topic=topic)
+        delayed_record(topic=topic)
     assert topic not in releasable()
 
 
 def test_item_with_a_forbidden_topic_is_not_released() -> None:
     scheduler = Scheduler()
-    item = waiting()
+    item = delayed_record()
     object.__setattr__(item, "topic", topics.SEND_API)
     scheduler.store.items["", ""] = item
     assert scheduler.sweep().released == 0
@@ -198,7 +198,7 @@ def test_jitter_follows_from_the_id_and_spreads() -> None:
 def test_released_record_continues_its_trace() -> None:
     scheduler = Scheduler()
     above = traces.begun_by("a send").within()
-    scheduler.put(waiting(headers=tuple(above.headers)))
+    scheduler.put(delayed_record(headers=tuple(above.headers)))
     traces.taken()
     scheduler.sweep()
     (span,) = traces.taken()
@@ -219,7 +219,7 @@ def test_sweep_measures_the_backlog_and_its_age() -> None:
         "WaitingOldestDue": 0,
         "WaitingUnreadable": 0,
     }
-    scheduler.put(waiting(), waiting())
+    scheduler.put(delayed_record(), delayed_record())
     scheduler.producer.fail = lambda _topic, _value: Retry("down")
     scheduler.clock.advance(90)
     scheduler.sweep()
@@ -236,7 +236,7 @@ def test_unreleased_record_is_logged_with_its_own_ids(capsys: pytest.CaptureFixt
     chain, scheduler = Chain(), Scheduler()
     record = delivery([1], record_id="its own", send_id="a send", club_id=3)
     value = chain.codec.encode("delivery", "DeliveryRequested", record.to_avro())
-    scheduler.put(replace(waiting(topic="delivery"), value=value), waiting(topic="delivery"))
+    scheduler.put(replace(delayed_record(topic="delivery"), value=value), delayed_record(topic="delivery"))
     scheduler.producer.fail = lambda _topic, _value: Retry("down")
     replace(scheduler.use_case, codec=chain.codec, logger=logs.logger("test_release_due")).sweep(lambda: 60)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -38,7 +38,7 @@ def _checker(office: Office) -> CheckPreferences:
     return CheckPreferences(
         directory=directory,
         clock=office.clock,
-        waiting=office.store,
+        delay_store=office.store,
         decisions=InMemoryDecisionLog(),
     )
 

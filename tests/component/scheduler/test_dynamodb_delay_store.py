@@ -8,9 +8,9 @@ from unittest.mock import patch
 import pytest
 
 from devstack.settings import StackSettings
-from masscomm.stores.delayed_records import CLAIM_S, Unreadable, Waiting, place_of
-from masscomm.stores.delayed_records_dynamodb import DynamoDbWaitingStore
-from tests.support.contracts.delay_store import HOUR, WaitingStoreContract, due, ids, incompressible, waiting
+from masscomm.stores.delayed_records import CLAIM_S, DelayedRecord, UnreadableRecord, place_of
+from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+from tests.support.contracts.delay_store import HOUR, DelayStoreContract, delayed_record, due, ids, incompressible
 from tests.support.harness.chain import NOW
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
@@ -18,13 +18,13 @@ __all__ = ["functions_client"]
 
 
 @pytest.fixture
-def store(localstack: StackSettings, functions_client: Any) -> DynamoDbWaitingStore:
+def store(localstack: StackSettings, functions_client: Any) -> DynamoDbDelayStore:
     """On a table of its own."""
-    return DynamoDbWaitingStore(table=new_table(dynamodb(localstack), "waiting"), client=functions_client)
+    return DynamoDbDelayStore(table=new_table(dynamodb(localstack), "waiting"), client=functions_client)
 
 
-class TestDynamoDbWaitingStore(WaitingStoreContract):
-    def damage(self, store: DynamoDbWaitingStore, item: Waiting) -> None:
+class TestDynamoDbDelayStore(DelayStoreContract):
+    def damage(self, store: DynamoDbDelayStore, item: DelayedRecord) -> None:
         bucket, key = place_of(item)
         place = {"due_bucket": {"S": bucket}, "id": {"S": key}}
         row = store._client.get_item(TableName=store._table, Key=place)["Item"]
@@ -35,17 +35,17 @@ class TestDynamoDbWaitingStore(WaitingStoreContract):
             store._client.delete_item(TableName=store._table, Key=part)
 
 
-def _write(store: DynamoDbWaitingStore, *rows: dict[str, Any]) -> None:
+def _write(store: DynamoDbDelayStore, *rows: dict[str, Any]) -> None:
     for row in rows:
         store._client.put_item(TableName=store._table, Item=row)
 
 
-def _everything(store: DynamoDbWaitingStore) -> list[dict[str, Any]]:
+def _all_items(store: DynamoDbDelayStore) -> list[dict[str, Any]]:
     pages = store._client.get_paginator("scan").paginate(TableName=store._table)
     return [row for page in pages for row in page["Items"]]
 
 
-def _in_previous_form(item: Waiting, shard: int = 3) -> list[dict[str, Any]]:
+def _in_previous_form(item: DelayedRecord, shard: int = 3) -> list[dict[str, Any]]:
     """The rows that earlier versions wrote for an item."""
     bucket, packed = f"{item.due_ms // 60_000:010d}#{shard}", zlib.compress(item.value)
     parts = [packed[start : start + 350_000] for start in range(0, len(packed), 350_000)]
@@ -78,11 +78,11 @@ def _in_previous_form(item: Waiting, shard: int = 3) -> list[dict[str, Any]]:
 
 @pytest.mark.guarantee("delay_store.previous_form_is_released")
 @pytest.mark.kills(guard="delay_store.previous_form")
-def test_items_of_the_previous_form_are_released_whole(store: DynamoDbWaitingStore) -> None:
-    small = waiting(NOW, headers=(("a", b"\xff"),))
-    critical = waiting(NOW + 60_000, topic="recheck.critical")
-    twice = waiting(NOW, value=incompressible("large"))
-    later = Waiting(id=twice.id, due_ms=NOW + HOUR, topic=twice.topic, value=twice.value, why=twice.why)
+def test_items_of_the_previous_form_are_released_whole(store: DynamoDbDelayStore) -> None:
+    small = delayed_record(NOW, headers=(("a", b"\xff"),))
+    critical = delayed_record(NOW + 60_000, topic="recheck.critical")
+    twice = delayed_record(NOW, value=incompressible("large"))
+    later = DelayedRecord(id=twice.id, due_ms=NOW + HOUR, topic=twice.topic, value=twice.value, why=twice.why)
     for item in (small, critical, twice, later):
         _write(store, *_in_previous_form(item))
     store.put(twice, NOW)
@@ -91,7 +91,7 @@ def test_items_of_the_previous_form_are_released_whole(store: DynamoDbWaitingSto
     assert sorted(ids(found)) == sorted([small.id, twice.id, twice.id])
     assert all(each in (small, twice) for each in found)
     for each in found:
-        assert isinstance(each, Waiting)
+        assert isinstance(each, DelayedRecord)
         assert store.claim(each, NOW)
         assert not store.claim(each, NOW + CLAIM_S * 1000 - 1)
         store.done(each)
@@ -100,27 +100,27 @@ def test_items_of_the_previous_form_are_released_whole(store: DynamoDbWaitingSto
     assert ids(store.due(NOW + HOUR, critical=True)) == [critical.id]
 
 
-def test_marks_of_the_previous_form_go_with_their_items(store: DynamoDbWaitingStore) -> None:
-    bulk, critical = waiting(NOW), waiting(NOW, topic="delivery.critical")
+def test_marks_of_the_previous_form_go_with_their_items(store: DynamoDbDelayStore) -> None:
+    bulk, critical = delayed_record(NOW), delayed_record(NOW, topic="delivery.critical")
     _write(store, *_in_previous_form(bulk), *_in_previous_form(critical))
     for each in list(store.due(NOW + HOUR, critical=False)):
-        assert isinstance(each, Waiting)
+        assert isinstance(each, DelayedRecord)
         store.done(each)
     assert due(store, NOW + HOUR) == [critical]
     for each in due(store, NOW + HOUR):
-        assert isinstance(each, Waiting)
+        assert isinstance(each, DelayedRecord)
         store.done(each)
     due(store, NOW + HOUR)
-    assert _everything(store) == []
+    assert _all_items(store) == []
 
 
-def test_done_record_leaves_no_item(store: DynamoDbWaitingStore) -> None:
-    item = waiting(NOW, value=incompressible("large"))
+def test_done_record_leaves_no_item(store: DynamoDbDelayStore) -> None:
+    item = delayed_record(NOW, value=incompressible("large"))
     store.put(item, NOW)
-    store.put(Waiting(id=item.id, due_ms=NOW, topic=item.topic, value=incompressible("other"), why="x"), NOW)
+    store.put(DelayedRecord(id=item.id, due_ms=NOW, topic=item.topic, value=incompressible("other"), why="x"), NOW)
     store.done(item)
     assert due(store, NOW + HOUR) == []
-    assert _everything(store) == []
+    assert _all_items(store) == []
 
 
 @pytest.mark.kills(guard="delay_store.unreadable_item")
@@ -137,23 +137,23 @@ def test_done_record_leaves_no_item(store: DynamoDbWaitingStore) -> None:
     ],
     ids=lambda damage: next(iter(damage)),
 )
-def test_whatever_stands_in_a_row_the_others_are_found(store: DynamoDbWaitingStore, damage: dict[str, Any]) -> None:
-    item, other = waiting(NOW), waiting(NOW)
+def test_whatever_stands_in_a_row_the_others_are_found(store: DynamoDbDelayStore, damage: dict[str, Any]) -> None:
+    item, other = delayed_record(NOW), delayed_record(NOW)
     store.put(item, NOW)
     store.put(other, NOW)
-    (row,) = [row for row in _everything(store) if row["id"]["S"].endswith(item.id)]
+    (row,) = [row for row in _all_items(store) if row["id"]["S"].endswith(item.id)]
     _write(store, {name: value for name, value in {**row, **damage}.items() if value is not None})
     found = due(store, NOW)
     assert ids(found) == [other.id]
-    assert [type(each) for each in found if each != other] == [Unreadable]
-    assert [each.id for each in store.everything()] == [other.id]
+    assert [type(each) for each in found if each != other] == [UnreadableRecord]
+    assert [each.id for each in store.scan()] == [other.id]
 
 
-def test_the_critical_lane_is_read_before_any_bulk_bucket(store: DynamoDbWaitingStore) -> None:
+def test_the_critical_lane_is_read_before_any_bulk_bucket(store: DynamoDbDelayStore) -> None:
     """However many bulk records are due, what a one-time password waits for is two queries."""
     for minutes in range(5):
-        store.put(waiting(NOW + minutes * 60_000), NOW)
-    store.put(waiting(NOW + HOUR, topic="recheck.critical"), NOW)
+        store.put(delayed_record(NOW + minutes * 60_000), NOW)
+    store.put(delayed_record(NOW + HOUR, topic="recheck.critical"), NOW)
     with patch.object(store, "_query", wraps=store._query) as query:
         assert len(list(store.due(NOW + HOUR, critical=True))) == 1
     assert query.call_count == 1

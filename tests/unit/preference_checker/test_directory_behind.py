@@ -17,7 +17,7 @@ from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import InMemoryWaitingStore, Waiting
+from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 from tests.support.harness.chain import NOW, Chain, entry, results_of, send
 
 BEHIND = Position(lsn=1, ts_ms=NOW - 1)
@@ -40,19 +40,19 @@ class Fuse:
             raise KilledError
 
 
-class FusedStore(InMemoryWaitingStore):
+class FusedStore(InMemoryDelayStore):
     """What waits; any put may be the last step."""
 
     def __init__(self, fuse: Fuse) -> None:
         super().__init__()
         self._fuse = fuse
 
-    def put(self, item: Waiting, now_ms: int) -> None:
+    def put(self, item: DelayedRecord, now_ms: int) -> None:
         self._fuse.step()
         super().put(item, now_ms)
         self._fuse.step()
 
-    def done(self, item: Waiting) -> None:
+    def done(self, item: DelayedRecord) -> None:
         self._fuse.step()
         super().done(item)
 
@@ -93,7 +93,7 @@ class Office(Chain):
         self.known.caught_up = Position(lsn=2, ts_ms=NOW)
 
     def environment(self) -> CheckPreferences:
-        return CheckPreferences(directory=self.known, clock=self.clock, waiting=self.store, decisions=self.log)
+        return CheckPreferences(directory=self.known, clock=self.clock, delay_store=self.store, decisions=self.log)
 
     def released(self) -> list[dict[str, object]]:
         self.clock.advance(60)
@@ -225,7 +225,7 @@ def test_record_delayed_by_the_previous_code_continues_once() -> None:
     old_id = "3b0c2b55-5d2c-5f2f-9d0e-1f0c6f5f8f11"
     old = replace(chunk, record_id=old_id, why="directory", waits=3)
     value = office.codec.encode(topics.RECHECK, "RecheckRequested", old.to_avro())
-    office.store.put(Waiting(id=old_id, due_ms=NOW, topic=topics.RECHECK, value=value, why="directory"), NOW)
+    office.store.put(DelayedRecord(id=old_id, due_ms=NOW, topic=topics.RECHECK, value=value, why="directory"), NOW)
     office.know(98)
     office.know(99)
     office.catch_up()
@@ -247,8 +247,8 @@ def test_users_of_one_chunk_id_wait_apart(send_at: int | None) -> None:
     for user_id in (98, 99):
         record = office.encoded(send([user_id], send_at=send_at), topics.SEND_API)
         assert office.run(office.environment(), record) == []
-    waiting = [office.codec.decode("RecheckRequested", item.value)["user_ids"] for item in office.store.items.values()]
-    assert sorted(waiting) == [[98], [99]]
+    delayed = [office.codec.decode("RecheckRequested", item.value)["user_ids"] for item in office.store.items.values()]
+    assert sorted(delayed) == [[98], [99]]
 
 
 @pytest.mark.guarantee("cdc_behind.crash_loses_no_recipient")
