@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from devstack.stack import Stack
 from tests.support.servers.metrics_database import metrics_database
 
@@ -65,10 +65,10 @@ def main() -> None:
     parser.add_argument("--clubs", type=int, default=200)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        settings = StackSettings.on_free_ports(Path(folder))
+        config = StackConfig.on_free_ports(Path(folder))
         with (
-            Stack(settings, ["postgres"]),
-            metrics_database(settings) as url,
+            Stack(config, ["postgres"]),
+            metrics_database(config) as url,
             psycopg.connect(url, autocommit=True) as connection,
         ):
             connection.execute("set jit = off")

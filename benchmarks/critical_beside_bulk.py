@@ -118,7 +118,7 @@ def percentile(found: Sequence[Probe], share: int) -> float:
 def processes(chain: RunningChain) -> dict[str, list[int]]:
     """The ids of what takes part, by kind."""
     stack = chain.stack
-    status = httpx.get(f"{stack.settings.gateway_url}/-/status", trust_env=False).json()["functions"]
+    status = httpx.get(f"{stack.config.gateway_url}/-/status", trust_env=False).json()["functions"]
     critical = [name for name in status if name.endswith("-critical")]
     servers = {name: [each.pid for each in process.family(stack.pid(name))] for name in SERVERS}
     return {
@@ -155,9 +155,9 @@ def main() -> int:
     arguments = parser.parse_args()
     count = arguments.probes
     with running_chain(bulk_nice=arguments.nice) as chain:
-        settings = chain.stack.settings
-        codec = Codec(HttpSchemaRegistry(settings.registry_url))
-        reader = TopicReader(settings.kafka_bootstrap, list(STAGES), from_beginning=True)
+        config = chain.stack.config
+        codec = Codec(HttpSchemaRegistry(config.registry_url))
+        reader = TopicReader(config.kafka_bootstrap, list(STAGES), from_beginning=True)
         everybody = range(1, arguments.recipients + 1)
         probed = range(10**7, 10**7 + WARM_UP + 2 * count)
         _say("everything runs")

@@ -30,8 +30,8 @@ import psycopg
 from confluent_kafka import Producer
 
 from benchmarks.metrics_throughput import encoded, outcome
+from devstack.config import StackConfig
 from devstack.provision import create_topics, register_schemas
-from devstack.settings import StackSettings
 from devstack.stack import Stack
 from masscomm.kafka.topics import chain_topics
 from tests.support.servers.metrics_database import metrics_database
@@ -43,7 +43,7 @@ END_WAIT_S = 60.0
 
 
 @contextmanager
-def running_job(stack: StackSettings, database: str, folder: Path) -> Iterator[Path]:
+def running_job(stack: StackConfig, database: str, folder: Path) -> Iterator[Path]:
     """The job as a process, once it is ready; its log. It is asked to end afterwards."""
     log, ready = folder / "job.log", folder / "ready"
     process = launch(stack, database, folder, log, SPARK_READY_FILE=str(ready)).process
@@ -64,7 +64,7 @@ def running_job(stack: StackSettings, database: str, folder: Path) -> Iterator[P
 class Load:
     """Produces at an even rate, and knows of each record where it stands and when it was produced."""
 
-    def __init__(self, stack: StackSettings, schema_id: int) -> None:
+    def __init__(self, stack: StackConfig, schema_id: int) -> None:
         self._producer = Producer({"bootstrap.servers": stack.kafka_bootstrap, "linger.ms": 5})
         self._schema_id = schema_id
         self._lock = threading.Lock()
@@ -107,9 +107,7 @@ class Load:
         return found
 
 
-def measure(
-    stack: StackSettings, schema_id: int, database: str, rate: int, seconds: float
-) -> list[tuple[float, float]]:
+def measure(stack: StackConfig, schema_id: int, database: str, rate: int, seconds: float) -> list[tuple[float, float]]:
     """(seconds since the load began, seconds until it was served) of each record."""
     load = Load(stack, schema_id)
     began = time.time()
@@ -147,7 +145,7 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        stack = StackSettings.on_free_ports(folder)
+        stack = StackConfig.on_free_ports(folder)
         with Stack(stack, ["kafka", "registry", "postgres"]):
             create_topics(stack.kafka_bootstrap, chain_topics())
             schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]

@@ -52,8 +52,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.processor_time import spent
+from devstack.config import StackConfig
 from devstack.provision import create_topics, register_schemas
-from devstack.settings import StackSettings
 from devstack.setup import JARS
 from devstack.stack import Stack
 from masscomm.domain import ids
@@ -142,11 +142,11 @@ def _outcomes_from(schema_id: int, events: int, recipients: int, sends: int, at_
     return [encoded(schema_id, outcome(rng, sends, number, recipients, at_ms)) for number in numbers]
 
 
-def produce(settings: StackSettings, values: Iterable[bytes], compression: str = "lz4") -> None:
+def produce(config: StackConfig, values: Iterable[bytes], compression: str = "lz4") -> None:
     """Fill the topic `outcome`. compression: the chain's own is lz4 (masscomm.kafka.producer)."""
     producer = Producer(
         {
-            "bootstrap.servers": settings.kafka_bootstrap,
+            "bootstrap.servers": config.kafka_bootstrap,
             "compression.type": compression,
             "linger.ms": 50,
             "queue.buffering.max.messages": 10**6,
@@ -215,7 +215,7 @@ def bytes_by_class(pid: int) -> Counter[str]:
 class Benchmark:
     """One stack, one Spark, one filled topic."""
 
-    def __init__(self, stack: StackSettings, spark: SparkSession, settings: Settings, recipients: int) -> None:
+    def __init__(self, stack: StackConfig, spark: SparkSession, settings: Settings, recipients: int) -> None:
         self.stack, self.spark, self.settings, self.recipients = stack, spark, settings, recipients
         writers = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
         writers.learn(registered_ids(stack.registry_url))
@@ -424,7 +424,7 @@ def report(runs: dict[str, list[float]], recipients: int) -> None:
     print(json.dumps({name: round(value) for name, value in medians.items()}))
 
 
-def settings_of(stack: StackSettings, batch: int) -> Settings:
+def settings_of(stack: StackConfig, batch: int) -> Settings:
     """A job's on that stack, without a database; batch: records a micro-batch."""
     return Settings(
         bootstrap_servers=stack.kafka_bootstrap,
@@ -457,7 +457,7 @@ def main() -> None:
         logging.getLogger("spark_metrics.batches").setLevel(logging.INFO)
         logging.basicConfig()
     with tempfile.TemporaryDirectory() as folder:
-        stack = StackSettings.on_free_ports(Path(folder))
+        stack = StackConfig.on_free_ports(Path(folder))
         with Stack(stack, ["kafka", "registry", "postgres"]):
             create_topics(stack.kafka_bootstrap, chain_topics())
             schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]

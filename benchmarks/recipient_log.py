@@ -16,8 +16,8 @@ import psycopg
 from pyspark.sql import SparkSession
 
 from benchmarks.metrics_throughput import count_all, outcomes, produce, settings_of, timed
+from devstack.config import StackConfig
 from devstack.provision import create_topics, register_schemas
-from devstack.settings import StackSettings
 from devstack.stack import Stack
 from masscomm.domain.limits import FAR_FUTURE_MS
 from masscomm.kafka.avro import HttpSchemaRegistry
@@ -33,7 +33,7 @@ from tests.support.servers.metrics_database import metrics_database
 RECIPIENTS, SENDS = 500, 300
 
 
-def count(stack: StackSettings, spark: SparkSession, settings: Settings, events: int, *, logged: bool) -> float:
+def count(stack: StackConfig, spark: SparkSession, settings: Settings, events: int, *, logged: bool) -> float:
     """Recipients a second."""
     known = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
     known.learn(registered_ids(stack.registry_url))
@@ -63,7 +63,7 @@ def main() -> None:
         logging.getLogger("spark_metrics.batches").setLevel(logging.INFO)
         logging.basicConfig()
     with tempfile.TemporaryDirectory() as folder:
-        stack = StackSettings.on_free_ports(Path(folder))
+        stack = StackConfig.on_free_ports(Path(folder))
         with Stack(stack, ["kafka", "registry", "postgres"]):
             create_topics(stack.kafka_bootstrap, chain_topics())
             schema_id = register_schemas(stack.registry_url, chain_topics())["outcome-value"]

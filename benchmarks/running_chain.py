@@ -13,10 +13,10 @@ from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
+from devstack.config import GENERATION, StackConfig
 from devstack.provision import provisioning
 from devstack.service import Service, Task, function_environment
 from devstack.services import all_services
-from devstack.settings import GENERATION, StackSettings
 from devstack.sns_process import SnsStandIn
 from devstack.stack import Stack
 from emulators.sns_stand_in import endpoint_arn
@@ -42,8 +42,8 @@ class RunningChain:
 
     def people(self, club_id: int, user_ids: Iterable[int]) -> None:
         """People of a club who want everything and have a device each, in the directory."""
-        client = connect(self.stack.settings.opensearch_url)
-        application = function_environment(self.stack.settings)["PLATFORM_APPLICATION_ARN_GCM"]
+        client = connect(self.stack.config.opensearch_url)
+        application = function_environment(self.stack.config)["PLATFORM_APPLICATION_ARN_GCM"]
         for some in batched(user_ids, 5_000, strict=False):
             documents = [each for user_id in some for each in _documents(club_id, user_id, application)]
             failed = [fate for fate in write(client, documents) if fate is not None]
@@ -82,24 +82,24 @@ def running_chain(environment: Mapping[str, str] | None = None, *, bulk_nice: in
         more = {"AWS_ENDPOINT_URL_SNS": sns.url, "LOG_LEVEL": "ERROR", "POWERTOOLS_LOG_LEVEL": "ERROR"}
         more |= environment or {}
 
-        def services(settings: StackSettings) -> dict[str, Service]:
-            return {name: _changed(service, more, bulk_nice) for name, service in all_services(settings).items()}
+        def services(config: StackConfig) -> dict[str, Service]:
+            return {name: _changed(service, more, bulk_nice) for name, service in all_services(config).items()}
 
-        settings = StackSettings.on_free_ports(Path(folder))
+        config = StackConfig.on_free_ports(Path(folder))
         with ExitStack() as resources:
-            stack = resources.enter_context(Stack(settings, without=_UNUSED, catalogue=services, tasks=_tasks))
-            client = connect(settings.opensearch_url)
+            stack = resources.enter_context(Stack(config, without=_UNUSED, catalogue=services, tasks=_tasks))
+            client = connect(config.opensearch_url)
             actions: list[dict[str, Any]] = [
                 {"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in CDC_TABLES
             ]
             client.indices.update_aliases(body={"actions": actions})
-            emitter = resources.enter_context(Emitter(settings.kafka_bootstrap, settings.registry_url))
+            emitter = resources.enter_context(Emitter(config.kafka_bootstrap, config.registry_url))
             time.sleep(_SETTLE_S)  # consumer groups that have just been joined
             yield RunningChain(stack, sns, emitter)
 
 
-def _tasks(settings: StackSettings) -> list[Task]:
-    return [task for task in provisioning(settings) if not {task.name, *task.depends_on} & {"connect", "monolith"}]
+def _tasks(config: StackConfig) -> list[Task]:
+    return [task for task in provisioning(config) if not {task.name, *task.depends_on} & {"connect", "monolith"}]
 
 
 def _changed(service: Service, more: Mapping[str, str], bulk_nice: int) -> Service:

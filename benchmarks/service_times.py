@@ -30,8 +30,8 @@ import boto3
 import psutil
 
 from benchmarks.recipients import Minute
+from devstack.config import StackConfig
 from devstack.provision import create_dynamodb_tables, create_indices, create_topics
-from devstack.settings import StackSettings
 from devstack.sns_process import SnsStandIn
 from devstack.stack import Stack
 from emulators.sns_stand_in import Rule, endpoint_arn
@@ -96,11 +96,11 @@ class Kept:
 class Chain:
     """The three functions over the servers of one stack."""
 
-    def __init__(self, settings: StackSettings, tables: OpenSearchTables, sns: SnsStandIn) -> None:
+    def __init__(self, config: StackConfig, tables: OpenSearchTables, sns: SnsStandIn) -> None:
         clock = SystemClock()
         self.codec = Codec(registry_with_all_schemas())
         # Its reports say what goes wrong; the library would also say that the broker ended before the benchmark.
-        self.producer = Kept(KafkaProducer(settings.kafka_bootstrap, log_level=0))
+        self.producer = Kept(KafkaProducer(config.kafka_bootstrap, log_level=0))
         self.directory = OpenSearchDirectory(tables.client, progress=lambda _: tables.progress, clock=clock)
         os.environ["AWS_ENDPOINT_URL_SNS"] = sns.url
         sender = os.environ["SES_SENDER"]
@@ -201,21 +201,21 @@ def line(one: Mapping[str, float], many: Mapping[str, float], size: int) -> dict
 def measure(runs: int) -> dict[str, Any]:
     """Every figure, from servers that are started for it."""
     with tempfile.TemporaryDirectory() as folder:
-        settings = StackSettings.on_free_ports(Path(folder))
+        config = StackConfig.on_free_ports(Path(folder))
         with (
-            Stack(settings, ["kafka", "opensearch", "localstack"]) as stack,
+            Stack(config, ["kafka", "opensearch", "localstack"]) as stack,
             environment_of(stack),
             SnsStandIn.start(any_endpoint=True) as sns,
         ):
-            create_topics(settings.kafka_bootstrap, topics.chain_topics())
-            create_indices(settings.opensearch_url, GENERATION)
+            create_topics(config.kafka_bootstrap, topics.chain_topics())
+            create_indices(config.opensearch_url, GENERATION)
             create_dynamodb_tables(boto3.client("dynamodb"))
             boto3.client("ses").verify_email_identity(EmailAddress=os.environ["SES_SENDER"])
-            tables = OpenSearchTables(TestClient(settings.opensearch_url), GENERATION)
+            tables = OpenSearchTables(TestClient(config.opensearch_url), GENERATION)
             actions = [{"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in CDC_TABLES]
             tables.client.indices.update_aliases(body={"actions": actions})
             fill(tables, PART_SIZE)
-            chain = Chain(settings, tables, sns)
+            chain = Chain(config, tables, sns)
             return {
                 **functions(chain, runs),
                 "slices": slices(chain, sns, runs),

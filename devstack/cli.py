@@ -15,12 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from devstack import process
+from devstack.config import ConfigError, StackConfig
 from devstack.dead_letters.commands import app as dead_letters_app
 from devstack.handle import RunningStack
 from devstack.installation import Installation, installation
 from devstack.options import JsonOption, given
 from devstack.progress import Progress
-from devstack.settings import SettingsError, StackSettings
 from devstack.setup import SetupError
 from devstack.stack import Stack, StackError
 from devstack.state import AlreadyRunningError, NotRunningError, RunState
@@ -50,14 +50,14 @@ class Interrupted(BaseException):
     """Ctrl-C or SIGTERM. Not an Exception: nothing on the way may take it for an error of its own."""
 
 
-def _settings(ports: list[str] | None = None) -> StackSettings:
+def _config(ports: list[str] | None = None) -> StackConfig:
     chosen: dict[str, int] = {}
     for text in ports or []:
         name, _, number = text.partition("=")
         if not number.isdecimal():
-            raise SettingsError(f"--port {text} is not NAME=NUMBER.")
+            raise ConfigError(f"--port {text} is not NAME=NUMBER.")
         chosen[name] = int(number)
-    return StackSettings.from_environment(ports=chosen)
+    return StackConfig.from_environment(ports=chosen)
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
@@ -93,16 +93,16 @@ def up(
     ] = None,
 ) -> None:
     """Start everything and stay until Ctrl-C, which stops everything; a service that ends is started again."""
-    settings = _settings(port)
+    config = _config(port)
     if detach:
         _up_detached(
-            settings, [*(f"--port={each}" for each in port or []), *(f"--without={each}" for each in without or [])]
+            config, [*(f"--port={each}" for each in port or []), *(f"--without={each}" for each in without or [])]
         )
         return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     progress = Progress(console)
-    stack = Stack(settings, without=without or [], on_change=progress)
+    stack = Stack(config, without=without or [], on_change=progress)
     try:
         with progress:
             stack.start()
@@ -164,11 +164,11 @@ def _report_crashes(stack: Stack) -> None:
         errors.print(str(crash), style="red")
 
 
-def _up_detached(settings: StackSettings, options: list[str]) -> None:
-    state = RunState(settings)
+def _up_detached(config: StackConfig, options: list[str]) -> None:
+    state = RunState(config)
     if holder := state.holder():
         raise AlreadyRunningError(f"A stack already runs here: pid {holder['pid']}, since {holder['since']}.")
-    log = settings.log("stack")
+    log = config.log("stack")
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "devstack.cli", "up", *options]
     state.path.unlink(missing_ok=True)
@@ -179,7 +179,7 @@ def _up_detached(settings: StackSettings, options: list[str]) -> None:
             stdout=output,
             stderr=output,
             start_new_session=True,
-            env={**os.environ, "MASSCOMM_STATE": str(settings.state_dir)},
+            env={**os.environ, "MASSCOMM_STATE": str(config.state_dir)},
         )
     pause = threading.Event()
     with console.status(f"starting, see {log}"):
@@ -194,7 +194,7 @@ def _up_detached(settings: StackSettings, options: list[str]) -> None:
 @app.command()
 def down() -> None:
     """Stop the stack that runs in the background (or in another terminal)."""
-    stack = RunningStack.of(_settings())
+    stack = RunningStack.of(_config())
     ticks = process.start_ticks(stack.holder_pid)
     os.kill(stack.holder_pid, signal.SIGTERM)
     pause = threading.Event()
@@ -210,7 +210,7 @@ def status(
 ) -> None:
     """Show the services, their processes and their memory. Exit status 3 when nothing runs."""
     try:
-        stack = RunningStack.of(_settings())
+        stack = RunningStack.of(_config())
     except NotRunningError as error:
         console.print(str(error))
         raise typer.Exit(3) from None
@@ -249,7 +249,7 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines of the end to print.")] = 50,
 ) -> None:
     """Print the end of a service's or a function's log."""
-    folder = _settings().state_dir / "logs"
+    folder = _config().state_dir / "logs"
     if service is None:
         table = Table("log", "kB")
         for known in sorted(folder.rglob("*.log")):
@@ -275,7 +275,7 @@ def logs(
 @app.command()
 def demo() -> None:
     """Run the demo against the stack that runs. Exit status 1 when it finds a mismatch."""
-    if not _run_demo(RunningStack.of(_settings())):
+    if not _run_demo(RunningStack.of(_config())):
         raise typer.Exit(1)
 
 
@@ -303,7 +303,7 @@ def send(
     from devstack.send import send as run_send
 
     run_send(
-        RunningStack.of(_settings()),
+        RunningStack.of(_config()),
         to=to,
         club_id=club,
         type=kind,
@@ -338,7 +338,7 @@ def recompute_check() -> None:
     """Count everything again from the archive and compare it with what is served. Exit status 1 when a row differs."""
     from devstack.recompute import recompute_check as run_check
 
-    raise typer.Exit(run_check(_settings()))
+    raise typer.Exit(run_check(_config()))
 
 
 @app.command()
@@ -359,19 +359,19 @@ def erase(
     """
     from devstack.erase import erase_person
 
-    raise typer.Exit(erase_person(RunningStack.of(_settings()).settings, user, club, address or [], even_if_known))
+    raise typer.Exit(erase_person(RunningStack.of(_config()).config, user, club, address or [], even_if_known))
 
 
 @app.command("clean-state")
 def clean_state() -> None:
     """Remove everything the stack has stored. Refused while it runs."""
-    settings = _settings()
-    RunState(settings).clean()
-    console.print(f"{settings.state_dir} is empty.")
+    config = _config()
+    RunState(config).clean()
+    console.print(f"{config.state_dir} is empty.")
 
 
 # What a person did wrong, or a service that would not start or does not answer.
-_SAID = (SettingsError, SetupError, StackError, AlreadyRunningError, NotRunningError, KafkaException, MasscommError)
+_SAID = (ConfigError, SetupError, StackError, AlreadyRunningError, NotRunningError, KafkaException, MasscommError)
 
 
 def main() -> int:

@@ -3,8 +3,8 @@
 from typing import Any, Protocol, Self
 
 from devstack import process
+from devstack.config import StackConfig
 from devstack.service import function_environment
-from devstack.settings import StackSettings
 from devstack.state import NotRunningError, RunState, Started
 
 
@@ -16,7 +16,7 @@ class StackHandle(Protocol):
     peak_mb      highest resident memory of all processes together so far, in MB
     """
 
-    settings: StackSettings
+    config: StackConfig
 
     @property
     def environment(self) -> dict[str, str]: ...
@@ -37,9 +37,9 @@ class RunningStack:
         self.record = state.read()
         holder = state.holder()
         if holder is None or not self.record:
-            raise NotRunningError(f"No stack runs here ({state.settings.state_dir}). `masscomm up` starts it.")
-        # Its own settings: it may have been started with other ports than this process would choose.
-        self.settings = StackSettings.from_dict(self.record["settings"])
+            raise NotRunningError(f"No stack runs here ({state.config.state_dir}). `masscomm up` starts it.")
+        # The configuration it was started with: its ports may differ from those this process would choose.
+        self.config = StackConfig.from_dict(self.record["settings"])
         self.holder_pid = int(holder["pid"])
         self.since = str(holder["since"])
         self.ready = bool(self.record["ready"])
@@ -48,13 +48,13 @@ class RunningStack:
         self.services = {name: Started(**values) for name, values in self.record["services"].items()}
 
     @classmethod
-    def of(cls, settings: StackSettings) -> Self:
-        """The stack of these settings' state folder."""
-        return cls(RunState(settings))
+    def of(cls, config: StackConfig) -> Self:
+        """The stack whose state folder this configuration names."""
+        return cls(RunState(config))
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**function_environment(self.settings), "MONOLITH_DATABASE_URL": self.settings.database_url("monolith")}
+        return {**function_environment(self.config), "MONOLITH_DATABASE_URL": self.config.database_url("monolith")}
 
     @property
     def urls(self) -> dict[str, str]:

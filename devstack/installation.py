@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
+from devstack.config import GENERATION, StackConfig
 from devstack.handle import RunningStack
 from devstack.service import function_environment
-from devstack.settings import GENERATION, StackSettings
 from masscomm import environment
 from masscomm.aws.authentication import kafka_settings
 from masscomm.directory.bulk_writes import connect, connect_from_environment
@@ -52,10 +52,10 @@ class Installation:
     @classmethod
     def chosen(cls, *, deployed: bool) -> Self:
         """Errors: NotRunningError where no stack runs here, Stop where a variable of the deployed one is missing."""
-        return cls.deployed() if deployed else cls.local(RunningStack.of(StackSettings.from_environment()).settings)
+        return cls.deployed() if deployed else cls.local(RunningStack.of(StackConfig.from_environment()).config)
 
     @classmethod
-    def local(cls, stack: StackSettings) -> Self:
+    def local(cls, stack: StackConfig) -> Self:
         """A stack of this machine."""
         environment = function_environment(stack)
         return cls(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 
 MARKER = "MASSCOMM_STACK_STATE"
 CHILD = ROOT / "devstack" / "child.py"

@@ -20,8 +20,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from mypy_boto3_dynamodb import DynamoDBClient
 
+from devstack.config import GENERATION, ROOT, StackConfig
 from devstack.service import AWS_CREDENTIALS, Task, function_environment
-from devstack.settings import GENERATION, ROOT, StackSettings
 from emulators.local import REGION
 from masscomm.cdc.debezium import debezium_settings
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
@@ -35,43 +35,43 @@ MONOLITH_MIGRATION = ROOT / "examples" / "monolith" / "schema.sql"
 __all__ = ["SCHEMAS", "ProvisioningError", "apply_sql", "create_indices", "index_name", "register_schemas"]
 
 
-def provisioning(settings: StackSettings) -> list[Task]:
+def provisioning(config: StackConfig) -> list[Task]:
     """Every step for one stack, with the services and steps it needs."""
     return [
         Task(
             name="topics",
             depends_on=("kafka",),
-            run=lambda: create_topics(settings.kafka_bootstrap, [*chain_topics(), *cdc_topics(GENERATION)]),
+            run=lambda: create_topics(config.kafka_bootstrap, [*chain_topics(), *cdc_topics(GENERATION)]),
         ),
         Task(
             name="schemas",
             depends_on=("registry",),
-            run=lambda: register_schemas(settings.registry_url, chain_topics()),
+            run=lambda: register_schemas(config.registry_url, chain_topics()),
         ),
         Task(
             name="indices",
             depends_on=("opensearch",),
-            run=lambda: create_indices(settings.opensearch_url, GENERATION),
+            run=lambda: create_indices(config.opensearch_url, GENERATION),
         ),
         Task(
             name="tables",
             depends_on=("postgres",),
-            run=lambda: apply_sql(settings.database_url("metrics"), TABLES),
+            run=lambda: apply_sql(config.database_url("metrics"), TABLES),
         ),
         Task(
             name="monolith",
             depends_on=("postgres",),
-            run=lambda: apply_sql(settings.database_url("monolith"), [MONOLITH_MIGRATION]),
+            run=lambda: apply_sql(config.database_url("monolith"), [MONOLITH_MIGRATION]),
         ),
         Task(
             name="aws",
             depends_on=("localstack", "kafka", "indices"),
-            run=lambda: provision_aws(settings),
+            run=lambda: provision_aws(config),
         ),
         Task(
             name="connector",
             depends_on=("connect", "topics", "monolith"),
-            run=lambda: put_connector(settings.connect_url, GENERATION, settings.database_url("monolith")),
+            run=lambda: put_connector(config.connect_url, GENERATION, config.database_url("monolith")),
         ),
     ]
 
@@ -110,21 +110,21 @@ def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:
 # --- the provider -----------------------------------------------------------------------------------------------------
 
 
-def provision_aws(settings: StackSettings) -> None:
+def provision_aws(config: StackConfig) -> None:
     """SNS platform applications, the verified sender, and the tables of schemas/dynamodb.
 
     LocalStack forgets everything when it ends. Where the directory still names endpoints of an earlier run, they are
     dropped and device_registrar's position is taken back, so that it makes them again.
     """
-    environment = function_environment(settings)
+    environment = function_environment(config)
     session = boto3.Session(
         aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
         region_name=REGION,
     )
-    sns = session.client("sns", endpoint_url=settings.aws_url)
+    sns = session.client("sns", endpoint_url=config.aws_url)
     if not sns.list_platform_applications()["PlatformApplications"]:
-        forget_endpoints(settings.opensearch_url, settings.kafka_bootstrap)
+        forget_endpoints(config.opensearch_url, config.kafka_bootstrap)
     for platform, variable in (("GCM", "PLATFORM_APPLICATION_ARN_GCM"), ("APNS", "PLATFORM_APPLICATION_ARN_APNS")):
         arn = environment[variable]
         made = sns.create_platform_application(
@@ -134,9 +134,9 @@ def provision_aws(settings: StackSettings) -> None:
         )
         if made["PlatformApplicationArn"] != arn:
             raise ProvisioningError(f"platform application {arn} was made as {made['PlatformApplicationArn']}")
-    ses = session.client("ses", endpoint_url=settings.aws_url)
+    ses = session.client("ses", endpoint_url=config.aws_url)
     ses.verify_email_identity(EmailAddress=environment["SES_SENDER"])
-    create_dynamodb_tables(session.client("dynamodb", endpoint_url=settings.aws_url))
+    create_dynamodb_tables(session.client("dynamodb", endpoint_url=config.aws_url))
 
 
 def create_dynamodb_tables(dynamodb: DynamoDBClient) -> None:

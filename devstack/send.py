@@ -63,17 +63,17 @@ def send(
     """
     console = console or Terminal()
     users, variables = recipients(to), pairs(data)
-    api = Api(stack.settings.gateway_url)
+    api = Api(stack.config.gateway_url)
     try:
         if via == "rest":
             send_id = api.send(**_body(type, club_id, users, channels, variables, critical=critical))
         elif via == "kafka":
-            with Emitter(stack.settings.kafka_bootstrap, stack.settings.registry_url) as emitter:
+            with Emitter(stack.config.kafka_bootstrap, stack.config.registry_url) as emitter:
                 send_id = emitter.send(type, club_id, users, critical=critical, channels=list(channels), data=variables)
         else:
             raise StackError(f"--via {via} is neither rest nor kafka.")
         console.print(f"send_id {send_id}")
-        console.print(f"{stack.settings.gateway_url}/v1/sends/{send_id}", soft_wrap=True)
+        console.print(f"{stack.config.gateway_url}/v1/sends/{send_id}", soft_wrap=True)
         if wait:
             follow(api, send_id, console)
     except (ApiError, NotDelivered, httpx.HTTPError) as error:

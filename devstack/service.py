@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from devstack.settings import ROOT, StackSettings
+from devstack.config import ROOT, StackConfig
 from devstack.setup import CLASSES, JARS, WORK, digest, find_jdk
 from emulators.local import LOOPBACK, REGION
 
@@ -195,18 +195,18 @@ def json_at(url: str) -> Any:
         raise OSError(f"{url} answered no JSON") from error
 
 
-def function_environment(settings: StackSettings) -> dict[str, str]:
+def function_environment(config: StackConfig) -> dict[str, str]:
     """What the functions and the Spark job find in their environment: addresses, names, dummy credentials."""
     application = f"arn:aws:sns:{REGION}:000000000000:app"
     return {
-        "KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap,
-        "SCHEMA_REGISTRY_URL": settings.registry_url,
-        "OPENSEARCH_URL": settings.opensearch_url,
-        "AWS_ENDPOINT_URL": settings.aws_url,
+        "KAFKA_BOOTSTRAP_SERVERS": config.kafka_bootstrap,
+        "SCHEMA_REGISTRY_URL": config.registry_url,
+        "OPENSEARCH_URL": config.opensearch_url,
+        "AWS_ENDPOINT_URL": config.aws_url,
         # Past LocalStack's gateway, which takes twice as long as the database behind it.
-        "AWS_ENDPOINT_URL_DYNAMODB": settings.dynamodb_url,
+        "AWS_ENDPOINT_URL_DYNAMODB": config.dynamodb_url,
         **AWS_CREDENTIALS,
-        "METRICS_DATABASE_URL": settings.database_url("metrics"),
+        "METRICS_DATABASE_URL": config.database_url("metrics"),
         "PLATFORM_APPLICATION_ARN_GCM": f"{application}/GCM/masscomm-gcm",
         "PLATFORM_APPLICATION_ARN_APNS": f"{application}/APNS/masscomm-apns",
         "SES_SENDER": "notifications@masscomm.example",

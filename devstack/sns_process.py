@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 
 from devstack import process
-from devstack.settings import ROOT
+from devstack.config import ROOT
 from emulators.local import LOOPBACK
 from emulators.sns_stand_in.script import Rule
 

@@ -1,7 +1,7 @@
 """The stack: starts the services along their dependencies, watches them, stops them.
 
-    with Stack(StackSettings.on_free_ports(folder), services=["kafka", "registry"]) as stack:
-        stack.settings.kafka_bootstrap
+    with Stack(StackConfig.on_free_ports(folder), services=["kafka", "registry"]) as stack:
+        stack.config.kafka_bootstrap
 
 Without `services` it is everything, provisioning included (topics, schemas, indices, tables, connector).
 """
@@ -24,10 +24,10 @@ from typing import Any, Self
 import psutil
 
 from devstack import process
+from devstack.config import StackConfig, is_free
 from devstack.provision import provisioning
 from devstack.service import Service, Task, base_environment, function_environment
 from devstack.services import all_services
-from devstack.settings import StackSettings, is_free
 from devstack.state import RunState, Started, now
 
 MEMORY_INTERVAL_S = 1.0
@@ -86,21 +86,21 @@ class Stack:
 
     def __init__(
         self,
-        settings: StackSettings,
+        config: StackConfig,
         services: Iterable[str] | None = None,
         *,
         without: Iterable[str] = (),
         on_change: Callable[[str, str, str], None] = lambda _name, _state, _text: None,
-        catalogue: Callable[[StackSettings], dict[str, Service]] = all_services,
-        tasks: Callable[[StackSettings], list[Task]] = provisioning,
+        catalogue: Callable[[StackConfig], dict[str, Service]] = all_services,
+        tasks: Callable[[StackConfig], list[Task]] = provisioning,
     ) -> None:
-        self.settings = settings
+        self.config = config
         self.on_change = on_change
-        self.known = catalogue(settings)
+        self.known = catalogue(config)
         for name in without:
             if self.known.pop(name, None) is None:
                 raise StackError(f"There is no service named {name}; the names are {', '.join(self.known)}.")
-        self.tasks = tasks(settings)
+        self.tasks = tasks(config)
         self.crashed = threading.Event()
         self.crashes: list[Crash] = []
         self.peak_mb = 0.0
@@ -109,7 +109,7 @@ class Stack:
         self._say: Callable[[str], None] | None = None  # where ended services are started again
         self._revive_after_s: dict[str, float] = {}
         self._wanted = None if services is None else list(services)
-        self._state = RunState(settings)
+        self._state = RunState(config)
         self._running: dict[str, _Running] = {}
         self._done: set[str] = set()
         self._changed = threading.Condition()
@@ -218,7 +218,7 @@ class Stack:
     @property
     def environment(self) -> dict[str, str]:
         """What the functions find in their environment (addresses, names, credentials), and the monolith's database."""
-        return {**function_environment(self.settings), "MONOLITH_DATABASE_URL": self.settings.database_url("monolith")}
+        return {**function_environment(self.config), "MONOLITH_DATABASE_URL": self.config.database_url("monolith")}
 
     @property
     def urls(self) -> dict[str, str]:
@@ -263,7 +263,7 @@ class Stack:
         for thread in self._starters:
             thread.join(10)  # one may be in a call to a server that has just ended, until that call gives up
         # What a service left behind although it ended: by the marker that its processes inherited.
-        process.end(process.marked(self.settings.state_dir), grace_s=2)
+        process.end(process.marked(self.config.state_dir), grace_s=2)
         self._running.clear()
         self._spawner.shutdown()
         self._state.path.unlink(missing_ok=True)
@@ -328,7 +328,7 @@ class Stack:
     def _refuse_taken_ports(self, services: list[Service]) -> None:
         for service in services:
             for name in service.ports:
-                port = getattr(self.settings.ports, name)
+                port = getattr(self.config.ports, name)
                 if not is_free(port):
                     raise StackError(
                         f"Port {port}, for {service.name}, is taken: choose another with"
@@ -355,14 +355,14 @@ class Stack:
         begun = time.monotonic()
         self.on_change(service.name, "starting", "")
         try:
-            log = self.settings.log(service.name)
+            log = self.config.log(service.name)
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_bytes(b"")
             for path, text in service.files.items():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
                 path.chmod(0o600)  # some hold the database password
-            self.settings.data(service.name).mkdir(parents=True, exist_ok=True)
+            self.config.data(service.name).mkdir(parents=True, exist_ok=True)
             service.prepare(lambda command: self._run_once(service, command))
             running = self._spawner.submit(self._spawn, service).result()
             self._await_ready(service, running, abandoned)
@@ -385,8 +385,8 @@ class Stack:
         popen = process.spawn(
             self._command(service),
             environment={**base_environment(), **service.environment},
-            log=self.settings.log(service.name),
-            state_dir=self.settings.state_dir,
+            log=self.config.log(service.name),
+            state_dir=self.config.state_dir,
             death_signal=service.stop_signal,
             owned=service.drop_root,
         )
@@ -395,7 +395,7 @@ class Stack:
             process.start_ticks(popen.pid) or 0,
             now(),
             service.address,
-            ports=[getattr(self.settings.ports, name) for name in service.ports],
+            ports=[getattr(self.config.ports, name) for name in service.ports],
         )
         running = _Running(popen, started)
         self._running[service.name] = running
@@ -416,7 +416,7 @@ class Stack:
         return [program, f"-XX:ArchiveClassesAtExit={draft}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", *arguments]
 
     def _archive_draft(self, service: Service) -> Path:
-        return self.settings.config(service.name) / "classes.jsa"
+        return self.config.config_dir(service.name) / "classes.jsa"
 
     def _keep_class_archive(self, service: Service) -> None:
         """Put a class archive that a service has just written where the next start finds it: whole, or not at all."""
@@ -436,8 +436,8 @@ class Stack:
             return process.spawn(
                 command,
                 environment={**base_environment(), **service.environment},
-                log=self.settings.log(service.name),
-                state_dir=self.settings.state_dir,
+                log=self.config.log(service.name),
+                state_dir=self.config.state_dir,
                 owned=service.drop_root,
             )
 
@@ -469,7 +469,7 @@ class Stack:
         running.exited.set()
         if running.expected_to_end or self._ending.is_set() or service.name not in self._done:
             return
-        crash = Crash(service.name, status, str(self.settings.log(service.name)), self._log_end(service))
+        crash = Crash(service.name, status, str(self.config.log(service.name)), self._log_end(service))
         with self._changed:
             self._done.discard(service.name)
             self.crashes.append(crash)
@@ -529,12 +529,12 @@ class Stack:
         self.on_change(name, "stopped", "")
 
     def _log_end(self, service: Service) -> str:
-        path = self.settings.log(service.name)
+        path = self.config.log(service.name)
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         return "\n".join(lines[-LOG_TAIL:]) or "(it wrote nothing)"
 
     def _tail(self, service: Service) -> str:
-        return f" The end of {self.settings.log(service.name)}:\n{self._log_end(service)}"
+        return f" The end of {self.config.log(service.name)}:\n{self._log_end(service)}"
 
     def _sample_memory(self) -> None:
         while not self._ending.wait(MEMORY_INTERVAL_S):

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from devstack import process
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 
 # What is left of a killed run may have something to save.
 LEFTOVER_GRACE_S = 10.0
@@ -66,17 +66,17 @@ def write_atomically(path: Path, text: str) -> None:
 class RunState:
     """The record of one run, for whoever holds the lock to write and for anybody to read."""
 
-    def __init__(self, settings: StackSettings) -> None:
-        self.settings = settings
-        self.lock_path = settings.run_dir / "lock"
-        self.path = settings.run_dir / "stack.json"
+    def __init__(self, config: StackConfig) -> None:
+        self.config = config
+        self.lock_path = config.run_dir / "lock"
+        self.path = config.run_dir / "stack.json"
         self._lock: int | None = None
 
     # --- the one who runs ---
 
     def acquire(self) -> None:
         """Become the one that runs this folder's stack. Raises AlreadyRunningError."""
-        self.settings.run_dir.mkdir(parents=True, exist_ok=True)
+        self.config.run_dir.mkdir(parents=True, exist_ok=True)
         # Never removed: a removed lock file would let two processes lock two different files.
         descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -86,7 +86,7 @@ class RunState:
             os.close(descriptor)
             holder = json.loads(text) if text else {"pid": "?", "since": "this moment"}
             raise AlreadyRunningError(
-                f"A stack already runs here ({self.settings.state_dir}): pid {holder['pid']}, since {holder['since']}."
+                f"A stack already runs here ({self.config.state_dir}): pid {holder['pid']}, since {holder['since']}."
                 " See `masscomm status`; `masscomm down` stops it."
             ) from None
         os.ftruncate(descriptor, 0)
@@ -104,7 +104,7 @@ class RunState:
         """Record what runs."""
         content = {
             "pid": os.getpid(),
-            "settings": self.settings.as_dict(),
+            "settings": self.config.as_dict(),
             "services": {name: asdict(started) for name, started in services.items()},
             **more,
         }
@@ -116,7 +116,7 @@ class RunState:
         Answers what was ended, a line each. Only processes that the record names by pid AND start time, their
         descendants, and those that carry this folder's marker are touched.
         """
-        left: dict[int, psutil.Process] = {each.pid: each for each in process.marked(self.settings.state_dir)}
+        left: dict[int, psutil.Process] = {each.pid: each for each in process.marked(self.config.state_dir)}
         for started in self.services().values():
             if started.alive():
                 left.update({each.pid: each for each in process.family(started.pid)})
@@ -160,15 +160,15 @@ class RunState:
 
     def clean(self) -> None:
         """Remove everything the folder holds. Raises AlreadyRunningError while a stack runs in it."""
-        if not self.settings.state_dir.exists():
+        if not self.config.state_dir.exists():
             return
         self.acquire()
         try:
             self.end_leftovers()
-            for child in self.settings.state_dir.iterdir():
-                if child != self.settings.run_dir:
+            for child in self.config.state_dir.iterdir():
+                if child != self.config.run_dir:
                     shutil.rmtree(child) if child.is_dir() else child.unlink()
-            for child in self.settings.run_dir.iterdir():
+            for child in self.config.run_dir.iterdir():
                 if child != self.lock_path:
                     child.unlink()
         finally:

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from devstack.stack import Stack
 
 VARIABLE = "MASSCOMM_TEST_STACK"
@@ -49,15 +49,15 @@ class SharedStack:
         self._thread.start()
         os.environ[VARIABLE] = str(self.address)
 
-    def ensure(self, services: list[str]) -> StackSettings:
+    def ensure(self, services: list[str]) -> StackConfig:
         """Start what does not run yet of these. Raises StackError."""
         with self._lock:
             if self._stack is None:
-                stack = Stack(StackSettings.on_free_ports(self.folder / "state"))
+                stack = Stack(StackConfig.on_free_ports(self.folder / "state"))
                 stack.open()
                 self._stack = stack
             self._stack.ensure(*services)
-            return self._stack.settings
+            return self._stack.config
 
     def close(self) -> None:
         """Stop every service and remove the folder."""
@@ -70,8 +70,8 @@ class SharedStack:
         shutil.rmtree(self.folder)
 
 
-def ensure(*services: str) -> StackSettings:
-    """The settings of the session's stack, with these services running. Raises StackUnavailableError."""
+def ensure(*services: str) -> StackConfig:
+    """The configuration of the session's stack, with these services running. Raises StackUnavailableError."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(os.environ[VARIABLE])
         with connection.makefile("rwb") as stream:
@@ -80,4 +80,4 @@ def ensure(*services: str) -> StackSettings:
             answer = json.loads(stream.readline())
     if "error" in answer:
         raise StackUnavailableError(answer["error"])
-    return StackSettings.from_dict(answer["settings"])
+    return StackConfig.from_dict(answer["settings"])

@@ -1,6 +1,6 @@
 """The servers that tests may ask for: one stack a session, on free ports, each service started when first needed.
 
-Every fixture gives the stack's settings (addresses, ports). The servers are shared by all tests and all
+Every fixture returns the stack's configuration (addresses, ports). The servers are shared by all tests and all
 worker processes: a test makes its own topics, subjects, indices, databases and connectors, under names of its own, and
 kills no service. A test that must kill one makes a stack for itself.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from devstack import testing
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from tests.support.spark.session import kafka_frame, spark
 from tests.support.whole_files import SPARK, STACKS, WholeFiles, group
 
@@ -87,37 +87,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def kafka() -> StackSettings:
+def kafka() -> StackConfig:
     """A broker: `kafka_bootstrap`."""
     return testing.ensure("kafka")
 
 
 @pytest.fixture(scope="session")
-def registry() -> StackSettings:
+def registry() -> StackConfig:
     """A schema registry: `registry_url`."""
     return testing.ensure("registry")
 
 
 @pytest.fixture(scope="session")
-def postgres() -> StackSettings:
+def postgres() -> StackConfig:
     """PostgreSQL with the databases monolith and metrics, both empty: `database_url(name)`."""
     return testing.ensure("postgres")
 
 
 @pytest.fixture(scope="session")
-def opensearch() -> StackSettings:
+def opensearch() -> StackConfig:
     """OpenSearch without an index: `opensearch_url`."""
     return testing.ensure("opensearch")
 
 
 @pytest.fixture(scope="session")
-def localstack() -> StackSettings:
+def localstack() -> StackConfig:
     """SNS, SES, SQS, S3 and DynamoDB: `aws_url`, any credentials."""
     return testing.ensure("localstack")
 
 
 @pytest.fixture(scope="session")
-def connect() -> StackSettings:
+def connect() -> StackConfig:
     """Kafka Connect with Debezium's PostgreSQL connector, and the broker and database it needs: `connect_url`."""
     return testing.ensure("connect", "postgres")
 

@@ -13,6 +13,7 @@ import httpx
 import psycopg
 from rich.text import Text
 
+from devstack.config import GENERATION, ROOT
 from devstack.demo import provider
 from devstack.demo.api import Api, ApiError, SendStatus
 from devstack.demo.directory import TABLES, Directory, next_minute, set_quiet_hours
@@ -21,7 +22,6 @@ from devstack.demo.records import MINUTE_MS, DeadLetterTail, Key, OutcomeTail, R
 from devstack.demo.report import Checks, Percentiles, Report, SendRow
 from devstack.demo.waiting import DemoError, Pending, Waiter
 from devstack.handle import StackHandle
-from devstack.settings import GENERATION, ROOT
 from devstack.terminal import Terminal
 from examples.monolith.emit import Emitter, NotDelivered, Written
 from examples.monolith.seed import BIG_CLUB, create_tables, generate, seed, user_ids
@@ -111,17 +111,17 @@ class Demo:
         checks: Checks,
         resources: ExitStack,
     ) -> None:
-        settings = stack.settings
+        config = stack.config
         self.stack, self.users, self.console, self.report, self.checks = stack, users, console, report, checks
         self.began = time.monotonic()
         self.began_ms = time.time_ns() // 1_000_000
         self.waiter = Waiter(stack, console)
-        self.database = resources.enter_context(psycopg.connect(settings.database_url("monolith"), autocommit=True))
-        self.emitter = resources.enter_context(Emitter(settings.kafka_bootstrap, settings.registry_url))
-        self.api = Api(settings.gateway_url)
-        self.directory = Directory(settings.opensearch_url, GENERATION)
-        self.outcomes = OutcomeTail(settings.kafka_bootstrap, settings.registry_url)
-        self.dead_letters = DeadLetterTail(settings.kafka_bootstrap)
+        self.database = resources.enter_context(psycopg.connect(config.database_url("monolith"), autocommit=True))
+        self.emitter = resources.enter_context(Emitter(config.kafka_bootstrap, config.registry_url))
+        self.api = Api(config.gateway_url)
+        self.directory = Directory(config.opensearch_url, GENERATION)
+        self.outcomes = OutcomeTail(config.kafka_bootstrap, config.registry_url)
+        self.dead_letters = DeadLetterTail(config.kafka_bootstrap)
         for each in (self.api, self.directory, self.outcomes, self.dead_letters):
             resources.callback(each.close)
         self.sends: list[Sent] = []
@@ -285,7 +285,7 @@ class Demo:
             def taken(
                 seen: list[provider.Call] = seen, endpoints: list[str] = endpoints, wanted: str = wanted
             ) -> Pending | None:
-                calls = [call for arn in endpoints for call in provider.pushes_to(self.stack.settings.aws_url, arn)]
+                calls = [call for arn in endpoints for call in provider.pushes_to(self.stack.config.aws_url, arn)]
                 seen[:] = [call for call in calls if call.notification_id == wanted]
                 return None if len(seen) >= len(endpoints) else Pending("the push at the provider")
 
@@ -517,7 +517,7 @@ class Demo:
             for user_id, channel in sent.expected.fates
         }
         found: dict[str, Counter[tuple[str, str]]] = {sent.send_id: Counter() for sent in self.sends}
-        for call in provider.calls(self.stack.settings.aws_url):
+        for call in provider.calls(self.stack.config.aws_url):
             if call.notification_id in of_send:
                 found[of_send[call.notification_id]][call.notification_id, call.target] += 1
         return found
@@ -536,7 +536,7 @@ class Demo:
 
     def compare(self) -> None:
         """The metrics by minute against a plain count over the topics, and that against the oracle."""
-        count = RecordCount(self.stack.settings.kafka_bootstrap, self.stack.settings.registry_url)
+        count = RecordCount(self.stack.config.kafka_bootstrap, self.stack.config.registry_url)
         since = self.began_ms // MINUTE_MS * MINUTE_MS
         metrics: dict[Key, int] = {}
         counted: dict[Key, int] = {}

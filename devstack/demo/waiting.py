@@ -81,7 +81,7 @@ class Waiter:
         counted = f" ({pending.done:,} of {pending.total:,})" if pending.total and pending.done is not None else ""
         lines = [f"{what}: not within {timeout_s:.0f} s. Still missing: {pending.missing}{counted}"]
         for name in logs:
-            path = self._stack.settings.log(name)
+            path = self._stack.config.log(name)
             if path.exists():
                 lines.append(f"The end of {path}:")
                 lines.extend(path.read_text(errors="replace").splitlines()[-LOG_LINES:])

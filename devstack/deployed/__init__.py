@@ -1,6 +1,6 @@
 """The deployment on one machine: our packages and stacks on LocalStack, beside the servers that it has none of.
 
-    with Cloud.start(settings) as cloud:
+    with Cloud.start(config) as cloud:
         cloud.deploy()
         cloud.client("lambda").invoke(FunctionName=…)
 

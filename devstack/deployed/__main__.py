@@ -6,10 +6,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from devstack.config import StackConfig
 from devstack.deployed.allowed import read_allowed
 from devstack.deployed.cloud import Cloud, DeploymentError
 from devstack.deployed.trial import Trial, TrialError, run
-from devstack.settings import StackSettings
 from devstack.stack import StackError
 from masscomm.untrusted import mask_root_logger
 
@@ -20,12 +20,12 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave logs and templates there")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="masscomm-deployed-") as temporary:
-        settings = StackSettings.on_free_ports(chosen.keep or Path(temporary))
-        settings.log("pollers").parent.mkdir(parents=True, exist_ok=True)
-        logging.basicConfig(filename=settings.log("pollers"), level=logging.INFO, format="%(asctime)s %(message)s")
+        config = StackConfig.on_free_ports(chosen.keep or Path(temporary))
+        config.log("pollers").parent.mkdir(parents=True, exist_ok=True)
+        logging.basicConfig(filename=config.log("pollers"), level=logging.INFO, format="%(asctime)s %(message)s")
         mask_root_logger()
         try:
-            with Cloud(settings) as cloud:
+            with Cloud(config) as cloud:
                 print(f"up in {cloud.stack.start_s:.1f} s")
                 trial = run(cloud, whole=True, say=print)
                 print(f"{cloud.stack.memory_mb():.0f} MB, {cloud.stack.peak_mb:.0f} MB at most")

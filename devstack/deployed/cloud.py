@@ -15,12 +15,12 @@ from urllib.parse import quote
 import boto3
 from botocore.config import Config
 
+from devstack.config import ROOT, StackConfig
 from devstack.deployed.mappings import Pollers
 from devstack.provision import provisioning
 from devstack.service import AWS_CREDENTIALS, base_environment, function_environment
 from devstack.services import all_services
 from devstack.services.localstack import deployable_service
-from devstack.settings import ROOT, StackSettings
 from devstack.stack import Stack
 from emulators.local import ACCOUNT, REGION
 
@@ -45,26 +45,26 @@ class Cloud:
     servers: what stands beside LocalStack; without any nothing of ours can be deployed, and no package is built.
     """
 
-    def __init__(self, settings: StackSettings, *, servers: tuple[str, ...] = SERVERS) -> None:
-        self.settings = settings
-        self.packages = settings.state_dir / "packages"
-        self.assembly = settings.state_dir / "cdk" / ENVIRONMENT
-        self._runtime = settings.state_dir / "lambda-runtime"
-        self._log = settings.log("deployment")
+    def __init__(self, config: StackConfig, *, servers: tuple[str, ...] = SERVERS) -> None:
+        self.config = config
+        self.packages = config.state_dir / "packages"
+        self.assembly = config.state_dir / "cdk" / ENVIRONMENT
+        self._runtime = config.state_dir / "lambda-runtime"
+        self._log = config.log("deployment")
         self._servers_stand = bool(servers)
         self._session: Any = boto3.Session(
             aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
             region_name=REGION,
         )
-        known = {name: each for name, each in all_services(settings).items() if name in servers}
-        known["localstack"] = deployable_service(settings, runtime=self._runtime)
-        tasks = [each for each in provisioning(settings) if each.name not in MADE and servers]
-        self.stack = Stack(settings, catalogue=lambda _: known, tasks=lambda _: tasks)
+        known = {name: each for name, each in all_services(config).items() if name in servers}
+        known["localstack"] = deployable_service(config, runtime=self._runtime)
+        tasks = [each for each in provisioning(config) if each.name not in MADE and servers]
+        self.stack = Stack(config, catalogue=lambda _: known, tasks=lambda _: tasks)
 
     def __enter__(self) -> Self:
         """Build the packages and start the servers."""
-        self.settings.log("deployment").parent.mkdir(parents=True, exist_ok=True)
+        self.config.log("deployment").parent.mkdir(parents=True, exist_ok=True)
         self.package()
         self.stack.start()
         return self
@@ -76,12 +76,12 @@ class Cloud:
 
     def client(self, service: str, config: Config | None = None) -> Any:
         """boto3's, of the account."""
-        return self._session.client(service, endpoint_url=self.settings.aws_url, config=config)
+        return self._session.client(service, endpoint_url=self.config.aws_url, config=config)
 
     def pollers(self) -> Pollers:
         """What brings the records of the deployed mappings to the deployed functions."""
         return Pollers(
-            bootstrap_servers=self.settings.kafka_bootstrap, client=lambda config: self.client("lambda", config)
+            bootstrap_servers=self.config.kafka_bootstrap, client=lambda config: self.client("lambda", config)
         )
 
     @property
@@ -89,7 +89,7 @@ class Cloud:
         """The deployed REST API's address, its stage included."""
         (api,) = (each for each in self.client("apigateway").get_rest_apis()["items"] if each["name"] == PREFIX)
         (stage,) = self.client("apigateway").get_stages(restApiId=api["id"])["item"]
-        return f"{self.settings.aws_url}/_aws/execute-api/{api['id']}/{stage['stageName']}"
+        return f"{self.config.aws_url}/_aws/execute-api/{api['id']}/{stage['stageName']}"
 
     # --- by hand ---
 
@@ -102,7 +102,7 @@ class Cloud:
                 Platform=kind,
                 Attributes={"PlatformCredential": "local", "PlatformPrincipal": "local"},
             )
-        self.client("ses").verify_email_identity(EmailAddress=function_environment(self.settings)["SES_SENDER"])
+        self.client("ses").verify_email_identity(EmailAddress=function_environment(self.config)["SES_SENDER"])
 
     def let_in(self, *clubs: str) -> list[str]:
         """What is done after it for each customer: a key of the API, and in the secret the clubs it may see. The keys.
@@ -178,11 +178,11 @@ class Cloud:
     def _environment(self) -> Mapping[str, str]:
         return {
             **{name: value for name, value in base_environment().items() if name != "PYTHONPATH"},
-            "AWS_ENDPOINT_URL": self.settings.aws_url,
+            "AWS_ENDPOINT_URL": self.config.aws_url,
             "MASSCOMM_PACKAGES": str(self.packages),
             "MASSCOMM_REQUIRE_PACKAGES": "1",
             "MASSCOMM_SERVERS": json.dumps(self._servers()),
-            "CDK_HOME": str(self.settings.state_dir / "cdk-home"),
+            "CDK_HOME": str(self.config.state_dir / "cdk-home"),
             "CDK_DISABLE_VERSION_CHECK": "1",
             "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "1",
             "CI": "1",
@@ -192,17 +192,17 @@ class Cloud:
     def _servers(self) -> dict[str, str]:
         """What infra.cdk.settings.ServerSettings holds."""
         return {
-            "kafka": self.settings.kafka_bootstrap,
-            "registry_url": self.settings.registry_url,
-            "directory_url": self.settings.opensearch_url,
+            "kafka": self.config.kafka_bootstrap,
+            "registry_url": self.config.registry_url,
+            "directory_url": self.config.opensearch_url,
             # The password stays in its file: no template and no variable of a function has it.
-            "database_url": f"postgresql://masscomm@127.0.0.1:{self.settings.ports.postgres}/metrics"
+            "database_url": f"postgresql://masscomm@127.0.0.1:{self.config.ports.postgres}/metrics"
             f"?passfile={quote(str(self._password_file()))}",
         }
 
     def _password_file(self) -> Path:
-        path = self.settings.run_dir / "pgpass"
+        path = self.config.run_dir / "pgpass"
         if not path.exists():
             path.touch(mode=0o600)
-            path.write_text(f"*:*:*:masscomm:{self.settings.password}\n")
+            path.write_text(f"*:*:*:masscomm:{self.config.password}\n")
         return path

@@ -15,13 +15,13 @@ from typing import Any
 import httpx
 import psycopg
 
+from devstack.config import GENERATION
 from devstack.demo import provider
 from devstack.demo.directory import TABLES, Directory
 from devstack.demo.oracle import Ask, Expected, World, expect
 from devstack.demo.waiting import Pending
 from devstack.deployed.account import Resource, inventory, missing, stack_resources
 from devstack.deployed.cloud import PREFIX, Cloud
-from devstack.settings import GENERATION
 from examples.monolith.seed import BIG_CLUB, create_tables, seed
 from masscomm.domain.ids import notification_id
 
@@ -126,7 +126,7 @@ def run(cloud: Cloud, *, whole: bool, say: Callable[[str], None] = lambda _: Non
 
 
 def _use(cloud: Cloud, trial: Trial, scheduled: bool, say: Callable[[str], None]) -> None:
-    with psycopg.connect(cloud.settings.database_url("monolith"), autocommit=True) as database:
+    with psycopg.connect(cloud.config.database_url("monolith"), autocommit=True) as database:
         with trial.step("directory", say):
             create_tables(database)
             seed(database, USERS, SEED)
@@ -180,7 +180,7 @@ def _sent(cloud: Cloud, database: psycopg.Connection[Any], ask: Ask, answer: Ans
     devices = dict(
         database.execute("SELECT id, user_id FROM devices WHERE active AND user_id = ANY(%s)", (takers,)).fetchall()
     )
-    directory = Directory(cloud.settings.opensearch_url, GENERATION)
+    directory = Directory(cloud.config.opensearch_url, GENERATION)
     try:
         sent.endpoints = {arn: str(devices[device]) for device, arn in directory.endpoints(devices).items()}
     finally:
@@ -190,7 +190,7 @@ def _sent(cloud: Cloud, database: psycopg.Connection[Any], ask: Ask, answer: Ans
 
 def _await_directory(cloud: Cloud, database: psycopg.Connection[Any]) -> None:
     """Until every row of the monolith is in OpenSearch, and every device known to SNS."""
-    directory = Directory(cloud.settings.opensearch_url, GENERATION)
+    directory = Directory(cloud.config.opensearch_url, GENERATION)
     rows = {table: _one(database, f"SELECT count(*) FROM {table}") for table in TABLES}  # noqa: S608 - names of ours
     active = [device for (device,) in database.execute("SELECT id FROM devices WHERE active")]
     try:
@@ -210,7 +210,7 @@ def _await_pushes(cloud: Cloud, sent: Sent, timeout_s: float) -> None:
     ids = {notification for _, notification in wanted}
 
     def taken() -> Pending | None:
-        calls = [(call.target, call.notification_id) for call in provider.pushes(cloud.settings.aws_url)]
+        calls = [(call.target, call.notification_id) for call in provider.pushes(cloud.config.aws_url)]
         sent.pushed = Counter(each for each in calls if each[1] in ids)
         return None if not wanted - sent.pushed else Pending("pushes", sent.pushed.total(), wanted.total())
 

@@ -1,7 +1,7 @@
 """Kafka Connect with Debezium's PostgreSQL connector."""
 
+from devstack.config import StackConfig
 from devstack.service import Service, answers, class_archive, jars, java, log4j
-from devstack.settings import StackSettings
 from devstack.setup import JARS
 from emulators.local import LOOPBACK
 
@@ -34,28 +34,28 @@ heartbeat.interval.ms=2000
 """
 
 
-def service(settings: StackSettings) -> Service:
+def service(config: StackConfig) -> Service:
     """REST API on `ports.connect`; waits for the broker."""
-    config = settings.config("connect")
-    properties = config / "connect.properties"
-    logging = config / "log4j2.properties"
+    folder = config.config_dir("connect")
+    properties = folder / "connect.properties"
+    logging = folder / "log4j2.properties"
     jvm = java(f"-Dlog4j2.configurationFile={logging}", "-cp", jars("kafka"), heap_mb=320)
     return Service(
         name="connect",
         command=[*jvm, "org.apache.kafka.connect.cli.ConnectDistributed", str(properties)],
         ports=("connect",),
         depends_on=("kafka",),
-        address=settings.connect_url,
+        address=config.connect_url,
         files={
             properties: PROPERTIES.format(
-                bootstrap=settings.kafka_bootstrap,
+                bootstrap=config.kafka_bootstrap,
                 host=LOOPBACK,
-                port=settings.ports.connect,
+                port=config.ports.connect,
                 plugins=f"{JARS}/debezium",
             ),
             logging: log4j(io_debezium="info", org_apache_kafka_connect="info"),
         },
         class_archive=class_archive("connect"),
         # /connectors answers only once the worker has joined its group and read its configuration topic
-        ready=answers(f"{settings.connect_url}/connectors"),
+        ready=answers(f"{config.connect_url}/connectors"),
     )

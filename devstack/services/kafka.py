@@ -6,8 +6,8 @@ from base64 import urlsafe_b64encode
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from devstack.config import StackConfig
 from devstack.service import RunOnce, Service, class_archive, jars, java, listens, log4j
-from devstack.settings import StackSettings
 from emulators.local import LOOPBACK
 
 PROPERTIES = """\
@@ -38,12 +38,12 @@ log.cleaner.dedupe.buffer.size=8388608
 """
 
 
-def service(settings: StackSettings) -> Service:
+def service(config: StackConfig) -> Service:
     """Bootstrap server on `ports.kafka`, controller on `ports.kafka_controller`."""
-    config = settings.config("kafka")
-    data = settings.data("kafka")
-    properties = config / "server.properties"
-    logging = config / "log4j2.properties"
+    folder = config.config_dir("kafka")
+    data = config.data("kafka")
+    properties = folder / "server.properties"
+    logging = folder / "log4j2.properties"
     jvm = java(f"-Dlog4j2.configurationFile={logging}", "-cp", jars("kafka"), heap_mb=256)
 
     def prepare(run: RunOnce) -> None:
@@ -53,10 +53,10 @@ def service(settings: StackSettings) -> Service:
             run([*jvm, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(properties)])
 
     def ready() -> bool:
-        if not listens(settings.ports.kafka):
+        if not listens(config.ports.kafka):
             return False
         try:
-            with AdminClient({"bootstrap.servers": settings.kafka_bootstrap, "log_level": 2}) as admin:
+            with AdminClient({"bootstrap.servers": config.kafka_bootstrap, "log_level": 2}) as admin:
                 return bool(admin.list_topics(timeout=2).brokers)
         except KafkaException:
             return False
@@ -65,10 +65,10 @@ def service(settings: StackSettings) -> Service:
         name="kafka",
         command=[*jvm, "kafka.Kafka", str(properties)],
         ports=("kafka", "kafka_controller"),
-        address=settings.kafka_bootstrap,
+        address=config.kafka_bootstrap,
         files={
             properties: PROPERTIES.format(
-                host=LOOPBACK, port=settings.ports.kafka, controller=settings.ports.kafka_controller, data=data
+                host=LOOPBACK, port=config.ports.kafka, controller=config.ports.kafka_controller, data=data
             ),
             logging: log4j(),
         },

@@ -3,33 +3,33 @@
 import json
 import sys
 
+from devstack.config import GENERATION, ROOT, StackConfig
 from devstack.service import Service, answers, function_environment
-from devstack.settings import GENERATION, ROOT, StackSettings
 
 # EventBridge's shortest is a minute; who tries something on one machine does not want to wait for it.
 SCHEDULE_S = 15.0
 
 
-def service(settings: StackSettings) -> Service:
+def service(config: StackConfig) -> Service:
     """Front door on `ports.gateway`, Runtime API on `ports.runtime_api`; starts when everything it calls is there."""
-    config = settings.config("lambda_host") / "config.json"
+    file = config.config_dir("lambda_host") / "config.json"
     content = {
         "functions_file": str(ROOT / "functions" / "functions.yaml"),
         "topics_file": str(ROOT / "schemas" / "topics.yaml"),
         "generation": GENERATION,
-        "runtime_api_port": settings.ports.runtime_api,
-        "gateway_port": settings.ports.gateway,
-        "environment": function_environment(settings),
+        "runtime_api_port": config.ports.runtime_api,
+        "gateway_port": config.ports.gateway,
+        "environment": function_environment(config),
         "schedule_s": SCHEDULE_S,
-        "bulk_nice": settings.bulk_nice,
-        "log_dir": str(settings.state_dir / "logs" / "functions"),
+        "bulk_nice": config.bulk_nice,
+        "log_dir": str(config.state_dir / "logs" / "functions"),
     }
     return Service(
         name="lambda_host",
-        command=[sys.executable, "-m", "emulators.lambda_host", "--config", str(config)],
+        command=[sys.executable, "-m", "emulators.lambda_host", "--config", str(file)],
         ports=("gateway", "runtime_api"),
         depends_on=("topics", "schemas", "indices", "tables", "aws"),
-        address=settings.gateway_url,
-        files={config: json.dumps(content, indent=2)},
-        ready=answers(f"{settings.gateway_url}/-/ready"),
+        address=config.gateway_url,
+        files={file: json.dumps(content, indent=2)},
+        ready=answers(f"{config.gateway_url}/-/ready"),
     )

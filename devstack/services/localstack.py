@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from devstack import process
+from devstack.config import ROOT, StackConfig
 from devstack.service import RunOnce, Service, java, json_at
-from devstack.settings import ROOT, StackSettings
 from devstack.setup import JARS, LAUNCHERS, LOCALSTACK_VENV, SERVICE_CATALOG
 from emulators.local import LOOPBACK
 from emulators.localstack_plugins import ENTRY_POINTS
@@ -37,25 +37,25 @@ exec {child} "$PPID" 9 "" -- {command} LoopbackDynamoDb "$@"
 """
 
 
-def service(settings: StackSettings) -> Service:
+def service(config: StackConfig) -> Service:
     """Every AWS API on `ports.localstack`. Its state is in memory: it begins empty at every start."""
-    return _service(settings, SERVICES, {})
+    return _service(config, SERVICES, {})
 
 
-def deployable_service(settings: StackSettings, *, runtime: Path) -> Service:
+def deployable_service(config: StackConfig, *, runtime: Path) -> Service:
     """The same for deployments: functions run as processes.
 
     runtime: what Lambda's runtime brings, a folder. CloudFormation says CREATE_COMPLETE of what it does not know, and
     makes nothing: without the list of what it knows, which it would download, it can only take all or nothing.
     """
-    plugins = settings.config("localstack") / "plugins"
+    plugins = config.config_dir("localstack") / "plugins"
     made = _service(
-        settings,
+        config,
         DEPLOYED,
         {
             "PYTHONPATH": f"{ROOT}:{plugins}",
             # Packages are unzipped there.
-            "TMPDIR": str(settings.data("localstack") / "tmp"),
+            "TMPDIR": str(config.data("localstack") / "tmp"),
             "MASSCOMM_LAMBDA_RUNTIME": str(runtime),
             "LAMBDA_RUNTIME_EXECUTOR": "processes",
             "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": "60",
@@ -74,8 +74,8 @@ def deployable_service(settings: StackSettings, *, runtime: Path) -> Service:
     )
 
 
-def _service(settings: StackSettings, services: Collection[str], environment: Mapping[str, str]) -> Service:
-    root = settings.data("localstack")
+def _service(config: StackConfig, services: Collection[str], environment: Mapping[str, str]) -> Service:
+    root = config.data("localstack")
     library = root / "var" / "lib" / "localstack" / "lib"
     shim = library / "java" / "21" / "bin" / "java"
     dynamodb = java(
@@ -95,9 +95,9 @@ def _service(settings: StackSettings, services: Collection[str], environment: Ma
             shutil.copy(catalog, library_of_image)
 
     def ready() -> bool:
-        if not json_at(f"{settings.aws_url}/_localstack/init/ready")["completed"]:
+        if not json_at(f"{config.aws_url}/_localstack/init/ready")["completed"]:
             return False
-        health = json_at(f"{settings.aws_url}/_localstack/health")["services"]
+        health = json_at(f"{config.aws_url}/_localstack/health")["services"]
         return all(health.get(name) in ("running", "available") for name in services)
 
     return Service(
@@ -105,7 +105,7 @@ def _service(settings: StackSettings, services: Collection[str], environment: Ma
         command=[f"{LOCALSTACK_VENV}/bin/python", "-m", "localstack.runtime.main"],
         environment={
             # A plain 127.0.0.1 makes it bind every interface.
-            "GATEWAY_LISTEN": f"[::ffff:{LOOPBACK}]:{settings.ports.localstack}",
+            "GATEWAY_LISTEN": f"[::ffff:{LOOPBACK}]:{config.ports.localstack}",
             # A /.dockerenv would make it ignore FILESYSTEM_ROOT.
             "OVERRIDE_IN_DOCKER": "0",
             "FILESYSTEM_ROOT": str(root),
@@ -115,14 +115,14 @@ def _service(settings: StackSettings, services: Collection[str], environment: Ma
             "DISABLE_EVENTS": "1",
             "SKIP_SSL_CERT_DOWNLOAD": "1",
             "DNS_ADDRESS": "0",
-            "DYNAMODB_LOCAL_PORT": str(settings.ports.dynamodb),
+            "DYNAMODB_LOCAL_PORT": str(config.ports.dynamodb),
             "DYNAMODB_IN_MEMORY": "1",
             "DYNAMODB_SHARE_DB": "1",
             "PYTHONPATH": "",
             **environment,
         },
         ports=("localstack", "dynamodb"),
-        address=settings.aws_url,
+        address=config.aws_url,
         files={
             shim: JAVA_SHIM.format(child=f"{sys.executable} -I -S {process.CHILD}", command=" ".join(dynamodb)),
             # markers of what LocalStack's installers look for

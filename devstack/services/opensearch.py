@@ -1,7 +1,7 @@
 """OpenSearch: one node, as a library (its own launcher refuses root)."""
 
+from devstack.config import StackConfig
 from devstack.service import Service, answers, class_archive, java, log4j
-from devstack.settings import StackSettings
 from devstack.setup import JARS, LAUNCHERS
 from emulators.local import LOOPBACK
 
@@ -20,9 +20,9 @@ action.auto_create_index: false
 """
 
 
-def service(settings: StackSettings) -> Service:
+def service(config: StackConfig) -> Service:
     """HTTP on `ports.opensearch`, transport (unused, but it cannot be turned off) on `ports.opensearch_transport`."""
-    home = settings.config("opensearch")
+    home = config.config_dir("opensearch")
     logging = home / "log4j2.properties"
     return Service(
         name="opensearch",
@@ -40,17 +40,17 @@ def service(settings: StackSettings) -> Service:
             str(home),
         ],
         ports=("opensearch", "opensearch_transport"),
-        address=settings.opensearch_url,
+        address=config.opensearch_url,
         files={
             home / "config" / "opensearch.yml": YML.format(
                 host=LOOPBACK,
-                port=settings.ports.opensearch,
-                transport=settings.ports.opensearch_transport,
-                data=settings.data("opensearch"),
-                logs=settings.state_dir / "logs" / "opensearch",
+                port=config.ports.opensearch,
+                transport=config.ports.opensearch_transport,
+                data=config.data("opensearch"),
+                logs=config.state_dir / "logs" / "opensearch",
             ),
             logging: log4j(),
         },
         class_archive=class_archive("opensearch"),
-        ready=answers(f"{settings.opensearch_url}/_cluster/health?wait_for_status=yellow&timeout=1s"),
+        ready=answers(f"{config.opensearch_url}/_cluster/health?wait_for_status=yellow&timeout=1s"),
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
+from devstack.config import StackConfig
 from devstack.service import RunOnce, Service, listens
-from devstack.settings import StackSettings
 from emulators.local import LOOPBACK
 
 DATABASES = ("monolith", "metrics")
@@ -41,32 +41,32 @@ def binaries() -> Path:
     return Path(found.submodule_search_locations[0]) / "pginstall18" / "bin"
 
 
-def service(settings: StackSettings) -> Service:
+def service(config: StackConfig) -> Service:
     """Databases `monolith` and `metrics`, user masscomm, a generated password (scram), on `ports.postgres`."""
-    data = settings.data("postgres")
-    conf = settings.config("postgres") / "postgresql.conf"
+    data = config.data("postgres")
+    conf = config.config_dir("postgres") / "postgresql.conf"
 
     def prepare(run: RunOnce) -> None:
         if (data / "PG_VERSION").exists():
             return
-        settings.password  # noqa: B018 - made now, read by initdb from its file
+        config.password  # noqa: B018 - made now, read by initdb from its file
         data.mkdir(parents=True, exist_ok=True)
         run([
             str(binaries() / "initdb"), "--pgdata", str(data), "--username", "masscomm", "--auth", "scram-sha-256",
-            "--pwfile", str(settings.run_dir / "postgres-password"), "--encoding", "UTF8", "--locale", "C", "--no-sync",
+            "--pwfile", str(config.run_dir / "postgres-password"), "--encoding", "UTF8", "--locale", "C", "--no-sync",
         ])  # fmt: skip
 
     def ready() -> bool:
-        if not listens(settings.ports.postgres):
+        if not listens(config.ports.postgres):
             return False
         try:
-            psycopg.connect(settings.database_url("postgres"), connect_timeout=2).close()
+            psycopg.connect(config.database_url("postgres"), connect_timeout=2).close()
         except psycopg.OperationalError:
             return False  # it still recovers; a wrong password would show in the log when the wait ends
         return True
 
     def create_databases() -> None:
-        with psycopg.connect(settings.database_url("postgres"), autocommit=True) as connection:
+        with psycopg.connect(config.database_url("postgres"), autocommit=True) as connection:
             there = {name for (name,) in connection.execute("SELECT datname FROM pg_database")}
             for name in DATABASES:
                 if name not in there:
@@ -76,12 +76,12 @@ def service(settings: StackSettings) -> Service:
         name="postgres",
         command=[str(binaries() / "postgres"), "-D", str(data), "-c", f"config_file={conf}"],
         ports=("postgres",),
-        address=f"{LOOPBACK}:{settings.ports.postgres} (user masscomm, password in run/postgres-password)",
-        files={conf: CONF.format(host=LOOPBACK, port=settings.ports.postgres)},
+        address=f"{LOOPBACK}:{config.ports.postgres} (user masscomm, password in run/postgres-password)",
+        files={conf: CONF.format(host=LOOPBACK, port=config.ports.postgres)},
         prepare=prepare,
         ready=ready,
         after_ready=create_databases,
-        drop_root=(data, conf, settings.run_dir / "postgres-password"),
+        drop_root=(data, conf, config.run_dir / "postgres-password"),
         # Fast shutdown: SIGTERM would wait until every client has gone.
         stop_signal=signal.SIGINT,
     )

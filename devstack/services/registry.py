@@ -1,16 +1,16 @@
 """The schema registry: Apicurio, spoken to through its Confluent-compatible API."""
 
+from devstack.config import StackConfig
 from devstack.service import Service, answers, class_archive, java
-from devstack.settings import StackSettings
 from devstack.setup import JARS
 from emulators.local import LOOPBACK
 
 
-def service(settings: StackSettings) -> Service:
+def service(config: StackConfig) -> Service:
     """Confluent API under /apis/ccompat/v7 of `ports.registry`."""
-    port = settings.ports.registry
+    port = config.ports.registry
     # Without WRITE_DELAY=0 a kill loses schemas that were acknowledged.
-    database = f"jdbc:h2:file:{settings.data('registry')}/registry;WRITE_DELAY=0"
+    database = f"jdbc:h2:file:{config.data('registry')}/registry;WRITE_DELAY=0"
     return Service(
         name="registry",
         command=[
@@ -27,7 +27,7 @@ def service(settings: StackSettings) -> Service:
         ],
         environment={"REGISTRY_DATASOURCE_URL": database, "REGISTRY_LOG_LEVEL": "WARN"},
         ports=("registry",),
-        address=settings.registry_url,
+        address=config.registry_url,
         class_archive=class_archive("registry"),
-        ready=answers(f"{settings.registry_url}/subjects"),
+        ready=answers(f"{config.registry_url}/subjects"),
     )

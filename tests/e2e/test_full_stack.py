@@ -21,12 +21,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from devstack import process
+from devstack.config import ROOT, StackConfig
 from devstack.demo import run_demo
 from devstack.handle import RunningStack
 from devstack.loopback import exposed
 from devstack.service import AWS_CREDENTIALS
 from devstack.services import all_services
-from devstack.settings import ROOT, StackSettings
 from devstack.state import RunState
 from devstack.terminal import Terminal
 from emulators.local import REGION
@@ -37,25 +37,25 @@ FIELDS = {"requested", "suppressed", "sent", "failed", "in_flight", "send_id", "
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory, one_stack_at_a_time: None) -> StackSettings:
-    return StackSettings.on_free_ports(tmp_path_factory.mktemp("full"))
+def config(tmp_path_factory: pytest.TempPathFactory, one_stack_at_a_time: None) -> StackConfig:
+    return StackConfig.on_free_ports(tmp_path_factory.mktemp("full"))
 
 
 @pytest.fixture(scope="module")
-def stack(settings: StackSettings) -> Iterator[RunningStack]:
-    masscomm(settings, "up", "--detach")
-    yield RunningStack.of(settings)
-    if RunState(settings).holder():
-        masscomm(settings, "down")
+def stack(config: StackConfig) -> Iterator[RunningStack]:
+    masscomm(config, "up", "--detach")
+    yield RunningStack.of(config)
+    if RunState(config).holder():
+        masscomm(config, "down")
 
 
-def masscomm(settings: StackSettings, *arguments: str, status: int = 0) -> str:
+def masscomm(config: StackConfig, *arguments: str, status: int = 0) -> str:
     """Run the command on that state folder and those ports; what it printed."""
-    ports = {f"MASSCOMM_PORT_{name.upper()}": str(port) for name, port in asdict(settings.ports).items()}
+    ports = {f"MASSCOMM_PORT_{name.upper()}": str(port) for name, port in asdict(config.ports).items()}
     done = subprocess.run(
         [sys.executable, "-m", "devstack.cli", *arguments],
         cwd=ROOT,
-        env={**process_environment(), "MASSCOMM_STATE": str(settings.state_dir), **ports},
+        env={**process_environment(), "MASSCOMM_STATE": str(config.state_dir), **ports},
         capture_output=True,
         text=True,
         check=False,
@@ -72,25 +72,25 @@ def processes(stack: RunningStack) -> list[psutil.Process]:
     return [each for started in stack.services.values() for each in process.family(started.pid)]
 
 
-def test_all_services_run_and_report_it(stack: RunningStack, settings: StackSettings) -> None:
-    assert set(stack.services) == set(all_services(settings))
+def test_all_services_run_and_report_it(stack: RunningStack, config: StackConfig) -> None:
+    assert set(stack.services) == set(all_services(config))
     assert all(started.alive() for started in stack.services.values())
-    assert httpx.get(f"{settings.gateway_url}/-/ready").status_code == 200
-    said = masscomm(settings, "status")
+    assert httpx.get(f"{config.gateway_url}/-/ready").status_code == 200
+    said = masscomm(config, "status")
     for name in stack.services:
         assert re.search(rf"{name} +│ +ready", said)
-    assert str(stack.holder_pid) in masscomm(settings, "up", "--detach", status=1)
-    assert "already runs" in masscomm(settings, "clean-state", status=1)
+    assert str(stack.holder_pid) in masscomm(config, "up", "--detach", status=1)
+    assert "already runs" in masscomm(config, "clean-state", status=1)
 
 
-def test_nothing_listens_beyond_this_machine(stack: RunningStack, settings: StackSettings) -> None:
+def test_nothing_listens_beyond_this_machine(stack: RunningStack, config: StackConfig) -> None:
     listening = {
         connection.laddr.port
         for each in processes(stack)
         for connection in each.net_connections(kind="tcp")
         if connection.status == psutil.CONN_LISTEN
     }
-    assert set(asdict(settings.ports).values()) <= listening, "the check must see every server"
+    assert set(asdict(config.ports).values()) <= listening, "the check must see every server"
     assert exposed(processes(stack)) == []
 
 
@@ -124,17 +124,17 @@ def test_dynamodb_and_the_providers_answer(stack: RunningStack) -> None:
     assert stack.environment["SES_SENDER"] in identities
 
 
-def test_localstack_uses_the_service_catalog_that_setup_built(stack: RunningStack, settings: StackSettings) -> None:
+def test_localstack_uses_the_service_catalog_that_setup_built(stack: RunningStack, config: StackConfig) -> None:
     assert stack.ready
-    built = (settings.data("localstack") / "var").rglob("service-catalog*")
+    built = (config.data("localstack") / "var").rglob("service-catalog*")
     assert list(built) == [], "building it costs each new state folder 20 s and 350 MB"
 
 
-def test_secrets_are_for_their_owner_alone(stack: RunningStack, settings: StackSettings) -> None:
-    password = settings.password
+def test_secrets_are_for_their_owner_alone(stack: RunningStack, config: StackConfig) -> None:
+    password = config.password
     readable = [
         str(path)
-        for path in settings.state_dir.rglob("*")
+        for path in config.state_dir.rglob("*")
         if path.is_file() and path.stat().st_mode & 0o077 and contains(path, password)
     ]
     assert stack.ready
@@ -175,30 +175,30 @@ def demo(stack: RunningStack, out: Path, *, quiet_hours: bool = True) -> dict[st
     return figures
 
 
-def test_stack_recovers_stored_data_after_a_kill_of_all(stack: RunningStack, settings: StackSettings) -> None:
+def test_stack_recovers_stored_data_after_a_kill_of_all(stack: RunningStack, config: StackConfig) -> None:
     """Last in this file: it ends the stack that the others use."""
-    topics = set(AdminClient({"bootstrap.servers": settings.kafka_bootstrap}).list_topics(timeout=10).topics)
-    url = f"{settings.opensearch_url}/device_state/_doc/7"
+    topics = set(AdminClient({"bootstrap.servers": config.kafka_bootstrap}).list_topics(timeout=10).topics)
+    url = f"{config.opensearch_url}/device_state/_doc/7"
     httpx.put(url, params={"refresh": "true"}, json={"endpoint_arn": "arn:of:a:run:before"}).raise_for_status()
-    httpx.put(f"{settings.opensearch_url}/users-g1/_doc/7", json={"club_id": 1}).raise_for_status()
+    httpx.put(f"{config.opensearch_url}/users-g1/_doc/7", json={"club_id": 1}).raise_for_status()
     before = processes(stack)
     psutil.Process(stack.holder_pid).send_signal(signal.SIGKILL)
     for each in before:
         if each.is_running():
             each.send_signal(signal.SIGKILL)
     psutil.wait_procs(before, timeout=20)
-    assert "No stack runs" in masscomm(settings, "status", status=3)
+    assert "No stack runs" in masscomm(config, "status", status=3)
 
-    masscomm(settings, "up", "--detach")
-    again = RunningStack.of(settings)
-    assert topics <= set(AdminClient({"bootstrap.servers": settings.kafka_bootstrap}).list_topics(timeout=10).topics)
-    assert httpx.get(f"{settings.opensearch_url}/users-g1/_doc/7").json()["found"]
+    masscomm(config, "up", "--detach")
+    again = RunningStack.of(config)
+    assert topics <= set(AdminClient({"bootstrap.servers": config.kafka_bootstrap}).list_topics(timeout=10).topics)
+    assert httpx.get(f"{config.opensearch_url}/users-g1/_doc/7").json()["found"]
     # LocalStack has forgotten its endpoints, so the directory must not name them any more.
     assert httpx.get(url).status_code == 404
 
     family = processes(again)
-    masscomm(settings, "down")
+    masscomm(config, "down")
     assert not [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
-    assert process.marked(settings.state_dir) == []
-    masscomm(settings, "clean-state")
-    assert [path for path in settings.state_dir.rglob("*") if path.is_file()] == [settings.run_dir / "lock"]
+    assert process.marked(config.state_dir) == []
+    masscomm(config, "clean-state")
+    assert [path for path in config.state_dir.rglob("*") if path.is_file()] == [config.run_dir / "lock"]

@@ -21,7 +21,7 @@ AGAIN_MS = 2_000
 def twice_among_unreadable(bench: Bench, _: Send) -> None:
     """Each delayed record is put again for another time, while items due before it cannot be read."""
     users = bench.population.grow(60)
-    client = dynamodb_table.dynamodb(bench.stack.settings)
+    client = dynamodb_table.dynamodb(bench.stack.config)
     store = DynamoDbDelayStore(client=client)
     before = {item.place for item in store.scan()}
     now_ms = time.time_ns() // 1_000_000

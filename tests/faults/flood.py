@@ -8,7 +8,7 @@ from functools import partial
 
 from confluent_kafka import Message, Producer
 
-from devstack.settings import GENERATION
+from devstack.config import GENERATION
 from functions.catalogue import read_catalogue
 from masscomm.cdc.change_events import ChangeDecoder
 from masscomm.errors import DeadLetter
@@ -52,7 +52,7 @@ def _produce(bench: Bench, count: int) -> dict[str, HostileRecord]:
     floods = [_harmless(hostile_records(name, 2 * each, codec=bench.codec, seed=time.time_ns())) for name in names]
     chance = random.Random(count)  # noqa: S311
     written: dict[str, HostileRecord] = {}
-    producer = Producer({"bootstrap.servers": bench.stack.settings.kafka_bootstrap, "linger.ms": 20})
+    producer = Producer({"bootstrap.servers": bench.stack.config.kafka_bootstrap, "linger.ms": 20})
 
     def keep(record: HostileRecord, _: object, message: Message) -> None:
         written[f"{message.topic()}-{message.partition()}@{message.offset()}"] = record

@@ -22,7 +22,7 @@ from typing import Any
 
 import httpx
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 from devstack.sns_process import Received
 from functions.delivery.deliver import SLICE_SIZE
 from tests.support.fault_stack.bench import Bench
@@ -159,7 +159,7 @@ def run(bench: Bench, recipients: int, slice_size: int, delivery_kills: int) -> 
     def broadcast(bench: Bench, _: Callable[[], None]) -> None:
         began = time.monotonic()
         sent = bench.emit(users)
-        with Watch(f"{bench.stack.settings.gateway_url}/v1/sends/{sent.send_id}") as watch:
+        with Watch(f"{bench.stack.config.gateway_url}/v1/sends/{sent.send_id}") as watch:
             watches.append(watch)
             fault(bench, kills, recipients, delivery_kills)()
             bench.settle(TIMEOUT_S)

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 from tests.faults.cells import CELLS
 from tests.faults.guards import MUTANTS, Mutant
 from tests.faults.mutation import DoesNotApply, find_guards, without_guard

@@ -195,7 +195,7 @@ def told_again(bench: Bench, send: Send) -> None:
         for topic in topics.chain_topics()
         if topic.schema in ("SendRequested", "DeliveryRequested", "NotificationOutcome")
     ]
-    records = TopicReader(bench.stack.settings.kafka_bootstrap, names, from_beginning=False)
+    records = TopicReader(bench.stack.config.kafka_bootstrap, names, from_beginning=False)
     try:
         send()
         bench.settle()

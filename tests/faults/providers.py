@@ -178,7 +178,7 @@ def suppressed_address(bench: Bench, _: Send) -> None:
     """Nothing goes to an address that bounced for good before."""
     [user_id, *others] = bench.population.grow(10)
     document = {"reason": "bounced_permanent", "at": 1}
-    url = f"{bench.stack.settings.opensearch_url}/suppressions/_doc/{address_id(address(user_id))}?refresh=true"
+    url = f"{bench.stack.config.opensearch_url}/suppressions/_doc/{address_id(address(user_id))}?refresh=true"
     httpx.put(url, json=document, trust_env=False).raise_for_status()
     sent = bench.emit([user_id, *others], channel="email")
     sent.fates[user_id] = frozenset({"address_suppressed"})
@@ -193,6 +193,6 @@ def _inactive(bench: Bench, users: Sequence[int]) -> bool:
 
 def disabled(bench: Bench, devices: Sequence[int]) -> bool:
     """Whether each of these devices is known to take nothing."""
-    url = f"{bench.stack.settings.opensearch_url}/device_state/_mget"
+    url = f"{bench.stack.config.opensearch_url}/device_state/_mget"
     answer = httpx.post(url, json={"ids": [str(device) for device in devices]}, trust_env=False).raise_for_status()
     return all(document["_source"]["enabled"] is False for document in answer.json()["docs"])

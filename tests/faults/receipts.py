@@ -31,7 +31,7 @@ _EVERY_FIFTH = 5
 
 def heard_while_everything_fails(bench: Bench, send: Send) -> None:
     """Receipts come while OpenSearch and DynamoDB are away, their function is killed, and answers of Kafka are lost."""
-    messages = OpenSearchMessages(TestClient(bench.stack.settings.opensearch_url))
+    messages = OpenSearchMessages(TestClient(bench.stack.config.opensearch_url))
     with ExitStack() as away:
         waiting = away.enter_context(bench.stack.dynamodb.fault(Cut(), when=dynamodb("waiting", "PutItem")))
         with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=_remembers) as forgets:
@@ -60,7 +60,7 @@ def heard_while_everything_fails(bench: Bench, send: Send) -> None:
 
 def too_early(bench: Bench, send: Send) -> None:
     """Whose the messages are is not known until their receipts have waited for the last time that they may."""
-    store = DynamoDbDelayStore(client=dynamodb_table.dynamodb(bench.stack.settings))
+    store = DynamoDbDelayStore(client=dynamodb_table.dynamodb(bench.stack.config))
 
     seen: set[str] = set()
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
+from devstack.config import GENERATION, StackConfig
 from devstack.service import RunOnce, Service, class_archive, jars, java
-from devstack.settings import GENERATION, StackSettings
 from emulators.local import LOOPBACK
 from masscomm.kafka import topics
 from tests.faults.moments import on_its_way
@@ -46,23 +46,23 @@ def leader_killed(bench: Bench, send: Send) -> None:
 def _leading(bench: Bench) -> Iterator[None]:
     """The second broker runs and leads; afterwards everything is the first one's."""
     stack = bench.stack
-    ports = StackSettings.on_free_ports(stack.settings.state_dir).ports
+    ports = StackConfig.on_free_ports(stack.config.state_dir).ports
     proxy = KafkaProxy(stack.loop, ports.kafka_controller)
     stack.stack.known[NAME] = _service(
-        stack.stack.known["kafka"], stack.settings, ports.kafka, ports.kafka_controller, proxy
+        stack.stack.known["kafka"], stack.config, ports.kafka, ports.kafka_controller, proxy
     )
     stack.stack.restart(NAME)
     try:
-        _reassign(stack.settings, "2,1")
+        _reassign(stack.config, "2,1")
         yield
     finally:
-        _reassign(stack.settings, "1")
+        _reassign(stack.config, "1")
 
 
-def _service(first: Service, settings: StackSettings, port: int, proxied: int, proxy: KafkaProxy) -> Service:
+def _service(first: Service, config: StackConfig, port: int, proxied: int, proxy: KafkaProxy) -> Service:
     [(path, text)] = [(path, text) for path, text in first.files.items() if path.name == "server.properties"]
-    folder = settings.config(NAME)
-    data = settings.data(NAME)
+    folder = config.config_dir(NAME)
+    data = config.data(NAME)
     own, advertised = f"PLAINTEXT://{LOOPBACK}:{port}", f"PROXIED://{LOOPBACK}:{proxy.port}"
     changed = {
         "process.roles": "broker",
@@ -79,13 +79,13 @@ def _service(first: Service, settings: StackSettings, port: int, proxied: int, p
     def prepare(run: RunOnce) -> None:
         if (data / "meta.properties").exists():
             return
-        meta = (settings.data("kafka") / "meta.properties").read_text()
+        meta = (config.data("kafka") / "meta.properties").read_text()
         found = re.search(r"(?m)^cluster\.id=(.*)$", meta)
         assert found, meta
         run([*jvm, "kafka.tools.StorageTool", "format", f"--cluster-id={found[1]}", "--config", str(properties)])
 
     def ready() -> bool:
-        with AdminClient({"bootstrap.servers": settings.kafka_bootstrap, "log_level": 2}) as admin:
+        with AdminClient({"bootstrap.servers": config.kafka_bootstrap, "log_level": 2}) as admin:
             return 2 in admin.list_topics(timeout=2).brokers
 
     return dataclasses.replace(
@@ -102,7 +102,7 @@ def _service(first: Service, settings: StackSettings, port: int, proxied: int, p
     )
 
 
-def _reassign(settings: StackSettings, brokers: str) -> None:
+def _reassign(config: StackConfig, brokers: str) -> None:
     # The clients of Python cannot move partitions.
-    command = [*java("-cp", jars("kafka"), heap_mb=128), str(_REASSIGN), settings.kafka_bootstrap, brokers, *_LED]
+    command = [*java("-cp", jars("kafka"), heap_mb=128), str(_REASSIGN), config.kafka_bootstrap, brokers, *_LED]
     subprocess.run(command, check=True, capture_output=True, timeout=60)

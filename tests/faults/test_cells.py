@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 from devstack.sns_process import Received
 from tests.faults.cells import CELLS
 from tests.faults.guards import MUTANTS, Mutant

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 from functions.delivery.deliver import SLICE_SIZE
 from tests.faults import headline
 from tests.faults.cells import CELLS

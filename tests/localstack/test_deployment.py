@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from devstack.config import StackConfig
 from devstack.deployed.allowed import read_allowed
 from devstack.deployed.cloud import Cloud
 from devstack.deployed.trial import Trial, run
-from devstack.settings import StackSettings
 from functions.catalogue import read_catalogue
 
 ALLOWED = {(each.stack, each.type) for each in read_allowed()}
@@ -24,7 +24,7 @@ KINDS = ("Function", "Alias", "Version")
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory, one_stack_at_a_time: None) -> Iterator[Cloud]:
     """LocalStack with our plug-ins, and the servers beside it."""
-    with Cloud(StackSettings.on_free_ports(tmp_path_factory.mktemp("deployed"))) as started:
+    with Cloud(StackConfig.on_free_ports(tmp_path_factory.mktemp("deployed"))) as started:
         yield started
 
 

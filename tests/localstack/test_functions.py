@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pytest
 
+from devstack.config import StackConfig
 from devstack.deployed.cloud import Cloud
-from devstack.settings import StackSettings
 
 type Invoke = Callable[..., tuple[str | None, Any]]
 
@@ -21,7 +21,7 @@ type Invoke = Callable[..., tuple[str | None, Any]]
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     """LocalStack with our plug-ins, and nothing beside it."""
-    with Cloud(StackSettings.on_free_ports(tmp_path_factory.mktemp("functions")), servers=()) as started:
+    with Cloud(StackConfig.on_free_ports(tmp_path_factory.mktemp("functions")), servers=()) as started:
         yield started
 
 

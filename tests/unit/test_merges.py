@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 
 ROOMS = ("docs", "schemas", "examples", "functions", "masscomm", "provisioning", "requirements", "spark_metrics")
 MARK = re.compile(rb"^(<{7} |>{7} |\|{7} )", re.MULTILINE)

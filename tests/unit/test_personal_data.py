@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 from infra.cdk.resources.tables import definitions
 
 SCHEMAS = ROOT / "schemas"

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 from tests.support import whole_files
 from tests.support.whole_files import SPARK, STACKS, WholeFiles, group
 

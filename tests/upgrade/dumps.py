@@ -13,24 +13,24 @@ import boto3
 import psycopg
 from psycopg import sql
 
+from devstack.config import StackConfig
 from devstack.service import AWS_CREDENTIALS
-from devstack.settings import StackSettings
 from emulators.local import REGION
 from tests.support.servers.opensearch_client import TestClient
 
 
-def dumps(settings: StackSettings) -> dict[str, str]:
+def dumps(config: StackConfig) -> dict[str, str]:
     """Every document, item, row and file, by store."""
     return {
-        "OpenSearch": "\n".join(_documents(settings)),
-        "DynamoDB": "\n".join(_items(settings)),
-        "Postgres": "\n".join(_rows(settings)),
-        "archive": "\n".join(_cells(settings.archive_dir)),
+        "OpenSearch": "\n".join(_documents(config)),
+        "DynamoDB": "\n".join(_items(config)),
+        "Postgres": "\n".join(_rows(config)),
+        "archive": "\n".join(_cells(config.archive_dir)),
     }
 
 
-def _documents(settings: StackSettings) -> Iterator[str]:
-    client = TestClient(settings.opensearch_url, timeout_s=60)
+def _documents(config: StackConfig) -> Iterator[str]:
+    client = TestClient(config.opensearch_url, timeout_s=60)
     client.indices.refresh()
     body = {"size": 5_000, "query": {"match_all": {}}, "sort": ["_doc"]}
     answer = client.search(index="*", body=body, scroll="1m")
@@ -40,10 +40,10 @@ def _documents(settings: StackSettings) -> Iterator[str]:
     client.close()
 
 
-def _items(settings: StackSettings) -> Iterator[str]:
+def _items(config: StackConfig) -> Iterator[str]:
     client: Any = boto3.client(
         "dynamodb",
-        endpoint_url=settings.aws_url,
+        endpoint_url=config.aws_url,
         region_name=REGION,
         aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
@@ -61,8 +61,8 @@ def _items(settings: StackSettings) -> Iterator[str]:
                                 yield zlib.decompress(raw).decode("latin-1")
 
 
-def _rows(settings: StackSettings) -> Iterator[str]:
-    with psycopg.connect(settings.database_url("metrics")) as connection:
+def _rows(config: StackConfig) -> Iterator[str]:
+    with psycopg.connect(config.database_url("metrics")) as connection:
         found = connection.execute("select tablename from pg_tables where schemaname = 'public' order by 1")
         for (table,) in found.fetchall():
             for row in connection.execute(sql.SQL("select row::text from {} as row").format(sql.Identifier(table))):

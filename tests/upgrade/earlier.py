@@ -9,29 +9,35 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from devstack.config import ROOT, StackConfig
 from devstack.provision import provisioning
 from devstack.service import Service, Task
 from devstack.services import all_services
-from devstack.settings import ROOT, StackSettings
 from tests.support.fault_stack.stack import FaultStack
 
-_PROVISION = """
+# An earlier tree may have these under earlier names.
+_NAMES = """
 import json, sys
+try:
+    from devstack.config import StackConfig
+except ImportError:
+    from devstack.settings import StackSettings as StackConfig
+"""
+_PROVISION = f"""{_NAMES}
 from devstack.provision import provisioning
-from devstack.settings import StackSettings
-[task] = [each for each in provisioning(StackSettings.from_dict(json.loads(sys.argv[2]))) if each.name == sys.argv[1]]
+[task] = [each for each in provisioning(StackConfig.from_dict(json.loads(sys.argv[2]))) if each.name == sys.argv[1]]
 task.run()
 """
 
-_CONFIG = """
-import json, sys
+_CONFIG = f"""{_NAMES}
 from devstack.services.lambda_host import service
-from devstack.settings import StackSettings
-[text] = [text for path, text in service(StackSettings.from_dict(json.loads(sys.argv[1]))).files.items()]
+[text] = [text for path, text in service(StackConfig.from_dict(json.loads(sys.argv[1]))).files.items()]
 print(text)
 """
 _HOST = (
-    "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module('emulators.lambda_host', run_name='__main__')"
+    "import importlib.util, runpy, sys; sys.path[0] = sys.argv.pop(1);"
+    " room = 'emulators' if importlib.util.find_spec('emulators') else 'devstack';"
+    " runpy.run_module(f'{room}.lambda_host', run_name='__main__')"
 )
 # Settings of the host that FaultStack adds.
 _ADDED = {"task_root", "mappings"}
@@ -58,14 +64,14 @@ def tree_of(commit: str, folder: Path) -> Iterator[Path]:
         subprocess.run(["git", "worktree", "remove", "--force", str(folder)], cwd=ROOT, check=True)
 
 
-def provisioned_by(tree: Path, settings: StackSettings) -> list[Task]:
+def provisioned_by(tree: Path, config: StackConfig) -> list[Task]:
     """The steps of `provisioning`, each done by a tree's own code with its own schemas."""
 
     def done(name: str) -> None:
-        command = [sys.executable, "-c", _PROVISION, name, json.dumps(settings.as_dict())]
+        command = [sys.executable, "-c", _PROVISION, name, json.dumps(config.as_dict())]
         subprocess.run(command, cwd=tree, check=True)
 
-    return [replace(task, run=partial(done, task.name)) for task in provisioning(settings)]
+    return [replace(task, run=partial(done, task.name)) for task in provisioning(config)]
 
 
 class EarlierStack(FaultStack):
@@ -77,12 +83,12 @@ class EarlierStack(FaultStack):
 
     def _host(self, service: Service) -> Service:
         # Not what ran until now, which another tree's host was made of.
-        made = super()._host(all_services(self.settings)[service.name])
+        made = super()._host(all_services(self.config)[service.name])
         if self.code == ROOT:
             return made
-        settings = json.dumps(self.settings.as_dict())
+        values = json.dumps(self.config.as_dict())
         told = subprocess.run(
-            [sys.executable, "-c", _CONFIG, settings], cwd=self.code, check=True, capture_output=True, text=True
+            [sys.executable, "-c", _CONFIG, values], cwd=self.code, check=True, capture_output=True, text=True
         )
         known = json.loads(told.stdout).keys() | _ADDED
         files = {

@@ -13,12 +13,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from devstack.config import ROOT, StackConfig
 from devstack.demo.directory import next_minute
 from devstack.erase import erase_person
 from devstack.provision import provisioning
 from devstack.recompute import run_recompute
 from devstack.service import AWS_CREDENTIALS
-from devstack.settings import ROOT, StackSettings
 from emulators.local import REGION
 from emulators.sns_stand_in import Rule
 from masscomm.domain.statuses import Reason, Status
@@ -55,7 +55,7 @@ def test_upgrade_amid_sends_misses_doubles_and_miscounts_none(bench: Bench) -> N
     """A counted send, a scheduled one, held recipients and half a broadcast are left by an earlier version."""
     result = bench.run(Cell(name="upgrade", fault=_upgrade, load=Load()))
     assert result.ok, result.describe()
-    assert run_recompute(bench.stack.settings) == 0
+    assert run_recompute(bench.stack.config) == 0
 
 
 def test_erased_person_is_in_no_store_and_counts_stay(bench: Bench) -> None:
@@ -65,7 +65,7 @@ def test_erased_person_is_in_no_store_and_counts_stay(bench: Bench) -> None:
     assert result.ok, result.describe()
     assert erasure.secrets
     assert erasure.found == []
-    assert run_recompute(bench.stack.settings) == 0
+    assert run_recompute(bench.stack.config) == 0
 
 
 class _Erasure:
@@ -82,22 +82,22 @@ class _Erasure:
         users = bench.population.grow(20)
         person = next(user_id for user_id in users if user_id % 10 == 5)  # who has two devices
         self.secrets = [address(person), f"token-{person}-0", f"token-{person}-1", *bench.population.endpoints[person]]
-        settings = bench.stack.settings
+        config = bench.stack.config
         bench.await_counted(_ended(bench, bench.emit(users)))
         with bench.stack.mail.down():
             mailed = bench.emit(users, channel="email")
-            until("the e-mail waits for long", partial(_waits, settings, mailed, 10.0), PATIENCE_S, every_s=0.1)
-            _delete(settings, person)
-            until("the directory has no such user", partial(_is_unknown, settings, person), every_s=0.1)
+            until("the e-mail waits for long", partial(_waits, config, mailed, 10.0), PATIENCE_S, every_s=0.1)
+            _delete(config, person)
+            until("the directory has no such user", partial(_is_unknown, config, person), every_s=0.1)
             bench.stack.stack.kill("lambda_host")
-            assert _waits(settings, mailed, 0), "it was released before the person was erased"
-            held = dumps(settings)
+            assert _waits(config, mailed, 0), "it was released before the person was erased"
+            held = dumps(config)
             assert address(person) in held["DynamoDB"]
-            before = _counts(settings)
-            assert erase_person(settings, person, CLUB, [], even_if_known=False) == 0
-            held = dumps(settings)
+            before = _counts(config)
+            assert erase_person(config, person, CLUB, [], even_if_known=False) == 0
+            held = dumps(config)
             self.found = [(store, secret) for store, text in held.items() for secret in self.secrets if secret in text]
-            assert _counts(settings) == before
+            assert _counts(config) == before
         bench.killed += 1
         mailed.fates[person] = frozenset({Reason.UNKNOWN_USER})
         mailed.calls.pop(person)
@@ -109,16 +109,16 @@ def _ended(bench: Bench, sent: Sent) -> Sent:
     return sent
 
 
-def _waits(settings: StackSettings, sent: Sent, seconds: float) -> bool:
+def _waits(config: StackConfig, sent: Sent, seconds: float) -> bool:
     """Whether its delivery records wait, and are due in more than so many seconds."""
-    found = [item for item in _store(settings).scan() if sent.send_id.encode() in item.value]
+    found = [item for item in _store(config).scan() if sent.send_id.encode() in item.value]
     return bool(found) and min(item.due_ms for item in found) > (time.time() + seconds) * 1000
 
 
-def _store(settings: StackSettings) -> DynamoDbDelayStore:
+def _store(config: StackConfig) -> DynamoDbDelayStore:
     client: Any = boto3.client(
         "dynamodb",
-        endpoint_url=settings.aws_url,
+        endpoint_url=config.aws_url,
         region_name=REGION,
         aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
@@ -126,8 +126,8 @@ def _store(settings: StackSettings) -> DynamoDbDelayStore:
     return DynamoDbDelayStore(client=client)
 
 
-def _delete(settings: StackSettings, user_id: int) -> None:
-    with psycopg.connect(settings.database_url("monolith")) as connection:
+def _delete(config: StackConfig, user_id: int) -> None:
+    with psycopg.connect(config.database_url("monolith")) as connection:
         for statement in (
             "delete from devices where user_id = %s",
             "delete from user_settings where user_id = %s",
@@ -136,18 +136,18 @@ def _delete(settings: StackSettings, user_id: int) -> None:
             connection.execute(statement, [user_id])
 
 
-def _is_unknown(settings: StackSettings, user_id: int) -> bool:
+def _is_unknown(config: StackConfig, user_id: int) -> bool:
     """Whether both who follow the monolith's tables have seen that the user is gone."""
-    client = TestClient(settings.opensearch_url)
+    client = TestClient(config.opensearch_url)
     row = client.get(index="users", id=str(user_id))["_source"]
     states = client.mget(index="device_state", body={"ids": [f"{user_id * 10 + place}" for place in (0, 1)]})["docs"]
     client.close()
     return bool(row.get("deleted")) and not any(state["_source"]["enabled"] for state in states)
 
 
-def _counts(settings: StackSettings) -> list[Any]:
+def _counts(config: StackConfig) -> list[Any]:
     """What is counted."""
-    with psycopg.connect(settings.database_url("metrics")) as connection:
+    with psycopg.connect(config.database_url("metrics")) as connection:
         return [
             connection.execute(sql.SQL("select * from {} order by 1, 2, 3, 4").format(sql.Identifier(table))).fetchall()
             for table in ("counts_minute", "counts_hour", "counts_day", "sends", "send_channels", "send_totals")
@@ -174,7 +174,7 @@ def _upgrade(bench: Bench, _: Send) -> None:
     assert time.time() < due.timestamp(), "it took so long that what was put off is due: nothing was tried"
     bench.kill("delivery")
 
-    for task in provisioning(bench.stack.settings):
+    for task in provisioning(bench.stack.config):
         task.run()
     bench.stack.use(ROOT)
     bench.stack.sns.clear()

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 
 
 @pytest.fixture
-def stack(connect: StackSettings, opensearch: StackSettings) -> Iterator[StackSettings]:
+def stack(connect: StackConfig, opensearch: StackConfig) -> Iterator[StackConfig]:
     assert connect == opensearch, "one stack"
     with (connect.state_dir / "directory.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from devstack.config import StackConfig
 from devstack.provision import create_indices
-from devstack.settings import StackSettings
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
 from masscomm.cdc.progress import InMemoryCdcProgress
@@ -21,7 +21,7 @@ from tests.support.servers.opensearch_client import TestClient
 
 
 @pytest.fixture
-def consumer(stack: StackSettings) -> Any:
+def consumer(stack: StackConfig) -> Any:
     client = TestClient(stack.opensearch_url)
     generation = Generation(client, name=GENERATION, progress=InMemoryCdcProgress(), clock=SystemClock())
     yield stack.opensearch_url, client, ApplyChanges(client, generation)

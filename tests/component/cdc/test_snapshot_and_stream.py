@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from masscomm.cdc.change_events import RowChanged
 from masscomm.errors import Retry
 from masscomm.kafka.topics import cdc_topic
@@ -40,7 +40,7 @@ def await_wait_for(connection: psycopg.Connection, transaction: str) -> None:
     raise AssertionError(f"nobody waits for transaction {transaction}")
 
 
-def test_transaction_open_during_the_snapshot_wins(stack: StackSettings) -> None:
+def test_transaction_open_during_the_snapshot_wins(stack: StackConfig) -> None:
     """It wins although its LSN is lower than the snapshot's."""
     with Generated.made(stack) as made, made.sql() as sql:
         insert_user(sql, 1, "before")
@@ -79,7 +79,7 @@ def lsn_of_snapshot(made: Generated) -> int:
     raise AssertionError("there is no row of the snapshot")
 
 
-def test_rows_committed_during_the_snapshot_are_served(stack: StackSettings) -> None:
+def test_rows_committed_during_the_snapshot_are_served(stack: StackConfig) -> None:
     with Generated.made(stack) as made, made.sql() as sql:
         sql.execute(
             "INSERT INTO users (id, club_id, first_name, last_name)"
@@ -111,7 +111,7 @@ def test_rows_committed_during_the_snapshot_are_served(stack: StackSettings) -> 
         assert not made.producer.produced
 
 
-def test_every_kind_of_change_ends_as_the_tables_say(stack: StackSettings) -> None:
+def test_every_kind_of_change_ends_as_the_tables_say(stack: StackConfig) -> None:
     with Generated.made(stack) as made, made.sql() as sql:
         for number in range(1, 9):
             insert_user(sql, number, f"n{number}")
@@ -156,7 +156,7 @@ def test_every_kind_of_change_ends_as_the_tables_say(stack: StackSettings) -> No
         assert directory.settings([1])[1].quiet_hours == {"start": "22:00"}
 
 
-def test_before_the_marker_nothing_is_looked_up(stack: StackSettings) -> None:
+def test_before_the_marker_nothing_is_looked_up(stack: StackConfig) -> None:
     with Generated.made(stack) as made, made.sql() as sql:
         insert_user(sql, 1, "a")
         directory = made.directory()
@@ -176,7 +176,7 @@ def test_before_the_marker_nothing_is_looked_up(stack: StackSettings) -> None:
         assert directory.users([1, 2]).keys() == {1}
 
 
-def test_a_truncate_is_answered_with_not_ready(stack: StackSettings) -> None:
+def test_a_truncate_is_answered_with_not_ready(stack: StackConfig) -> None:
     with Generated.made(stack) as made, made.sql() as sql:
         insert_user(sql, 1, "a")
         sql.execute("INSERT INTO devices (id, user_id, platform, token) VALUES (1, 1, 'gcm', 'a')")
@@ -191,7 +191,7 @@ def test_a_truncate_is_answered_with_not_ready(stack: StackSettings) -> None:
             directory.users([1])
 
 
-def test_confirm_waits_for_the_database_and_the_consumer(stack: StackSettings) -> None:
+def test_confirm_waits_for_the_database_and_the_consumer(stack: StackConfig) -> None:
     with Generated.made(stack) as made, made.sql() as sql:
         made.start_connector()
         made.pump(made.complete)
@@ -217,7 +217,7 @@ def test_confirm_waits_for_the_database_and_the_consumer(stack: StackSettings) -
         assert directory.position() == confirmed[-1]
 
 
-def test_snapshot_end_alone_does_not_complete_a_generation(stack: StackSettings) -> None:
+def test_snapshot_end_alone_does_not_complete_a_generation(stack: StackConfig) -> None:
     """Small batches do at Debezium's producer what a slow broker does: its queue is long when the snapshot ends."""
     with Generated.made(stack, **{"producer.override.batch.size": "1000"}) as made, made.sql() as sql:
         sql.execute(

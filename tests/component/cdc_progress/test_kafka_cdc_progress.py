@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from devstack.config import StackConfig
 from devstack.provision import create_topics
-from devstack.settings import StackSettings
 from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.errors import Retry
 from masscomm.kafka.topics import cdc_topics
@@ -64,14 +64,14 @@ class KafkaCapture(Capture):
         consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
         consumer.close()
 
-    def store(self, generation: str, offset: dict[str, Any], **settings: Any) -> None:
-        producer = Producer(self.bootstrap | settings)
-        if settings:
+    def store(self, generation: str, offset: dict[str, Any], **config: Any) -> None:
+        producer = Producer(self.bootstrap | config)
+        if config:
             producer.init_transactions(10)
             producer.begin_transaction()
         key = json.dumps([f"monolith-{generation}", {"server": f"cdc.{generation}"}])
         producer.produce(self.offsets_topic, json.dumps(offset).encode(), key=key.encode())
-        if settings:
+        if config:
             producer.commit_transaction(10)
         assert producer.flush(10) == 0
 
@@ -80,7 +80,7 @@ class TestKafkaCdcProgress(CdcProgressContract):
     """The contract, and what only this one can get wrong."""
 
     @pytest.fixture
-    def capture(self, kafka: StackSettings) -> Iterator[KafkaCapture]:
+    def capture(self, kafka: StackConfig) -> Iterator[KafkaCapture]:
         with closing(KafkaCapture(kafka.kafka_bootstrap)) as made:
             yield made
 
@@ -89,7 +89,7 @@ class TestKafkaCdcProgress(CdcProgressContract):
         assert capture.progress.acknowledged_lsn() == 77
         assert capture.progress.acknowledged_lsn() == 77
 
-    def test_a_table_without_its_topic_is_not_ready(self, kafka: StackSettings) -> None:
+    def test_a_table_without_its_topic_is_not_ready(self, kafka: StackConfig) -> None:
         progress = KafkaCdcProgress(
             kafka.kafka_bootstrap, generation="never-made", group="nobody", offsets_topic="connect.offsets"
         )
@@ -109,6 +109,6 @@ class TestKafkaCdcProgressOfAGroupForEachTopic(CdcProgressContract):
     """As AWS's mappings consume: one topic each, under a group of its own."""
 
     @pytest.fixture
-    def capture(self, kafka: StackSettings) -> Iterator[KafkaCapture]:
+    def capture(self, kafka: StackConfig) -> Iterator[KafkaCapture]:
         with closing(KafkaCapture(kafka.kafka_bootstrap, group="group.{generation}.{topic}")) as made:
             yield made

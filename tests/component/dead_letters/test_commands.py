@@ -7,10 +7,10 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
+from devstack.config import StackConfig
 from devstack.dead_letters import commands
 from devstack.installation import Installation
 from devstack.provision import create_topics, register_schemas
-from devstack.settings import StackSettings
 from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
@@ -20,7 +20,7 @@ from tests.support.harness.chain import NOW, send
 
 
 @pytest.fixture
-def reason(kafka: StackSettings, registry: StackSettings, monkeypatch: pytest.MonkeyPatch) -> str:
+def reason(kafka: StackConfig, registry: StackConfig, monkeypatch: pytest.MonkeyPatch) -> str:
     """A reason of the test's own, with two dead letters of send.api: one that can be read, one that cannot."""
     create_topics(kafka.kafka_bootstrap, topics.chain_topics())
     register_schemas(registry.registry_url, topics.chain_topics())

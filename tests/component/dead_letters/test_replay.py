@@ -13,12 +13,12 @@ from confluent_kafka import KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from devstack.config import StackConfig
 from devstack.dead_letters.letters import DeadLetter, Filter, read_letters
 from devstack.dead_letters.marks import MarkKind, read_marks
 from devstack.dead_letters.replaying import Desk
 from devstack.payloads import payload_of
 from devstack.provision import create_topics, register_schemas
-from devstack.settings import StackSettings
 from devstack.topic_reading import read_topic
 from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm.chain.batch import BatchDriver
@@ -70,7 +70,7 @@ class Office:
 
 
 @pytest.fixture
-def office(kafka: StackSettings) -> Office:
+def office(kafka: StackConfig) -> Office:
     name = f"test.{uuid4()}"
     made = Office(kafka.kafka_bootstrap, f"{name}.source", f"{name}.dead", f"{name}.status")
     new = [NewTopic(topic, 1, 1) for topic in (made.source, made.dead, made.status)]
@@ -138,7 +138,7 @@ def test_a_header_cannot_send_a_record_where_no_function_reads(office: Office) -
     assert read_marks(office.bootstrap, office.status) == {}
 
 
-def test_replayed_record_is_checked_once_its_schema_exists(office: Office, registry: StackSettings) -> None:
+def test_replayed_record_is_checked_once_its_schema_exists(office: Office, registry: StackConfig) -> None:
     bootstrap, url = office.bootstrap, registry.registry_url
     create_topics(bootstrap, topics.chain_topics())
     register_schemas(url, topics.chain_topics())

@@ -9,8 +9,8 @@ import pytest
 from botocore.stub import Stubber
 from mypy_boto3_sns import SNSClient
 
+from devstack.config import StackConfig
 from devstack.provision import create_indices
-from devstack.settings import StackSettings
 from functions.device_registrar.device_states import OpenSearchDeviceStates
 from functions.device_registrar.endpoints import InvalidToken, SnsEndpoints
 from masscomm.errors import Retry, Stop
@@ -26,7 +26,7 @@ def sns(url: str | None = None) -> SNSClient:
 
 class TestSnsEndpoints(EndpointsContract):
     @pytest.fixture
-    def client(self, localstack: StackSettings) -> SNSClient:
+    def client(self, localstack: StackConfig) -> SNSClient:
         return sns(localstack.aws_url)
 
     @pytest.fixture
@@ -105,7 +105,7 @@ def test_endpoint_with_other_attributes_is_read_from_refusal() -> None:
 
 class TestOpenSearchDeviceStates(DeviceStatesContract):
     @pytest.fixture
-    def states(self, opensearch: StackSettings) -> Iterator[OpenSearchDeviceStates]:
+    def states(self, opensearch: StackConfig) -> Iterator[OpenSearchDeviceStates]:
         with (opensearch.state_dir / "directory.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             client = TestClient(opensearch.opensearch_url)

@@ -17,6 +17,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from psycopg import sql
 
+from devstack.config import StackConfig
 from devstack.provision import (
     MONOLITH_MIGRATION,
     SCHEMAS,
@@ -28,7 +29,6 @@ from devstack.provision import (
     put_connector,
     register_schemas,
 )
-from devstack.settings import StackSettings
 from masscomm.kafka.topics import CDC_TABLES, Topic, cdc_topic, cdc_topics, chain_topics
 
 
@@ -39,7 +39,7 @@ def generation() -> str:
 
 
 @pytest.fixture
-def monolith(connect: StackSettings, generation: str) -> Iterator[str]:
+def monolith(connect: StackConfig, generation: str) -> Iterator[str]:
     """A monolith's database of the test's own, with its tables."""
     name = f"monolith_{generation}"
     with psycopg.connect(connect.database_url("postgres"), autocommit=True) as connection:
@@ -87,7 +87,7 @@ def topic(name: str, **changes: Any) -> Topic:
     return Topic(**(values | changes))
 
 
-def test_topics_are_created_once_with_their_settings(kafka: StackSettings) -> None:
+def test_topics_are_created_once_with_their_settings(kafka: StackConfig) -> None:
     wanted = topic(f"provision-{uuid4().hex}")
     create_topics(kafka.kafka_bootstrap, [wanted])
     create_topics(kafka.kafka_bootstrap, [wanted])
@@ -101,14 +101,14 @@ def test_topics_are_created_once_with_their_settings(kafka: StackSettings) -> No
     assert config["message.timestamp.after.max.ms"].value == "60000"
 
 
-def test_unknown_topic_is_not_created_by_its_use(kafka: StackSettings) -> None:
+def test_unknown_topic_is_not_created_by_its_use(kafka: StackConfig) -> None:
     name = f"misspelt-{uuid4().hex}"
     with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap, "allow.auto.create.topics": True}) as admin:
         admin.list_topics(name, timeout=10)
         assert name not in admin.list_topics(timeout=10).topics
 
 
-def test_schemas_are_registered_once_and_kept_compatible(registry: StackSettings) -> None:
+def test_schemas_are_registered_once_and_kept_compatible(registry: StackConfig) -> None:
     wanted = [topic(f"{uuid4().hex}.{each.name}", schema=each.schema) for each in chain_topics()]
     first = register_schemas(registry.registry_url, wanted)
     assert register_schemas(registry.registry_url, wanted) == first
@@ -120,7 +120,7 @@ def test_schemas_are_registered_once_and_kept_compatible(registry: StackSettings
     assert answer.status_code == 409
 
 
-def test_concurrent_registrations_get_the_same_schema_ids(registry: StackSettings) -> None:
+def test_concurrent_registrations_get_the_same_schema_ids(registry: StackConfig) -> None:
     many = 6
     for _ in range(5):
         wanted = [topic(f"{uuid4().hex}.{each.name}", schema=each.schema) for each in chain_topics()]
@@ -135,7 +135,7 @@ def test_concurrent_registrations_get_the_same_schema_ids(registry: StackSetting
         assert all(other == first for other in others)
 
 
-def test_a_registry_that_refuses_is_an_error(registry: StackSettings) -> None:
+def test_a_registry_that_refuses_is_an_error(registry: StackConfig) -> None:
     wanted = topic(uuid4().hex, schema="SendRequested")
     other = {"type": "record", "name": "Other", "fields": [{"name": "added", "type": "string"}]}
     base = registry.registry_url
@@ -145,7 +145,7 @@ def test_a_registry_that_refuses_is_an_error(registry: StackSettings) -> None:
         register_schemas(base, [wanted])
 
 
-def test_indices_are_created_once_and_never_implicitly(opensearch: StackSettings, generation: str) -> None:
+def test_indices_are_created_once_and_never_implicitly(opensearch: StackConfig, generation: str) -> None:
     names = create_indices(opensearch.opensearch_url, generation)
     assert {f"{table}-{generation}" for table in CDC_TABLES} < set(names)
     assert {"device_state", "directory_state"} < set(names)
@@ -158,7 +158,7 @@ def test_indices_are_created_once_and_never_implicitly(opensearch: StackSettings
     assert httpx.put(f"{opensearch.opensearch_url}/nobodys-{generation}/_doc/1", json={}).status_code == 404
 
 
-def test_an_index_of_an_earlier_version_gets_new_fields(opensearch: StackSettings, generation: str) -> None:
+def test_an_index_of_an_earlier_version_gets_new_fields(opensearch: StackConfig, generation: str) -> None:
     url = f"{opensearch.opensearch_url}/users-{generation}"
     earlier = {"mappings": {"dynamic": "strict", "properties": {"club_id": {"type": "long"}}}}
     httpx.put(url, json=earlier).raise_for_status()
@@ -168,16 +168,14 @@ def test_an_index_of_an_earlier_version_gets_new_fields(opensearch: StackSetting
     assert httpx.get(f"{url}/_doc/1").json()["found"]
 
 
-def test_an_index_that_cannot_be_changed_so_is_named(opensearch: StackSettings, generation: str) -> None:
+def test_an_index_that_cannot_be_changed_so_is_named(opensearch: StackConfig, generation: str) -> None:
     other = {"mappings": {"properties": {"email": {"type": "long"}}}}
     httpx.put(f"{opensearch.opensearch_url}/users-{generation}", json=other).raise_for_status()
     with pytest.raises(ProvisioningError, match=f"users-{generation}"):
         create_indices(opensearch.opensearch_url, generation)
 
 
-def test_debezium_sends_rows_heartbeats_and_snapshot_end(
-    connect: StackSettings, monolith: str, generation: str
-) -> None:
+def test_debezium_sends_rows_heartbeats_and_snapshot_end(connect: StackConfig, monolith: str, generation: str) -> None:
     create_topics(connect.kafka_bootstrap, cdc_topics(generation))
     with psycopg.connect(monolith) as connection:
         connection.execute("INSERT INTO clubs (id, name) VALUES (1, 'A')")

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 
 
 @pytest.fixture
-def cluster(opensearch: StackSettings) -> Iterator[str]:
+def cluster(opensearch: StackConfig) -> Iterator[str]:
     """The address of an OpenSearch on which nobody else moves the aliases meanwhile."""
     with (opensearch.state_dir / "directory.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

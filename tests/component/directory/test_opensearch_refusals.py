@@ -6,14 +6,14 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from masscomm.directory.bulk_writes import VersionedDocument, connect, write
 from masscomm.directory.client import OpenSearch, TransportError
 from masscomm.errors import DeadLetter, Retry
 
 
 @pytest.fixture
-def client(opensearch: StackSettings) -> OpenSearch:
+def client(opensearch: StackConfig) -> OpenSearch:
     return connect(opensearch.opensearch_url)
 
 
@@ -62,7 +62,7 @@ def test_index_that_blocks_writes_is_a_retry(client: OpenSearch, index: str) -> 
 
 
 @pytest.mark.guarantee("opensearch_answer.unknown_address")
-def test_a_wrong_address_is_no_fault_of_the_document(opensearch: StackSettings, index: str) -> None:
+def test_a_wrong_address_is_no_fault_of_the_document(opensearch: StackConfig, index: str) -> None:
     """OpenSearch answers it with 400, too."""
     wrong = connect(f"{opensearch.opensearch_url}/another/path/that/is/none")
     with pytest.raises(TransportError) as caught:

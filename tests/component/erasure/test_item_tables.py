@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from erasure.delayed_records import DelayedRecords
 from erasure.item_tables import ItemTables
 from erasure.person import ERASED_USER, Person
@@ -30,7 +30,7 @@ NAME = "Ada Erased"
 class World:
     """Both tables and what reads them."""
 
-    def __init__(self, localstack: StackSettings, client: Any) -> None:
+    def __init__(self, localstack: StackConfig, client: Any) -> None:
         self.admin = dynamodb(localstack)
         self.ledger_table, self.waiting_table = (new_table(self.admin, name) for name in ("delivery_ledger", "waiting"))
         registry = InMemorySchemaRegistry()
@@ -80,7 +80,7 @@ class World:
 
 
 @pytest.fixture
-def world(localstack: StackSettings, functions_client: Any) -> World:
+def world(localstack: StackConfig, functions_client: Any) -> World:
     return World(localstack, functions_client)
 
 

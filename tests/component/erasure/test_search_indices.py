@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from devstack.config import StackConfig
 from devstack.provision import create_indices
-from devstack.settings import StackSettings
 from erasure.person import ERASED_USER, Person
 from erasure.search_indices import SearchIndices
 from functions.receipts.messages import MESSAGES, OpenSearchMessages, Told
@@ -43,7 +43,7 @@ class Endpoints:
 
 
 @pytest.fixture
-def client(opensearch: StackSettings) -> Iterator[TestClient]:
+def client(opensearch: StackConfig) -> Iterator[TestClient]:
     with (opensearch.state_dir / "directory.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         client = TestClient(opensearch.opensearch_url, timeout_s=60)

@@ -17,7 +17,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from emulators.event_source import Partition, SourceRecord
 from emulators.event_source.kafka import KafkaDestination, KafkaSource
 from emulators.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
@@ -187,8 +187,8 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
         # made in the test's loop, which wakes its sources
         yield InMemory()
     else:
-        settings: StackSettings = request.getfixturevalue("kafka")
-        yield RealKafka(settings.kafka_bootstrap)
+        config: StackConfig = request.getfixturevalue("kafka")
+        yield RealKafka(config.kafka_bootstrap)
 
 
 @pytest.fixture
@@ -345,13 +345,13 @@ async def test_record_over_the_on_failure_limit_is_too_large(broker: Broker) -> 
     await destination.close()
 
 
-async def test_absent_on_failure_topic_is_an_os_error(kafka: StackSettings) -> None:
+async def test_absent_on_failure_topic_is_an_os_error(kafka: StackConfig) -> None:
     destination = KafkaDestination(bootstrap_servers=kafka.kafka_bootstrap, timeout_s=1.0)
     with pytest.raises(OSError, match=r"MSG_TIMED_OUT|UNKNOWN_TOPIC"):
         await destination.send(f"nowhere-{uuid.uuid4()}", None, b"v")
 
 
-async def test_offsets_of_aborted_and_finished_transactions_are_passed(kafka: StackSettings) -> None:
+async def test_offsets_of_aborted_and_finished_transactions_are_passed(kafka: StackConfig) -> None:
     broker = RealKafka(kafka.kafka_bootstrap)
     producer = Producer({"bootstrap.servers": kafka.kafka_bootstrap, "transactional.id": broker.topic})
     await asyncio.to_thread(producer.init_transactions, PATIENCE_S)
@@ -369,7 +369,7 @@ async def test_offsets_of_aborted_and_finished_transactions_are_passed(kafka: St
     await source.close()
 
 
-async def test_static_member_takes_over_without_a_session_timeout(kafka: StackSettings) -> None:
+async def test_static_member_takes_over_without_a_session_timeout(kafka: StackConfig) -> None:
     broker = RealKafka(kafka.kafka_bootstrap)
 
     def member() -> KafkaSource:

@@ -7,7 +7,7 @@ import pytest
 import urllib3
 from confluent_kafka import Message
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
@@ -27,7 +27,7 @@ from tests.support.servers.kafka_topics import make_topic, messages_of
 
 
 @pytest.fixture
-def chain(kafka: StackSettings, registry: StackSettings, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def chain(kafka: StackConfig, registry: StackConfig, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The chain's topics under names of the test's own, with their schemas: usual name → name."""
     names = {}
     for constant in ("SEND_MONOLITH", "BUILD", "OUTCOME", "DEAD_LETTER"):
@@ -55,7 +55,7 @@ def _value(message: Message) -> bytes:
 
 
 def test_send_becomes_build_record_outcome_and_dead_letter(
-    kafka: StackSettings, registry: StackSettings, chain: dict[str, str]
+    kafka: StackConfig, registry: StackConfig, chain: dict[str, str]
 ) -> None:
     bootstrap, source = kafka.kafka_bootstrap, chain["send.monolith"]
     codec = Codec(HttpSchemaRegistry(registry.registry_url))

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from masscomm.clock import FixedClock
 from masscomm.errors import Stop
 from masscomm.stores.decision_log import DecisionLog
@@ -18,11 +18,11 @@ __all__ = ["functions_client"]
 
 class TestDynamoDbDecisionLog(DecisionLogContract):
     @pytest.fixture
-    def log(self, localstack: StackSettings, functions_client: Any) -> DecisionLog:
+    def log(self, localstack: StackConfig, functions_client: Any) -> DecisionLog:
         table = new_table(dynamodb(localstack), "decisions")
         return DynamoDbDecisionLog(clock=FixedClock(), table=table, client=functions_client)
 
-    def test_a_table_that_is_not_there_stops(self, localstack: StackSettings) -> None:
+    def test_a_table_that_is_not_there_stops(self, localstack: StackConfig) -> None:
         client = dynamodb(localstack)
         with pytest.raises(Stop):
             DynamoDbDecisionLog(clock=FixedClock(), table=f"no-{uuid4()}", client=client).first("r", b"x")

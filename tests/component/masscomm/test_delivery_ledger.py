@@ -8,8 +8,8 @@ from uuid import uuid4
 import boto3
 import pytest
 
+from devstack.config import StackConfig
 from devstack.provision import SCHEMAS, create_dynamodb_tables
-from devstack.settings import StackSettings
 from masscomm.clock import FixedClock
 from masscomm.errors import Retry, Stop
 from masscomm.stores.delivery_ledger import KEPT_S, LEASE_KEPT_S
@@ -20,7 +20,7 @@ TABLE = json.loads((SCHEMAS / "dynamodb" / "delivery_ledger.json").read_text())[
 
 
 @pytest.fixture
-def aws(localstack: StackSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+def aws(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment in which Lambda runs a function, and the table."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", localstack.aws_url)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from masscomm.aws.dynamodb import ConditionFailed, ItemRefused, answering
 from masscomm.errors import Stop
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
@@ -19,7 +19,7 @@ KEY = {"record_id": {"S": "a"}}
 
 
 @pytest.fixture(scope="module")
-def table(localstack: StackSettings) -> str:
+def table(localstack: StackConfig) -> str:
     return new_table(dynamodb(localstack), "decisions")
 
 
@@ -79,7 +79,7 @@ def test_a_condition_that_fails_is_no_error_of_the_item(table: str, functions_cl
 
 
 @pytest.mark.guarantee("dynamodb_answer.cancelled_transaction")
-def test_cancelled_transaction_raises_its_reason(localstack: StackSettings, table: str) -> None:
+def test_cancelled_transaction_raises_its_reason(localstack: StackConfig, table: str) -> None:
     client: Any = dynamodb(localstack)
     client.put_item(TableName=table, Item=KEY)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from masscomm.errors import Retry
 from masscomm.kafka.producer import KafkaProducer, Producer
 from tests.support.contracts.producer import TOO_LARGE, ProducerContract, Reports, Target
@@ -14,7 +14,7 @@ from tests.support.servers.kafka_topics import make_topic, messages_of
 
 class TestKafkaProducer(ProducerContract):
     @pytest.fixture
-    def target(self, kafka: StackSettings) -> Target:
+    def target(self, kafka: StackConfig) -> Target:
         topic = make_topic(kafka.kafka_bootstrap)
         producer = KafkaProducer(kafka.kafka_bootstrap)
         return Target(
@@ -39,7 +39,7 @@ class TestKafkaProducer(ProducerContract):
         assert target.values() == []
 
     @pytest.mark.guarantee("kafka_answer.no_topic")
-    def test_absent_topic_is_a_retry(self, kafka: StackSettings) -> None:
+    def test_absent_topic_is_a_retry(self, kafka: StackConfig) -> None:
         reports = Reports()
         producer = KafkaProducer(kafka.kafka_bootstrap, message_timeout_ms=1000)
         producer.produce("absent", None, b"value", [], reports.to("a"))

@@ -5,7 +5,7 @@ from uuid import uuid4
 import boto3
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from masscomm.channels.provider import EmailProvider, Transient
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
@@ -13,7 +13,7 @@ from tests.support.contracts.provider import EmailContract, PushContract, PushTa
 
 
 @pytest.fixture
-def aws(localstack: StackSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+def aws(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment in which Lambda runs a function."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", localstack.aws_url)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

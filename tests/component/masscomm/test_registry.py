@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 import urllib3
 
+from devstack.config import StackConfig
 from devstack.provision import register_schemas
-from devstack.settings import StackSettings
 from masscomm.clock import FixedClock
 from masscomm.errors import DeadLetter
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry, UnknownSchema, own_schema
@@ -20,7 +20,7 @@ from tests.support.harness.chain import send
 
 class TestHttpSchemaRegistry(SchemaRegistryContract):
     @pytest.fixture
-    def registered(self, registry: StackSettings) -> Registered:
+    def registered(self, registry: StackConfig) -> Registered:
         subject = f"test.{uuid4()}-value"
         schema_id = _register(registry, subject, own_schema("SendRequested"))
         register_schemas(registry.registry_url, [each for each in chain_topics() if each.name == "outcome"])
@@ -39,14 +39,14 @@ class TestHttpSchemaRegistry(SchemaRegistryContract):
             Codec(registered.registry).decode("SendRequested", b"\0" + id_bytes)
         assert caught.value.reason == "undecodable"
 
-    def test_a_404_without_an_error_code_is_a_denial(self, registered: Registered, registry: StackSettings) -> None:
+    def test_a_404_without_an_error_code_is_a_denial(self, registered: Registered, registry: StackConfig) -> None:
         """The registry answers an id beyond 31 bits as it answers a wrong path: its own schema tells them apart."""
         answer = urllib3.request("GET", f"{registry.registry_url}/schemas/ids/{2**31}")
         assert (answer.status, answer.json()["error_code"]) == (404, 0)
         with pytest.raises(UnknownSchema):
             registered.registry.schema_by_id(2**31)
 
-    def test_a_schema_registered_late_is_found(self, registered: Registered, registry: StackSettings) -> None:
+    def test_a_schema_registered_late_is_found(self, registered: Registered, registry: StackConfig) -> None:
         clock = FixedClock()
         asking = HttpSchemaRegistry(registry.registry_url, clock=clock)
         last = _register(registry, registered.subject, own_schema("SendRequested") | {"doc": str(uuid4())})
@@ -69,7 +69,7 @@ class TestHttpSchemaRegistry(SchemaRegistryContract):
         assert Codec(registered.registry).decode("SendRequested", data) == send([1, 2]).to_avro()
 
 
-def _register(registry: StackSettings, subject: str, schema: dict[str, Any]) -> int:
+def _register(registry: StackConfig, subject: str, schema: dict[str, Any]) -> int:
     answer = urllib3.request(
         "POST",
         f"{registry.registry_url}/subjects/{subject}/versions",

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from masscomm.errors import Retry
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.kafka.source_records import KafkaSourceRecords
@@ -14,7 +14,7 @@ from tests.support.servers.kafka_topics import make_topic
 
 class TestKafkaSourceRecords(SourceRecordsContract):
     @pytest.fixture
-    def kept(self, kafka: StackSettings) -> Kept:
+    def kept(self, kafka: StackConfig) -> Kept:
         kept = Kept(KafkaSourceRecords(kafka.kafka_bootstrap), make_topic(kafka.kafka_bootstrap))
         producer = KafkaProducer(kafka.kafka_bootstrap)
         errors: list[Exception | None] = []

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from functions.preference_checker.broadcast_queues import UseStore
 from functions.preference_checker.use_store_dynamodb import DynamoDbUseStore
 from masscomm.domain.lanes import Lane
@@ -20,7 +20,7 @@ __all__ = ["functions_client"]
 
 
 @pytest.fixture
-def table(localstack: StackSettings) -> str:
+def table(localstack: StackConfig) -> str:
     return new_table(dynamodb(localstack), "broadcast_queues")
 
 
@@ -40,20 +40,20 @@ class TestDynamoDbUseStore(UseStoreContract):
         ],
     )
     def test_malformed_item_is_a_retry(
-        self, store: UseStore, table: str, localstack: StackSettings, item: dict[str, Any]
+        self, store: UseStore, table: str, localstack: StackConfig, item: dict[str, Any]
     ) -> None:
         dynamodb(localstack).put_item(TableName=table, Item={"id": {"S": "broadcasts"}, **item})
         with pytest.raises(Retry):
             store.read()
 
-    def test_removed_queue_is_ignored(self, store: UseStore, table: str, localstack: StackSettings) -> None:
+    def test_removed_queue_is_ignored(self, store: UseStore, table: str, localstack: StackConfig) -> None:
         of = {"M": {"club_id": {"N": "7"}, "used_ms": {"N": str(NOW)}}}
         item: dict[str, Any] = {"version": {"N": "1"}, "uses": {"M": {"bulk99": of, "bulk": of}}}
         dynamodb(localstack).put_item(TableName=table, Item={"id": {"S": "broadcasts"}, **item})
         assert dict(store.read().of) == {Lane.BULK: use(7)}
 
 
-def test_absent_table_is_requested_once(localstack: StackSettings) -> None:
+def test_absent_table_is_requested_once(localstack: StackConfig) -> None:
     client: DynamoDBClient = dynamodb(localstack)
     store = DynamoDbUseStore(table=f"no-{uuid4()}", client=client)
     for ask in (store.read, lambda: store.replace(0, {}, NOW)):

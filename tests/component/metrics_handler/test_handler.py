@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from devstack.settings import ROOT, StackSettings
+from devstack.config import ROOT, StackConfig
 from devstack.stack import Stack
 from functions.metrics_handler import handler as module
 from functions.metrics_handler.store.postgres import PostgresMetricsStore
@@ -48,7 +48,7 @@ def test_importing_connects_to_nothing() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_rows_sends_and_watermark_come_from_the_tables(handler: pytest.MonkeyPatch, postgres: StackSettings) -> None:
+def test_rows_sends_and_watermark_come_from_the_tables(handler: pytest.MonkeyPatch, postgres: StackConfig) -> None:
     with metrics_database(postgres) as url:
         with psycopg.connect(url) as connection:
             connection.execute("insert into counts_minute values ('2026-11-21T12:01Z', 7, 'news', 'push', 'sent', 3)")
@@ -77,14 +77,14 @@ def test_rows_sends_and_watermark_come_from_the_tables(handler: pytest.MonkeyPat
 
 
 @pytest.mark.guarantee("metrics_api_answer.no_database")
-def test_a_database_without_tables_is_503(handler: pytest.MonkeyPatch, postgres: StackSettings) -> None:
+def test_a_database_without_tables_is_503(handler: pytest.MonkeyPatch, postgres: StackConfig) -> None:
     handler.setenv("METRICS_DATABASE_URL", postgres.database_url("postgres"))
     assert ask(get("/v1/metrics", **ASKED))[0] == 503
 
 
 def test_a_database_that_goes_away_is_503_and_is_found_again(handler: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Guards: the pool tries anew with each request, and looks at a connection before it gives it out."""
-    with Stack(StackSettings.on_free_ports(tmp_path), ["postgres"]) as stack, metrics_database(stack.settings) as url:
+    with Stack(StackConfig.on_free_ports(tmp_path), ["postgres"]) as stack, metrics_database(stack.config) as url:
         handler.setenv("METRICS_DATABASE_URL", url)
         assert ask(get("/v1/metrics", **ASKED))[0] == 200
         stack.kill("postgres")

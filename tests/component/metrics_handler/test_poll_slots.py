@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from functions.metrics_handler.store.poll_slots import PollSlots
 from functions.metrics_handler.store.poll_slots_dynamodb import DynamoDbPollSlots
 from masscomm.errors import Stop
@@ -17,11 +17,11 @@ __all__ = ["functions_client"]
 
 class TestDynamoDbPollSlots(PollSlotsContract):
     @pytest.fixture
-    def slots(self, localstack: StackSettings, functions_client: Any) -> PollSlots:
+    def slots(self, localstack: StackConfig, functions_client: Any) -> PollSlots:
         return DynamoDbPollSlots(table=new_table(dynamodb(localstack), "open_polls"), client=functions_client)
 
 
-def test_a_table_that_does_not_exist_is_the_installations_fault(localstack: StackSettings) -> None:
+def test_a_table_that_does_not_exist_is_the_installations_fault(localstack: StackConfig) -> None:
     slots = DynamoDbPollSlots(table=f"no-{uuid4()}", client=dynamodb(localstack))
     with pytest.raises(Stop):
         slots.take("a", 1, now_ms=NOW, until_ms=LATER)

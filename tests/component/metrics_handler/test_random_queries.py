@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from functions.metrics_handler.routes.metrics import QueryMetrics
 from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
 from masscomm.clock import FixedClock
@@ -20,7 +20,7 @@ type Database = tuple[psycopg.Connection[tuple[int, ...]], QueryMetrics]
 
 
 @pytest.fixture(scope="module")
-def database(postgres: StackSettings) -> Iterator[Database]:
+def database(postgres: StackConfig) -> Iterator[Database]:
     with (
         metrics_database(postgres) as url,
         psycopg.connect(url, autocommit=True) as connection,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.port import (
     Bounds,
@@ -110,7 +110,7 @@ def fill(url: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def in_postgres(postgres: StackSettings) -> Iterator[MetricsStore]:
+def in_postgres(postgres: StackConfig) -> Iterator[MetricsStore]:
     with metrics_database(postgres) as url:
         fill(url)
         pool = connection_pool(url)
@@ -302,7 +302,7 @@ def test_trends_of_any_window_are_sums_of_its_minutes(store: MetricsStore, windo
     assert sorted(store.trends(query, middle).rows, key=str) == sorted(expected, key=str)
 
 
-def test_windows_are_read_where_the_view_has_them(postgres: StackSettings) -> None:
+def test_windows_are_read_where_the_view_has_them(postgres: StackConfig) -> None:
     start = NOON - 30 * MINUTE
     query = a_query(dimensions=(Dimension.TYPE,), start=start, end=NOON)
     with metrics_database(postgres) as url, psycopg.connect(url, autocommit=True) as connection:
@@ -326,7 +326,7 @@ def test_a_position_is_that_of_the_last_batch(store: MetricsStore) -> None:
     assert store.position() == Position(7, NOON, WATERMARK, GRACE)
 
 
-def test_where_nothing_was_counted_there_is_no_position(postgres: StackSettings) -> None:
+def test_where_nothing_was_counted_there_is_no_position(postgres: StackConfig) -> None:
     with metrics_database(postgres) as url, connection_pool(url) as pool:
         assert PostgresMetricsStore(pool).position() == InMemoryMetricsStore().position() == Position(None, None, None)
 
@@ -348,7 +348,7 @@ OTHER_ACCOUNTS = [
 
 
 @pytest.fixture(params=["postgres", "memory"])
-def logged(request: pytest.FixtureRequest, postgres: StackSettings) -> Iterator[MetricsStore]:
+def logged(request: pytest.FixtureRequest, postgres: StackConfig) -> Iterator[MetricsStore]:
     """A store with the log of recipients on."""
     if request.param == "memory":
         yield InMemoryMetricsStore(recipients=[*OTHER_ACCOUNTS, *RECIPIENTS])
@@ -375,7 +375,7 @@ def logged(request: pytest.FixtureRequest, postgres: StackSettings) -> Iterator[
             yield PostgresMetricsStore(pool)
 
 
-def test_disabled_recipient_log_is_none(postgres: StackSettings) -> None:
+def test_disabled_recipient_log_is_none(postgres: StackConfig) -> None:
     with (
         metrics_database(postgres) as url,
         psycopg.connect(url, autocommit=True) as connection,

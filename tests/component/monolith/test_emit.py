@@ -7,8 +7,8 @@ import httpx
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from devstack.config import StackConfig
 from devstack.provision import create_topics, register_schemas
-from devstack.settings import StackSettings
 from examples.monolith.emit import Emitter
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.topics import Topic
@@ -17,18 +17,18 @@ from masscomm.kafka.topics import Topic
 class Sends:
     """A topic of sends in both lanes, as deployed, with an emitter that writes to it."""
 
-    def __init__(self, settings: StackSettings) -> None:
-        self.settings = settings
+    def __init__(self, config: StackConfig) -> None:
+        self.config = config
         self.name = f"send.{uuid4()}"
         self.topics = [_topic(self.name), _topic(f"{self.name}.critical")]
-        create_topics(settings.kafka_bootstrap, self.topics)
-        self.ids = register_schemas(settings.registry_url, self.topics)
-        self.emitter = Emitter(settings.kafka_bootstrap, settings.registry_url, topic=self.name)
-        self._codec = Codec(HttpSchemaRegistry(settings.registry_url))
+        create_topics(config.kafka_bootstrap, self.topics)
+        self.ids = register_schemas(config.registry_url, self.topics)
+        self.emitter = Emitter(config.kafka_bootstrap, config.registry_url, topic=self.name)
+        self._codec = Codec(HttpSchemaRegistry(config.registry_url))
 
     def messages(self, count: int, *, critical: bool = False) -> list[Message]:
         """The first records of a lane, in their order."""
-        consumer = Consumer({"bootstrap.servers": self.settings.kafka_bootstrap, "group.id": self.name})
+        consumer = Consumer({"bootstrap.servers": self.config.kafka_bootstrap, "group.id": self.name})
         try:
             consumer.assign([TopicPartition(self.topics[critical].name, 0, 0)])
             return list(consumer.consume(count, 10))
@@ -60,7 +60,7 @@ def _topic(name: str) -> Topic:
 
 
 @pytest.fixture
-def sends(kafka: StackSettings, registry: StackSettings) -> Iterator[Sends]:
+def sends(kafka: StackConfig, registry: StackConfig) -> Iterator[Sends]:
     each = Sends(kafka)
     with each.emitter:
         yield each
@@ -109,7 +109,7 @@ def test_registered_schema_is_used_and_none_is_added(sends: Sends) -> None:
 
     [message] = sends.messages(1)
     assert int.from_bytes((message.value() or b"")[1:5], "big") == sends.ids[f"{sends.name}-value"]
-    versions = httpx.get(f"{sends.settings.registry_url}/subjects/{sends.name}-value/versions").json()
+    versions = httpx.get(f"{sends.config.registry_url}/subjects/{sends.name}-value/versions").json()
     assert versions == [1]
 
 

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from devstack.config import StackConfig
 from devstack.demo.directory import set_quiet_hours
 from devstack.demo.oracle import World
-from devstack.settings import StackSettings
 from examples.monolith.seed import create_tables, generate, seed
 from examples.monolith.templates import TEMPLATES
 
@@ -19,7 +19,7 @@ type Connection = psycopg.Connection[Any]
 
 
 @pytest.fixture
-def database(postgres: StackSettings) -> Iterator[Connection]:
+def database(postgres: StackConfig) -> Iterator[Connection]:
     """A connection, committing by itself, to a database of its own with the monolith's tables."""
     name = f"monolith_{uuid4().hex}"
     with psycopg.connect(postgres.database_url("monolith"), autocommit=True) as server:

@@ -9,12 +9,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from provisioning.database import TABLES, TOKENS, apply_sql, create_users
 
 
 @pytest.fixture
-def nothing_yet(postgres: StackSettings) -> Iterator[str]:
+def nothing_yet(postgres: StackConfig) -> Iterator[str]:
     """An empty database of the test's own; RDS' role for tokens stands, as it does there."""
     name = f"provisioned_{uuid4().hex[:12]}"
     with psycopg.connect(postgres.database_url("metrics"), autocommit=True) as server:

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
+from devstack.config import StackConfig
 from devstack.provision import create_indices
-from devstack.settings import StackSettings
 from functions.receipts.messages import KEPT_MS, MESSAGES, Messages, OpenSearchMessages, Told
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.errors import Retry
@@ -28,7 +28,7 @@ class Counting(TestClient):
 
 
 @pytest.fixture
-def client(opensearch: StackSettings) -> Iterator[TestClient]:
+def client(opensearch: StackConfig) -> Iterator[TestClient]:
     with (opensearch.state_dir / "directory.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         client = TestClient(opensearch.opensearch_url)
@@ -80,7 +80,7 @@ def test_addresses_are_those_of_known_users(client: TestClient) -> None:
         OpenSearchMessages(client).addresses({1})
 
 
-def test_a_hundred_receipts_of_one_record_cost_one_search(opensearch: StackSettings, client: TestClient) -> None:
+def test_a_hundred_receipts_of_one_record_cost_one_search(opensearch: StackConfig, client: TestClient) -> None:
     messages = OpenSearchMessages(client)
     messages.remember([Told(outcome("a", [[str(n)] for n in range(500)]))])
     client.indices.refresh(index=MESSAGES)

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from devstack import suppressions as commands
+from devstack.config import StackConfig
 from devstack.installation import Installation
 from devstack.provision import create_indices
-from devstack.settings import StackSettings
 from functions.receipts.messages import OpenSearchMessages
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.domain.ids import address_id
@@ -22,7 +22,7 @@ NOW = 1_700_000_000_000
 
 
 @pytest.fixture
-def client(opensearch: StackSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+def client(opensearch: StackConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     create_indices(opensearch.opensearch_url, "g1")
     monkeypatch.setattr(Installation, "chosen", lambda **_: Installation.local(opensearch))
     client = TestClient(opensearch.opensearch_url)

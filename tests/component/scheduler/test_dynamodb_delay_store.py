@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from masscomm.stores.delayed_records import CLAIM_S, DelayedRecord, UnreadableRecord, place_of
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from tests.support.contracts.delay_store import HOUR, DelayStoreContract, delayed_record, due, ids, incompressible
@@ -18,7 +18,7 @@ __all__ = ["functions_client"]
 
 
 @pytest.fixture
-def store(localstack: StackSettings, functions_client: Any) -> DynamoDbDelayStore:
+def store(localstack: StackConfig, functions_client: Any) -> DynamoDbDelayStore:
     """On a table of its own."""
     return DynamoDbDelayStore(table=new_table(dynamodb(localstack), "waiting"), client=functions_client)
 

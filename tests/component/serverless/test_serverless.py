@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 
 HERE = Path(__file__).parent
 ROOT = Path(__file__).parents[3]
@@ -63,11 +63,11 @@ def is_ready(url: str) -> bool:
 
 
 @contextlib.contextmanager
-def program(folder: Path, kafka: StackSettings, topic: str, functions: dict[str, object]) -> Iterator[Program]:
+def program(folder: Path, kafka: StackConfig, topic: str, functions: dict[str, object]) -> Iterator[Program]:
     notes = folder / "notes"
     notes.mkdir(exist_ok=True)
     (folder / "functions.yaml").write_text(yaml.safe_dump({"defaults": DEFAULTS, "functions": functions}))
-    ports = StackSettings.on_free_ports(folder / "state").ports
+    ports = StackConfig.on_free_ports(folder / "state").ports
     config = {
         "functions_file": str(folder / "functions.yaml"),
         "topics_file": str(ROOT / "schemas" / "topics.yaml"),
@@ -99,7 +99,7 @@ DEFAULTS = {"timeout_s": 60, "memory_mb": 128, "concurrency": 1}
 
 
 @pytest.fixture
-def topic(kafka: StackSettings) -> str:
+def topic(kafka: StackConfig) -> str:
     """A generation of its own makes topics and groups of its own."""
     generation = f"g{uuid.uuid4().hex[:8]}"
     name = f"cdc.{generation}.public.users"
@@ -120,7 +120,7 @@ def functions(topic: str) -> dict[str, object]:
 
 
 @pytest.fixture
-def running(tmp_path: Path, kafka: StackSettings, topic: str) -> Iterator[Program]:
+def running(tmp_path: Path, kafka: StackConfig, topic: str) -> Iterator[Program]:
     with program(tmp_path, kafka, topic, functions(topic)) as made:
         yield made
 
@@ -175,7 +175,7 @@ def test_sigterm_stops_cleanly_and_leaves_no_function(running: Program) -> None:
     until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
 
 
-def test_kill_9_of_the_host_loses_nothing(tmp_path: Path, kafka: StackSettings, topic: str) -> None:
+def test_kill_9_of_the_host_loses_nothing(tmp_path: Path, kafka: StackConfig, topic: str) -> None:
     with program(tmp_path, kafka, topic, functions(topic)) as first:
         send(first, "hang", "a", "b")
         until((first.notes / "hanging").exists)
@@ -189,7 +189,7 @@ def test_kill_9_of_the_host_loses_nothing(tmp_path: Path, kafka: StackSettings, 
 
 
 def test_a_broken_function_is_named_and_does_not_stop_the_others(
-    tmp_path: Path, kafka: StackSettings, topic: str
+    tmp_path: Path, kafka: StackConfig, topic: str
 ) -> None:
     with program(tmp_path, kafka, topic, functions(topic)):
         pass

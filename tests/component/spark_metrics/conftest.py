@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from tests.support.servers.metrics_database import metrics_database
 
 
 @pytest.fixture
-def database(postgres: StackSettings) -> Iterator[str]:
+def database(postgres: StackConfig) -> Iterator[str]:
     """The URL of an empty metrics database."""
     with metrics_database(postgres) as url:
         yield url

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 from erasure import metrics_store
 from erasure.person import ERASED_USER, Person
 from masscomm.domain.categories import categories

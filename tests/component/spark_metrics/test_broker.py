@@ -5,12 +5,12 @@ from uuid import uuid4
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from spark_metrics.broker import Broker
 from tests.support.spark.metrics_job import wait_until
 
 
-def test_a_topic_that_is_made_again_has_another_id(kafka: StackSettings) -> None:
+def test_a_topic_that_is_made_again_has_another_id(kafka: StackConfig) -> None:
     name, other = f"again-{uuid4().hex}", f"other-{uuid4().hex}"
     broker = Broker(kafka.kafka_bootstrap)
     with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap}) as admin:

@@ -7,14 +7,14 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from masscomm.errors import Stop
 from provisioning.database import TABLES, apply_sql
 from spark_metrics.database import connect
 
 
 @pytest.fixture
-def elsewhere(postgres: StackSettings) -> Iterator[str]:
+def elsewhere(postgres: StackConfig) -> Iterator[str]:
     """An empty database of a server whose clocks are not UTC's."""
     name = f"elsewhere_{uuid4().hex[:12]}"
     with psycopg.connect(postgres.database_url("postgres"), autocommit=True) as server:

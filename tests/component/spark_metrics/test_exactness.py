@@ -24,8 +24,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from devstack.config import StackConfig
 from devstack.provision import create_topics, register_schemas
-from devstack.settings import StackSettings
 from devstack.stack import Stack
 from masscomm.domain import ids
 from masscomm.domain.categories import resolve_channels
@@ -224,9 +224,9 @@ def install_points(database: str) -> None:
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Servers of this file's own: the job reads topics by their real names, and the database is killed."""
-    settings = StackSettings.on_free_ports(tmp_path_factory.mktemp("exactness"))
-    with Stack(settings, ["kafka", "registry", "postgres"]) as running:
-        create_topics(settings.kafka_bootstrap, chain_topics())
+    config = StackConfig.on_free_ports(tmp_path_factory.mktemp("exactness"))
+    with Stack(config, ["kafka", "registry", "postgres"]) as running:
+        create_topics(config.kafka_bootstrap, chain_topics())
         yield running
 
 
@@ -236,12 +236,12 @@ def test_metrics_equal_a_group_by_after_any_kill(seed: int, stack: Stack, tmp_pa
     """Guards: stream_offsets, counted_ids, staging_attempts, archive_batches."""
     print(f"seed {seed}")  # noqa: T201
     rng = random.Random(seed)  # noqa: S311
-    settings = stack.settings
-    producing = Producing(Topics(settings, register_schemas(settings.registry_url, chain_topics())), rng)
+    config = stack.config
+    producing = Producing(Topics(config, register_schemas(config.registry_url, chain_topics())), rng)
     sends = int(os.environ.get("MASSCOMM_METRICS_SENDS", "12"))
     faults = [(point, "the driver") for point in DRIVER_DIES] + [(point, "Postgres") for point in POINTS]
     rng.shuffle(faults)
-    with metrics_database(settings) as database, jobs_on(settings, database, tmp_path) as start:
+    with metrics_database(config) as database, jobs_on(config, database, tmp_path) as start:
         install_points(database)
         # Every batch is small: that of a kill is rarely the first of a topic.
         job = start(SPARK_GRACE_S="1", SPARK_MAX_OFFSETS_PER_TRIGGER="400")
@@ -268,7 +268,7 @@ def test_metrics_equal_a_group_by_after_any_kill(seed: int, stack: Stack, tmp_pa
         # Only now minutes are complete: the driver never lived long enough to say so.
         producing.step(3)
         counted_up_to(job, producing.last())
-        expected = count_by_hand(settings.kafka_bootstrap, settings.registry_url)
+        expected = count_by_hand(config.kafka_bootstrap, config.registry_url)
         assert expected.repeated > 0
         assert expected.quarantined
         assert_is(expected, database)

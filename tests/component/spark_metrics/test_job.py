@@ -19,8 +19,8 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 
+from devstack.config import ROOT, StackConfig
 from devstack.provision import create_topics, register_schemas
-from devstack.settings import ROOT, StackSettings
 from devstack.stack import Stack
 from masscomm.domain import ids
 from masscomm.domain.categories import resolve_channels
@@ -172,26 +172,26 @@ class World(Topics):
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Servers of this file's own: the job reads topics by their real names, and a test kills the database."""
-    settings = StackSettings.on_free_ports(tmp_path_factory.mktemp("spark-metrics"))
-    with Stack(settings, ["kafka", "registry", "postgres"]) as running:
+    config = StackConfig.on_free_ports(tmp_path_factory.mktemp("spark-metrics"))
+    with Stack(config, ["kafka", "registry", "postgres"]) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def world(stack: Stack) -> World:
-    create_topics(stack.settings.kafka_bootstrap, chain_topics())
-    return World(stack.settings, register_schemas(stack.settings.registry_url, chain_topics()))
+    create_topics(stack.config.kafka_bootstrap, chain_topics())
+    return World(stack.config, register_schemas(stack.config.registry_url, chain_topics()))
 
 
 @pytest.fixture
 def start_job(stack: Stack, database: str, tmp_path: Path) -> Iterator[StartJob]:
-    with jobs_on(stack.settings, database, tmp_path) as start:
+    with jobs_on(stack.config, database, tmp_path) as start:
         yield start
 
 
 @pytest.fixture
 def database(stack: Stack) -> Iterator[str]:
-    with metrics_database(stack.settings) as url:
+    with metrics_database(stack.config) as url:
         yield url
 
 
@@ -249,8 +249,8 @@ def assert_views_are_sums_of_the_counts(database: str) -> None:
         assert differing.fetchall() == []
 
 
-def _registered(settings: StackSettings, subject: str, schema: Mapping[str, Any]) -> int:
-    answer = httpx.post(f"{settings.registry_url}/subjects/{subject}/versions", json={"schema": json.dumps(schema)})
+def _registered(config: StackConfig, subject: str, schema: Mapping[str, Any]) -> int:
+    answer = httpx.post(f"{config.registry_url}/subjects/{subject}/versions", json={"schema": json.dumps(schema)})
     schema_id: int = answer.raise_for_status().json()["id"]
     return schema_id
 
@@ -269,18 +269,18 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     wait_until("the ready file", lambda: one(job.database, "select state from stream_status") == "running", job)
     # What was rehearsed has left nothing behind.
     assert "rehearsed 4 batches" in job.log.read_text()
-    assert_is_a_plain_count(job.database, World(stack.settings, {}))
+    assert_is_a_plain_count(job.database, World(stack.config, {}))
     assert one(job.database, "select not exists (select from sends) and not exists (select from archive_batches)")
     assert [path.name for path in (tmp_path / "archive").iterdir() if not path.name.startswith(".")] == ["_archive_id"]
     # A writer that knows four fields uses its schema some seconds before the registry has it.
     schema = own_schema("SendRequested")
     schema = schema | {"fields": [f for f in schema["fields"] if f["name"] in MINIMAL]}
-    first, second = (_registered(stack.settings, "probe-value", schema | {"doc": doc}) for doc in ("one", "two"))
+    first, second = (_registered(stack.config, "probe-value", schema | {"doc": doc}) for doc in ("one", "two"))
     coming = 2 * second - first  # the registry counts on by as much each time
     world.a_send_of_the_minimal_producer(schema, coming)
     world.flush()
     wait_until("the denial", lambda: f"schema {coming} cannot be had" in job.log.read_text(), job)
-    assert _registered(stack.settings, "send.monolith-value", schema) == coming
+    assert _registered(stack.config, "send.monolith-value", schema) == coming
     for _ in range(20):
         world.a_send(times=world.rng.choice([1, 1, 3]))
     world.put_poison()
@@ -390,10 +390,10 @@ def test_aborted_transaction_is_not_counted(
 ) -> None:
     """The chain reads what is committed; what was not is asked of nobody, and nobody can be told of it."""
     producer = Producer(
-        {"bootstrap.servers": stack.settings.kafka_bootstrap, "transactional.id": "a monolith", "log_level": 0}
+        {"bootstrap.servers": stack.config.kafka_bootstrap, "transactional.id": "a monolith", "log_level": 0}
     )
     producer.init_transactions(WAIT_S)
-    taken_back = World(stack.settings, world.schema_ids)
+    taken_back = World(stack.config, world.schema_ids)
     for each in (world, taken_back):
         monkeypatch.setattr(each, "producer", producer)
     job = start_job()

@@ -13,9 +13,9 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from devstack import cli
+from devstack.config import StackConfig
 from devstack.installation import Installation
 from devstack.provision import create_topics, register_schemas
-from devstack.settings import StackSettings
 from functions.receipts.follow_receipts import FollowReceipts
 from functions.receipts.messages import InMemoryMessages
 from masscomm.clock import FixedClock
@@ -40,9 +40,9 @@ HEADERS: list[tuple[str, str | bytes | None]] = [*traces.begun_by("a trace").hea
 
 @pytest.fixture
 def send_id(
-    kafka: StackSettings,
-    registry: StackSettings,
-    localstack: StackSettings,
+    kafka: StackConfig,
+    registry: StackConfig,
+    localstack: StackConfig,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> str:
@@ -101,7 +101,7 @@ def _receipt(told: NotificationOutcome) -> tuple[NotificationOutcome, Headers]:
     return chain.outcomes()[0], headers
 
 
-def _produce(registry: StackSettings, *records: tuple[str, int, AvroRecord], headers: Headers | None = None) -> None:
+def _produce(registry: StackConfig, *records: tuple[str, int, AvroRecord], headers: Headers | None = None) -> None:
     codec = Codec(HttpSchemaRegistry(registry.registry_url))
     producer = Producer({"bootstrap.servers": registry.kafka_bootstrap, "broker.address.family": "v4"})
     for topic, at_ms, record in records:

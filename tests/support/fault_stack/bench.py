@@ -24,11 +24,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from devstack.config import GENERATION
 from devstack.demo import provider
 from devstack.demo.api import Api, ApiError, SendStatus
 from devstack.demo.oracle import Ask, expect
 from devstack.demo.records import DeadLettered, DeadLetterTail, OutcomeTail, RecordsError, TopicReader
-from devstack.settings import GENERATION
 from examples.monolith.emit import Emitter
 from functions.catalogue import read_catalogue
 from functions.delivery.deliver import SLICE_SIZE
@@ -103,15 +103,15 @@ class Bench:
     @contextmanager
     def on(cls, stack: FaultStack, *, shared: int = SHARED_USERS) -> "Iterator[Bench]":
         """A bench on a stack that runs and has nobody in it yet; shared: people for cells that need no others."""
-        settings = stack.settings
-        population = Population(settings)
-        registry, bootstrap = settings.registry_url, settings.kafka_bootstrap
+        config = stack.config
+        population = Population(config)
+        registry, bootstrap = config.registry_url, config.kafka_bootstrap
         with Emitter(bootstrap, registry) as emitter:
             bench = cls(
                 stack=stack,
                 population=population,
                 emitter=emitter,
-                api=Api(settings.gateway_url),
+                api=Api(config.gateway_url),
                 outcomes=OutcomeTail(bootstrap, registry),
                 letters=DeadLetterTail(bootstrap),
                 codec=Codec(HttpSchemaRegistry(registry)),
@@ -201,7 +201,7 @@ class Bench:
         """Everything the providers took, since they were started."""
         found = Counter((each.notification_id, each.endpoint) for each in self.stack.sns.received())
         if any(sent.channel == "email" for sent in self.sends):
-            mails = provider.calls(self.stack.settings.aws_url)
+            mails = provider.calls(self.stack.config.aws_url)
             found.update((each.notification_id, each.target) for each in mails if each.channel == "email")
         return found
 
@@ -246,12 +246,12 @@ class Bench:
 
     def functions(self) -> list[str]:
         """Every function there is, in every lane."""
-        status = httpx.get(f"{self.stack.settings.gateway_url}/-/status", trust_env=False).json()
+        status = httpx.get(f"{self.stack.config.gateway_url}/-/status", trust_env=False).json()
         return list(status["functions"])
 
     def failures(self) -> int:
         """How many records the chain's mappings have given to their functions again."""
-        mappings = httpx.get(f"{self.stack.settings.gateway_url}/-/status", trust_env=False).json()["mappings"]
+        mappings = httpx.get(f"{self.stack.config.gateway_url}/-/status", trust_env=False).json()["mappings"]
         return sum(mappings[function]["retries"] for function in CHAIN)
 
     def await_held(self, count: int) -> None:
@@ -265,7 +265,7 @@ class Bench:
     def produce(self, topic: str, values: Sequence[bytes], *, partition: int) -> list[Message]:
         """Put bytes into one partition, one after another; where they stand."""
         written: list[Message] = []
-        producer = Producer({"bootstrap.servers": self.stack.settings.kafka_bootstrap, "linger.ms": 20})
+        producer = Producer({"bootstrap.servers": self.stack.config.kafka_bootstrap, "linger.ms": 20})
         for value in values:
             producer.produce(topic, value, partition=partition, on_delivery=lambda _, message: written.append(message))
         producer.flush(20)
@@ -580,4 +580,4 @@ class Beside:
 
 def tail(bench: Bench, topic: str) -> TopicReader:
     """A topic's records from now on."""
-    return TopicReader(bench.stack.settings.kafka_bootstrap, [topic], from_beginning=False)
+    return TopicReader(bench.stack.config.kafka_bootstrap, [topic], from_beginning=False)

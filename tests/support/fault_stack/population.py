@@ -9,10 +9,10 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
+from devstack.config import GENERATION, StackConfig
 from devstack.demo.directory import TABLES, Directory, set_quiet_hours
 from devstack.demo.oracle import World
 from devstack.service import function_environment
-from devstack.settings import GENERATION, StackSettings
 from emulators.sns_stand_in import endpoint_arn
 from examples.monolith.seed import create_tables, seed
 from functions.device_registrar.device_states import DeviceState, OpenSearchDeviceStates
@@ -69,7 +69,7 @@ def _count(connection: psycopg.Connection[Any], table: str) -> int:
 class Population:
     """world: everybody, as the monolith's tables say; endpoints: by user, the ARNs of their active devices."""
 
-    settings: StackSettings
+    config: StackConfig
     world: World = field(default_factory=lambda: World({}))
     endpoints: dict[int, list[str]] = field(default_factory=dict)
     _next: int = FIRST_USER
@@ -84,7 +84,7 @@ class Population:
         """Add people to the monolith, and do not wait; their ids."""
         added = range(self._next, self._next + users)
         self._next = added.stop
-        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+        with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             self._insert(connection, _INSERT, added, club_id)
         self.refresh()
         return added
@@ -96,10 +96,10 @@ class Population:
         """
         added = range(self._next, self._next + users)
         self._next = added.stop
-        application = function_environment(self.settings)["PLATFORM_APPLICATION_ARN_GCM"]
+        application = function_environment(self.config)["PLATFORM_APPLICATION_ARN_GCM"]
         endpoints = {user_id * 10: endpoint_arn(application, _token(user_id)) for user_id in added}
         self._write_states(endpoints, lambda number: _token(number // 10))
-        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+        with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             self._insert(connection, _INSERT_UNIFORM, added)
         self.refresh()
         self._await_rows()
@@ -110,16 +110,16 @@ class Population:
 
         refused: without a token, so that there is never an endpoint.
         """
-        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+        with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             connection.execute(
                 "INSERT INTO devices (id, user_id, platform, token) SELECT id * 10 + %s, id, 'gcm',"
                 " CASE WHEN %s THEN '' ELSE 'token-' || id || '-' || %s END FROM unnest(%s::bigint[]) AS id",
                 (place, refused, place, list(users)),
             )
         self.refresh()
-        directory = Directory(self.settings.opensearch_url, GENERATION)
+        directory = Directory(self.config.opensearch_url, GENERATION)
         try:
-            with psycopg.connect(self.settings.database_url("monolith")) as connection:
+            with psycopg.connect(self.config.database_url("monolith")) as connection:
                 until("the devices' rows", lambda: directory.differing(connection) is None, every_s=0.5)
         finally:
             directory.close()
@@ -127,9 +127,9 @@ class Population:
     def add_many_devices(self, user_id: int, count: int) -> range:
         """So many devices of one user, known to the provider already; waits until the directory has them; their ids."""
         ids = range(user_id * 100_000, user_id * 100_000 + count)
-        application = function_environment(self.settings)["PLATFORM_APPLICATION_ARN_GCM"]
+        application = function_environment(self.config)["PLATFORM_APPLICATION_ARN_GCM"]
         self._write_states({number: endpoint_arn(application, f"token-{number}") for number in ids})
-        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+        with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             connection.execute(
                 "INSERT INTO devices (id, user_id, platform, token)"
                 " SELECT id, %s, 'gcm', 'token-' || id FROM generate_series(%s::bigint, %s::bigint) AS id",
@@ -141,13 +141,13 @@ class Population:
 
     def remove_devices(self, ids: range) -> None:
         """Take rows away again, and do not wait."""
-        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+        with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             connection.execute("DELETE FROM devices WHERE id BETWEEN %s AND %s", (ids.start, ids.stop - 1))
         self.refresh()
 
     def _write_states(self, endpoints: Mapping[int, str], token: Callable[[int], str] = "token-{}".format) -> None:
         """What the registrar would write of these devices: ARN by device id."""
-        states = OpenSearchDeviceStates(TestClient(self.settings.opensearch_url))
+        states = OpenSearchDeviceStates(TestClient(self.config.opensearch_url))
         for some in batched(endpoints.items(), 10_000, strict=False):
             written = states.write(
                 {
@@ -164,7 +164,7 @@ class Population:
 
         Waits until the directory has the rows and the devices have endpoints.
         """
-        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+        with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             for giver, taker in zip(old, new, strict=True):
                 with connection.transaction():
                     connection.execute(
@@ -176,7 +176,7 @@ class Population:
         self.refresh()
         self._await_directory(())
         devices = [taker * 10 + 7 for taker in new]
-        directory = Directory(self.settings.opensearch_url, GENERATION)
+        directory = Directory(self.config.opensearch_url, GENERATION)
         try:
             until("endpoints", lambda: len(directory.endpoints(devices)) >= len(devices), 60, every_s=0.5)
         finally:
@@ -184,8 +184,8 @@ class Population:
 
     def refresh(self) -> None:
         """Look at the monolith's tables again."""
-        environment = function_environment(self.settings)
-        with psycopg.connect(self.settings.database_url("monolith")) as connection:
+        environment = function_environment(self.config)
+        with psycopg.connect(self.config.database_url("monolith")) as connection:
             self.world = World.of_database(connection)
             rows = connection.execute("SELECT user_id, platform, token FROM devices WHERE active AND token <> ''")
             self.endpoints = {}
@@ -195,13 +195,13 @@ class Population:
 
     def sleep(self, users: Sequence[int], ends: datetime | None) -> None:
         """People with settings have quiet hours until then, or none any more; waits until the directory says so."""
-        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+        with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             set_quiet_hours(connection, users, ends)
             self._await_settings(connection, users)
 
     def opt_out(self, users: Sequence[int]) -> None:
         """They want no news any more; waits until the directory says the same."""
-        with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+        with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             connection.execute(
                 "INSERT INTO user_settings (user_id, club_id, categories) SELECT unnest(%s::bigint[]), %s, %s::jsonb"
                 " ON CONFLICT (user_id) DO UPDATE SET categories = excluded.categories",
@@ -210,7 +210,7 @@ class Population:
             self._await_settings(connection, users)
 
     def _await_settings(self, connection: psycopg.Connection[Any], users: Sequence[int]) -> None:
-        directory = Directory(self.settings.opensearch_url, GENERATION)
+        directory = Directory(self.config.opensearch_url, GENERATION)
         try:
             until(
                 "the users as in the table",
@@ -231,18 +231,18 @@ class Population:
 
     def _await_rows(self) -> None:
         """Wait until each table's rows are there by number, which costs the directory nothing."""
-        directory = Directory(self.settings.opensearch_url, GENERATION)
+        directory = Directory(self.config.opensearch_url, GENERATION)
         try:
-            with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+            with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
                 rows = {name: _count(connection, name) for name in TABLES}
             until("the rows in the directory", lambda: directory.progress(rows) is None, 600, every_s=1)
         finally:
             directory.close()
 
     def _await_directory(self, users: Iterable[int]) -> None:
-        directory = Directory(self.settings.opensearch_url, GENERATION)
+        directory = Directory(self.config.opensearch_url, GENERATION)
         try:
-            with psycopg.connect(self.settings.database_url("monolith"), autocommit=True) as connection:
+            with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
                 until("the directory as the tables", lambda: directory.differing(connection) is None, 120, every_s=0.5)
             devices = [
                 user_id * 10 + place for user_id in users for place in range(len(self.endpoints.get(user_id, [])))

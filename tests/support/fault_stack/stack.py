@@ -17,10 +17,10 @@ from typing import Any, Self
 import boto3
 import yaml
 
+from devstack.config import ROOT, StackConfig
 from devstack.provision import provisioning
 from devstack.service import AWS_CREDENTIALS, Service, Task, function_environment
 from devstack.services import all_services
-from devstack.settings import ROOT, StackSettings
 from devstack.sns_process import SnsStandIn
 from devstack.stack import Stack
 from emulators.local import LOOPBACK, REGION
@@ -41,7 +41,7 @@ type Changes = Mapping[str, Mapping[str, Any]]
 class FaultStack:
     """Starts with its block and ends with it.
 
-    stack     as `masscomm up` has it; settings: the servers' own addresses
+    stack     as `masscomm up` has it; config: the servers' own addresses
     kafka, registry, opensearch, dynamodb, mail, metrics   the proxies the functions call through (mail: SES)
     sns       the stand-in, which the functions publish to
     code      the tree the functions and the job are taken from
@@ -52,9 +52,9 @@ class FaultStack:
         folder: Path,
         *,
         code: Path = ROOT,
-        tasks: Callable[[StackSettings], list[Task]] = provisioning,
+        tasks: Callable[[StackConfig], list[Task]] = provisioning,
     ) -> None:
-        self.settings = StackSettings.on_free_ports(folder)
+        self.config = StackConfig.on_free_ports(folder)
         self._changes: Changes = {}
         self.code = code
         self._tasks = tasks
@@ -64,19 +64,19 @@ class FaultStack:
     def __enter__(self) -> Self:
         with ExitStack() as resources:
             self.loop = loop = resources.enter_context(Loop())
-            ports = self.settings.ports
-            self.broker_port = StackSettings.on_free_ports(self.settings.state_dir).ports.kafka
+            ports = self.config.ports
+            self.broker_port = StackConfig.on_free_ports(self.config.state_dir).ports.kafka
             self.kafka = KafkaProxy(loop, self.broker_port)
             self.registry = HttpProxy(loop, ports.registry)
             self.opensearch = HttpProxy(loop, ports.opensearch)
             self.dynamodb = HttpProxy(loop, ports.dynamodb)
             self.mail = HttpProxy(loop, ports.localstack)
             self.metrics = TcpProxy(loop, ports.postgres)
-            log = self.settings.log("sns")
+            log = self.config.log("sns")
             log.parent.mkdir(parents=True, exist_ok=True)
             self.sns = resources.enter_context(SnsStandIn.start(log=log, any_endpoint=True))
             self._create_applications()
-            self.stack = resources.enter_context(Stack(self.settings, catalogue=self._services, tasks=self._tasks))
+            self.stack = resources.enter_context(Stack(self.config, catalogue=self._services, tasks=self._tasks))
             self._resources = resources.pop_all()
         return self
 
@@ -88,7 +88,7 @@ class FaultStack:
     @property
     def environment(self) -> dict[str, str]:
         """The functions' environment."""
-        own = self.settings.ports
+        own = self.config.ports
         through = {
             own.kafka: self.kafka,
             own.registry: self.registry,
@@ -96,7 +96,7 @@ class FaultStack:
             own.dynamodb: self.dynamodb,
             own.postgres: self.metrics,
         }
-        environment = function_environment(self.settings)
+        environment = function_environment(self.config)
         for port, proxy in through.items():
             environment = {
                 name: value.replace(f"{LOOPBACK}:{port}", f"{LOOPBACK}:{proxy.port}")
@@ -136,7 +136,7 @@ class FaultStack:
         job = _text_of(code / "spark_metrics")
         if job != self._job_text:
             self._job_text = job
-            self.stack.known["spark"] = self._job(all_services(self.settings)["spark"])
+            self.stack.known["spark"] = self._job(all_services(self.config)["spark"])
             self.stack.restart("spark")
 
     def _create_applications(self) -> None:
@@ -147,13 +147,13 @@ class FaultStack:
             aws_access_key_id=AWS_CREDENTIALS["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=AWS_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
         )
-        environment = function_environment(self.settings)
+        environment = function_environment(self.config)
         for platform in ("GCM", "APNS"):
             name = environment[f"PLATFORM_APPLICATION_ARN_{platform}"].rpartition("/")[2]
             client.create_platform_application(Name=name, Platform=platform, Attributes={})
 
-    def _services(self, settings: StackSettings) -> dict[str, Service]:
-        services = all_services(settings)
+    def _services(self, config: StackConfig) -> dict[str, Service]:
+        services = all_services(config)
         services["kafka"] = self._broker(services["kafka"])
         services["spark"] = self._job(services["spark"])
         services["lambda_host"] = self._host(services["lambda_host"])
@@ -175,7 +175,7 @@ class FaultStack:
 
     def _broker(self, service: Service) -> Service:
         """With a second listener for the functions: what it advertises is the proxy."""
-        own = f"PLAINTEXT://{self.settings.kafka_bootstrap}"
+        own = f"PLAINTEXT://{self.config.kafka_bootstrap}"
         files = {
             path: text.replace(f"listeners={own},", f"listeners={own},PROXIED://{LOOPBACK}:{self.broker_port},")
             .replace(

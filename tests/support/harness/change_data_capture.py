@@ -18,6 +18,7 @@ import psycopg
 from confluent_kafka import Consumer, Message, TopicPartition
 from psycopg.sql import SQL, Identifier
 
+from devstack.config import StackConfig
 from devstack.provision import (
     MONOLITH_MIGRATION,
     await_connector,
@@ -25,7 +26,6 @@ from devstack.provision import (
     create_indices,
     create_topics,
 )
-from devstack.settings import StackSettings
 from functions.cdc_consumer.apply_changes import ApplyChanges
 from functions.cdc_consumer.generation import Generation
 from masscomm.cdc.change_events import ChangeDecoder
@@ -90,7 +90,7 @@ def driver(producer: InMemoryProducer | None = None) -> BatchDriver:
 class Generated:
     """One generation; records: every record consumed so far, in the order in which it was."""
 
-    settings: StackSettings
+    config: StackConfig
     name: str
     database: str
     client: TestClient
@@ -107,7 +107,7 @@ class Generated:
 
     def progress(self) -> KafkaCdcProgress:
         return KafkaCdcProgress(
-            self.settings.kafka_bootstrap, generation=self.name, group=self.group, offsets_topic=OFFSETS_TOPIC
+            self.config.kafka_bootstrap, generation=self.name, group=self.group, offsets_topic=OFFSETS_TOPIC
         )
 
     def directory(self, *, wait_s: float = 0.0) -> OpenSearchDirectory:
@@ -117,19 +117,19 @@ class Generated:
 
     def sql(self, *, autocommit: bool = True) -> psycopg.Connection:
         """A connection to the monolith's database."""
-        url = self.settings.database_url(self.database)
+        url = self.config.database_url(self.database)
         return psycopg.connect(url, autocommit=autocommit)
 
     def start_connector(self) -> None:
-        config = connector_config(self.name, self.settings.database_url(self.database)) | dict(self.overrides)
-        answer = httpx.put(f"{self.settings.connect_url}/connectors/{self.name}/config", json=config, timeout=30)
+        config = connector_config(self.name, self.config.database_url(self.database)) | dict(self.overrides)
+        answer = httpx.put(f"{self.config.connect_url}/connectors/{self.name}/config", json=config, timeout=30)
         answer.raise_for_status()
 
     def await_connector(self) -> None:
-        await_connector(self.settings.connect_url, self.name)
+        await_connector(self.config.connect_url, self.name)
 
     def stop_connector(self) -> None:
-        httpx.delete(f"{self.settings.connect_url}/connectors/{self.name}", timeout=30)
+        httpx.delete(f"{self.config.connect_url}/connectors/{self.name}", timeout=30)
 
     def pump(self, until: Callable[[], bool], timeout_s: float = 40.0) -> None:
         """Consume until something is so; fails the test where it is not so in time."""
@@ -144,7 +144,7 @@ class Generated:
         if self._consumer is None:
             self._consumer = Consumer(
                 {
-                    "bootstrap.servers": self.settings.kafka_bootstrap,
+                    "bootstrap.servers": self.config.kafka_bootstrap,
                     "broker.address.family": "v4",
                     "group.id": self.group,
                     "enable.auto.commit": False,
@@ -202,19 +202,19 @@ class Generated:
 
     @classmethod
     @contextmanager
-    def made(cls, settings: StackSettings, **overrides: str) -> Iterator[Self]:
+    def made(cls, config: StackConfig, **overrides: str) -> Iterator[Self]:
         """Everything but the connector, which a test starts when it likes; taken down afterwards."""
         name = f"t{uuid4().hex[:8]}"
         # An owner's own: slots of a database keep it from being dropped, and a test's slot ends with its server.
-        with psycopg.connect(settings.database_url("monolith"), autocommit=True) as connection:
+        with psycopg.connect(config.database_url("monolith"), autocommit=True) as connection:
             connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
-        with psycopg.connect(settings.database_url(name), autocommit=True) as connection:
+        with psycopg.connect(config.database_url(name), autocommit=True) as connection:
             connection.execute(MONOLITH_MIGRATION.read_bytes())
             connection.execute("INSERT INTO clubs VALUES (1, 'one'), (2, 'two')")
-        create_topics(settings.kafka_bootstrap, cdc_topics(name))
-        create_indices(settings.opensearch_url, name)
-        client = TestClient(settings.opensearch_url)
-        made = cls(settings, name, name, client, overrides)
+        create_topics(config.kafka_bootstrap, cdc_topics(name))
+        create_indices(config.opensearch_url, name)
+        client = TestClient(config.opensearch_url)
+        made = cls(config, name, name, client, overrides)
         try:
             yield made
         finally:

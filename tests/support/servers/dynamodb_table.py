@@ -9,8 +9,8 @@ import boto3
 import pytest
 
 import schemas
+from devstack.config import StackConfig
 from devstack.service import AWS_CREDENTIALS
-from devstack.settings import StackSettings
 from emulators.local import REGION
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.request import Limits
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-def dynamodb(localstack: StackSettings) -> "DynamoDBClient":
+def dynamodb(localstack: StackConfig) -> "DynamoDBClient":
     """A client of LocalStack's DynamoDB."""
     return boto3.client(
         "dynamodb",
@@ -40,7 +40,7 @@ def new_table(client: "DynamoDBClient", definition: str) -> str:
 
 
 @pytest.fixture
-def functions_client(localstack: StackSettings, monkeypatch: pytest.MonkeyPatch) -> DynamoDb:
+def functions_client(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> DynamoDb:
     """The client that functions use, where Lambda would run them."""
     for name, value in {"AWS_ENDPOINT_URL": localstack.aws_url, **AWS_CREDENTIALS}.items():
         monkeypatch.setenv(name, value)

@@ -14,9 +14,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from devstack.config import ROOT, StackConfig
 from devstack.service import base_environment, function_environment
 from devstack.services.spark import spark_environment
-from devstack.settings import ROOT, StackSettings
 
 WAIT_S = 180  # a machine that does much else starts a job in a minute
 
@@ -62,12 +62,12 @@ def recompute(job: Job, *arguments: str, **environment: str) -> subprocess.Compl
     )
 
 
-def launch(settings: StackSettings, database: str, folder: Path, log: Path, **environment: str) -> Job:
+def launch(config: StackConfig, database: str, folder: Path, log: Path, **environment: str) -> Job:
     """The job on a database, with its archive in a folder; else as the devstack sets it, or as given."""
     chosen = {
         **base_environment(),
-        **function_environment(settings),
-        **spark_environment(settings),
+        **function_environment(config),
+        **spark_environment(config),
         "METRICS_DATABASE_URL": database,
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_ARCHIVE_DIR": str(folder / "archive"),
@@ -89,7 +89,7 @@ type StartJob = Callable[..., Job]
 
 
 @contextmanager
-def jobs_on(settings: StackSettings, database: str, folder: Path) -> Iterator[StartJob]:
+def jobs_on(config: StackConfig, database: str, folder: Path) -> Iterator[StartJob]:
     """Starts the job on a database, with archive and logs in a folder; what still runs at the end is killed."""
     jobs: list[Job] = []
 
@@ -100,7 +100,7 @@ def jobs_on(settings: StackSettings, database: str, folder: Path) -> Iterator[St
             "SPARK_REHEARSE": "false",
             "SPARK_DENIED_SCHEMA_RETRY_S": "1",
         }
-        jobs.append(launch(settings, database, folder, folder / f"job-{len(jobs)}.log", **(here | environment)))
+        jobs.append(launch(config, database, folder, folder / f"job-{len(jobs)}.log", **(here | environment)))
         return jobs[-1]
 
     yield start

@@ -10,7 +10,7 @@ from uuid import uuid4
 import fastavro
 from confluent_kafka import Producer
 
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from masscomm.kafka.avro import own_schema
 
 
@@ -18,11 +18,11 @@ from masscomm.kafka.avro import own_schema
 class Topics:
     """schema_ids: by subject."""
 
-    settings: StackSettings
+    config: StackConfig
     schema_ids: dict[str, int]
 
     def __post_init__(self) -> None:
-        self.producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap, "linger.ms": 1, "log_level": 0})
+        self.producer = Producer({"bootstrap.servers": self.config.kafka_bootstrap, "linger.ms": 1, "log_level": 0})
 
     def put(self, topic: str, value: bytes | None, then: Callable[[str, int, int, int], None] | None = None) -> None:
         """Produce; `then` is told the topic, partition, offset and timestamp."""

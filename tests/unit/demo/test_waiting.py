@@ -5,9 +5,9 @@ from typing import cast
 
 import pytest
 
+from devstack.config import StackConfig
 from devstack.demo.waiting import DemoError, Pending, Waiter
 from devstack.handle import StackHandle
-from devstack.settings import StackSettings
 from devstack.terminal import Terminal
 
 
@@ -15,7 +15,7 @@ class Handle:
     """What a waiter needs of a stack."""
 
     def __init__(self, folder: Path) -> None:
-        self.settings = StackSettings(folder)
+        self.config = StackConfig(folder)
 
 
 @pytest.fixture

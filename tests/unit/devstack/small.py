@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
+from devstack.config import StackConfig
 from devstack.service import Service, listens
-from devstack.settings import StackSettings
 
 # What each does on SIGTERM is written to a file they share: the order in which they ended.
 LISTENS = dedent("""
@@ -38,7 +38,7 @@ DIES_AT_ONCE = "import sys; print('no configuration found'); sys.exit(7)"
 
 
 def small(
-    settings: StackSettings,
+    config: StackConfig,
     name: str,
     port: str,
     *,
@@ -47,10 +47,10 @@ def small(
     stop_timeout_s: float = 5,
 ) -> Service:
     """A service that runs `script` on one of the stack's ports."""
-    number = getattr(settings.ports, port)
+    number = getattr(config.ports, port)
     return Service(
         name=name,
-        command=[sys.executable, "-c", script, str(number), str(ending_file(settings)), name],
+        command=[sys.executable, "-c", script, str(number), str(ending_file(config)), name],
         ports=(port,),
         depends_on=depends_on,
         address=f"127.0.0.1:{number}",
@@ -60,19 +60,19 @@ def small(
     )
 
 
-def ending_file(settings: StackSettings) -> Path:
+def ending_file(config: StackConfig) -> Path:
     """Where small services write that they end."""
-    return settings.state_dir / "ending"
+    return config.state_dir / "ending"
 
 
-def pair(settings: StackSettings) -> dict[str, Service]:
+def pair(config: StackConfig) -> dict[str, Service]:
     """`front` needs `back`."""
     return {
-        "back": small(settings, "back", "kafka"),
-        "front": small(settings, "front", "registry", depends_on=("back",)),
+        "back": small(config, "back", "kafka"),
+        "front": small(config, "front", "registry", depends_on=("back",)),
     }
 
 
-def one(settings: StackSettings, script: str) -> dict[str, Service]:
+def one(config: StackConfig, script: str) -> dict[str, Service]:
     """A single service of that script."""
-    return {"only": small(settings, "only", "kafka", script=script, stop_timeout_s=1)}
+    return {"only": small(config, "only", "kafka", script=script, stop_timeout_s=1)}

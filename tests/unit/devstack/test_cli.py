@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devstack import cli
-from devstack.settings import StackSettings
+from devstack.config import StackConfig
 from devstack.stack import Crash, Stack
 
 
@@ -22,7 +22,7 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture
 def crashed(tmp_path: Path) -> Stack:
     """A stack of which a service has ended."""
-    stack = Stack(StackSettings.on_free_ports(tmp_path))
+    stack = Stack(StackConfig.on_free_ports(tmp_path))
     stack.crashes.append(Crash("kafka", -9, "kafka.log", "the end of it"))
     stack.crashed.set()
     return stack

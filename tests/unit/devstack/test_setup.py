@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from devstack import setup
-from devstack.settings import ROOT
+from devstack.config import ROOT
 
 Tools = Callable[..., Path]
 

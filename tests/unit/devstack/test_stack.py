@@ -16,34 +16,34 @@ import pytest
 
 from devstack import process, state
 from devstack import stack as stack_module
+from devstack.config import ROOT, StackConfig
 from devstack.service import Service, Task
-from devstack.settings import ROOT, StackSettings
 from devstack.stack import Stack, StackError
 from devstack.state import AlreadyRunningError, RunState
 from tests.unit.devstack.small import DIES_AT_ONCE, LISTENS, STUBBORN, ending_file, one, pair
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> StackSettings:
-    return StackSettings.on_free_ports(tmp_path / "state")
+def config(tmp_path: Path) -> StackConfig:
+    return StackConfig.on_free_ports(tmp_path / "state")
 
 
-def no_tasks(_: StackSettings) -> list[Task]:
+def no_tasks(_: StackConfig) -> list[Task]:
     return []
 
 
-def stack_of(settings: StackSettings, catalogue: Callable[[StackSettings], dict[str, Service]]) -> Stack:
-    return Stack(settings, catalogue=catalogue, tasks=no_tasks)
+def stack_of(config: StackConfig, catalogue: Callable[[StackConfig], dict[str, Service]]) -> Stack:
+    return Stack(config, catalogue=catalogue, tasks=no_tasks)
 
 
 def running(pid: int) -> bool:
     return process.start_ticks(pid) is not None
 
 
-def test_dependents_start_after_and_end_before_what_they_need(settings: StackSettings) -> None:
+def test_dependents_start_after_and_end_before_what_they_need(config: StackConfig) -> None:
     ready: list[str] = []
     stack = Stack(
-        settings,
+        config,
         catalogue=pair,
         tasks=no_tasks,
         on_change=lambda name, state, _text: ready.append(name) if state == "ready" else None,
@@ -51,45 +51,45 @@ def test_dependents_start_after_and_end_before_what_they_need(settings: StackSet
     with stack:
         pids = [stack.pid("back"), stack.pid("front")]
     assert ready == ["back", "front"]
-    assert ending_file(settings).read_text().split() == ["front", "back"]
+    assert ending_file(config).read_text().split() == ["front", "back"]
     assert not any(running(pid) for pid in pids)
 
 
-def test_only_what_is_asked_for_starts_with_what_it_needs(settings: StackSettings) -> None:
-    with Stack(settings, ["back"], catalogue=pair, tasks=no_tasks) as stack:
+def test_only_what_is_asked_for_starts_with_what_it_needs(config: StackConfig) -> None:
+    with Stack(config, ["back"], catalogue=pair, tasks=no_tasks) as stack:
         assert list(stack.urls) == ["back"]
         stack.ensure("front")
         assert set(stack.urls) == {"back", "front"}
 
 
-def test_a_failed_task_is_the_error_and_nothing_is_left(settings: StackSettings) -> None:
+def test_a_failed_task_is_the_error_and_nothing_is_left(config: StackConfig) -> None:
     def fail() -> None:
         raise ValueError("the server said no")
 
-    stack = Stack(settings, catalogue=pair, tasks=lambda _: [Task(name="topics", run=fail, depends_on=("back",))])
+    stack = Stack(config, catalogue=pair, tasks=lambda _: [Task(name="topics", run=fail, depends_on=("back",))])
     with pytest.raises(StackError, match="topics failed: the server said no"):
         stack.start()
-    assert process.marked(settings.state_dir) == []
+    assert process.marked(config.state_dir) == []
 
 
-def test_a_service_that_ends_while_it_starts_is_named_with_its_log(settings: StackSettings) -> None:
+def test_a_service_that_ends_while_it_starts_is_named_with_its_log(config: StackConfig) -> None:
     with pytest.raises(StackError, match=r"only ended while it started \(status 7\)") as caught:
-        stack_of(settings, lambda each: one(each, DIES_AT_ONCE)).start()
+        stack_of(config, lambda each: one(each, DIES_AT_ONCE)).start()
     assert "no configuration found" in str(caught.value)
 
 
-def test_a_taken_port_is_one_line_before_anything_starts(settings: StackSettings) -> None:
-    with socket.create_server(("127.0.0.1", settings.ports.registry)), pytest.raises(StackError) as caught:
-        stack_of(settings, pair).start()
+def test_a_taken_port_is_one_line_before_anything_starts(config: StackConfig) -> None:
+    with socket.create_server(("127.0.0.1", config.ports.registry)), pytest.raises(StackError) as caught:
+        stack_of(config, pair).start()
     message = str(caught.value)
     assert "\n" not in message
-    for part in (str(settings.ports.registry), "front", "--port registry=", "MASSCOMM_PORT_REGISTRY"):
+    for part in (str(config.ports.registry), "front", "--port registry=", "MASSCOMM_PORT_REGISTRY"):
         assert part in message
-    assert not settings.log("back").exists(), "a service was started although a port was taken"
+    assert not config.log("back").exists(), "a service was started although a port was taken"
 
 
-def test_a_crash_is_noticed_and_shows_the_log(settings: StackSettings) -> None:
-    with stack_of(settings, pair) as stack:
+def test_a_crash_is_noticed_and_shows_the_log(config: StackConfig) -> None:
+    with stack_of(config, pair) as stack:
         os.kill(stack.pid("front"), signal.SIGKILL)
         assert stack.crashed.wait(LONG_S)
         crash = str(stack.crashes[0])
@@ -97,8 +97,8 @@ def test_a_crash_is_noticed_and_shows_the_log(settings: StackSettings) -> None:
     assert "serving" in crash
 
 
-def test_a_kill_for_a_fault_test_is_no_crash_and_restart_brings_it_back(settings: StackSettings) -> None:
-    with stack_of(settings, pair) as stack:
+def test_a_kill_for_a_fault_test_is_no_crash_and_restart_brings_it_back(config: StackConfig) -> None:
+    with stack_of(config, pair) as stack:
         before = stack.pid("back")
         stack.kill("back")
         assert not running(before)
@@ -109,12 +109,12 @@ def test_a_kill_for_a_fault_test_is_no_crash_and_restart_brings_it_back(settings
         assert stack.crashed.wait(LONG_S), "a restarted service is watched again"
 
 
-def test_a_service_that_ends_is_started_again(settings: StackSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_ends_is_started_again(config: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack_module, "REVIVE_FIRST_S", 0.05)
     said: list[str] = []
     made: list[str] = []
     tasks = [Task(name="topics", run=lambda: made.append("topics"), depends_on=("front",))]
-    with Stack(settings, catalogue=pair, tasks=lambda _: tasks) as stack:
+    with Stack(config, catalogue=pair, tasks=lambda _: tasks) as stack:
         stack.keep_up(said.append)
         before, others = stack.pid("front"), stack.pid("back")
         os.kill(before, signal.SIGKILL)
@@ -124,20 +124,18 @@ def test_a_service_that_ends_is_started_again(settings: StackSettings, monkeypat
     assert made == ["topics", "topics"]
     (line,) = said
     assert line.startswith("front ended (killed by signal 9); starting it again in ")
-    assert str(settings.log("front")) in line
-    assert process.marked(settings.state_dir) == []
+    assert str(config.log("front")) in line
+    assert process.marked(config.state_dir) == []
 
 
-def test_waits_double_while_a_service_cannot_start_again(
-    settings: StackSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waits_double_while_a_service_cannot_start_again(config: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack_module, "REVIVE_FIRST_S", 0.02)
     monkeypatch.setattr(stack_module, "REVIVE_LAST_S", 0.05)
     said: list[str] = []
-    with stack_of(settings, lambda each: one(each, LISTENS)) as stack:
+    with stack_of(config, lambda each: one(each, LISTENS)) as stack:
         stack.keep_up(said.append)
         good = stack.known["only"]
-        stack.known["only"] = one(settings, DIES_AT_ONCE)["only"]
+        stack.known["only"] = one(config, DIES_AT_ONCE)["only"]
         os.kill(stack.pid("only"), signal.SIGKILL)
         wait_until(lambda: len(said) >= 4)
         assert stack._revive_after_s == {"only": 0.05}
@@ -148,12 +146,12 @@ def test_waits_double_while_a_service_cannot_start_again(
 
 
 def test_a_service_that_was_up_for_a_minute_waits_the_least_again(
-    settings: StackSettings, monkeypatch: pytest.MonkeyPatch
+    config: StackConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stack_module, "REVIVED_AFTER_S", 0.0)
     monkeypatch.setattr(stack_module, "REVIVE_FIRST_S", 0.01)
     said: list[str] = []
-    with stack_of(settings, lambda each: one(each, LISTENS)) as stack:
+    with stack_of(config, lambda each: one(each, LISTENS)) as stack:
         stack.keep_up(said.append)
         for times in (1, 2, 3):
             os.kill(stack.pid("only"), signal.SIGKILL)
@@ -162,27 +160,27 @@ def test_a_service_that_was_up_for_a_minute_waits_the_least_again(
 
 
 def test_what_ended_before_services_are_kept_up_is_started(
-    settings: StackSettings, monkeypatch: pytest.MonkeyPatch
+    config: StackConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stack_module, "REVIVE_FIRST_S", 0.01)
-    with stack_of(settings, pair) as stack:
+    with stack_of(config, pair) as stack:
         os.kill(stack.pid("front"), signal.SIGKILL)
         assert stack.crashed.wait(LONG_S)
         stack.keep_up(lambda _: None)
         wait_until(lambda: not stack.crashes)
 
 
-def test_a_stack_that_stops_starts_nothing_again(settings: StackSettings) -> None:
+def test_a_stack_that_stops_starts_nothing_again(config: StackConfig) -> None:
     said: list[str] = []
-    with stack_of(settings, pair) as stack:
+    with stack_of(config, pair) as stack:
         stack.keep_up(said.append)
         os.kill(stack.pid("front"), signal.SIGKILL)
         wait_until(lambda: bool(said))
-    assert process.marked(settings.state_dir) == []
+    assert process.marked(config.state_dir) == []
 
 
-def test_what_ignores_sigterm_is_killed_with_what_it_started(settings: StackSettings) -> None:
-    stack = stack_of(settings, lambda each: one(each, STUBBORN))
+def test_what_ignores_sigterm_is_killed_with_what_it_started(config: StackConfig) -> None:
+    stack = stack_of(config, lambda each: one(each, STUBBORN))
     stack.start()
     family = process.family(stack.pid("only"))
     assert len(family) == 2
@@ -190,17 +188,17 @@ def test_what_ignores_sigterm_is_killed_with_what_it_started(settings: StackSett
     assert not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family)
 
 
-def test_a_second_stack_beside_a_running_one_says_which_and_since_when(settings: StackSettings) -> None:
-    with stack_of(settings, pair):
-        holder = RunState(settings).holder()
+def test_a_second_stack_beside_a_running_one_says_which_and_since_when(config: StackConfig) -> None:
+    with stack_of(config, pair):
+        holder = RunState(config).holder()
         assert holder is not None
         with pytest.raises(AlreadyRunningError) as caught:
-            stack_of(settings, pair).start()
+            stack_of(config, pair).start()
         assert str(holder["pid"]) in str(caught.value)
         assert holder["since"] in str(caught.value)
         with pytest.raises(AlreadyRunningError):
-            RunState(settings).clean()
-    with stack_of(settings, pair):
+            RunState(config).clean()
+    with stack_of(config, pair):
         pass  # the lock is free again
 
 
@@ -209,22 +207,22 @@ LONG_S = 60
 OWNER = dedent("""
     import signal, sys, threading
     from pathlib import Path
-    from devstack.settings import StackSettings, Ports
+    from devstack.config import StackConfig, Ports
     from devstack.stack import Stack
     from tests.unit.devstack.small import {catalogue}
-    settings = StackSettings.from_dict({settings!r})
+    config = StackConfig.from_dict({config!r})
     # A shell that starts the tests in the background has its children ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    stack = Stack(settings, catalogue={call}, tasks=lambda _: [])
+    stack = Stack(config, catalogue={call}, tasks=lambda _: [])
     stack.start()
     print(*(stack.pid(each) for each in stack.urls), flush=True)
     threading.Event().wait()
 """)
 
 
-def owner(settings: StackSettings, catalogue: str, call: str) -> subprocess.Popen[str]:
+def owner(config: StackConfig, catalogue: str, call: str) -> subprocess.Popen[str]:
     """Another process that runs a stack; its first line of output is the services' pids."""
-    script = OWNER.format(settings=settings.as_dict(), catalogue=catalogue, call=call)
+    script = OWNER.format(config=config.as_dict(), catalogue=catalogue, call=call)
     return subprocess.Popen(
         [sys.executable, "-c", script],
         stdout=subprocess.PIPE,
@@ -240,19 +238,17 @@ def pids_of(other: subprocess.Popen[str]) -> list[int]:
     return [int(pid) for pid in other.stdout.readline().split()]
 
 
-def test_services_end_when_their_stack_is_killed(settings: StackSettings) -> None:
-    with owner(settings, "pair", "pair") as other:
+def test_services_end_when_their_stack_is_killed(config: StackConfig) -> None:
+    with owner(config, "pair", "pair") as other:
         services = [psutil.Process(pid) for pid in pids_of(other)]
         other.kill()
     _, alive = psutil.wait_procs(services, timeout=LONG_S)
     assert alive == []
 
 
-def test_what_a_killed_run_left_behind_is_found_and_ended(
-    settings: StackSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_killed_run_left_behind_is_found_and_ended(config: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "LEFTOVER_GRACE_S", 0.2)
-    with owner(settings, "one, STUBBORN", "lambda each: one(each, STUBBORN)") as other:
+    with owner(config, "one, STUBBORN", "lambda each: one(each, STUBBORN)") as other:
         leader, *left = [each for pid in pids_of(other) for each in process.family(pid)]
         assert len(left) == 1
         # Both are gone: the stack, and the service's own process. What it had started stands alone now.
@@ -263,7 +259,7 @@ def test_what_a_killed_run_left_behind_is_found_and_ended(
     )
     unrelated = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     try:
-        with stack_of(settings, pair) as stack:
+        with stack_of(config, pair) as stack:
             assert len(stack.recovered) == 1
         assert not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in left)
         assert unrelated.poll() is None
@@ -272,18 +268,18 @@ def test_what_a_killed_run_left_behind_is_found_and_ended(
         unrelated.wait()
 
 
-def test_a_recorded_pid_that_another_process_has_now_is_left_alone(settings: StackSettings) -> None:
+def test_a_recorded_pid_that_another_process_has_now_is_left_alone(config: StackConfig) -> None:
     bystander = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     try:
-        with stack_of(settings, pair) as stack:
-            record = RunState(settings).services()
+        with stack_of(config, pair) as stack:
+            record = RunState(config).services()
             # With the start time of another process; the two may have begun in the same tick, hence another one.
             record["back"].pid = bystander.pid
             record["back"].ticks = (process.start_ticks(bystander.pid) or 0) - 1
             started = record
             del stack
-        RunState(settings).write(started)
-        with stack_of(settings, pair) as stack:
+        RunState(config).write(started)
+        with stack_of(config, pair) as stack:
             assert stack.recovered == []
         assert bystander.poll() is None
     finally:
@@ -291,10 +287,10 @@ def test_a_recorded_pid_that_another_process_has_now_is_left_alone(settings: Sta
         bystander.wait()
 
 
-def test_ctrl_c_while_it_starts_leaves_nothing(settings: StackSettings) -> None:
-    with owner(settings, "one", "lambda each: one(each, 'import signal; signal.pause()')") as other:
-        wait_until(lambda: process.marked(settings.state_dir) != [])
-        services = process.marked(settings.state_dir)
+def test_ctrl_c_while_it_starts_leaves_nothing(config: StackConfig) -> None:
+    with owner(config, "one", "lambda each: one(each, 'import signal; signal.pause()')") as other:
+        wait_until(lambda: process.marked(config.state_dir) != [])
+        services = process.marked(config.state_dir)
         other.send_signal(signal.SIGINT)
         assert other.wait(LONG_S) != 0
     assert services
@@ -308,8 +304,8 @@ def wait_until(condition: Callable[[], bool]) -> None:
         pause.wait(0.02)
 
 
-def test_memory_counts_every_process_and_keeps_the_peak(settings: StackSettings) -> None:
-    with stack_of(settings, pair) as stack:
+def test_memory_counts_every_process_and_keeps_the_peak(config: StackConfig) -> None:
+    with stack_of(config, pair) as stack:
         both = stack.memory_mb()
         assert both > 10
         stack.kill("front")
@@ -317,8 +313,8 @@ def test_memory_counts_every_process_and_keeps_the_peak(settings: StackSettings)
         assert stack.peak_mb >= both
 
 
-def test_the_record_and_the_configuration_are_for_their_owner_alone(settings: StackSettings) -> None:
-    with stack_of(settings, pair):
-        assert (RunState(settings).path.stat().st_mode & 0o077) == 0
-        settings.password  # noqa: B018 - made by asking
-        assert ((settings.run_dir / "postgres-password").stat().st_mode & 0o077) == 0
+def test_the_record_and_the_configuration_are_for_their_owner_alone(config: StackConfig) -> None:
+    with stack_of(config, pair):
+        assert (RunState(config).path.stat().st_mode & 0o077) == 0
+        config.password  # noqa: B018 - made by asking
+        assert ((config.run_dir / "postgres-password").stat().st_mode & 0o077) == 0

@@ -16,6 +16,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from devstack import cli, send, suppressions
+from devstack.config import ROOT
 from devstack.dead_letters import commands as dead_letters
 from devstack.dead_letters.letters import DeadLetter
 from devstack.dead_letters.replaying import Done
@@ -25,7 +26,6 @@ from devstack.demo.report import Report, SendRow
 from devstack.demo.waiting import Waiter
 from devstack.installation import Installation
 from devstack.progress import Progress
-from devstack.settings import ROOT
 from devstack.terminal import Terminal, print_lines
 from devstack.tracing.steps import Asked, Kind, Step, Trace
 from devstack.tracing.telling import tell

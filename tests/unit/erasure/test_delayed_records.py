@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 from erasure.delayed_records import DelayedRecords
 from erasure.person import Person
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema

@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from devstack.config import ROOT
 from devstack.services.connect import PROPERTIES as LOCAL_WORKER
-from devstack.settings import ROOT
 from infra.cdk.profiles import METRICS_READER, METRICS_WRITER, PROFILES
 from tests.support.cdk.templates import SynthesisedEnvironment, actions, flat, statements, targets
 

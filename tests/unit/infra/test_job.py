@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 from infra.cdk.settings import SparkSettings
 from infra.job_archive import write_archive
 

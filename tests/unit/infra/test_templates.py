@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 from functions.catalogue import read_catalogue
 from infra.cdk.profiles import PROFILES
 from infra.cdk.settings import ENVIRONMENTS
@@ -70,13 +70,13 @@ def test_every_topic_is_made_with_its_retention(environment: SynthesisedEnvironm
     assert made.keys() == wanted.keys()
     for name, properties in made.items():
         topic = wanted[name]
-        settings = json.loads(base64.b64decode(properties["Configs"]))
+        config = json.loads(base64.b64decode(properties["Configs"]))
         assert topic.owner
         assert topic.producers
-        assert int(settings["retention.ms"]) == topic.retention_hours * 3_600_000 > 0
-        assert settings["cleanup.policy"] == topic.cleanup
-        assert int(settings["max.message.bytes"]) == topic.max_message_bytes
-        assert int(settings["message.timestamp.after.max.ms"]) == topic.timestamp_ahead_ms > 0
+        assert int(config["retention.ms"]) == topic.retention_hours * 3_600_000 > 0
+        assert config["cleanup.policy"] == topic.cleanup
+        assert int(config["max.message.bytes"]) == topic.max_message_bytes
+        assert int(config["message.timestamp.after.max.ms"]) == topic.timestamp_ahead_ms > 0
         assert properties["ReplicationFactor"] == 3
         assert properties["PartitionCount"] % topic.partitions == 0
 

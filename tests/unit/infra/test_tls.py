@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 from infra.cdk.resources.authorities import ONE_AUTHORITY, rds_authority
 from infra.cdk.settings import ENVIRONMENTS
 from masscomm.aws import authentication

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 from spark_metrics.batches import Staged
 from spark_metrics.pipeline import Pipeline
 from spark_metrics.sink import Attempt, Merged

@@ -7,7 +7,7 @@ from importlib import metadata
 
 import pytest
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 
 # There already: Spark's own.
 THERE = {"pyspark", "py4j", "psutil"}

@@ -5,7 +5,7 @@ import re
 
 import yaml
 
-from devstack.settings import ROOT
+from devstack.config import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text()
 

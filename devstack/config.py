@@ -1,4 +1,4 @@
-"""What can be chosen about a stack: its ports and the folder its state lives in; and every address that follows.
+"""Configuration of a local stack: its ports, its state folder and the addresses derived from them.
 
 Environment: MASSCOMM_STATE (a folder, `.state` in the checkout by default) and MASSCOMM_PORT_<NAME>, one for each field
 of `Ports`. What `masscomm up --port name=number` says comes before the environment.
@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 GENERATION = "g1"
 
 
-class SettingsError(Exception):
-    """A setting that cannot be used; the message names it and what it may be."""
+class ConfigError(Exception):
+    """An invalid port or variable; the message names it and the values that are allowed."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Ports:
 
     @classmethod
     def chosen(cls, environment: Mapping[str, str], overrides: Mapping[str, int] | None = None) -> Self:
-        """Defaults, then MASSCOMM_PORT_<NAME>, then `overrides`. Raises SettingsError for a bad number or name."""
+        """Defaults, then MASSCOMM_PORT_<NAME>, then `overrides`. Raises ConfigError for a bad number or name."""
         names = [each.name for each in fields(cls)]
         ports: dict[str, int] = {}
         for name in names:
@@ -48,20 +48,20 @@ class Ports:
             if variable in environment:
                 text = environment[variable]
                 if not text.isdecimal():
-                    raise SettingsError(f"{variable}={text} is not a port number.")
+                    raise ConfigError(f"{variable}={text} is not a port number.")
                 ports[name] = int(text)
         for name, number in (overrides or {}).items():
             if name not in names:
-                raise SettingsError(f"There is no port named {name}; the names are {', '.join(names)}.")
+                raise ConfigError(f"There is no port named {name}; the names are {', '.join(names)}.")
             ports[name] = number
         for name, number in ports.items():
             if not 1 <= number <= 65535:
-                raise SettingsError(f"Port {number} for {name} is not between 1 and 65535.")
+                raise ConfigError(f"Port {number} for {name} is not between 1 and 65535.")
         made = cls(**ports)
         taken: dict[int, str] = {}
         for name, number in asdict(made).items():
             if number in taken:
-                raise SettingsError(f"Port {number} is given to both {taken[number]} and {name}.")
+                raise ConfigError(f"Port {number} is given to both {taken[number]} and {name}.")
             taken[number] = name
         return made
 
@@ -84,7 +84,7 @@ _BULK_NICE = 10
 
 
 @dataclass(frozen=True)
-class StackSettings:
+class StackConfig:
     """Ports and state folder of one stack.
 
     bulk_nice: how much functions of bulk let the others go first (emulators.serverless). None of it where other stacks
@@ -99,14 +99,14 @@ class StackSettings:
     def from_environment(
         cls, environment: Mapping[str, str] | None = None, ports: Mapping[str, int] | None = None
     ) -> Self:
-        """Settings as the environment and `ports` (which come first) choose them. Raises SettingsError."""
+        """The configuration that the environment chooses; `ports` override it. Raises ConfigError."""
         known = os.environ if environment is None else environment
         state = Path(known.get("MASSCOMM_STATE") or ROOT / ".state").expanduser().resolve()
         return cls(state, Ports.chosen(known, ports), _BULK_NICE)
 
     @classmethod
     def on_free_ports(cls, state_dir: Path) -> Self:
-        """Settings for a stack beside others: every port free at the time of asking.
+        """Configuration of a stack that runs concurrently with others: every port is free at the time of the call.
 
         Taken at random below the range the kernel hands to outgoing connections (32768 up), so that none of those takes
         one between asking and starting.
@@ -118,15 +118,15 @@ class StackSettings:
         return cls(state_dir.resolve(), replace(Ports(), **dict(zip(names, free, strict=True))))
 
     def as_dict(self) -> dict[str, object]:
-        """What `from_dict` takes; plain JSON."""
+        """The fields as plain JSON, for `from_dict`."""
         return {"state_dir": str(self.state_dir), "ports": asdict(self.ports), "bulk_nice": self.bulk_nice}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Self:
-        """The settings that `as_dict` wrote."""
+        """The configuration that `as_dict` returned."""
         ports = values["ports"]
         if not isinstance(ports, dict):
-            raise SettingsError("ports must be a mapping of name to number")
+            raise ConfigError("ports must be a mapping of name to number")
         return cls(Path(str(values["state_dir"])), Ports(**ports), int(str(values.get("bulk_nice", 0))))
 
     # --- folders ---
@@ -135,8 +135,8 @@ class StackSettings:
         """Where a service keeps its data."""
         return self.state_dir / "data" / service
 
-    def config(self, service: str) -> Path:
-        """Where a service's rendered configuration stands."""
+    def config_dir(self, service: str) -> Path:
+        """The folder of a service's rendered configuration files."""
         return self.state_dir / "config" / service
 
     def log(self, service: str) -> Path:

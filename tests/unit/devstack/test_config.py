@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from devstack.settings import ROOT, Ports, SettingsError, StackSettings, is_free
+from devstack.config import ROOT, ConfigError, Ports, StackConfig, is_free
 
 
 def test_what_is_said_comes_before_the_environment_and_that_before_the_default(tmp_path: Path) -> None:
     environment = {"MASSCOMM_STATE": str(tmp_path), "MASSCOMM_PORT_KAFKA": "19092", "MASSCOMM_PORT_CONNECT": "18083"}
-    settings = StackSettings.from_environment(environment, {"kafka": 29092})
-    assert (settings.ports.kafka, settings.ports.connect, settings.ports.gateway) == (29092, 18083, Ports().gateway)
-    assert settings.state_dir == tmp_path
-    assert StackSettings.from_environment({}).state_dir == ROOT / ".state"
+    config = StackConfig.from_environment(environment, {"kafka": 29092})
+    assert (config.ports.kafka, config.ports.connect, config.ports.gateway) == (29092, 18083, Ports().gateway)
+    assert config.state_dir == tmp_path
+    assert StackConfig.from_environment({}).state_dir == ROOT / ".state"
 
 
 @pytest.mark.parametrize(
@@ -27,12 +27,12 @@ def test_what_is_said_comes_before_the_environment_and_that_before_the_default(t
     ],
 )
 def test_a_port_that_cannot_be_used_is_named(environment: dict[str, str], ports: dict[str, int], named: str) -> None:
-    with pytest.raises(SettingsError, match=named):
-        StackSettings.from_environment(environment, ports)
+    with pytest.raises(ConfigError, match=named):
+        StackConfig.from_environment(environment, ports)
 
 
 def test_free_ports_are_free_distinct_and_outside_the_range_of_outgoing_connections(tmp_path: Path) -> None:
-    ports = list(asdict(StackSettings.on_free_ports(tmp_path).ports).values())
+    ports = list(asdict(StackConfig.on_free_ports(tmp_path).ports).values())
     assert len(set(ports)) == len(ports)
     assert all(is_free(port) and port < 32768 for port in ports)
 
@@ -43,14 +43,14 @@ def test_a_port_is_taken_whoever_listens_on_it(address: str) -> None:
         assert not is_free(server.getsockname()[1])
 
 
-def test_settings_survive_the_way_through_json(tmp_path: Path) -> None:
-    settings = StackSettings.from_environment({"MASSCOMM_STATE": str(tmp_path), "MASSCOMM_PORT_KAFKA": "19092"})
-    assert settings.bulk_nice > 0
-    assert StackSettings.from_dict(settings.as_dict()) == settings
+def test_config_from_its_json_is_equal(tmp_path: Path) -> None:
+    config = StackConfig.from_environment({"MASSCOMM_STATE": str(tmp_path), "MASSCOMM_PORT_KAFKA": "19092"})
+    assert config.bulk_nice > 0
+    assert StackConfig.from_dict(config.as_dict()) == config
 
 
 def test_the_password_is_generated_once_a_state_folder(tmp_path: Path) -> None:
-    one, other = StackSettings(tmp_path / "one"), StackSettings(tmp_path / "other")
-    assert one.password == StackSettings(tmp_path / "one").password
+    one, other = StackConfig(tmp_path / "one"), StackConfig(tmp_path / "other")
+    assert one.password == StackConfig(tmp_path / "one").password
     assert one.password != other.password
     assert len(one.password) >= 20
