@@ -25,9 +25,7 @@ LOAD = Workload(notifications_s=1_000)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_broadcast_that_the_quota_holds_up_takes_what_the_model_says(
-    seed: int, times: ServiceTimes, plan: Plan
-) -> None:
+def test_broadcast_bound_by_the_quota_agrees_with_the_model(seed: int, times: ServiceTimes, plan: Plan) -> None:
     slow = replace(plan, sns_publish=300)
     compared = of_a_broadcast(LOAD, slow, times, PROVIDER_S, recipients=30_000, seed=seed)
     assert throughput(LOAD, slow, times, PROVIDER_S)[1] == "the provider's quota"
@@ -35,9 +33,7 @@ def test_a_broadcast_that_the_quota_holds_up_takes_what_the_model_says(
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_broadcast_that_partitions_hold_up_takes_longer_than_the_model_says(
-    seed: int, times: ServiceTimes, plan: Plan
-) -> None:
+def test_broadcast_bound_by_partitions_exceeds_the_model(seed: int, times: ServiceTimes, plan: Plan) -> None:
     """Records are spread over partitions at random: the fullest ends last."""
     few = replace(plan, sns_publish=1e9).with_partitions("delivery", 4)
     compared = of_a_broadcast(LOAD, few, times, PROVIDER_S, recipients=100_000, seed=seed)
@@ -46,9 +42,7 @@ def test_a_broadcast_that_partitions_hold_up_takes_longer_than_the_model_says(
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_steady_load_keeps_as_many_environments_busy_as_the_model_says(
-    seed: int, times: ServiceTimes, plan: Plan
-) -> None:
+def test_busy_environments_of_a_steady_load_agree_with_the_model(seed: int, times: ServiceTimes, plan: Plan) -> None:
     enough = replace(plan, sns_publish=1e9)
     load = replace(LOAD, chunk=500)
     out, *busy = of_a_steady_load(load, enough, times, PROVIDER_S, seconds=120, seed=seed)
@@ -66,7 +60,7 @@ def test_the_same_seed_compares_the_same(times: ServiceTimes, plan: Plan) -> Non
     assert one == again != another
 
 
-def test_a_lone_password_takes_what_its_three_invocations_take(times: ServiceTimes, plan: Plan) -> None:
+def test_single_one_time_password_takes_three_invocations(times: ServiceTimes, plan: Plan) -> None:
     load = replace(LOAD, critical_s=0.2)
     played = scene(load, Plan.of(replace(PROD, provisioned=64)), times, PROVIDER_S, critical_seconds=60)
     played.clock.run()
@@ -83,11 +77,11 @@ def test_partitions_for_a_wait_are_the_fewest() -> None:
     assert wait_in_front_s(100, 0.06, 6) == float("inf")
 
 
-def test_the_formula_of_a_slice_is_near_what_was_measured() -> None:
+def test_formula_of_a_slice_agrees_with_measurements() -> None:
     assert all(abs(one.difference) < 0.5 for one in of_slices(measured()))
 
 
-def test_the_page_is_what_the_code_calculates() -> None:
+def test_capacity_page_agrees_with_the_model() -> None:
     page = PAGE.read_text()
     assert written(page, tables()) == page, "run `make capacity`"
 

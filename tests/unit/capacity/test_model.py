@@ -39,7 +39,7 @@ def test_a_larger_environment_costs_more() -> None:
     assert months == sorted(months)
 
 
-def test_what_is_paid_by_use_grows_with_what_is_used(times: ServiceTimes, plan: Plan) -> None:
+def test_costs_by_use_grow_with_the_use(times: ServiceTimes, plan: Plan) -> None:
     def paid(load: Workload) -> float:
         return total(for_a_million(load, plan, times, PROVIDER_S))
 
@@ -79,7 +79,7 @@ def test_the_environment_s_share_of_a_million_falls_with_use(times: ServiceTimes
     assert shares[0] == pytest.approx(24 * shares[1])
 
 
-def test_what_is_kept_warm_is_paid_for() -> None:
+def test_provisioned_environments_are_paid_for() -> None:
     def warm(provisioned: int) -> float:
         costs = a_month(Plan.of(replace(PROD, provisioned=provisioned)))
         return next(cost.dollars for cost in costs if cost.component == "functions kept warm")
@@ -122,7 +122,7 @@ def test_nodes_without_a_copy_of_the_directory_serve_nothing(times: ServiceTimes
     assert vcpus(plan.data_nodes) == vcpus(100) == vcpus(1) * plan.data_nodes
 
 
-def test_what_cannot_be_raised_is_said(times: ServiceTimes, plan: Plan) -> None:
+def test_limit_that_cannot_be_raised_is_named(times: ServiceTimes, plan: Plan) -> None:
     with pytest.raises(ValueError, match=r"environments from nothing in 10 s.*cannot be raised"):
         raised_for(Workload(notifications_s=1_000_000), plan, times, PROVIDER_S)
 
@@ -140,20 +140,21 @@ def test_more_of_anything_never_slows_a_step(times: ServiceTimes, plan: Plan) ->
     assert plan.environments("delivery") == plan.partitions["delivery"]
 
 
-def test_a_function_with_part_of_a_vcpu_is_slower_by_what_it_computes_alone() -> None:
+def test_part_of_a_vcpu_slows_processor_time_only() -> None:
     time = Time(wall_s=0.3, cpu_s=0.1)
     assert time.at(VCPU_MB) == pytest.approx(0.3)
     assert time.at(2 * VCPU_MB) == pytest.approx(0.3)
     assert time.at(VCPU_MB / 4) == pytest.approx(0.2 + 0.4)
 
 
-def test_a_slice_waits_for_the_provider_in_waves_and_computes_one_call_at_a_time(times: ServiceTimes) -> None:
+def test_slice_calls_the_provider_in_waves(times: ServiceTimes) -> None:
+    """Calls overlap, their computation does so in part."""
     each = times.lines["delivery"].recipient.at(VCPU_MB)
     assert times.slice_s(100, 0.0, VCPU_MB) == pytest.approx(100 * each)
     assert times.slice_s(100, 1.0, VCPU_MB) == pytest.approx(7 * (1.0 + each) + NOT_OVERLAPPED * 100 * each)
 
 
-def test_the_plan_is_what_is_deployed(plan: Plan) -> None:
+def test_plan_agrees_with_the_deployment(plan: Plan) -> None:
     (delivery,) = (topic for topic in topics.chain_topics() if topic.name == topics.DELIVERY)
     assert plan.partitions["delivery"] == delivery.partitions * PROD.kafka.partitions_factor
     more = Plan.of(replace(PROD, kafka=replace(PROD.kafka, partitions_factor=8), pollers=3))
@@ -161,7 +162,7 @@ def test_the_plan_is_what_is_deployed(plan: Plan) -> None:
     assert more.pollers["delivery"] == 3
 
 
-def test_a_raised_topic_s_partitions_are_counted_with_the_cluster_s(plan: Plan) -> None:
+def test_raised_partitions_count_towards_the_cluster(plan: Plan) -> None:
     more = plan.with_partitions("delivery", plan.partitions["delivery"] + 10)
     assert more.bulk_partitions - plan.bulk_partitions == 10 * len(BROADCASTS) * PROD.kafka.replication_factor
 
@@ -174,7 +175,7 @@ def test_records_are_weighed_by_the_codec() -> None:
     assert "outcome.preference" not in sizes(replace(LOAD, allowed=1.0)).records
 
 
-def test_as_many_interface_endpoints_are_paid_for_as_are_deployed() -> None:
+def test_priced_interface_endpoints_are_the_deployed_ones() -> None:
     listed = (SNAPSHOTS / "prod" / "network.txt").read_text()
     (count,) = re.findall(r"(\d+) AWS::EC2::VPCEndpoint\b", listed)
     assert int(count) - 2 == INTERFACE_ENDPOINTS  # S3's and DynamoDB's are gateways, which cost nothing

@@ -38,7 +38,7 @@ def of_a_broadcast(recipients: int, *steps: Step, rate: float = inf, concurrency
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_everybody_who_arrives_leaves_once(seed: int) -> None:
+def test_each_simulated_recipient_ends_once(seed: int) -> None:
     played = Played(rate=5_000, concurrency=5, seed=seed)
     lane = played.lane()
     broadcast(lane, recipients=12_345, chunk=5_000)
@@ -53,8 +53,8 @@ def test_everybody_who_arrives_leaves_once(seed: int) -> None:
     assert played.account.used == 0
 
 
-def test_who_is_inside_is_what_arrives_times_how_long_it_stays() -> None:
-    """Little's law: what is counted at every moment, against each one's own time."""
+def test_simulation_obeys_littles_law() -> None:
+    """Recipients in the chain are their rate times their mean time in it."""
     played = Played()
     lane = played.lane(replace(CHECK, recipient_s=5e-3, passed=0.5), DELIVER)
     steady(lane, rate=1_000, chunk=50, seconds=40, rng=played.rng)
@@ -68,7 +68,7 @@ def test_who_is_inside_is_what_arrives_times_how_long_it_stays() -> None:
 
 
 @pytest.mark.parametrize("busy", [0.3, 0.6, 0.8])
-def test_a_record_waits_for_its_partition_as_long_as_queueing_theory_says(busy: float) -> None:
+def test_wait_for_a_partition_agrees_with_queueing_theory(busy: float) -> None:
     """One partition, one record a batch, Poisson arrivals: M/D/1."""
     service_s = DELIVER.invocation_s + CALLS.latency_s + CALLS.cpu_s
     rate = busy / service_s
@@ -121,7 +121,7 @@ def test_the_account_runs_no_more_at_a_time_than_it_may() -> None:
     assert result.delivered == pytest.approx(8_000)
 
 
-def test_environments_start_cold_once_and_not_where_they_are_kept_warm() -> None:
+def test_environment_starts_cold_once_unless_provisioned() -> None:
     cold = replace(DELIVER, cold_start_s=1.0)
     result = of_a_broadcast(20_000, CHECK, cold)
     assert 0 < result.steps[1].cold_starts <= cold.partitions

@@ -23,7 +23,7 @@ def run(tmp_path: Path, script: str, owned: tuple[Path, ...] = ()) -> str:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has something to drop")
-def test_a_service_that_refuses_root_is_not_root_and_still_has_its_files(tmp_path: Path) -> None:
+def test_service_that_refuses_root_runs_as_another_user(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir(mode=0o700)
     script = f"import os; open({str(own / 'file')!r}, 'w').write('x'); print(os.geteuid())"
@@ -31,14 +31,12 @@ def test_a_service_that_refuses_root_is_not_root_and_still_has_its_files(tmp_pat
     assert (own / "file").read_text() == "x"
 
 
-def test_what_a_service_stores_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_files_of_a_service_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     run(tmp_path, f"open({str(tmp_path / 'file')!r}, 'w').close()")
     assert (tmp_path / "file").stat().st_mode & 0o077 == 0
 
 
-def test_without_user_namespaces_root_becomes_nobody_who_is_given_the_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_user_namespaces_root_drops_its_privileges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data" / "deep").mkdir(parents=True)
     (tmp_path / "data" / "deep" / "file").touch()
     (tmp_path / "conf").touch()
@@ -58,7 +56,7 @@ def test_without_user_namespaces_root_becomes_nobody_who_is_given_the_files(
     assert became == {"setgroups": [], "setgid": child.UNPRIVILEGED, "setuid": child.UNPRIVILEGED}
 
 
-def test_a_child_whose_stack_is_gone_already_does_not_begin() -> None:
+def test_child_of_an_ended_stack_does_not_start() -> None:
     # pid 1 stands for whoever adopted it
     command = [
         sys.executable,

@@ -9,7 +9,7 @@ import pytest
 from devstack.config import ROOT, ConfigError, Ports, StackConfig, is_free
 
 
-def test_what_is_said_comes_before_the_environment_and_that_before_the_default(tmp_path: Path) -> None:
+def test_argument_overrides_environment_overrides_default(tmp_path: Path) -> None:
     environment = {"MASSCOMM_STATE": str(tmp_path), "MASSCOMM_PORT_KAFKA": "19092", "MASSCOMM_PORT_CONNECT": "18083"}
     config = StackConfig.from_environment(environment, {"kafka": 29092})
     assert (config.ports.kafka, config.ports.connect, config.ports.gateway) == (29092, 18083, Ports().gateway)
@@ -31,14 +31,14 @@ def test_a_port_that_cannot_be_used_is_named(environment: dict[str, str], ports:
         StackConfig.from_environment(environment, ports)
 
 
-def test_free_ports_are_free_distinct_and_outside_the_range_of_outgoing_connections(tmp_path: Path) -> None:
+def test_free_ports_are_distinct_and_outside_the_ephemeral_range(tmp_path: Path) -> None:
     ports = list(asdict(StackConfig.on_free_ports(tmp_path).ports).values())
     assert len(set(ports)) == len(ports)
     assert all(is_free(port) and port < 32768 for port in ports)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 - that somebody binds everything is the case
-def test_a_port_is_taken_whoever_listens_on_it(address: str) -> None:
+def test_port_bound_on_any_address_is_in_use(address: str) -> None:
     with socket.create_server((address, 0)) as server:
         assert not is_free(server.getsockname()[1])
 

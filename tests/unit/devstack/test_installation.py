@@ -14,7 +14,7 @@ from masscomm.errors import Stop
 NEEDED = ("KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "CDC_GENERATION")
 
 
-def test_a_deployed_one_is_what_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deployed_installation_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NEEDED:
         monkeypatch.delenv(name, raising=False)
     for name in NEEDED:

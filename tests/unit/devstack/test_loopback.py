@@ -8,7 +8,7 @@ import pytest
 from devstack.loopback import exposed, is_loopback
 
 
-def test_only_what_listens_beyond_loopback_is_named() -> None:
+def test_sockets_beyond_loopback_are_named() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)),
         socket.create_server(("0.0.0.0", 0)) as open_to_all,  # noqa: S104 - what the check is for

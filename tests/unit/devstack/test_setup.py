@@ -81,7 +81,7 @@ def test_everything_there_is_silent(tools: Tools) -> None:
         ({"python": "3.12"}, "Python 3.13 is needed and not found (python3 is 3.12)"),
     ],
 )
-def test_what_is_missing_or_wrong_is_one_line(tools: Tools, missing: dict[str, object], named: str) -> None:
+def test_missing_or_wrong_tool_is_reported_on_one_line(tools: Tools, missing: dict[str, object], named: str) -> None:
     done = check(tools(**missing))
     assert done.returncode == 1
     assert done.stdout == ""
@@ -104,7 +104,7 @@ def test_several_problems_are_a_line_each(tools: Tools) -> None:
     assert [line.split()[0] for line in done.stderr.splitlines()] == ["JDK", "Maven"]
 
 
-def test_what_was_made_from_the_same_files_is_left_alone(tmp_path: Path) -> None:
+def test_stamp_of_the_same_files_is_fresh(tmp_path: Path) -> None:
     lock = tmp_path / "lock.txt"
     lock.write_text("one")
     stamp = setup.digest(str(lock), "3.13")

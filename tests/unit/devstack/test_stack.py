@@ -40,7 +40,7 @@ def running(pid: int) -> bool:
     return process.start_ticks(pid) is not None
 
 
-def test_dependents_start_after_and_end_before_what_they_need(config: StackConfig) -> None:
+def test_dependents_start_after_and_end_before_dependencies(config: StackConfig) -> None:
     ready: list[str] = []
     stack = Stack(
         config,
@@ -55,7 +55,7 @@ def test_dependents_start_after_and_end_before_what_they_need(config: StackConfi
     assert not any(running(pid) for pid in pids)
 
 
-def test_only_what_is_asked_for_starts_with_what_it_needs(config: StackConfig) -> None:
+def test_only_requested_services_start_with_their_dependencies(config: StackConfig) -> None:
     with Stack(config, ["back"], catalogue=pair, tasks=no_tasks) as stack:
         assert list(stack.urls) == ["back"]
         stack.ensure("front")
@@ -72,7 +72,7 @@ def test_a_failed_task_is_the_error_and_nothing_is_left(config: StackConfig) -> 
     assert process.marked(config.state_dir) == []
 
 
-def test_a_service_that_ends_while_it_starts_is_named_with_its_log(config: StackConfig) -> None:
+def test_service_that_ends_during_start_is_named_with_its_log(config: StackConfig) -> None:
     with pytest.raises(StackError, match=r"only ended while it started \(status 7\)") as caught:
         stack_of(config, lambda each: one(each, DIES_AT_ONCE)).start()
     assert "no configuration found" in str(caught.value)
@@ -97,7 +97,7 @@ def test_a_crash_is_noticed_and_shows_the_log(config: StackConfig) -> None:
     assert "serving" in crash
 
 
-def test_a_kill_for_a_fault_test_is_no_crash_and_restart_brings_it_back(config: StackConfig) -> None:
+def test_killed_service_is_no_crash_and_restarts(config: StackConfig) -> None:
     with stack_of(config, pair) as stack:
         before = stack.pid("back")
         stack.kill("back")
@@ -145,7 +145,7 @@ def test_waits_double_while_a_service_cannot_start_again(config: StackConfig, mo
     assert "only ended while it started (status 7)" in said[1]
 
 
-def test_a_service_that_was_up_for_a_minute_waits_the_least_again(
+def test_service_that_stayed_up_has_its_first_restart_delay(
     config: StackConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stack_module, "REVIVED_AFTER_S", 0.0)
@@ -159,9 +159,7 @@ def test_a_service_that_was_up_for_a_minute_waits_the_least_again(
         assert stack._revive_after_s == {"only": 0.02}
 
 
-def test_what_ended_before_services_are_kept_up_is_started(
-    config: StackConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_service_that_ended_before_keep_up_is_started(config: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack_module, "REVIVE_FIRST_S", 0.01)
     with stack_of(config, pair) as stack:
         os.kill(stack.pid("front"), signal.SIGKILL)
@@ -179,7 +177,7 @@ def test_a_stack_that_stops_starts_nothing_again(config: StackConfig) -> None:
     assert process.marked(config.state_dir) == []
 
 
-def test_what_ignores_sigterm_is_killed_with_what_it_started(config: StackConfig) -> None:
+def test_service_that_ignores_sigterm_is_killed_with_children(config: StackConfig) -> None:
     stack = stack_of(config, lambda each: one(each, STUBBORN))
     stack.start()
     family = process.family(stack.pid("only"))
@@ -188,7 +186,7 @@ def test_what_ignores_sigterm_is_killed_with_what_it_started(config: StackConfig
     assert not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family)
 
 
-def test_a_second_stack_beside_a_running_one_says_which_and_since_when(config: StackConfig) -> None:
+def test_second_stack_is_refused_with_pid_and_start_of_the_first(config: StackConfig) -> None:
     with stack_of(config, pair):
         holder = RunState(config).holder()
         assert holder is not None
@@ -246,7 +244,7 @@ def test_services_end_when_their_stack_is_killed(config: StackConfig) -> None:
     assert alive == []
 
 
-def test_what_a_killed_run_left_behind_is_found_and_ended(config: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_left_by_a_killed_stack_are_ended(config: StackConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "LEFTOVER_GRACE_S", 0.2)
     with owner(config, "one, STUBBORN", "lambda each: one(each, STUBBORN)") as other:
         leader, *left = [each for pid in pids_of(other) for each in process.family(pid)]
@@ -268,7 +266,7 @@ def test_what_a_killed_run_left_behind_is_found_and_ended(config: StackConfig, m
         unrelated.wait()
 
 
-def test_a_recorded_pid_that_another_process_has_now_is_left_alone(config: StackConfig) -> None:
+def test_process_that_reuses_a_recorded_pid_is_not_ended(config: StackConfig) -> None:
     bystander = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     try:
         with stack_of(config, pair) as stack:
@@ -313,7 +311,7 @@ def test_memory_counts_every_process_and_keeps_the_peak(config: StackConfig) -> 
         assert stack.peak_mb >= both
 
 
-def test_the_record_and_the_configuration_are_for_their_owner_alone(config: StackConfig) -> None:
+def test_state_and_password_are_readable_by_their_owner_only(config: StackConfig) -> None:
     with stack_of(config, pair):
         assert (RunState(config).path.stat().st_mode & 0o077) == 0
         config.password  # noqa: B018 - made by asking

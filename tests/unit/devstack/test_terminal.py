@@ -164,7 +164,7 @@ def test_a_commands_tables_and_lines_are_inert(run: Callable[..., str], argument
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_a_commands_json_is_inert_and_says_the_same(run: Callable[..., str], arguments: tuple[str, ...]) -> None:
+def test_json_of_a_command_is_inert_and_keeps_the_text(run: Callable[..., str], arguments: tuple[str, ...]) -> None:
     printed = run(*arguments, "--json")
     assert_inert(printed)
     if "dead-letters" in arguments:

@@ -19,7 +19,7 @@ async def test_a_batch_has_at_most_batch_size_records() -> None:
     assert [len(batch) for batch in bench.function.batches] == [10, 10, 5]
 
 
-async def test_a_batch_spans_partitions_and_topics_and_keeps_each_in_order() -> None:
+async def test_batch_spans_partitions_and_keeps_their_order() -> None:
     made = broker()
     for number in (0, 1, 2, 0, 1, 0):
         made.produce("in", b"v", partition=number)
@@ -44,7 +44,7 @@ async def test_a_batch_has_at_most_the_payload_in_encoded_bytes() -> None:
     assert all(size > 6_000 - 1_700 for size in sizes[:-4])
 
 
-async def test_what_comes_while_the_function_is_busy_makes_the_next_batch_larger() -> None:
+async def test_records_that_arrive_during_an_invocation_are_batched() -> None:
     function = Function(gate=asyncio.Event())
     async with running(function) as bench:
         bench.produce()
@@ -67,7 +67,8 @@ async def test_one_batch_a_partition_is_in_flight_however_many_may_run() -> None
         assert sorted(function.running) == [[("in-0", 0)], [("in-1", 0)]]
 
 
-async def test_as_many_batches_as_the_functions_concurrency_run_over_disjoint_partitions() -> None:
+async def test_concurrent_batches_have_disjoint_partitions() -> None:
+    """At most `concurrency` batches run at a time."""
     function = Function(gate=asyncio.Event())
     made = broker()
     for number in range(4):
@@ -91,7 +92,7 @@ async def test_every_partition_gets_its_turn() -> None:
     assert first == {"in-0", "in-1", "in-2", "in-3"}
 
 
-async def test_topics_that_share_a_turn_come_up_as_often_as_one_and_evenly_among_them() -> None:
+async def test_topics_of_one_turn_share_it_evenly() -> None:
     made = broker()
     for topic in ("few", "a", "b", "c"):
         made.create_topic(topic, 2)
@@ -111,7 +112,7 @@ async def test_topics_that_share_a_turn_come_up_as_often_as_one_and_evenly_among
     assert of_a == ["a-0", "a-1"] * 6, "and partitions of one take turns as well"
 
 
-async def test_a_topic_that_is_seldom_used_stands_behind_one_batch_at_most() -> None:
+async def test_rarely_used_topic_waits_for_one_batch_at_most() -> None:
     made = broker()
     made.create_topic("a", 1)
     made.create_topic("b", 1)
@@ -132,7 +133,7 @@ async def test_a_topic_that_is_seldom_used_stands_behind_one_batch_at_most() -> 
     assert function.batches.index([("few-0", 0)]) - function.batches.index([("a-0", 3)]) <= 2
 
 
-async def test_a_window_of_0_invokes_with_what_there_is() -> None:
+async def test_window_of_0_invokes_at_once() -> None:
     async with running(window_s=0, batch_size=1000) as bench:
         bench.produce()
         await bench.until_committed(1)
@@ -163,7 +164,7 @@ async def test_a_window_ends_with_whatever_came_in_it() -> None:
     assert [len(batch) for batch in bench.function.batches] == [2]
 
 
-async def test_what_waits_in_memory_is_bounded_and_the_rest_stays_in_kafka() -> None:
+async def test_buffered_records_are_bounded() -> None:
     function = Function(gate=asyncio.Event())
     async with running(function, broker(1), batch_size=2, buffer_records=5) as bench:
         bench.produce(1000)
@@ -175,7 +176,7 @@ async def test_what_waits_in_memory_is_bounded_and_the_rest_stays_in_kafka() -> 
         await bench.until_committed(1000)
 
 
-async def test_what_waits_in_memory_is_bounded_in_bytes_too() -> None:
+async def test_buffered_bytes_are_bounded() -> None:
     function = Function(gate=asyncio.Event())
     async with running(function, broker(1), batch_size=2, buffer_bytes=10_000) as bench:
         bench.produce(100, value=b"v" * 2_000)
@@ -221,7 +222,7 @@ def test_an_event_is_lambdas_for_msk() -> None:
     }
 
 
-def test_a_tombstone_has_no_value_and_a_record_without_key_no_key() -> None:
+def test_event_omits_an_absent_key_or_value() -> None:
     record = SourceRecord(partition=Partition("t", 0), offset=0, timestamp_ms=1)
     (entry,) = json.loads(ENVELOPE.encode([record]))["records"]["t-0"]
     assert "value" not in entry
@@ -240,7 +241,7 @@ def test_the_size_reckoned_is_never_below_the_events(count: int) -> None:
     assert size - 8 <= len(envelope.encode(records)) <= size
 
 
-def test_the_default_is_what_lambda_has() -> None:
+def test_defaults_are_lambdas() -> None:
     settings = spec(batch_size=100)
     assert settings.window_s == 0
     assert settings.retries == -1
@@ -251,6 +252,6 @@ def test_the_default_is_what_lambda_has() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"batch_size": 0}, {"batch_size": 10_001}, {"max_retries": -2}, {"on_failure": "in"}]
 )
-def test_what_lambda_would_refuse_is_refused(wrong: dict[str, object]) -> None:
+def test_setting_that_lambda_refuses_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="mapping f"):
         spec(**wrong)

@@ -37,7 +37,7 @@ async def test_an_end_is_not_committed_over_records_in_flight() -> None:
         await bench.until_committed(5)
 
 
-async def test_a_restart_goes_on_from_what_was_committed() -> None:
+async def test_restart_continues_at_the_committed_offset() -> None:
     made = broker(1)
     async with running(made=made) as bench:
         bench.produce(3)
@@ -48,7 +48,7 @@ async def test_a_restart_goes_on_from_what_was_committed() -> None:
     assert again.function.batches == [[("in-0", 3)]]
 
 
-async def test_stopping_lets_the_invocation_in_flight_end_and_commits_it() -> None:
+async def test_stop_awaits_the_invocation_and_commits_it() -> None:
     function = Function(gate=asyncio.Event())
     async with running(function, broker(1)) as bench:
         bench.produce(3)
@@ -62,7 +62,7 @@ async def test_stopping_lets_the_invocation_in_flight_end_and_commits_it() -> No
     assert len(function.batches) == 1
 
 
-async def test_stopping_abandons_what_does_not_end_in_time_and_commits_none_of_it() -> None:
+async def test_stop_abandons_a_slow_invocation_uncommitted() -> None:
     function = Function(gate=asyncio.Event())
     async with running(function, broker(1), drain_s=0.01) as bench:
         bench.produce(3)
@@ -72,7 +72,7 @@ async def test_stopping_abandons_what_does_not_end_in_time_and_commits_none_of_i
         assert function.running == []
 
 
-async def test_stopping_commits_what_had_succeeded_of_a_batch_that_is_abandoned() -> None:
+async def test_stop_commits_the_successes_of_an_abandoned_batch() -> None:
     made = broker(1)
     for _ in range(4):
         made.produce("in", b"v")
@@ -84,7 +84,7 @@ async def test_stopping_commits_what_had_succeeded_of_a_batch_that_is_abandoned(
         assert bench.mapping.statistics.abandoned == 1
 
 
-async def test_stopping_does_not_wait_for_a_batch_that_would_come_again_later() -> None:
+async def test_stop_does_not_await_a_delayed_retry() -> None:
     function = Function(lambda _: BROKEN)
     async with running(function, broker(1), first_backoff_s=3600, last_backoff_s=3600) as bench:
         bench.produce()
@@ -93,7 +93,7 @@ async def test_stopping_does_not_wait_for_a_batch_that_would_come_again_later() 
         assert bench.committed() == 0
 
 
-async def test_a_rebalance_waits_for_what_is_in_flight_and_commits_it() -> None:
+async def test_rebalance_awaits_the_invocation_and_commits_it() -> None:
     function = Function(gate=asyncio.Event())
     async with running(function, broker(2)) as bench:
         bench.produce()
@@ -106,7 +106,7 @@ async def test_a_rebalance_waits_for_what_is_in_flight_and_commits_it() -> None:
         assert bench.committed() == 1
 
 
-async def test_a_rebalance_abandons_what_takes_too_long_and_never_commits_it() -> None:
+async def test_rebalance_abandons_a_slow_invocation_uncommitted() -> None:
     function = Function(gate=asyncio.Event())
     async with running(function, broker(2), drain_s=0.01) as bench:
         bench.produce()
@@ -121,7 +121,7 @@ async def test_a_rebalance_abandons_what_takes_too_long_and_never_commits_it() -
         assert bench.committed() == 7
 
 
-async def test_partitions_that_are_lost_are_not_waited_for_and_not_committed() -> None:
+async def test_lost_partition_is_neither_awaited_nor_committed() -> None:
     function = Function(gate=asyncio.Event())
     async with running(function, broker(2)) as bench:
         bench.produce()
@@ -134,7 +134,7 @@ async def test_partitions_that_are_lost_are_not_waited_for_and_not_committed() -
         assert ZERO not in bench.broker.committed["masscomm.f"]
 
 
-async def test_a_batch_does_not_come_again_for_a_partition_that_went_but_does_for_one_that_stayed() -> None:
+async def test_retry_leaves_out_revoked_partitions() -> None:
     made = broker(2)
     made.produce("in", b"v", partition=0)
     made.produce("in", b"v", partition=1)
@@ -151,7 +151,7 @@ async def test_a_batch_does_not_come_again_for_a_partition_that_went_but_does_fo
     ]
 
 
-async def test_partitions_that_come_back_begin_at_what_was_committed() -> None:
+async def test_reassigned_partition_begins_at_its_committed_offset() -> None:
     async with running(made=broker(1)) as bench:
         bench.produce(2)
         await bench.until_committed(2)
@@ -178,7 +178,7 @@ async def test_a_commit_that_fails_is_made_again() -> None:
     assert failures == []
 
 
-async def test_the_status_shows_lag_and_what_waits() -> None:
+async def test_status_shows_lag_and_buffered_records() -> None:
     function = Function(gate=asyncio.Event())
     async with running(function, broker(1), batch_size=1) as bench:
         bench.produce(3)

@@ -100,9 +100,8 @@ async def test_an_empty_answer_is_success(payload: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("reading", PartialFailures)
-async def test_a_malformed_answer_or_an_unknown_record_fails_the_whole_batch(
-    payload: bytes, reading: PartialFailures
-) -> None:
+async def test_malformed_response_fails_the_whole_batch(payload: bytes, reading: PartialFailures) -> None:
+    """So does a response that names a record outside the batch."""
     answers = [Answered(payload), Answered()]
     async with running(Function(lambda _: answers.pop(0)), one_batch(), partial_failures=reading) as bench:
         await bench.until_committed(6)
@@ -110,7 +109,7 @@ async def test_a_malformed_answer_or_an_unknown_record_fails_the_whole_batch(
     assert len(bench.function.batches[0]) == 6
 
 
-async def test_a_function_error_fails_the_whole_batch_and_nothing_of_it_is_committed() -> None:
+async def test_function_error_fails_the_batch_and_commits_no_offset() -> None:
     function = fails_whole(POISON)
     async with running(function, one_batch()) as bench:
         await until(lambda: len(function.batches) >= 4)
@@ -118,7 +117,7 @@ async def test_a_function_error_fails_the_whole_batch_and_nothing_of_it_is_commi
     assert all(len(batch) == 6 for batch in function.batches)
 
 
-async def test_an_invocation_that_could_not_be_made_comes_again_and_is_no_attempt() -> None:
+async def test_refused_invocation_is_retried_and_not_counted() -> None:
     refusals = [OSError("throttled")] * 5
 
     def behave(_batch: list[Position]) -> Answered:
@@ -141,7 +140,7 @@ async def test_only_failed_brings_the_named_records_again() -> None:
     assert function.batches[1] == [("in-0", 1), ("in-0", 4)]
 
 
-async def test_from_lowest_brings_everything_of_the_partition_from_the_lowest_named_record() -> None:
+async def test_from_lowest_retries_from_the_lowest_failed_offset() -> None:
     function = names(("in-0", 4), ("in-0", 2), ("in-1", 5), times=1)
     reading = PartialFailures.FROM_LOWEST
     async with running(function, one_batch(partitions=3), batch_size=18, partial_failures=reading) as bench:
@@ -150,7 +149,7 @@ async def test_from_lowest_brings_everything_of_the_partition_from_the_lowest_na
 
 
 @pytest.mark.parametrize("reading", PartialFailures)
-async def test_offsets_are_committed_up_to_the_first_record_that_has_not_succeeded(reading: PartialFailures) -> None:
+async def test_offsets_are_committed_up_to_the_first_failed_record(reading: PartialFailures) -> None:
     function = names(POISON)
     async with running(function, one_batch(), partial_failures=reading) as bench:
         await until(lambda: function.invocations_with(POISON) >= 3)
@@ -159,7 +158,7 @@ async def test_offsets_are_committed_up_to_the_first_record_that_has_not_succeed
 
 
 @pytest.mark.parametrize("reading", PartialFailures)
-async def test_a_partition_that_succeeded_goes_on_while_another_of_its_batch_fails(reading: PartialFailures) -> None:
+async def test_failing_partition_does_not_block_the_others(reading: PartialFailures) -> None:
     function = names(POISON)
     async with running(function, one_batch(partitions=2), batch_size=12, partial_failures=reading) as bench:
         await bench.until_committed(6, partition=1)
@@ -168,7 +167,7 @@ async def test_a_partition_that_succeeded_goes_on_while_another_of_its_batch_fai
         assert bench.committed(0) <= 3
 
 
-async def test_a_batch_that_waits_to_come_again_does_not_hold_up_other_partitions() -> None:
+async def test_delayed_retry_does_not_block_other_partitions() -> None:
     function = fails_whole(("in-0", 0))
     async with running(function, first_backoff_s=3600, last_backoff_s=3600, drain_s=1) as bench:
         bench.produce(partition=0)
@@ -199,7 +198,7 @@ async def test_waits_double_up_to_the_last() -> None:
 # Attempts
 
 
-async def test_without_a_destination_a_batch_comes_again_for_ever() -> None:
+async def test_batch_without_destination_is_retried_for_ever() -> None:
     function = fails_whole(POISON)
     async with running(function, one_batch()) as bench:
         await until(lambda: len(function.batches) > 15)
@@ -223,7 +222,7 @@ async def test_attempts_are_the_first_and_so_many_more(retries: int) -> None:
     assert len(function.batches) == 1 + retries
 
 
-async def test_explicit_attempts_without_a_destination_discard_in_the_end() -> None:
+async def test_exhausted_batch_without_destination_is_discarded() -> None:
     async with running(fails_whole(POISON), one_batch(), max_retries=2) as bench:
         await bench.until_committed(6)
         assert bench.mapping.statistics.discarded == 6
@@ -243,7 +242,7 @@ async def test_named_records_have_attempts_too(reading: PartialFailures) -> None
 # Age
 
 
-async def test_a_record_over_its_age_is_handed_over_and_never_invoked_with() -> None:
+async def test_record_over_its_age_goes_to_on_failure_uninvoked() -> None:
     made = broker()
     made.produce("in", b"old", timestamp_ms=1_000_000)
     made.produce("in", b"new", timestamp_ms=1_090_000)
@@ -257,7 +256,7 @@ async def test_a_record_over_its_age_is_handed_over_and_never_invoked_with() -> 
     assert record["responseContext"] is None
 
 
-async def test_a_record_that_grows_too_old_while_it_fails_is_handed_over() -> None:
+async def test_failing_record_over_its_age_goes_to_on_failure() -> None:
     now = [1_000.0]
     made = broker()
     made.produce("in", b"v", timestamp_ms=1_000_000)
@@ -310,7 +309,7 @@ async def test_several_poison_records_are_each_isolated() -> None:
         assert bench.given_up() == poison
 
 
-async def test_from_lowest_with_bisect_gives_up_on_the_failed_record_alone() -> None:
+async def test_bisect_gives_up_only_on_the_failed_records() -> None:
     function = names(POISON, ("in-0", 6))
     settings: dict[str, Any] = {
         "bisect": True,
@@ -389,7 +388,7 @@ async def test_nothing_is_committed_before_the_on_failure_topic_has_it() -> None
         assert len(bench.on_failure()) == 1
 
 
-async def test_an_on_failure_topic_out_of_reach_is_tried_until_it_is_there() -> None:
+async def test_unreachable_on_failure_topic_is_retried() -> None:
     made = one_batch(2)
     failures = [OSError("down")] * 4
 
@@ -405,7 +404,7 @@ async def test_an_on_failure_topic_out_of_reach_is_tried_until_it_is_there() -> 
         assert bench.given_up() == [("in-0", 0), ("in-0", 1)]
 
 
-async def test_what_the_on_failure_topic_does_not_take_is_handed_over_without_payload() -> None:
+async def test_too_large_on_failure_record_omits_the_payload() -> None:
     made = one_batch(1)
 
     class Small(MemoryDestination):
@@ -422,7 +421,7 @@ async def test_what_the_on_failure_topic_does_not_take_is_handed_over_without_pa
     assert record["KafkaBatchInfo"]["recordsInfo"]["in-0"]["firstRecordOffset"] == "0"
 
 
-async def test_a_record_too_large_for_any_event_goes_to_the_failure_path_at_once() -> None:
+async def test_record_too_large_for_an_event_goes_to_on_failure() -> None:
     made = broker()
     made.produce("in", b"small")
     made.produce("in", b"v" * 5_000)

@@ -50,7 +50,7 @@ def provisioned(environment: Environment) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_reserved_and_provisioned_leave_what_lambda_keeps(name: str) -> None:
+def test_reserved_concurrency_leaves_lambdas_unreserved_100(name: str) -> None:
     environment = ENVIRONMENTS[name]
     reserved, warm = environment.concurrency.reserved, provisioned(environment)
     of_the_rest = sum(count for function, count in warm.items() if function not in reserved)
@@ -61,11 +61,8 @@ def test_reserved_and_provisioned_leave_what_lambda_keeps(name: str) -> None:
 @pytest.mark.guarantee("concurrency.pollers_have_their_share")
 @pytest.mark.parametrize("generations", ["g1", "g1,g2"])
 @pytest.mark.parametrize("name", NAMES)
-def test_what_the_api_leaves_is_enough_for_every_poller(name: str, generations: str) -> None:
-    """All lanes at once, one-time passwords included, and 100 for everything else: schedules, receipts, helpers.
-
-    So too while one snapshot generation replaces another and both are read.
-    """
+def test_unreserved_concurrency_suffices_for_all_pollers(name: str, generations: str) -> None:
+    """All lanes at once need their environments, and 100 remain for schedules, receipts and helpers."""
     environment = replace(ENVIRONMENTS[name], generation=generations)
     warm, pollers = provisioned(environment), invoked_by_kafka(environment)
     reserved = environment.concurrency.reserved

@@ -103,7 +103,7 @@ def _urls(environment: SynthesisedEnvironment) -> dict[str, str]:
     return found
 
 
-def test_functions_connect_by_the_proxy_and_the_job_to_the_writer(environment: SynthesisedEnvironment) -> None:
+def test_functions_connect_through_the_proxy_the_job_directly(environment: SynthesisedEnvironment) -> None:
     """A session that copies or makes temporary tables is pinned to its connection.
 
     https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/rds-proxy-pinning.html

@@ -143,7 +143,7 @@ def test_functions_keep_the_quotas_of_lambda(synthesised: dict[str, SynthesisedE
         assert "AWS_REGION" not in variables, function
 
 
-def test_snapstart_and_provisioned_concurrency_exclude_each_other(environment: SynthesisedEnvironment) -> None:
+def test_snapstart_has_no_provisioned_concurrency_or_storage(environment: SynthesisedEnvironment) -> None:
     """https://docs.aws.amazon.com/lambda/latest/dg/snapstart.html: nor with more than 512 MB of storage, or EFS."""
     aliases = {}
     versions = {
@@ -216,7 +216,7 @@ def test_brokers_have_only_properties_that_msk_takes(environment: SynthesisedEnv
     assert names <= MSK_PROPERTIES
 
 
-def test_the_directory_has_what_its_instances_can_have(environment: SynthesisedEnvironment) -> None:
+def test_directory_options_are_allowed_for_its_instances(environment: SynthesisedEnvironment) -> None:
     """Fine-grained access needs HTTPS, encryption at rest and between nodes, and no t2; audit logs need it in turn.
 
     https://docs.aws.amazon.com/opensearch-service/latest/developerguide/fgac.html

@@ -75,7 +75,7 @@ class Endpoints:
         assert EndpointArn
 
 
-def test_role_may_ask_what_erasure_asks_of_the_directory() -> None:
+def test_erasure_role_allows_each_request_of_erasure() -> None:
     client, recording = OpenSearch("http://localhost:1"), Recording()
     client.request = recording.request  # type: ignore[method-assign]
     indices = SearchIndices(client, Endpoints())

@@ -59,7 +59,7 @@ def test_a_key_sees_its_clubs(secret: dict[str, str], header: str) -> None:
 
 
 @pytest.mark.parametrize("key", [None, "", "two", "1,2"])
-def test_nobody_else_is_let_in(secret: dict[str, str], key: str | None) -> None:
+def test_absent_unknown_or_clubless_key_is_denied(secret: dict[str, str], key: str | None) -> None:
     secret["text"] = json.dumps({digest("one"): "1,2", digest(""): "*", digest("none"): ""})
     assert effect(asked(key)) == "Deny"
     assert asked(key)["context"] == {"club_ids": ""}
@@ -68,7 +68,7 @@ def test_nobody_else_is_let_in(secret: dict[str, str], key: str | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["q7f!made by the deployment", "[]", '"*"', "null", '{"a": ["*"], "b": 1}'])
-def test_a_secret_that_is_no_list_of_keys_lets_nobody_in(secret: dict[str, str], text: str) -> None:
+def test_malformed_secret_denies_every_key(secret: dict[str, str], text: str) -> None:
     secret["text"] = text
     assert effect(asked("one")) == "Deny"
     assert effect(asked("a")) == "Deny"
@@ -115,7 +115,7 @@ def test_a_run_that_is_over_is_started_again(over: str) -> None:
     assert keep_job.keep(emr, JOB) == "running"
 
 
-def test_a_deployment_replaces_the_run_once_the_old_one_has_ended() -> None:
+def test_new_job_starts_once_the_old_run_has_ended() -> None:
     emr = Emr(old=("masscomm-old", "RUNNING"))
     assert keep_job.keep(emr, JOB) == "cancelled"
     assert keep_job.keep(emr, JOB) == "waiting"
@@ -124,14 +124,14 @@ def test_a_deployment_replaces_the_run_once_the_old_one_has_ended() -> None:
     assert keep_job.keep(emr, JOB) == "started"
 
 
-def test_of_two_runs_the_older_goes_on() -> None:
+def test_younger_of_two_runs_is_cancelled() -> None:
     emr = Emr(first=("masscomm-new", "RUNNING"), second=("masscomm-new", "PENDING"))
     assert keep_job.keep(emr, JOB) == "cancelled"
     assert emr.runs == {"first": ("masscomm-new", "RUNNING"), "second": ("masscomm-new", "CANCELLING")}
     assert keep_job.keep(emr, JOB) == "running"
 
 
-def test_whether_the_job_runs_is_told_as_a_metric(
+def test_job_keeper_emits_whether_the_job_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     emr = Emr()

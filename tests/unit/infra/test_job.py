@@ -25,7 +25,7 @@ for name in sorted({name.partition(".")[0] for name in set(sys.modules) - before
 """
 
 
-def test_the_job_imports_what_its_archive_holds_and_what_emr_brings() -> None:
+def test_job_imports_only_its_archive_and_emrs_packages() -> None:
     done = subprocess.run([sys.executable, "-c", LOADED], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {NAMES.get(name, name) for name in done.stdout.split()}
     listed = {

@@ -30,13 +30,13 @@ def functions(environment: SynthesisedEnvironment) -> dict[str, Resource]:
 # --- servers that are given ---
 
 
-def test_what_is_given_is_not_made(local: SynthesisedEnvironment) -> None:
+def test_local_environment_creates_no_servers(local: SynthesisedEnvironment) -> None:
     kinds = {each.type.split("::")[1] for each in local.resources()}
     assert not kinds & {"MSK", "KafkaConnect", "RDS", "OpenSearchService", "ECS", "EMRServerless", "AWS"}
     assert {"Lambda", "DynamoDB", "S3", "ApiGateway", "Events", "SQS", "SNS", "IAM", "KMS", "CloudWatch"} <= kinds
 
 
-def test_functions_get_the_addresses_that_are_given_and_sign_nothing(local: SynthesisedEnvironment) -> None:
+def test_local_functions_use_the_servers_without_signing(local: SynthesisedEnvironment) -> None:
     for name, function in functions(local).items():
         variables = function.properties["Environment"]["Variables"]
         assert variables["KAFKA_BOOTSTRAP_SERVERS"] == SERVERS.kafka, name
@@ -59,7 +59,7 @@ def test_mappings_read_the_brokers_that_are_given(local: SynthesisedEnvironment)
 @pytest.mark.parametrize(
     ("servers", "told"), [(None, "KeyError"), ("[]", "TypeError"), ('{"kafka": "k"}', "TypeError"), ("{", "JSONDecode")]
 )
-def test_it_is_refused_where_the_servers_are_not_said(
+def test_local_environment_without_servers_is_refused(
     servers: str | None, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MASSCOMM_SERVERS", raising=False)
@@ -69,7 +69,7 @@ def test_it_is_refused_where_the_servers_are_not_said(
         environment_of("local")
 
 
-def test_an_environment_that_there_is_not_is_refused_with_those_there_are() -> None:
+def test_unknown_environment_is_refused_with_the_known_names() -> None:
     with pytest.raises(ValueError, match="no environment 'production': dev, staging, prod, local"):
         environment_of("production")
 
@@ -120,7 +120,7 @@ def test_an_api_without_a_domain_answers_under_its_own(synthesised: dict[str, Sy
 
 
 @pytest.mark.parametrize("name", ["dev", "prod"])
-def test_the_environments_of_both_lanes_together_begin_with_the_accounts_quotas(
+def test_initial_rates_of_both_lanes_add_up_to_the_quotas(
     name: str, synthesised: dict[str, SynthesisedEnvironment]
 ) -> None:
     environment = ENVIRONMENTS[name]
@@ -150,7 +150,7 @@ def _environments(topic: str, environment: Environment) -> int:
     return min(partitions * environment.kafka.partitions_factor, environment.pollers * 5)
 
 
-def test_only_who_publishes_has_a_rate(synthesised: dict[str, SynthesisedEnvironment]) -> None:
+def test_only_delivery_functions_have_a_rate(synthesised: dict[str, SynthesisedEnvironment]) -> None:
     with_rate = {
         name
         for name, function in functions(synthesised["prod"]).items()

@@ -17,7 +17,7 @@ def test_the_page_holds_the_vocabulary_as_it_is() -> None:
     assert with_table(PAGE.read_text()) == PAGE.read_text(), "python -m infra.metric_table"
 
 
-def test_what_the_jobs_keeper_tells_is_in_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metric_of_the_job_keeper_is_in_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("APPLICATION", "an application")
     (directive,) = json.loads(keep_job._metric(running=True))["_aws"]["CloudWatchMetrics"]
     assert directive["Namespace"] == NAMESPACE

@@ -174,7 +174,7 @@ def _may(statement: dict[str, Any], action: str) -> bool:
     return any(fnmatchcase(action, pattern) for pattern in actions(statement))
 
 
-def test_writers_to_what_is_encrypted_may_use_the_key(environment: SynthesisedEnvironment) -> None:
+def test_writers_to_encrypted_topics_and_queues_may_use_the_key(environment: SynthesisedEnvironment) -> None:
     users = key_users(environment)
     encrypted = {
         (each.stack, each.id)
@@ -207,8 +207,8 @@ def test_log_groups_may_have_the_key(environment: SynthesisedEnvironment) -> Non
 # Properties that name the key → who uses it then, and why that one may.
 KEY_PROPERTIES = {
     "AWS::DynamoDB::Table": "callers, by their roles: test_roles_that_use_encrypted_data_may_use_the_key",
-    "AWS::SQS::Queue": "writers: test_writers_to_what_is_encrypted_may_use_the_key",
-    "AWS::SNS::Topic": "writers: test_writers_to_what_is_encrypted_may_use_the_key",
+    "AWS::SQS::Queue": "writers: test_writers_to_encrypted_topics_and_queues_may_use_the_key",
+    "AWS::SNS::Topic": "writers: test_writers_to_encrypted_topics_and_queues_may_use_the_key",
     "AWS::Logs::LogGroup": "CloudWatch Logs: test_log_groups_may_have_the_key",
     "AWS::S3::Bucket": "callers, by their roles",
     "AWS::SecretsManager::Secret": "callers, by their roles",
@@ -282,7 +282,7 @@ def _secrets(environment: SynthesisedEnvironment) -> Iterator[tuple[Resource, li
             yield policy, as_list(policy.properties["PolicyDocument"]["Statement"])
 
 
-def test_who_reads_our_secrets_may_decrypt_them(environment: SynthesisedEnvironment) -> None:
+def test_roles_that_read_our_secrets_may_decrypt_them(environment: SynthesisedEnvironment) -> None:
     """The monolith's secret is not ours: docs/deploying.md says with which key it is encrypted."""
     readers = [(policy, granted) for policy, granted in _secrets(environment) if policy.stack != "cdc"]
     assert len(readers) >= 2

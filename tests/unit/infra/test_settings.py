@@ -21,7 +21,7 @@ from infra.cdk.settings import PROD, ApiSettings, KafkaSettings, OpenSearchSetti
         ({"receipts_percent": 101}, "receipts_percent"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_name(changed: dict[str, Any], told: str) -> None:
+def test_invalid_setting_is_refused_by_name(changed: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         replace(PROD, **changed)
 

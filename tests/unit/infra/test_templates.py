@@ -114,9 +114,10 @@ def test_every_function_of_the_catalogue_is_deployed(environment: SynthesisedEnv
         assert "log" in flat(properties["LoggingConfig"]["LogGroup"])
 
 
-def test_every_function_whoever_made_it_writes_a_log_that_is_kept_for_a_time(
+def test_each_function_logs_to_a_declared_log_group(
     environment: SynthesisedEnvironment,
 ) -> None:
+    """So too the functions that CDK adds for its own resources."""
     groups = {(each.stack, f"{{{each.id}}}") for each in environment.resources("AWS::Logs::LogGroup")}
     functions = list(environment.resources("AWS::Lambda::Function"))
     assert {each.stack for each in functions} == {"api", "data", "functions", "metrics"}
@@ -125,9 +126,10 @@ def test_every_function_whoever_made_it_writes_a_log_that_is_kept_for_a_time(
         assert (function.stack, log) in groups, function
 
 
-def test_the_logs_that_services_would_open_themselves_are_kept_for_a_time_too(
+def test_log_groups_of_services_are_declared(
     environment: SynthesisedEnvironment,
 ) -> None:
+    """A service would create its own log group without a retention period."""
     named = {
         flat(each.properties.get("LogGroupName", "")): each.id for each in environment.resources("AWS::Logs::LogGroup")
     }
@@ -145,7 +147,7 @@ def test_the_logs_that_services_would_open_themselves_are_kept_for_a_time_too(
         assert named[name] in as_list(resource.attributes["DependsOn"]), resource
 
 
-def test_everything_says_whose_it_is(environment: SynthesisedEnvironment) -> None:
+def test_each_resource_is_tagged_with_its_environment(environment: SynthesisedEnvironment) -> None:
     tagged = set()
     for resource in environment.resources():
         tags = resource.properties.get("Tags")
@@ -161,7 +163,7 @@ def test_everything_says_whose_it_is(environment: SynthesisedEnvironment) -> Non
     }
 
 
-def test_every_mapping_answers_record_by_record_and_gives_nothing_up_silently(
+def test_each_mapping_reports_item_failures_and_has_on_failure(
     environment: SynthesisedEnvironment,
 ) -> None:
     by_function: defaultdict[str, list[str]] = defaultdict(list)
@@ -200,7 +202,7 @@ def test_a_record_is_given_up_before_its_topic_forgets_it(environment: Synthesis
         assert age == -1 or 60 <= age < retention[mapping.properties["Topics"][0]], mapping
 
 
-def test_what_a_schedule_missed_is_kept(environment: SynthesisedEnvironment) -> None:
+def test_each_schedule_target_has_a_dead_letter_queue(environment: SynthesisedEnvironment) -> None:
     rules = [each for each in environment.resources("AWS::Events::Rule") if each.stack == "functions"]
     assert rules
     for rule in rules:
@@ -208,7 +210,7 @@ def test_what_a_schedule_missed_is_kept(environment: SynthesisedEnvironment) -> 
             assert target["DeadLetterConfig"]["Arn"], rule
 
 
-def test_the_logs_of_each_application_reach_receipts_and_sns_is_told_to_write_them(
+def test_sns_delivery_logs_are_enabled_and_reach_receipts(
     environment: SynthesisedEnvironment,
 ) -> None:
     alias = next(
@@ -250,7 +252,7 @@ def test_the_logs_of_each_application_reach_receipts_and_sns_is_told_to_write_th
     assert subscription.properties["RedrivePolicy"]["deadLetterTargetArn"]
 
 
-def test_what_ses_says_of_our_mail_reaches_receipts(environment: SynthesisedEnvironment) -> None:
+def test_ses_events_reach_receipts(environment: SynthesisedEnvironment) -> None:
     (configured,) = environment.resources("AWS::SES::ConfigurationSet")
     (destination,) = environment.resources("AWS::SES::ConfigurationSetEventDestination")
     (rule,) = [
@@ -288,7 +290,7 @@ def test_aws_may_invoke_receipts_from_there_alone(environment: SynthesisedEnviro
     assert all(each["SourceArn"] for each in may)
 
 
-def test_what_receipts_could_not_take_in_is_kept(environment: SynthesisedEnvironment) -> None:
+def test_failed_events_of_receipts_reach_a_queue(environment: SynthesisedEnvironment) -> None:
     (invoking,) = environment.resources("AWS::Lambda::EventInvokeConfig")
     queue = flat(invoking.properties["DestinationConfig"]["OnFailure"]["Destination"])
     assert queue.startswith("{receipts")
@@ -319,7 +321,7 @@ def _rendered(value: Any) -> Any:
             return value
 
 
-def test_what_a_role_may_is_no_longer_than_iam_takes(environment: SynthesisedEnvironment) -> None:
+def test_inline_policies_of_a_role_fit_into_iams_limit(environment: SynthesisedEnvironment) -> None:
     """10,240 characters for all inline policies of a role: a topic more is a line more in several."""
     lengths: Counter[str] = Counter()
     for policy in environment.resources("AWS::IAM::Policy"):
@@ -339,7 +341,7 @@ def test_no_variable_holds_a_secret(environment: SynthesisedEnvironment) -> None
             assert not re.search(r"://[^/@]*:[^/@]*@", flat(value)), f"{name}: {variable}"
 
 
-def test_no_template_holds_a_secret_or_has_one_put_into_what_it_makes(environment: SynthesisedEnvironment) -> None:
+def test_templates_neither_hold_nor_resolve_a_secret(environment: SynthesisedEnvironment) -> None:
     for stack, template in environment.templates().items():
         text = json.dumps(template)
         # What CloudFormation would resolve stands in the resource, for whoever may describe it.
@@ -349,7 +351,7 @@ def test_no_template_holds_a_secret_or_has_one_put_into_what_it_makes(environmen
         assert not re.search(r"AKIA[0-9A-Z]{16}|BEGIN [A-Z ]*PRIVATE KEY", text), stack
 
 
-def test_nothing_is_asked_without_tls(environment: SynthesisedEnvironment) -> None:
+def test_each_address_in_the_templates_uses_tls(environment: SynthesisedEnvironment) -> None:
     for resource in environment.resources():
         text = flat(resource.properties)
         assert not re.search(r"http://(?!www\.w3\.org)", text), resource
@@ -382,7 +384,7 @@ def test_the_registry_is_reached_by_its_name_through_tls_alone(environment: Synt
     assert containers["apicurio"]["DependsOn"] == [{"Condition": "SUCCESS", "ContainerName": "keys"}]
 
 
-def test_a_functions_variables_fit_into_what_lambda_takes(environment: SynthesisedEnvironment) -> None:
+def test_variables_of_a_function_fit_into_lambdas_limit(environment: SynthesisedEnvironment) -> None:
     for function in environment.resources("AWS::Lambda::Function"):
         variables = function.properties.get("Environment", {}).get("Variables", {})
         # Half of the 4 kB: an address that is known only when it is there may be longer than its name.
@@ -392,7 +394,8 @@ def test_a_functions_variables_fit_into_what_lambda_takes(environment: Synthesis
 # --- permissions ------------------------------------------------------------------------------------------------------
 
 
-def test_no_action_is_a_pattern_and_only_calls_without_resource_name_none(environment: SynthesisedEnvironment) -> None:
+def test_statements_name_each_action_and_resource(environment: SynthesisedEnvironment) -> None:
+    """Only actions without resource-level permissions have the resource "*"."""
     for resource, statement in statements(environment):
         if resource.type == "AWS::KMS::Key":
             continue  # its own policy: the key itself is meant
@@ -497,7 +500,7 @@ def test_everything_that_holds_data_is_encrypted_with_our_key(environment: Synth
     assert refused == {f"{{{bucket.id}}}" for bucket in environment.resources("AWS::S3::Bucket")}
 
 
-def test_services_that_write_for_us_may_use_the_key_and_only_for_this_account(
+def test_services_may_use_the_key_for_this_account_only(
     environment: SynthesisedEnvironment,
 ) -> None:
     may = {}
@@ -530,9 +533,10 @@ def _alarms(environment: SynthesisedEnvironment) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_every_alarm_calls_somebody_and_names_a_runbook_and_every_runbook_is_for_something(
+def test_each_alarm_notifies_and_links_its_runbook(
     environment: SynthesisedEnvironment,
 ) -> None:
+    """Each runbook belongs to an alarm or a budget."""
     named = set()
     for name, properties in _alarms(environment).items():
         assert properties["AlarmActions"], name
@@ -545,7 +549,7 @@ def test_every_alarm_calls_somebody_and_names_a_runbook_and_every_runbook_is_for
     assert named == {path.stem for path in RUNBOOKS.glob("*.md")}
 
 
-def test_a_runbook_says_what_to_look_at_and_what_to_do() -> None:
+def test_each_runbook_has_the_sections_look_at_and_do() -> None:
     for path in RUNBOOKS.glob("*.md"):
         text = path.read_text()
         assert "## Look at" in text, path
@@ -574,7 +578,7 @@ def test_every_function_has_alarms_for_errors_throttles_and_lag(environment: Syn
                 assert lag["Threshold"] <= (30 if entry.lane is Lane.CRITICAL else 900)
 
 
-def test_whatever_may_go_wrong_with_the_whole_calls_somebody(environment: SynthesisedEnvironment) -> None:
+def test_failures_of_the_system_have_alarms_and_a_budget(environment: SynthesisedEnvironment) -> None:
     wanted = {
         *("failed", "duplicates", "leases-lost", "changes-stale", "metrics-stale", "waiting-overdue"),
         *("change-data-capture", "streaming-job", "schema-registry", "api-errors", "api-slow"),
@@ -597,7 +601,7 @@ def test_no_alarm_reads_more_metrics_than_cloudwatch_lets_it(environment: Synthe
 # --- the API ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_route_asks_who_calls_and_counts_it(environment: SynthesisedEnvironment) -> None:
+def test_each_route_needs_authorisation_and_an_api_key(environment: SynthesisedEnvironment) -> None:
     wanted = {route for entry in read_catalogue(generation="g1") for route in entry.routes}
     methods = [each for each in environment.resources("AWS::ApiGateway::Method") if each.stack == "api"]
     assert len(methods) == len(wanted)
@@ -639,7 +643,7 @@ def test_the_connector_is_the_local_one_with_another_database(environment: Synth
     assert {target.rpartition(":")[2] for target in read} == {f"{secret}-??????"}
 
 
-def test_the_job_is_started_as_a_stream_with_everything_it_is_made_of(environment: SynthesisedEnvironment) -> None:
+def test_job_is_a_stream_with_its_jars_and_archive(environment: SynthesisedEnvironment) -> None:
     job = _job(environment, "streaming-job")
     assert '"mode":"STREAMING"' in job
     assert '"retryPolicy"' in job
@@ -681,7 +685,7 @@ def _job(environment: SynthesisedEnvironment, name: str) -> str:
     return request
 
 
-def test_profiles_are_the_catalogues_and_name_the_tables_that_the_files_say_they_write() -> None:
+def test_profiles_agree_with_catalogue_and_table_schemas() -> None:
     assert PROFILES.keys() == {entry.package for entry in read_catalogue(generation="g1")}
     writers = {
         path.stem: {writer.strip() for writer in json.loads(path.read_text())["writer"].split(",")}

@@ -69,9 +69,7 @@ async def test_the_answer_is_the_functions_json(tmp_path: Path) -> None:
     assert result.status_code == 200
 
 
-async def test_the_function_sees_lambdas_context_and_environment_and_nothing_of_the_hosts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_function_sees_lambdas_environment_not_the_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OF_THE_HOST", "1")
     async with hosting(tmp_path, spec(memory_mb=256, timeout_s=20, environment={"MINE": "2"})) as host:
         result = await call(host, {"context": True})
@@ -91,7 +89,7 @@ async def test_the_function_sees_lambdas_context_and_environment_and_nothing_of_
     assert "OF_THE_HOST" not in environment
 
 
-async def test_a_function_is_as_nice_as_it_is_told_to_be(tmp_path: Path) -> None:
+async def test_function_has_its_configured_niceness(tmp_path: Path) -> None:
     async with hosting(tmp_path, spec(nice=3), spec(name="g")) as host:
         for name in ("f", "g"):
             await call(host, {}, name)
@@ -108,7 +106,7 @@ async def test_it_is_as_nice_to_processes_of_other_sessions(tmp_path: Path) -> N
     assert {name: int(text.split()[-1]) for name, text in groups.items()} == {"f": 3, "g": 0}
 
 
-async def test_what_a_function_prints_is_in_its_own_log(tmp_path: Path) -> None:
+async def test_output_of_a_function_is_in_its_own_log(tmp_path: Path) -> None:
     async with hosting(tmp_path, spec(), spec(name="g")) as host:
         await call(host, {"print": "hello log"})
         await call(host, {}, "g")
@@ -116,7 +114,7 @@ async def test_what_a_function_prints_is_in_its_own_log(tmp_path: Path) -> None:
     assert "hello log" not in (tmp_path / "g.log").read_text()
 
 
-async def test_an_exception_is_an_unhandled_error_with_its_type_and_stack(tmp_path: Path) -> None:
+async def test_exception_is_an_unhandled_error_with_type_and_stack(tmp_path: Path) -> None:
     async with hosting(tmp_path) as host:
         result = await call(host, {"raise": "boom"})
         again = await call(host, {"x": 1})
@@ -130,7 +128,7 @@ async def test_an_exception_is_an_unhandled_error_with_its_type_and_stack(tmp_pa
     assert not again.cold_start
 
 
-async def test_a_function_over_its_timeout_is_killed_and_the_next_invocation_starts_anew(tmp_path: Path) -> None:
+async def test_timed_out_function_is_killed_and_starts_again(tmp_path: Path) -> None:
     started = tmp_path / "started"
     async with hosting(tmp_path, spec(timeout_s=0.3)) as host:
         result = await call(host, {"hang": str(started)})
@@ -145,7 +143,7 @@ async def test_a_function_over_its_timeout_is_killed_and_the_next_invocation_sta
     assert again.function_error is None
 
 
-async def test_a_timeout_kills_what_the_function_started_too(tmp_path: Path) -> None:
+async def test_timeout_kills_processes_that_the_function_started(tmp_path: Path) -> None:
     started = tmp_path / "started"
     async with hosting(tmp_path, spec(timeout_s=0.5)) as host:
         await call(host, {"spawn": str(started)})
@@ -161,7 +159,7 @@ async def test_a_timeout_kills_what_the_function_started_too(tmp_path: Path) -> 
         ({"exit": 0}, "Runtime exited without providing a reason"),
     ],
 )
-async def test_a_process_that_exits_fails_its_invocation_and_is_replaced(
+async def test_exited_process_fails_its_invocation_and_is_replaced(
     tmp_path: Path, event: dict[str, int], words: str
 ) -> None:
     async with hosting(tmp_path) as host:
@@ -196,7 +194,7 @@ async def test_kill_9_of_an_idle_process_costs_no_invocation(tmp_path: Path) -> 
     assert result.cold_start
 
 
-async def test_an_environment_takes_one_invocation_at_a_time_and_further_ones_wait(tmp_path: Path) -> None:
+async def test_invocation_waits_for_a_busy_environment(tmp_path: Path) -> None:
     started, release = tmp_path / "started", tmp_path / "release"
     async with hosting(tmp_path, spec(concurrency=1)) as host:
         first = asyncio.create_task(call(host, {"until": str(release), "started": str(started)}))
@@ -231,7 +229,7 @@ async def test_environments_to_be_kept_warm_start_with_the_host(tmp_path: Path) 
         assert pool.statistics.invocations == 0
 
 
-async def test_an_error_at_init_is_the_answer_and_does_not_stop_other_functions(tmp_path: Path) -> None:
+async def test_init_error_is_returned_and_stops_no_other_function(tmp_path: Path) -> None:
     imports = tmp_path / "imports"
     broken = spec("broken_at_init", name="broken", environment={"IMPORTS": str(imports)})
     async with hosting(tmp_path, spec(), broken) as host:
@@ -244,7 +242,8 @@ async def test_an_error_at_init_is_the_answer_and_does_not_stop_other_functions(
     assert fine.function_error is None
 
 
-async def test_a_function_broken_at_init_is_not_started_for_every_invocation(tmp_path: Path) -> None:
+async def test_init_error_delays_the_next_start(tmp_path: Path) -> None:
+    """A function that fails at init is not started for every invocation."""
     imports = tmp_path / "imports"
     broken = spec("broken_at_init", name="broken", environment={"IMPORTS": str(imports)})
     async with hosting(tmp_path, broken) as host:
@@ -319,7 +318,7 @@ async def test_closing_ends_an_invocation_in_flight(tmp_path: Path) -> None:
     assert (await invocation).environment_crashed
 
 
-async def test_closing_refuses_what_still_waits_for_an_environment(tmp_path: Path) -> None:
+async def test_close_refuses_queued_invocations(tmp_path: Path) -> None:
     started = tmp_path / "started"
     async with hosting(tmp_path) as host:
         running = asyncio.create_task(call(host, {"hang": str(started)}))
@@ -354,7 +353,7 @@ asyncio.run(main())
     await until(lambda: not _runs(pid))
 
 
-async def test_whoever_no_longer_waits_takes_the_process_along(tmp_path: Path) -> None:
+async def test_cancelled_invocation_ends_its_process(tmp_path: Path) -> None:
     started = tmp_path / "started"
     async with hosting(tmp_path) as host:
         invocation = asyncio.create_task(call(host, {"hang": str(started)}))

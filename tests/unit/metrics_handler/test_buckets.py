@@ -56,7 +56,7 @@ def test_a_midnight_that_comes_twice_in_one_date_begins_it_once() -> None:
         ("Africa/Monrovia", "1971-06-01"),  # 44 minutes and 30 seconds behind
     ],
 )
-def test_what_cannot_be_exact_is_refused(zone: str, day: str) -> None:
+def test_days_of_a_zone_off_the_full_hour_are_refused(zone: str, day: str) -> None:
     with pytest.raises(InexactError):
         zone_days(ZoneInfo(zone), at(day), at(day) + timedelta(days=1))
 

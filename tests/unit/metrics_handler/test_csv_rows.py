@@ -28,10 +28,10 @@ def test_every_text_comes_back_but_for_the_apostrophe(texts: list[str]) -> None:
 @pytest.mark.parametrize(
     "text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\uff1d1", "\x00=1", "\ufeff=1", "\u200b\xa0@x"]
 )
-def test_what_begins_like_a_formula_is_text(text: str) -> None:
+def test_text_like_a_formula_is_quoted(text: str) -> None:
     (row,) = list(csv.reader(io.StringIO(csv_rows(["type"], [{"type": text}]), newline="")))[1:]
     assert row == [f"'{text}"]
 
 
-def test_quotes_commas_and_line_ends_are_quoted_and_numbers_are_not() -> None:
+def test_special_characters_are_quoted_but_numbers_are_not() -> None:
     assert csv_rows(["a", "b"], [{"a": 'x"y, z\r\n', "b": -7}]) == 'a,b\r\n"x""y, z\r\n",-7\r\n'

@@ -47,7 +47,7 @@ def answer(
     return found["statusCode"], found["multiValueHeaders"], json.loads(found["body"])
 
 
-def test_counts_are_answered_as_json_that_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_are_json_that_is_revalidated(monkeypatch: pytest.MonkeyPatch) -> None:
     status, headers, body = answer(monkeypatch, InMemoryMetricsStore(), get("/v1/metrics", **ASKED))
     assert (status, headers["Content-Type"], headers["Cache-Control"]) == (
         200,
@@ -64,17 +64,17 @@ def test_a_wrong_parameter_is_problem_json(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("path", ["/v1/sends/unknown", "/v1/nothing"])
-def test_what_is_not_there_is_problem_json(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+def test_unknown_path_or_send_is_problem_json(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     status, headers, body = answer(monkeypatch, InMemoryMetricsStore(), get(path))
     assert (status, headers["Content-Type"], body["status"]) == (404, ["application/problem+json"], 404)
 
 
-def test_a_database_that_is_away_is_503_with_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_down_is_503_with_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
     status, headers, body = answer(monkeypatch, AwayStore(), get("/v1/sends/s"))
     assert (status, headers["Retry-After"], body["title"]) == (503, ["2"], "Service Unavailable")
 
 
-def test_a_fault_of_ours_says_nothing_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_reveals_no_details(monkeypatch: pytest.MonkeyPatch) -> None:
     status, headers, body = answer(monkeypatch, BrokenStore(), get("/v1/sends/s"))
     assert (status, headers["Content-Type"]) == (500, ["application/problem+json"])
     assert "secret" not in json.dumps(body)

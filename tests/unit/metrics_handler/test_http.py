@@ -91,7 +91,7 @@ def test_rows_are_csv_where_that_is_wanted(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/metrics", "/v1/metrics/trending", "/v1/metrics/stream", "/v1/sends/s"])
-def test_what_cannot_be_served_is_406(api: Api, path: str) -> None:
+def test_unsupported_media_type_is_406(api: Api, path: str) -> None:
     status, headers, body = api.get(path, headers={"Accept": "application/xml"})
     assert (status, headers["Content-Type"]) == (406, "application/problem+json")
     assert "application/json" in json.loads(body)["detail"]

@@ -38,7 +38,7 @@ def test_every_parameter_is_described() -> None:
     assert set(operation["responses"]["200"]["content"]) == {"application/json", "text/csv"}
 
 
-def test_what_is_published_is_what_is_generated() -> None:
+def test_published_openapi_is_the_generated_one() -> None:
     written: list[str] = []
     openapi.main(written.append)
     published = ROOT / "docs" / "openapi" / "metrics_handler.json"

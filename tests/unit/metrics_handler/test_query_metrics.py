@@ -48,7 +48,7 @@ def rows(answer: dict[str, Any]) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in answer["rows"]]
 
 
-def test_without_filters_everything_in_the_range_is_told_apart_by_everything(query: QueryMetrics) -> None:
+def test_query_without_filters_groups_by_all_dimensions(query: QueryMetrics) -> None:
     answer = query.answer(ASKED, ALL_CLUBS)
     assert answer["dimensions"] == ["club_id", "type", "channel", "measure"]
     assert rows(answer) == [
@@ -60,7 +60,7 @@ def test_without_filters_everything_in_the_range_is_told_apart_by_everything(que
     assert list(answer["rows"][0]) == ["bucket", "club_id", "type", "channel", "measure", "count_total"]
 
 
-def test_what_is_no_dimension_is_summed_over(query: QueryMetrics) -> None:
+def test_omitted_dimensions_are_summed_over(query: QueryMetrics) -> None:
     answer = query.answer(ASKED | {"dimensions": ["channel"], "measure": ["sent"]}, ALL_CLUBS)
     assert answer["dimensions"] == ["channel", "measure"]
     assert rows(answer) == [("2026-11-21T12:00:00Z", "email", "sent", 5), ("2026-11-21T12:00:00Z", "push", "sent", 7)]
@@ -71,7 +71,7 @@ def test_filters_repeat_and_meet(query: QueryMetrics) -> None:
     assert rows(answer) == [("2026-11-21T12:00:00Z", "sent", 7), ("2026-11-21T12:01:00Z", "requested", 9)]
 
 
-def test_a_limit_says_that_there_is_more(query: QueryMetrics) -> None:
+def test_rows_beyond_the_limit_make_the_answer_truncated(query: QueryMetrics) -> None:
     answer = query.answer(ASKED | {"limit": ["3"]}, ALL_CLUBS)
     assert (len(answer["rows"]), answer["truncated"]) == (3, True)
     assert not query.answer(ASKED | {"limit": ["4"]}, ALL_CLUBS)["truncated"]
@@ -85,13 +85,11 @@ def test_a_limit_says_that_there_is_more(query: QueryMetrics) -> None:
         ("2026-11-21T12:01:30Z", True),
     ],
 )
-def test_complete_is_when_the_watermark_has_passed_the_last_bucket(
-    query: QueryMetrics, end: str, complete: bool
-) -> None:
+def test_answer_is_complete_once_the_watermark_passed_its_end(query: QueryMetrics, end: str, complete: bool) -> None:
     assert query.answer(ASKED | {"end": [end]}, ALL_CLUBS)["complete"] is complete
 
 
-def test_revised_buckets_and_the_grace_are_told(query: QueryMetrics) -> None:
+def test_answer_has_revised_buckets_and_the_grace(query: QueryMetrics) -> None:
     assert isinstance(query.store, InMemoryMetricsStore)
     query.store.revised_minutes = [
         (NOON, 1, NOON + timedelta(hours=1)),
@@ -184,7 +182,7 @@ def forged(cursor: str, place: int, value: object) -> str:
         (3, None),
     ],
 )
-def test_a_cursor_that_somebody_made_up_is_refused(query: QueryMetrics, place: int, value: object) -> None:
+def test_forged_cursor_is_refused(query: QueryMetrics, place: int, value: object) -> None:
     """Guards: what Postgres cannot take is a fault, and half a bucket read from its middle a wrong figure."""
     cursor = query.answer(ASKED | {"limit": ["1"]}, ALL_CLUBS)["next_cursor"]
     same = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))[place]
@@ -216,7 +214,7 @@ def test_a_cursor_goes_with_its_query_whatever_the_limit(query: QueryMetrics) ->
         ({"fill": ["null"]}, "fill"),
     ],
 )
-def test_what_contradicts_itself_is_named(contradictory: dict[str, list[str]], field: str) -> None:
+def test_contradictory_parameters_are_named(contradictory: dict[str, list[str]], field: str) -> None:
     with pytest.raises(Problem) as raised:
         parse_query(ASKED | contradictory, ALL_CLUBS)
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, [field])
@@ -231,7 +229,7 @@ def test_a_query_over_a_bound_names_it(query: QueryMetrics) -> None:
         parse_query(ASKED | {"end": ["2027-11-21T12:00:00Z"], "fill": ["zero"]}, ALL_CLUBS)  # before any bucket is made
 
 
-def test_days_of_a_zone_are_told_in_its_time() -> None:
+def test_days_of_a_time_zone_have_its_offset() -> None:
     stored = [replace(a_count(0, 1, "sent", 5), granularity=Granularity.HOUR)]
     asked = {"granularity": ["day"], "start": ["2026-11-21T00:00:00+01:00"], "end": ["2026-11-22T00:00:00+01:00"]}
     store = InMemoryMetricsStore(stored, watermark=NOON + timedelta(hours=11))
@@ -240,7 +238,7 @@ def test_days_of_a_zone_are_told_in_its_time() -> None:
     assert (answer["time_zone"], answer["complete"]) == ("Europe/Madrid", True)
 
 
-def test_an_error_says_what_is_allowed() -> None:
+def test_error_lists_the_allowed_values() -> None:
     with pytest.raises(Problem) as raised:
         parse_query(ASKED | {"measure": ["opened"], "granularity": ["week"], "colour": ["red"]}, ALL_CLUBS)
     messages = {error.field: error.message for error in raised.value.errors}

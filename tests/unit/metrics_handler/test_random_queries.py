@@ -29,7 +29,7 @@ def pages(query: QueryMetrics, asked: dict[str, list[str]], limit: int) -> list[
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events, queries())
-def test_the_answer_is_a_group_by_over_what_happened(happened: list[Event], asked: dict[str, list[str]]) -> None:
+def test_random_query_agrees_with_a_group_by(happened: list[Event], asked: dict[str, list[str]]) -> None:
     everything = expected(happened, asked)
     assert told(over(happened).answer(asked | {"limit": ["10000"]}, ALL_CLUBS)) == everything[:10_000]
 
@@ -45,10 +45,10 @@ def test_pages_one_after_another_are_the_answer(happened: list[Event], asked: di
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events, events, queries().filter(lambda asked: asked.get("order") != ["-count_total"]))
-def test_what_is_counted_between_pages_repeats_and_loses_nothing(
+def test_rows_counted_between_pages_repeat_and_lose_no_row(
     before: list[Event], more: list[Event], asked: dict[str, list[str]]
 ) -> None:
-    """Guards: the cursor is a key; with an offset, rows that come before it would shift the pages."""
+    """Guards: the cursor is a key; with an offset, earlier rows would shift the pages."""
     asked.pop("fill", None)
     first = over(before).answer(asked | {"limit": ["3"]}, ALL_CLUBS)
     if (cursor := first["next_cursor"]) is None:

@@ -31,7 +31,7 @@ def told(chunks: int = 2, chunk_count: int | None = 2, **channels: ChannelTotals
     )
 
 
-def test_everybody_is_somewhere() -> None:
+def test_each_recipient_of_a_send_is_accounted_for() -> None:
     answer = told(
         push=ChannelTotals(
             requested=100,
@@ -60,7 +60,7 @@ def test_everybody_is_somewhere() -> None:
     assert answer["watermark"] == "2026-11-21T12:00:00.250Z"
 
 
-def test_complete_is_when_all_chunks_are_counted_and_nothing_is_in_flight() -> None:
+def test_send_is_complete_once_all_chunks_ended() -> None:
     done = ChannelTotals(requested=1, by_status={"sent": {"": 1}})
     assert told(push=done)["complete"]
     assert not told(chunks=1, push=done)["complete"]
@@ -68,13 +68,14 @@ def test_complete_is_when_all_chunks_are_counted_and_nothing_is_in_flight() -> N
     assert not told(push=ChannelTotals(requested=1))["complete"]
 
 
-def test_more_ends_than_beginnings_is_not_ok_even_where_another_channel_makes_up_for_it() -> None:
+def test_surplus_outcomes_of_one_channel_break_conservation() -> None:
+    """Missing outcomes of another channel do not compensate for them."""
     answer = told(push=ChannelTotals(requested=1, by_status={"sent": {"": 2}}), email=ChannelTotals(requested=1))
     assert not answer["conservation"]["ok"]
     assert answer["channels"]["push"]["in_flight"] == 0
 
 
-def test_a_send_nobody_counted_is_not_found() -> None:
+def test_uncounted_send_is_not_found() -> None:
     with pytest.raises(Problem) as raised:
         TellSend(InMemoryMetricsStore(), FixedClock()).answer("s", {}, ALL_CLUBS)
     assert raised.value.status == 404

@@ -57,7 +57,7 @@ def test_the_window_ends_with_the_minute_that_is_now() -> None:
     assert (answer["watermark"], answer["complete"]) == ("2026-11-21T12:30:20Z", False)
 
 
-def test_by_club_of_a_measure_and_of_what_matches() -> None:
+def test_trends_by_club_measure_and_filter() -> None:
     assert trends(by="club_id")["rows"] == [
         {"club_id": 1, "count_total": 10, "before": 61},
         {"club_id": 2, "count_total": 5, "before": 0},
@@ -69,7 +69,7 @@ def test_by_club_of_a_measure_and_of_what_matches() -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [("by", "channel"), ("window", "0"), ("window", "1441"), ("top", "101"), ("start", "x")]
 )
-def test_what_cannot_be_used_is_named(field: str, value: str) -> None:
+def test_invalid_trends_parameter_is_named(field: str, value: str) -> None:
     with pytest.raises(Problem) as raised:
         trends(None, **{field: value})
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, [field])

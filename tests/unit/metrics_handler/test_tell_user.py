@@ -46,7 +46,7 @@ def made_up(at: int, send_id: str = "a") -> str:
     return base64.urlsafe_b64encode(json.dumps([query, at, send_id, "push"]).encode()).decode()
 
 
-def test_a_log_that_is_off_says_so() -> None:
+def test_disabled_recipient_log_is_404() -> None:
     with pytest.raises(Problem, match="off") as raised:
         use_case(log=False).answer("7", {}, ALL_CLUBS)
     assert raised.value.status == 404
@@ -74,7 +74,7 @@ def test_filters_and_range() -> None:
     assert (found(body), body["complete"]) == ([("b", "push"), ("b", "email")], True)
 
 
-def test_a_tenant_sees_what_is_its_own() -> None:
+def test_tenant_sees_only_its_own_notifications() -> None:
     assert found(use_case().answer("7", {}, Clubs(frozenset({1})))) == [("c", "push"), ("a", "push")]
     with pytest.raises(Problem) as raised:
         use_case().answer("7", {"club_id": ["2"]}, Clubs(frozenset({1})))
@@ -109,7 +109,7 @@ def test_pages_are_the_answer_and_a_cursor_is_its_querys() -> None:
         ("7", {"status": ["sent"]}, "status"),
     ],
 )
-def test_what_cannot_be_used_is_named(user_id: str, parameters: dict[str, list[str]], field: str) -> None:
+def test_invalid_user_parameter_is_named(user_id: str, parameters: dict[str, list[str]], field: str) -> None:
     with pytest.raises(Problem) as raised:
         use_case().answer(user_id, parameters, ALL_CLUBS)
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, [field])

@@ -81,7 +81,7 @@ def test_without_a_cursor_the_answer_comes_at_once(world: World) -> None:
     assert (answer["changed"], world.slept, answer["metrics"]["rows"]) == (True, 0.0, [])
 
 
-def test_what_was_counted_meanwhile_is_answered_at_once(world: World) -> None:
+def test_counts_since_the_cursor_are_answered_at_once(world: World) -> None:
     before = world.ask()["cursor"]
     world.count()
     answer = world.ask(before, ASKED)
@@ -89,7 +89,7 @@ def test_what_was_counted_meanwhile_is_answered_at_once(world: World) -> None:
     assert [row["count_total"] for row in answer["metrics"]["rows"]] == [1]
 
 
-def test_what_is_counted_while_it_waits_ends_the_waiting(world: World) -> None:
+def test_new_counts_end_the_wait(world: World) -> None:
     before = world.ask()["cursor"]
     world.planned.append((6.0, world.count))
     answer = world.ask(before)
@@ -122,7 +122,7 @@ def test_a_batch_id_that_begins_anew_is_news(world: World) -> None:
     assert world.ask(before)["changed"]
 
 
-def test_complete_says_that_every_minute_that_is_over_is_counted(world: World) -> None:
+def test_answer_is_complete_once_past_minutes_are_counted(world: World) -> None:
     assert world.ask()["complete"]
     world.advance(64)
     world.move(NOON + timedelta(seconds=4))
@@ -156,7 +156,7 @@ def test_nothing_was_ever_counted(world: World) -> None:
         ({"colour": ["red"]}, "colour"),
     ],
 )
-def test_what_cannot_be_used_is_named_before_anything_is_waited_for(
+def test_invalid_watch_parameter_is_named_without_waiting(
     world: World, wrong: dict[str, list[str]], field: str
 ) -> None:
     parameters = {"since": [world.ask()["cursor"]]} | wrong

@@ -7,7 +7,7 @@ from spark_metrics.broker import Broker
 from tests.support.fakes.kafka_admin_client import stand_in
 
 
-def test_an_end_that_nobody_knows_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_end_offset_is_a_retry_on_a_new_client(monkeypatch: pytest.MonkeyPatch) -> None:
     said = stand_in(monkeypatch, -1001, 7)
     asked = Broker("broker:9092")
     with pytest.raises(Retry, match="no answer for outcome-0"):
@@ -16,8 +16,8 @@ def test_an_end_that_nobody_knows_is_none(monkeypatch: pytest.MonkeyPatch) -> No
     assert said == ["made", "destroyed", "made"]
 
 
-def test_a_topic_that_is_older_than_ids_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given one later, without being made again."""
+def test_topic_created_before_topic_ids_has_no_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka gives such a topic an id later without recreating it."""
     stand_in(monkeypatch, 0)
     assert Broker("broker:9092").topic_ids(["outcome"]) == {}
     stand_in(monkeypatch, 7)

@@ -86,7 +86,7 @@ def putting(pipeline: Pipeline, *batches: int) -> threading.Thread:
     return thread
 
 
-def test_the_next_batch_is_staged_beside_the_one_that_is_merged() -> None:
+def test_next_batch_is_staged_during_the_merge() -> None:
     half = Half(may_merge=threading.Semaphore(0))
     pipeline = pipeline_of(half)
     pipeline.put(RECORDS, 0)

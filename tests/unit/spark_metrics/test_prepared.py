@@ -67,7 +67,7 @@ def test_each_batch_has_its_own_rows_and_is_not_planned_again(spark: SparkSessio
     assert transform.asked == 1
 
 
-def test_what_is_kept_is_read_as_it_is_kept(spark: SparkSession) -> None:
+def test_persisted_input_is_not_computed_again(spark: SparkSession) -> None:
     plans, transform = PreparedPlans(), Transform(sums)
     read = spark.sparkContext.accumulator(0)
     for rows in BATCHES:
@@ -85,7 +85,7 @@ def test_what_is_kept_is_read_as_it_is_kept(spark: SparkSession) -> None:
     assert transform.asked == 1
 
 
-def test_frames_are_told_apart(spark: SparkSession) -> None:
+def test_two_input_frames_keep_their_order(spark: SparkSession) -> None:
     plans = PreparedPlans()
     transform = Transform(lambda one, other: one.join(other, "word").select("word", one.n, other.n.alias("other")))
     for n in (1, 3, 5):
@@ -119,7 +119,7 @@ def test_other_columns_are_planned_for(spark: SparkSession) -> None:
     assert rows_of(plans.frame("last", [numbers(spark, 2)], transform)) == [(2,)]
 
 
-def test_a_transform_that_reads_something_else_is_planned_every_time(spark: SparkSession) -> None:
+def test_transform_with_another_input_is_planned_every_time(spark: SparkSession) -> None:
     plans = PreparedPlans()
     beside: list[DataFrame] = []
     transform = Transform(lambda frame: frame.join(beside[-1], "word"))
@@ -140,14 +140,14 @@ def test_a_transform_that_reads_something_else_is_planned_every_time(spark: Spar
     ],
     ids=["subquery", "reused exchange"],
 )
-def test_what_cannot_be_used_again_is_made_again(spark: SparkSession, made: Any) -> None:
+def test_plan_that_cannot_be_reused_is_planned_again(spark: SparkSession, made: Any) -> None:
     plans = PreparedPlans()
     for rows in BATCHES:
         frame = numbers(spark, *rows)
         assert rows_of(plans.frame("made", [frame], made)) == rows_of(made(frame))
 
 
-def test_a_spark_whose_plans_cannot_be_copied_plans_every_time_and_says_so(
+def test_plan_that_cannot_be_copied_is_planned_and_logged(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # As a node that takes other arguments would answer.

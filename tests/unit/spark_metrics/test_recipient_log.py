@@ -27,7 +27,7 @@ def test_each_user_stands_under_their_own_result(spark: SparkSession) -> None:
     ]
 
 
-def test_what_is_no_position_says_nothing(spark: SparkSession) -> None:
+def test_position_without_user_or_result_is_ignored(spark: SparkSession) -> None:
     rows = [
         ("outcome", "a", 7, "news", 5, [1, 2, 3, 4], [0, 9, -1], [SENT]),
         ("outcome", "b", 7, "x", 5, [1], [0, 0], [SENT]),

@@ -58,5 +58,5 @@ def test_a_batch_refused_for_no_record_is_an_error() -> None:
         (RuntimeError("something else"), False),
     ],
 )
-def test_what_waiting_does_not_help_is_permanent(error: Exception, permanent: bool) -> None:
+def test_error_that_a_retry_cannot_cure_is_permanent(error: Exception, permanent: bool) -> None:
     assert is_permanent(error) == permanent

@@ -15,7 +15,7 @@ LISTED = re.compile(r"^([a-z0-9_.-]+)==", re.MULTILINE)
 
 
 @pytest.mark.parametrize("module", ["staging", "job", "recompute", "retention"])
-def test_what_is_imported_is_listed(module: str) -> None:
+def test_imported_packages_are_in_the_jobs_requirements(module: str) -> None:
     script = f"import sys, spark_metrics.{module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     told = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True

@@ -12,8 +12,10 @@ from tests.support.spark.session import PY4J_SOCKETS
 pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
 
 
-def test_pyspark_knows_what_it_names_for_each_column(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guard: what is known beforehand. It would ask several times for each column of each batch."""
+def test_column_expressions_need_no_class_lookup_in_the_jvm(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guard: the names looked up beforehand. PySpark would look them up several times for each column of each batch."""
     asked: list[str] = []
     ask = JVMView.__getattr__
 

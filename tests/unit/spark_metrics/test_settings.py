@@ -12,12 +12,12 @@ NEEDED = {
 }
 
 
-def test_what_is_not_said_has_a_default() -> None:
+def test_absent_variable_has_its_default() -> None:
     settings = settings_from(NEEDED | {"SPARK_TRIGGER_MS": "250"})
     assert (settings.trigger_ms, settings.master, settings.fail_on_data_loss) == (250, "local[2]", True)
 
 
-def test_everything_wrong_is_said_at_once() -> None:
+def test_all_wrong_variables_are_named_at_once() -> None:
     with pytest.raises(Stop, match=r"KAFKA_BOOTSTRAP_SERVERS is not set.*SPARK_TRIGGER_MS must be a whole number"):
         settings_from({"SPARK_TRIGGER_MS": "0"})
 

@@ -8,7 +8,7 @@ from masscomm.kafka.topics import chain_topics
 from spark_metrics.sources import OUTCOME, SEND, SOURCES, Source
 
 
-def test_every_topic_that_names_the_job_as_consumer_is_read_and_no_other() -> None:
+def test_sources_are_the_topics_with_the_job_as_consumer() -> None:
     read = [topic for source in SOURCES for topic in source.topics()]
     assert sorted(read) == sorted(topic.name for topic in chain_topics() if "spark_metrics" in topic.consumers)
 
@@ -27,6 +27,6 @@ def test_timestamps_are_read_as_the_integers_they_are() -> None:
     assert fields["send_id"] == ["null", "string"]
 
 
-def test_of_a_result_only_what_is_counted_is_read() -> None:
+def test_reader_schema_of_a_result_has_only_counted_fields() -> None:
     fields = {field["name"]: field["type"] for field in json.loads(OUTCOME.reader_schema())["fields"]}
     assert [field["name"] for field in fields["results"]["items"]["fields"]] == ["status", "reason", "count"]

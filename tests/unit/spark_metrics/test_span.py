@@ -19,13 +19,13 @@ def at(text: str) -> datetime:
         (86_400, "2026-11-20T00:00:00", "2026-11-21T00:00:00"),
     ],
 )
-def test_a_bucket_that_is_cut_is_taken_whole(step_s: int, first: str, end: str) -> None:
+def test_span_is_widened_to_whole_buckets(step_s: int, first: str, end: str) -> None:
     span = Span(at("2026-11-20T09:30:59.999"), at("2026-11-20T10:15:00.000001"))
     assert span.whole(step_s) == Span(at(first), at(end))
     assert span.whole(step_s).whole(step_s) == span.whole(step_s)
 
 
-def test_what_begins_with_a_bucket_is_not_widened() -> None:
+def test_span_of_whole_buckets_is_not_widened() -> None:
     span = Span(at("2026-11-20T00:00:00"), at("2026-11-22T00:00:00"))
     assert span.whole(86_400) == span
 
@@ -52,6 +52,6 @@ def test_a_date_is_its_midnight_in_utc() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-11-20T01:00:00", "2026-13-01"])
-def test_what_is_no_instant_is_refused(text: str) -> None:
+def test_malformed_instant_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         instant(text)

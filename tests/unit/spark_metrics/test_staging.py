@@ -87,7 +87,7 @@ def named(table: str, rows: Sequence[Any]) -> list[dict[str, Any]]:
     return [dict(zip(TABLES[table], row, strict=True)) for row in values]
 
 
-def test_what_is_staged_is_what_the_records_say_one_by_one(kafka_frame: Callable[[Any], DataFrame]) -> None:
+def test_staged_rows_agree_with_each_record(kafka_frame: Callable[[Any], DataFrame]) -> None:
     rng = random.Random(5)  # noqa: S311
     outcomes = [an_outcome(rng, number) for number in range(120)]
     records = [a_record(n, n % 3, encoded(value)) for n, value in enumerate(outcomes)]
@@ -152,7 +152,7 @@ def test_what_is_staged_is_what_the_records_say_one_by_one(kafka_frame: Callable
     assert {bool(row["listed"]) for row in named("staging_states", rows["staging_states"])} == {True, False}
 
 
-def test_what_says_the_same_is_one_line_wherever_it_stands(kafka_frame: Callable[[Any], DataFrame]) -> None:
+def test_equal_counts_of_several_partitions_are_one_row(kafka_frame: Callable[[Any], DataFrame]) -> None:
     rng = random.Random(5)  # noqa: S311
     same = {"send_id": "send", "club_id": 7, "timestamp": AT_MS}
     told = {"chunk_index": 0, "results": [{"status": "sent", "reason": None, "count": 1}], "result_index": [0]}
@@ -168,7 +168,7 @@ def test_what_says_the_same_is_one_line_wherever_it_stands(kafka_frame: Callable
     }
 
 
-def test_the_groups_are_shared_out_among_the_tasks_whatever_few_rows_go_with_them(spark: SparkSession) -> None:
+def test_groups_are_spread_over_the_tasks(spark: SparkSession) -> None:
     def frame(rows: int, partitions: int) -> DataFrame:
         return spark.range(0, rows, 1, partitions)
 

@@ -22,7 +22,7 @@ def test_nothing_counted_begins_at_the_beginning() -> None:
     assert begin.for_spark() == "earliest"
 
 
-def test_it_goes_on_where_the_merge_ended_and_begins_elsewhere_with_what_is_left() -> None:
+def test_job_starts_at_merged_or_else_earliest_offsets() -> None:
     known = {("outcome", 0): 7, ("outcome", 1): 4, ("no topic of ours", 0): 0}
     begin = start_of(known, ENDS, may_be_lost=False)
     assert begin == Start({("outcome", 0): 7, ("outcome", 1): 4, ("delivery", 0): 2})
@@ -46,7 +46,8 @@ def test_topics_that_were_made_again_are_other_topics() -> None:
     check_topics({}, found, {("outcome", 0): 5})
 
 
-def test_records_deleted_before_they_were_counted_are_told() -> None:
+def test_uncounted_deleted_records_stop_the_job() -> None:
+    """With SPARK_FAIL_ON_DATA_LOSS=false the job starts at the first record that Kafka still has."""
     known = {("outcome", 0): 4}
     with pytest.raises(Stop, match="outcome-0 is counted up to 4, and what is left of it begins at 5"):
         start_of(known, ENDS, may_be_lost=False)
@@ -55,15 +56,15 @@ def test_records_deleted_before_they_were_counted_are_told() -> None:
     assert begin.offsets["outcome", 0] == 5
 
 
-def test_what_waits_is_counted_from_where_it_begins() -> None:
+def test_lag_counts_from_the_start_offsets() -> None:
     assert Start(None).records_up_to(ENDS) == 4 + 4 + 5
     assert start_of({("outcome", 0): 7}, ENDS, may_be_lost=False).records_up_to(ENDS) == 2 + 4 + 5
 
 
 @pytest.mark.kills(guard="metrics.watermark")
 @pytest.mark.parametrize(("merged_up_to", "offset"), [(4, 10), (3, 7), (2, None)])
-def test_what_spark_has_done_with_is_passed_when_it_is_merged(merged_up_to: int, offset: int | None) -> None:
-    """Guard: the watermark must not pass what is only staged."""
+def test_offsets_are_passed_once_their_batch_is_merged(merged_up_to: int, offset: int | None) -> None:
+    """Guard: the watermark must not pass records that are only staged."""
     source = {"startOffset": {"outcome": {"0": 7}}, "endOffset": {"outcome": {"0": 10}}}
     expected = {} if offset is None else {"outcome": {0: offset}}
     assert passed({"batchId": 4, "sources": [source]}, merged_up_to) == expected

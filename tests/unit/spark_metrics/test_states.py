@@ -13,7 +13,8 @@ from spark_metrics.states import BLOCK, REASONS, RUN, Told, blocks_of, code_of, 
 KEY = ("s", 0, "push", 0)
 
 
-def test_every_status_and_reason_has_a_code_of_its_own_and_an_unknown_reason_is_other() -> None:
+def test_each_status_and_reason_has_its_own_code() -> None:
+    """An unknown reason has the code of "other"."""
     assert {reason.value for reason in Reason} <= set(REASONS)
     pairs = [(status.value, reason) for status in Status for reason in (*REASONS, "a new one")]
     codes = {(status, reason): code_of(status, reason) for status, reason in pairs}
@@ -71,7 +72,7 @@ def test_the_higher_of_two_codes_is_the_merge_of_the_statuses() -> None:
         assert told(max(codes[a], codes[b]))[0] == merge(a, b)
 
 
-def test_moves_add_up_to_what_the_blocks_hold_in_any_order() -> None:
+def test_moves_in_any_order_add_up_to_the_blocks() -> None:
     rng = random.Random(7)  # noqa: S311
     statuses = list(Status)
     accounts = [
@@ -95,7 +96,7 @@ def test_moves_add_up_to_what_the_blocks_hold_in_any_order() -> None:
     assert ends[0] == ends[1] == ends[2]
 
 
-def test_a_block_is_stored_without_what_is_unknown_at_its_end() -> None:
+def test_block_is_stored_without_trailing_unknown_positions() -> None:
     block = block_of(listed((3, Status.SENT)))
     assert len(stored(block)) == 8
     assert restored(stored(block)) == block
@@ -121,7 +122,7 @@ def test_a_run_is_its_positions_one_by_one_wherever_it_lies() -> None:
         assert blocks_of([runs(status, *several)]) == blocks_of([listed(*each)])
 
 
-def test_what_names_no_result_or_no_position_says_nothing() -> None:
+def test_invalid_result_or_position_is_ignored() -> None:
     nowhere = {"positions": [-1, 0, 1, 2], "index": [0, 1, -1, 0], "statuses": ["sent"], "reasons": [None]}
     blocks = blocks_of(
         [("sent", None, None, json.dumps(nowhere)), ("nonsense", None, struct.pack("!q", RUN + 3), None)]
@@ -129,8 +130,8 @@ def test_what_names_no_result_or_no_position_says_nothing() -> None:
     assert {n: {p for p, c in enumerate(codes) if c} for n, codes in blocks.items()} == {0: {2}}
 
 
-def test_of_each_two_codes_the_higher_stays_whatever_stands_beside_them() -> None:
-    """Guard: the top bit of a code. What is borrowed for one pair must not reach its neighbour."""
+def test_merge_keeps_the_higher_code_of_each_position() -> None:
+    """Guard: the top bit of a code. A borrow of one position's subtraction must not reach its neighbour."""
     rng = random.Random(20261121)  # noqa: S311
     some = [0, *(code_of(status.value, reason) for status in Status for reason in (None, "opted_out", "a new one"))]
     for _ in range(50):
@@ -139,6 +140,6 @@ def test_of_each_two_codes_the_higher_stays_whatever_stands_beside_them() -> Non
         assert blocks[KEY] == array("H", map(max, old, new))
 
 
-def test_what_says_nothing_new_changes_nothing() -> None:
+def test_lower_codes_change_nothing() -> None:
     block = array("H", [code(Status.SENT)] * BLOCK)
     assert merged({KEY: block}, {KEY: array("H", [code(Status.HELD)] * BLOCK)}) == ({}, {})

@@ -138,7 +138,7 @@ def test_a_producer_that_knows_four_fields_is_counted(staged: ToRows) -> None:
     }
 
 
-def test_several_writers_in_one_batch_are_read_each_by_its_own_schema(staged: ToRows) -> None:
+def test_each_record_is_read_by_its_writers_schema(staged: ToRows) -> None:
     rows = staged(
         [
             {"topic": "send.monolith", "value": a_send(MINIMAL_SEND)},
@@ -156,7 +156,7 @@ def test_several_writers_in_one_batch_are_read_each_by_its_own_schema(staged: To
     assert by_topic["outcome", 3]["schema_id"] == OWN_OUTCOME
 
 
-def test_a_user_named_again_is_a_duplicate_beside_what_is_requested_on_each_channel(staged: ToRows) -> None:
+def test_repeated_user_is_a_duplicate_on_each_channel(staged: ToRows) -> None:
     rows = staged([{"topic": "send.api", "value": a_send(type="security_alert", to_users=[5, 1, 5, 5, 2])}], WRITERS)
     assert counts(rows) == [
         ("push", "requested", None, 3),
@@ -194,7 +194,7 @@ def test_requested_counts_distinct_users_a_channel(spark: SparkSession) -> None:
     assert_df_equality(found, expected, ignore_nullable=True)
 
 
-def test_who_comes_to_delivery_again_after_a_wait_was_queued_before_it(staged: ToRows) -> None:
+def test_rescheduled_delivery_is_not_queued_twice(staged: ToRows) -> None:
     rows = staged(
         [
             {"topic": "delivery", "value": a_delivery()},
@@ -208,7 +208,7 @@ def test_who_comes_to_delivery_again_after_a_wait_was_queued_before_it(staged: T
     ]
 
 
-def test_queued_stands_in_the_bucket_of_building_and_outcomes_in_that_of_deciding(staged: ToRows) -> None:
+def test_queued_and_outcomes_are_counted_at_their_own_times(staged: ToRows) -> None:
     results = [
         {"status": "suppressed", "reason": "opted_out", "count": 3, "rule": "a"},
         {"status": "suppressed", "reason": "opted_out", "count": 4, "rule": "b"},
@@ -231,12 +231,12 @@ def test_queued_stands_in_the_bucket_of_building_and_outcomes_in_that_of_decidin
     assert {row["at_ms"] for row in outcome} == {AT_MS + 5}
 
 
-def test_a_record_that_counts_nobody_is_still_seen(staged: ToRows) -> None:
+def test_outcome_without_results_still_has_its_record_id(staged: ToRows) -> None:
     (row,) = staged([{"topic": "outcome", "value": an_outcome([])}], WRITERS)
     assert (row["record_id"], row["problem"], row["measure"]) == (RECORD_ID, None, None)
 
 
-def test_a_replayed_record_has_the_send_id_of_the_place_it_first_stood_at(staged: ToRows) -> None:
+def test_replayed_record_has_the_send_id_of_its_first_position(staged: ToRows) -> None:
     headers = [
         (SOURCE_TOPIC, b"never the first"),
         (SOURCE_TOPIC, b"send.monolith"),
@@ -270,7 +270,7 @@ def test_position_headers_that_are_no_utf8_stop_no_batch(staged: ToRows, name: s
     assert (bad["problem"], good["problem"]) == ("bad_position", None)
 
 
-def test_an_empty_send_id_is_none(staged: ToRows) -> None:
+def test_empty_send_id_is_derived_from_the_position(staged: ToRows) -> None:
     (row,) = staged([{"topic": "send.api", "offset": 5, "value": a_send(send_id="")}], WRITERS)
     assert row["send_id"] == ids.send_id_of_record("send.api", 0, 5, AT_MS)
 
@@ -344,7 +344,7 @@ BAD: list[tuple[str, str, bytes | None, str]] = [
         (-1, 2**63 - 1, "far_future"),  # Kafka's word for a record without a timestamp
     ],
 )
-def test_where_dates_end_nothing_is_counted_whatever_the_producer_s_clock_says(
+def test_time_outside_the_date_range_is_quarantined(
     staged: ToRows, produced_ms: int, at_ms: int, problem: str | None
 ) -> None:
     record = {"topic": "send.api", "timestamp_ms": produced_ms, "value": a_send(timestamp=at_ms)}
@@ -364,7 +364,7 @@ def bad_rows(staged: ToRows) -> dict[int, dict[str, Any]]:
 @pytest.mark.guarantee("postgres_answer.values_not_sent")
 @pytest.mark.kills(guard="metrics.schema_id_range")
 @pytest.mark.parametrize(("place", "problem"), [(i + 1, bad[3]) for i, bad in enumerate(BAD)], ids=[b[0] for b in BAD])
-def test_a_bad_record_says_why_and_counts_nothing(
+def test_bad_record_has_its_problem_and_counts_nothing(
     bad_rows: dict[int, dict[str, Any]], place: int, problem: str
 ) -> None:
     row = bad_rows[place]
@@ -372,7 +372,7 @@ def test_a_bad_record_says_why_and_counts_nothing(
     assert row["measure"] is row["record_id"] is row["count_total"] is None
 
 
-def test_a_bad_record_keeps_nobody_else_from_being_counted(bad_rows: dict[int, dict[str, Any]]) -> None:
+def test_bad_record_leaves_the_others_counted(bad_rows: dict[int, dict[str, Any]]) -> None:
     assert [bad_rows[place]["count_total"] for place in (0, len(BAD) + 1)] == [3, 3]
 
 
@@ -422,7 +422,7 @@ def test_the_staged_columns_are_the_contract_with_the_sink(kafka_frame: Callable
     ]
 
 
-def test_what_the_preference_checker_tells_of_is_counted_and_nothing_else(staged: ToRows) -> None:
+def test_job_counts_the_sends_that_preference_checker_accepts(staged: ToRows) -> None:
     """The other half: tests/unit/preference_checker/test_check_preferences.py."""
     usual = {"type": "news", "club_id": 7, "timestamp": PRODUCED_MS, "send_id": "a", "to_users": [1, 2]}
     records = [

@@ -38,7 +38,7 @@ def test_a_minute_stands_in_the_fifteen_windows_that_hold_it(spark: SparkSession
         (["spark_metrics.trending:TRENDING"] * 2, "two views of one table"),
     ],
 )
-def test_what_is_no_view_is_refused(names: list[str], why: str) -> None:
+def test_unknown_view_is_refused(names: list[str], why: str) -> None:
     with pytest.raises(Stop, match=why):
         load_views(names)
 
@@ -51,7 +51,7 @@ def test_a_transform_that_gives_something_else_is_refused(spark: SparkSession) -
 
 @pytest.mark.kills(guard="views.repeatable")
 @pytest.mark.parametrize("asked", ["rand() * 2", "unix_timestamp(current_timestamp())", "length(current_user())"])
-def test_a_transform_that_would_count_otherwise_the_next_time_is_refused(spark: SparkSession, asked: str) -> None:
+def test_nondeterministic_transform_is_refused(spark: SparkSession, asked: str) -> None:
     def transform(sums: DataFrame) -> DataFrame:
         return windows(sums).withColumn("count_total", F.expr(f"cast(count_total + {asked} as long)"))
 

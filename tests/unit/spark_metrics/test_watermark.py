@@ -21,13 +21,13 @@ def test_topics_that_never_held_anything_do_not_hold_it_back() -> None:
     assert watermark.ms == 1000
 
 
-def test_what_retention_deleted_is_not_awaited() -> None:
+def test_offsets_deleted_by_retention_are_not_awaited() -> None:
     watermark = Watermark()
     assert watermark.look(ends(1000, 90, 90, first=90), {A: 40}) == 0
     assert watermark.ms == 1000
 
 
-def test_it_waits_for_the_ends_it_first_saw_while_more_keeps_coming() -> None:
+def test_watermark_waits_only_for_the_first_seen_ends() -> None:
     watermark = Watermark()
     assert watermark.look(ends(1000, 5, 7), {A: 5, B: 4}) == 3
     assert watermark.ms is None

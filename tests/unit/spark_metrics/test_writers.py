@@ -26,7 +26,7 @@ def test_a_schema_is_learned_once() -> None:
 
 
 @pytest.mark.kills(guard="metrics.denied_id_is_retried")
-def test_a_denied_schema_is_asked_again_and_learned_late() -> None:
+def test_denied_schema_id_is_looked_up_again_and_learned() -> None:
     registry = _registry()
     writers = KnownWriters(registry, lambda _: True, DeniedIds(clock=FixedClock()))
     assert writers.learn([("send", 2)]) == Learned(0, {("send", 2)}, asked_again=True)
