@@ -18,11 +18,12 @@ run: setup ## start everything, run the demo, stay up until Ctrl-C
 demo: setup ## start everything, run the demo, stop; fails on any mismatch
 	@$(MASSCOMM) up --demo --exit
 
-check: setup ## lint, format, types, layers
+check: setup ## lint, format, types, layers, prose
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	.venv/bin/python -m tests.support.prose
 
 # One runs whatever holds a whole stack, and waits for servers half of its time; two processors have room for two more.
 TEST_WORKERS ?= 3
