@@ -89,12 +89,12 @@ class Load:
         self._producer.close()
 
     def _delivered(self, at: float) -> Any:
-        def told(error: Any, message: Any) -> None:
+        def report(error: Any, message: Any) -> None:
             assert error is None, error
             with self._lock:
                 self._waiting[message.partition()].append((message.offset(), at))
 
-        return told
+        return report
 
     def served(self, offsets: dict[int, int]) -> list[float]:
         """When those below these offsets were produced; each is told once."""

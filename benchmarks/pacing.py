@@ -107,10 +107,10 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
         value = codec.encode(topics.DELIVERY, "DeliveryRequested", record.to_avro())
         event = {"records": {f"{topics.DELIVERY}-0": [entry(value, topic=topics.DELIVERY)]}}
         again += len(driver.run(event, Minute(), use_case)["batchItemFailures"])
-        for name, _, value_told, _ in producer.produced:
+        for name, _, encoded, _ in producer.produced:
             if name == topics.OUTCOME:
-                told = NotificationOutcome.from_avro(codec.decode("NotificationOutcome", value_told))
-                became.update({result.status: result.count for result in told.results})
+                outcome = NotificationOutcome.from_avro(codec.decode("NotificationOutcome", encoded))
+                became.update({result.status: result.count for result in outcome.results})
         producer.produced.clear()
     return {**became, "records again": again}
 

@@ -315,9 +315,9 @@ class Lane:
 
     def _into(self, following: Mapping) -> Callable[[Step, Record], None]:
         def passed(step: Step, record: Record) -> None:
-            told = record.count * (1 - step.passed)
-            self.result.suppressed += told
-            self.result.inside_s += told * (self._clock.now - record.born)
+            suppressed = record.count * (1 - step.passed)
+            self.result.suppressed += suppressed
+            self.result.inside_s += suppressed * (self._clock.now - record.born)
             parts = ceil(record.count / step.record)
             for _ in range(parts):
                 following.put(Record(record.count * step.passed / parts, record.born))

@@ -324,13 +324,13 @@ def trace(
     as_json: JsonOption = False,
 ) -> None:
     """Show what happened to a send or a notification, topic by topic, in order of time. Exit status 1 where none is."""
-    from devstack.tracing import gather, tell
+    from devstack.tracing import gather, print_trace
 
     found = gather(installation, an_id)
     if found is None:
         errors.print(f"No record that is kept speaks of {an_id}.")
         raise typer.Exit(1)
-    tell(found, console, as_json=as_json)
+    print_trace(found, console, as_json=as_json)
 
 
 @app.command("recompute-check")

@@ -68,11 +68,11 @@ class FunctionLines:
     def _take(self, function: str, line: bytes) -> None:
         try:
             document: dict[str, Any] = json.loads(line)
-            told = [name for directive in document["_aws"]["CloudWatchMetrics"] for name in _names(directive)]
+            emitted = [name for directive in document["_aws"]["CloudWatchMetrics"] for name in _names(directive)]
         except (ValueError, KeyError, TypeError):
             self.unreadable += 1
             return
-        for name in told:
+        for name in emitted:
             if name in ALL and name in document:
                 self._add((name, function), ALL[name].kind, document[name])
 

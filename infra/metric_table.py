@@ -10,11 +10,11 @@ _BEGIN, _END = "<!-- metrics: made by `python -m infra.metric_table` -->", "<!--
 
 def table() -> str:
     """A row a metric."""
-    rows = ["| metric | unit | dimensions | told by | meaning |", "|---|---|---|---|---|"]
+    rows = ["| metric | unit | dimensions | emitted by | meaning |", "|---|---|---|---|---|"]
     for metric in ALL.values():
         unit = f"{metric.unit.value} ({metric.kind.value})"
-        told_by = ", ".join(metric.told_by) if metric.told_by else f"every {SERVICE}"
-        rows.append(f"| `{metric.name}` | {unit} | {', '.join(metric.dimensions)} | {told_by} | {metric.meaning} |")
+        emitted_by = ", ".join(metric.emitted_by) if metric.emitted_by else f"every {SERVICE}"
+        rows.append(f"| `{metric.name}` | {unit} | {', '.join(metric.dimensions)} | {emitted_by} | {metric.meaning} |")
     return "\n".join(rows)
 
 

@@ -40,8 +40,8 @@ def deployed_functions(client: Client, prefix: str) -> dict[str, Deployed]:
     """Every function of functions.yaml, by its name there. Errors: botocore's, where one is not deployed."""
     found = {}
     for entry in read_catalogue(generation="any"):
-        told = client("lambda").get_function_configuration(FunctionName=f"{prefix}-{entry.name}")
-        found[entry.name] = Deployed(variables=told["Environment"]["Variables"], role_arn=told["Role"])
+        response = client("lambda").get_function_configuration(FunctionName=f"{prefix}-{entry.name}")
+        found[entry.name] = Deployed(variables=response["Environment"]["Variables"], role_arn=response["Role"])
     return found
 
 
@@ -72,12 +72,12 @@ def directory_users(functions: Mapping[str, Deployed], prefix: str) -> list[Dire
 
 def administrator_url(client: Client, instance: str) -> str:
     """The database past its proxy, as its administrator: RDS keeps the password, and says where."""
-    (told,) = client("rds").describe_db_instances(DBInstanceIdentifier=instance)["DBInstances"]
-    secret = client("secretsmanager").get_secret_value(SecretId=told["MasterUserSecret"]["SecretArn"])
+    (response,) = client("rds").describe_db_instances(DBInstanceIdentifier=instance)["DBInstances"]
+    secret = client("secretsmanager").get_secret_value(SecretId=response["MasterUserSecret"]["SecretArn"])
     known = json.loads(secret["SecretString"])
-    at = told["Endpoint"]
+    at = response["Endpoint"]
     user, password = quote(known["username"], safe=""), quote(known["password"], safe="")
-    return verified(f"postgresql://{user}:{password}@{at['Address']}:{at['Port']}/{told['DBName']}")
+    return verified(f"postgresql://{user}:{password}@{at['Address']}:{at['Port']}/{response['DBName']}")
 
 
 def provision(client: Client, prefix: str, sign: Callable[[str], OpenSearchSigner]) -> list[str]:

@@ -25,13 +25,13 @@ def register_schemas(registry_url: str, topics: Iterable[Topic]) -> dict[str, in
             if topic.schema is None:
                 continue
             schema = {"schema": (SCHEMAS / f"{topic.schema}.avsc").read_text(), "schemaType": "AVRO"}
-            ids[topic.subject] = _told(client, "POST", f"/subjects/{topic.subject}/versions", schema)["id"]
+            ids[topic.subject] = _request(client, "POST", f"/subjects/{topic.subject}/versions", schema)["id"]
             # The registry's default is NONE: a breaking change would pass.
-            _told(client, "PUT", f"/config/{topic.subject}", {"compatibility": "BACKWARD"})
+            _request(client, "PUT", f"/config/{topic.subject}", {"compatibility": "BACKWARD"})
     return ids
 
 
-def _told(client: httpx.Client, method: str, path: str, body: dict[str, str]) -> Any:
+def _request(client: httpx.Client, method: str, path: str, body: dict[str, str]) -> Any:
     for _ in range(_CONFLICTS):
         answer = client.request(method, path, json=body)
         if answer.status_code != httpx.codes.CONFLICT:

@@ -132,9 +132,9 @@ def replay(
     """Put records back on their source topic, each once. Exit status 1 where one was left as it stood."""
     letters = _chosen(installation, wanted, everything)
     if dry_run:
-        _tell([Done(letter=letter, ok=True, said="would be replayed") for letter in letters], as_json)
+        _print([Done(letter=letter, ok=True, said="would be replayed") for letter in letters], as_json)
         return
-    _tell(_desk(installation).replay(letters, again=again), as_json)
+    _print(_desk(installation).replay(letters, again=again), as_json)
 
 
 @app.command()
@@ -152,7 +152,7 @@ def discard(
     if not why.strip():
         raise typer.BadParameter("--why says why")
     letters = _chosen(installation, wanted, everything)
-    _tell(_desk(installation).discard(letters, why, again=again), as_json)
+    _print(_desk(installation).discard(letters, why, again=again), as_json)
 
 
 def _letters(installation: Installation, wanted: Filter) -> Iterator[DeadLetter]:
@@ -178,11 +178,11 @@ def _chosen(installation: Installation, wanted: Filter, everything: bool) -> lis
     return letters
 
 
-def _tell(done: list[Done], as_json: bool) -> None:
+def _print(done: list[Done], as_json: bool) -> None:
     for each in done:
         if as_json:
-            told = {"place": each.letter.place, "topic": each.letter.topic, "ok": each.ok, "said": each.said}
-            print_json(told)
+            line = {"place": each.letter.place, "topic": each.letter.topic, "ok": each.ok, "said": each.said}
+            print_json(line)
         else:
             console.print(f"{each.letter.place} {each.letter.topic}: {each.said}")
     if not as_json and not done:

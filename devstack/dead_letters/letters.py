@@ -46,7 +46,7 @@ class DeadLetter:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, without the bytes."""
-        told = (
+        names = (
             "place",
             "dead_at",
             "topic",
@@ -58,7 +58,7 @@ class DeadLetter:
             "function",
             "replayed",
         )
-        return {name: getattr(self, name) for name in told} | {"size": len(self.value or b"")}
+        return {name: getattr(self, name) for name in names} | {"size": len(self.value or b"")}
 
 
 @dataclass(frozen=True, kw_only=True)

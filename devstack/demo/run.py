@@ -301,17 +301,17 @@ class Demo:
         password = self.by_kafka("password in quiet hours", ask, critical=True, data={"code": "314159"})
         took = self.await_outcomes(password, "a password in quiet hours", quiet=True)
         self.await_outcomes(sent, f"{len(sleepers)} users in their quiet hours are held")
-        told = Counter(
+        listed = Counter(
             (result["status"], str(result["rule"]).split()[0])
             for record in self.outcomes.of(sent.send_id)
             for result in record["results"]
             for _ in range(result["count"])
         )
-        self.checks.equal("in quiet hours", expected={("held", "quiet_hours"): len(sleepers)}, got=dict(told))
+        self.checks.equal("in quiet hours", expected={("held", "quiet_hours"): len(sleepers)}, got=dict(listed))
         statuses = [record["results"][0]["status"] for record in self.outcomes.of(password.send_id)]
-        self.checks.equal("password in quiet hours: told", expected=["sent"], got=statuses)
+        self.checks.equal("password in quiet hours: outcome", expected=["sent"], got=statuses)
         self.console.print(f"a password for one of them did not wait ({took * 1000:,.0f} ms)", style="dim")
-        self._tell_held(sent, ends)
+        self._check_held(sent, ends)
         # Only what was asked for by now waits: the sends that follow are nobody's night.
         self._set_quiet_hours(sleepers, None)
 
@@ -339,8 +339,8 @@ class Demo:
             every_s=0.05,
         )
 
-    def _tell_held(self, sent: Sent, ends: datetime) -> None:
-        """What the API says while they last; the metrics may be later than that."""
+    def _check_held(self, sent: Sent, ends: datetime) -> None:
+        """Check the API's counts during quiet hours; metrics may appear after they end."""
         while time.time() < ends.timestamp():
             status = self.api.status(sent.send_id)
             if status is not None and status.held:
@@ -579,8 +579,8 @@ class Demo:
                 fates.setdefault(user_id, {})[sent.send_id, channel] = fate
         ours = {sent.send_id for sent in self.sends}
         for user_id in sorted(fates, key=lambda user: (-len(fates[user]), user))[:USERS_ASKED_OF]:
-            told = {key: fate for key, fate in self.api.notifications(user_id).items() if key[0] in ours}
-            self.checks.equal(f"what user {user_id} got", expected=fates[user_id], got=told)
+            listed = {key: fate for key, fate in self.api.notifications(user_id).items() if key[0] in ours}
+            self.checks.equal(f"what user {user_id} got", expected=fates[user_id], got=listed)
         self.console.done(f"asked the API what each of {USERS_ASKED_OF} users got")
 
 

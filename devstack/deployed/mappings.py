@@ -87,10 +87,10 @@ class Pollers:
     def status(self) -> dict[str, dict[str, object]]:
         """What each mapping has done, by its name."""
 
-        async def told() -> dict[str, dict[str, object]]:
+        async def statuses() -> dict[str, dict[str, object]]:
             return {mapping.spec.name: mapping.status() for mapping in self._mappings}
 
-        return self._run(told())
+        return self._run(statuses())
 
     async def _start(self, specs: Sequence[MappingSpec]) -> None:
         envelope = EventEnvelope(event_source_arn=CLUSTER_ARN, bootstrap_servers=self._bootstrap_servers)

@@ -125,8 +125,8 @@ def _said(found: Read, asked: Asked) -> str:
 
 def _outcome(value: Mapping[str, Any], asked: Asked) -> str:
     if asked.user_id is None:
-        told = ", ".join(f"{_result(result)} {result['count']}" for result in value["results"])
-        return f"{value['channel']}: {told}"
+        results = ", ".join(f"{_result(result)} {result['count']}" for result in value["results"])
+        return f"{value['channel']}: {results}"
     row = value["user_ids"].index(asked.user_id)
     result = value["results"][value["result_index"][row]]
     decided = " ".join(part for part in (result.get("layer"), result.get("rule")) if part)

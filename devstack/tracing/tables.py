@@ -59,12 +59,12 @@ def _ledger(client: "DynamoDBClient", table: str, record_id: str, asked: Asked) 
 
 def _decided(entries: list[Decided]) -> str:
     counts = Counter(_became(entry.decision) for entry in entries)
-    told = ", ".join(f"{what} {count}" for what, count in counts.items())
+    text = ", ".join(f"{what} {count}" for what, count in counts.items())
     if len(entries) > 1:
-        return f"recorded: {told}"
+        return f"recorded: {text}"
     (entry,) = entries
     calls = ", ".join(f"{answer.target} → {answer.message_id or answer.error}" for answer in entry.answers)
-    return f"recorded: {told.rpartition(' ')[0]}{f': {calls}' if calls else ''}"
+    return f"recorded: {text.rpartition(' ')[0]}{f': {calls}' if calls else ''}"
 
 
 def _became(decision: Decision) -> str:

@@ -103,13 +103,13 @@ def _ask(_chain: object, context: Any, _response: object) -> None:
     }
     function = authorizer["authorizerUri"].split(":path/2015-03-31/functions/")[1].removesuffix("/invocations")
     answer = clients.lambda_.invoke(FunctionName=function, Payload=json.dumps(event, default=str))
-    told = json.loads(answer["Payload"].read())
-    if "FunctionError" in answer or not isinstance(told, dict) or "policyDocument" not in told:
+    verdict = json.loads(answer["Payload"].read())
+    if "FunctionError" in answer or not isinstance(verdict, dict) or "policyDocument" not in verdict:
         raise AuthorizerConfigurationError
-    if not _allows(told["policyDocument"], arn):
+    if not _allows(verdict["policyDocument"], arn):
         raise AccessDeniedError("User is not authorized to access this resource")
-    context.context_variables["authorizer"] = {"principalId": told["principalId"], **told.get("context", {})}
-    if key := told.get("usageIdentifierKey"):
+    context.context_variables["authorizer"] = {"principalId": verdict["principalId"], **verdict.get("context", {})}
+    if key := verdict.get("usageIdentifierKey"):
         context.context_variables["identity"]["apiKey"] = key
 
 

@@ -77,13 +77,13 @@ class RegisterDevices(UseCase[Fact]):
 
     def _follow_statuses(self, batch: Batch[Fact]) -> None:
         """Disable what takes nothing any more, unless the device has another endpoint, or this one anew, since then."""
-        told: dict[str, list[Item[Fact]]] = {}
+        items_of: dict[str, list[Item[Fact]]] = {}
         newest: dict[str, DeviceStatusChanged] = {}
         for item in batch.active():
             status = item.value
             if isinstance(status, DeviceStatusChanged) and status.status == "inactive":
                 device_id = str(status.device_id)
-                told.setdefault(device_id, []).append(item)
+                items_of.setdefault(device_id, []).append(item)
                 if device_id not in newest or newest[device_id].timestamp <= status.timestamp:
                     newest[device_id] = status
         if not newest:
@@ -97,7 +97,7 @@ class RegisterDevices(UseCase[Fact]):
             and before.updated_at <= newest[device_id].timestamp
         }
         for device_id, fate in self._states.write(changed).items():
-            for item in told[device_id]:
+            for item in items_of[device_id]:
                 item.error = fate
 
     def _follow_rows(self, batch: Batch[Fact]) -> None:

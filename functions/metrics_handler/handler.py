@@ -6,11 +6,11 @@ from functools import cache
 from typing import Any
 
 from functions.metrics_handler.http.request import CSV, Request, uncached
-from functions.metrics_handler.routes.metrics import QueryMetrics
-from functions.metrics_handler.routes.send import TellSend
-from functions.metrics_handler.routes.stream import OPEN_POLLS, WatchMetrics
-from functions.metrics_handler.routes.trending import TellTrends
-from functions.metrics_handler.routes.user_notifications import TellUser
+from functions.metrics_handler.routes.metrics import MetricsRoute
+from functions.metrics_handler.routes.send import SendRoute
+from functions.metrics_handler.routes.stream import OPEN_POLLS, StreamRoute
+from functions.metrics_handler.routes.trending import TrendingRoute
+from functions.metrics_handler.routes.user_notifications import UserNotificationsRoute
 from functions.metrics_handler.store.poll_slots import PollSlots
 from functions.metrics_handler.store.port import MetricsStore
 from masscomm import environment
@@ -30,11 +30,11 @@ api = rest.Api(logger, retry_after_s=2)
 class UseCases:
     """What the routes call."""
 
-    query_metrics: QueryMetrics
-    tell_trends: TellTrends
-    watch_metrics: WatchMetrics
-    tell_send: TellSend
-    tell_user: TellUser
+    metrics_route: MetricsRoute
+    trending_route: TrendingRoute
+    stream_route: StreamRoute
+    send_route: SendRoute
+    user_notifications_route: UserNotificationsRoute
 
 
 @cache
@@ -57,13 +57,13 @@ def use_cases(
     store: MetricsStore, clock: Clock, grace: timedelta, slots: PollSlots, open_polls: int = OPEN_POLLS
 ) -> UseCases:
     """All of them over one store. slots, open_polls: of long polls."""
-    query_metrics = QueryMetrics(store, clock, grace)
+    metrics_route = MetricsRoute(store, clock, grace)
     return UseCases(
-        query_metrics,
-        TellTrends(store, clock, grace),
-        WatchMetrics(store, clock, query_metrics, slots, open_polls),
-        TellSend(store, clock),
-        TellUser(store, clock, grace),
+        metrics_route,
+        TrendingRoute(store, clock, grace),
+        StreamRoute(store, clock, metrics_route, slots, open_polls),
+        SendRoute(store, clock),
+        UserNotificationsRoute(store, clock, grace),
     )
 
 
@@ -71,7 +71,7 @@ def use_cases(
 def get_metrics(asked: rest.Request) -> Response:
     """Counts by bucket."""
     request = Request.of(asked, JSON, CSV)
-    body = bootstrap().query_metrics.answer(request.parameters, request.clubs)
+    body = bootstrap().metrics_route.answer(request.parameters, request.clubs)
     return request.answer(body, ("bucket", *body["dimensions"], "count_total"))
 
 
@@ -79,7 +79,7 @@ def get_metrics(asked: rest.Request) -> Response:
 def get_trending(asked: rest.Request) -> Response:
     """What there is most of just now."""
     request = Request.of(asked, JSON, CSV)
-    body = bootstrap().tell_trends.answer(request.parameters, request.clubs)
+    body = bootstrap().trending_route.answer(request.parameters, request.clubs)
     return request.answer(body, (body["by"], "count_total", "before"))
 
 
@@ -88,7 +88,7 @@ def get_stream(asked: rest.Request) -> Response:
     """What has been counted since, once something has."""
     request = Request.of(asked, JSON)
     remaining_s = asked.remaining_s()
-    watch = bootstrap().watch_metrics
+    watch = bootstrap().stream_route
     return uncached(watch.answer(request.parameters, request.clubs, caller=asked.caller, remaining_s=remaining_s))
 
 
@@ -96,14 +96,14 @@ def get_stream(asked: rest.Request) -> Response:
 def get_send(asked: rest.Request, send_id: str) -> Response:
     """What became of a send."""
     request = Request.of(asked, JSON)
-    return request.answer(bootstrap().tell_send.answer(send_id, request.parameters, request.clubs))
+    return request.answer(bootstrap().send_route.answer(send_id, request.parameters, request.clubs))
 
 
 @api.get("/v1/users/{user_id}/notifications")
 def get_user_notifications(asked: rest.Request, user_id: str) -> Response:
     """What a user was to get."""
     request = Request.of(asked, JSON)
-    return request.answer(bootstrap().tell_user.answer(user_id, request.parameters, request.clubs))
+    return request.answer(bootstrap().user_notifications_route.answer(user_id, request.parameters, request.clubs))
 
 
 @observed(logger, ahead=("functions.metrics_handler.store.postgres",))

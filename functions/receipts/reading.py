@@ -172,21 +172,21 @@ def _of_ses(document: Mapping[str, Any]) -> Receipt:
     if kind in _NO_ARRIVAL:
         return Receipt(message_id=message_id)
     if kind == "Delivery":
-        told = document["delivery"]
-        at = _moment(told.get("timestamp", sent_at))
+        notice = document["delivery"]
+        at = _moment(notice.get("timestamp", sent_at))
         return Receipt(message_id=message_id, status=Status.DELIVERED, at_ms=at)
     sent_to = {address_id(parseaddr(_text(each))[1]) for each in mail.get("destination", ())}
     if kind == "Bounce":
         return _bounce(document["bounce"], message_id, sent_at, sent_to)
     if kind == "Complaint":
-        told = document["complaint"]
+        notice = document["complaint"]
         # It has arrived, and its recipient calls it spam.
         return Receipt(
             message_id=message_id,
             status=Status.DELIVERED,
-            at_ms=_moment(told.get("timestamp", sent_at)),
-            code=f"complaint/{_listed(told.get('complaintFeedbackType'), _COMPLAINTS)}",
-            dead_addresses=_addresses(told["complainedRecipients"], sent_to),
+            at_ms=_moment(notice.get("timestamp", sent_at)),
+            code=f"complaint/{_listed(notice.get('complaintFeedbackType'), _COMPLAINTS)}",
+            dead_addresses=_addresses(notice["complainedRecipients"], sent_to),
         )
     if kind in ("Reject", "Rendering Failure"):
         at, reason = _moment(sent_at), Reason.PROVIDER_REJECTED
@@ -194,16 +194,16 @@ def _of_ses(document: Mapping[str, Any]) -> Receipt:
     raise DeadLetter("undecodable", f"an event of SES that is not known: {kind!r:.100}")
 
 
-def _bounce(told: Mapping[str, Any], message_id: str, sent_at: Any, sent_to: Set[str]) -> Receipt:
+def _bounce(notice: Mapping[str, Any], message_id: str, sent_at: Any, sent_to: Set[str]) -> Receipt:
     """Transient, or Undetermined: SES has tried for hours, and another message may arrive."""
-    recipients = told["bouncedRecipients"]
-    permanent = told["bounceType"] == "Permanent"
+    recipients = notice["bouncedRecipients"]
+    permanent = notice["bounceType"] == "Permanent"
     return Receipt(
         message_id=message_id,
         status=Status.BOUNCED,
         reason=Reason.BOUNCED_PERMANENT if permanent else Reason.BOUNCED_TRANSIENT,
-        at_ms=_moment(told.get("timestamp", sent_at)),
-        code=f"{_listed(told['bounceType'], _BOUNCES)}/{_listed(told.get('bounceSubType'), _BOUNCE_SUBTYPES)}",
+        at_ms=_moment(notice.get("timestamp", sent_at)),
+        code=f"{_listed(notice['bounceType'], _BOUNCES)}/{_listed(notice.get('bounceSubType'), _BOUNCE_SUBTYPES)}",
         dead_addresses=_addresses(recipients, sent_to) if permanent else (),
     )
 

@@ -68,8 +68,8 @@ def answering(what: str) -> Iterator[None]:
 
 def _as_ours(what: str, error: ClientError) -> Exception:
     response: Any = error.response
-    told = response.get("Error", {})
-    code, message, item = told.get("Code", ""), told.get("Message", ""), response.get("Item", {})
+    details = response.get("Error", {})
+    code, message, item = details.get("Code", ""), details.get("Message", ""), response.get("Item", {})
     if code == _CANCELLED:
         # One reason a request of the transaction, "None" where it was not the cause; the first that no try can mend.
         reasons = response.get("CancellationReasons", [])

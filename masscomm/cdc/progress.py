@@ -108,7 +108,7 @@ class KafkaCdcProgress:
         try:
             self._read_source_offsets()
         except KafkaException as error:
-            raise _cannot_tell("Connect's source offsets", error) from error
+            raise _unreadable("Connect's source offsets", error) from error
         return self._acknowledged
 
     def end_offsets(self) -> Offsets:
@@ -144,7 +144,7 @@ class KafkaCdcProgress:
         # A client that has lost its connection to the group's coordinator does not always look for it again: it would
         # answer every question with a time-out from then on.
         self._admin.close()
-        return _cannot_tell(what, error)
+        return _unreadable(what, error)
 
     def _groups(self) -> "dict[str, list[TopicPartition]]":
         """What of the tables' topics each of cdc_consumer's groups consumes."""
@@ -249,7 +249,7 @@ def lsn_of_source_offset(offset: Mapping[str, Any] | None) -> int | None:
     return lsn if isinstance(lsn, int) else None
 
 
-def _cannot_tell(what: str, error: "KafkaException") -> Retry:
+def _unreadable(what: str, error: "KafkaException") -> Retry:
     return Retry(f"Kafka does not tell {what}: {error}")
 
 

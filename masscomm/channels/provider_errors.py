@@ -95,8 +95,8 @@ def as_provider_error(error: ClientError | BotoCoreError) -> ProviderError:
     """What the SDK raised, by what to do about it."""
     if not isinstance(error, ClientError):
         return Transient(f"{type(error).__name__}: {error}", answer_lost=isinstance(error, _ANSWER_LOST))
-    told = error.response.get("Error", {})
-    return refusal(told.get("Code", ""), told.get("Message", ""))
+    details = error.response.get("Error", {})
+    return refusal(details.get("Code", ""), details.get("Message", ""))
 
 
 def refusal(code: str, text: str) -> ProviderError:

@@ -103,10 +103,10 @@ def _bulk(client: OpenSearch, lines: list[bytes]) -> list[Exception | None]:
 
 def _is_about_documents(error: TransportError) -> bool:
     """Whether a request is refused for its content: a wrong address is refused without a type of error."""
-    told = error.info.get("error") if isinstance(error.info, dict) else None
+    details = error.info.get("error") if isinstance(error.info, dict) else None
     if error.status_code == _TOO_LARGE:
         return True
-    return error.status_code == _BAD_REQUEST and isinstance(told, dict)  # guard: opensearch.wrong_address
+    return error.status_code == _BAD_REQUEST and isinstance(details, dict)  # guard: opensearch.wrong_address
 
 
 def _requests(documents: Sequence[VersionedDocument]) -> Iterator[list[bytes]]:

@@ -1,9 +1,9 @@
-"""The metrics there are: one vocabulary for the functions that tell them, the alarms and the documentation.
+"""The vocabulary of metrics, shared by the functions that emit them, the alarms and the documentation.
 
 docs/observability.md holds this as a table, made by `python -m infra.metric_table`; a test compares them. Every metric
 stands in the namespace `masscomm` under the dimensions that it names and no others. What has many values (a send, a
 record, a tenant) is no dimension: CloudWatch bills each combination as a metric of its own. Where a vocabulary is
-closed (statuses, channels), each word has a metric, so that an invocation needs one line whatever it told; where
+closed (statuses, channels), each word has a metric, so that an invocation needs one line; where
 labels cost nothing (Prometheus, here on this machine) they are labels of one family again.
 """
 
@@ -14,7 +14,7 @@ from enum import StrEnum
 from masscomm.domain.statuses import Status
 
 NAMESPACE = "masscomm"
-# What every function's metrics are told by: where it is deployed, and which function it is (both lanes of it).
+# The dimensions of every function's metrics: its environment and its name (the same in both lanes).
 ENVIRONMENT, SERVICE = "environment", "service"
 USUAL = (ENVIRONMENT, SERVICE)
 # Of functions, whose lines also say it, though not as a dimension.
@@ -41,7 +41,7 @@ class Kind(StrEnum):
 class Metric:
     """One metric.
 
-    told_by: the functions that tell it, empty where all do; meaning: a sentence; family, labels: its name in
+    emitted_by: the functions that emit it, empty for all functions; meaning: a sentence; family, labels: its name in
     Prometheus where several metrics are one there.
     """
 
@@ -49,18 +49,18 @@ class Metric:
     unit: Unit
     kind: Kind
     meaning: str
-    told_by: tuple[str, ...] = ()
+    emitted_by: tuple[str, ...] = ()
     dimensions: tuple[str, ...] = USUAL
     family: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def _counter(name: str, meaning: str, *told_by: str) -> Metric:
-    return Metric(name=name, unit=Unit.COUNT, kind=Kind.COUNTER, meaning=meaning, told_by=told_by)
+def _counter(name: str, meaning: str, *emitted_by: str) -> Metric:
+    return Metric(name=name, unit=Unit.COUNT, kind=Kind.COUNTER, meaning=meaning, emitted_by=emitted_by)
 
 
-def _gauge(name: str, unit: Unit, meaning: str, told_by: str) -> Metric:
-    return Metric(name=name, unit=unit, kind=Kind.GAUGE, meaning=meaning, told_by=(told_by,))
+def _gauge(name: str, unit: Unit, meaning: str, emitted_by: str) -> Metric:
+    return Metric(name=name, unit=unit, kind=Kind.GAUGE, meaning=meaning, emitted_by=(emitted_by,))
 
 
 CHAIN = ("preference_checker", "builder", "delivery")
@@ -78,10 +78,10 @@ DURATION = Metric(
 )
 
 # --- what is triggered by Kafka ---------------------------------------------------------------------------------------
-RECORDS_IN = _counter("RecordsIn", "records received, again and again counted each time", *KAFKA_TRIGGERED)
+RECORDS_IN = _counter("RecordsIn", "records received; a redelivered record is counted again", *KAFKA_TRIGGERED)
 RECORDS_OUT = _counter("RecordsOut", "records that Kafka has acknowledged, dead letters left out", *KAFKA_TRIGGERED)
-RECORDS_FAILED = _counter("RecordsFailed", "records that come again: something was down, or slow", *KAFKA_TRIGGERED)
-DEAD_LETTERS = _counter("DeadLetters", "records put aside for good", *KAFKA_TRIGGERED)
+RECORDS_FAILED = _counter("RecordsFailed", "records to be redelivered: a dependency was down or slow", *KAFKA_TRIGGERED)
+DEAD_LETTERS = _counter("DeadLetters", "records written to the dead-letter topic", *KAFKA_TRIGGERED)
 DEAD_LETTER_BURSTS = _counter(
     "DeadLetterBursts",
     "invocations after which the last minute of their environment held more dead letters than DEAD_LETTER_ALARM_LIMIT",
@@ -89,7 +89,7 @@ DEAD_LETTER_BURSTS = _counter(
 )
 
 # --- notifications ----------------------------------------------------------------------------------------------------
-_TELLERS: Mapping[Status, tuple[str, ...]] = {
+_EMITTED_BY: Mapping[Status, tuple[str, ...]] = {
     Status.ACCEPTED: ("send_handler",),
     Status.SENT: ("delivery",),
     Status.DELIVERED: ("receipts",),
@@ -102,8 +102,8 @@ RECIPIENTS: Mapping[Status, Metric] = {
         kind=Kind.COUNTER,
         meaning="notifications asked for over REST"
         if status is Status.ACCEPTED
-        else f"notifications told of as {status.value}; a record that comes again tells of them again",
-        told_by=_TELLERS.get(status, (*CHAIN, "scheduler")),
+        else f"notifications with the outcome {status.value}; a redelivered record counts them again",
+        emitted_by=_EMITTED_BY.get(status, (*CHAIN, "scheduler")),
         family="Recipients",
         labels={"status": status.value},
     )
@@ -130,7 +130,7 @@ def _by_channel(what: str, meaning: str, unit: Unit, kind: Kind) -> dict[str, Me
             unit=unit,
             kind=kind,
             meaning=f"{channel}: {meaning}",
-            told_by=("delivery",),
+            emitted_by=("delivery",),
             family=f"Provider{what}",
             labels={"channel": channel},
         )
@@ -205,7 +205,7 @@ JOB_RUNNING = Metric(
     unit=Unit.COUNT,
     kind=Kind.GAUGE,
     meaning="1 where the streaming job's wanted run goes on, else 0",
-    told_by=("keep_job",),
+    emitted_by=("keep_job",),
     dimensions=("application",),
 )
 

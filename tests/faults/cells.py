@@ -95,7 +95,7 @@ CELLS = (
     Cell(name="quiet hours begin while SNS is away", fault=quiet.begin_while_the_provider_is_away, load=NOBODY),
     Cell(name="delivery asleep for longer than its lease", fault=processes.asleep, load=ONE_SLICE),
     Cell(name="a record again in another lane", fault=processes.again_in_another_lane, load=Load(users=90)),
-    Cell(name="each record again once it is counted", fault=processes.told_again),
+    Cell(name="each record again once it is counted", fault=processes.redelivered_after_counting),
     # --- tenants ---
     Cell(
         name="a tenant's broadcast behind another tenant's larger one",

@@ -188,7 +188,7 @@ def again_in_another_lane(bench: Bench, send: Send) -> None:
     until("bulk has it, too", lambda: bench.records(topics.DELIVERY) > deliveries, every_s=0.05)
 
 
-def told_again(bench: Bench, send: Send) -> None:
+def redelivered_after_counting(bench: Bench, send: Send) -> None:
     """Each record of a send comes again once it is counted; then there is another send, which is counted after it."""
     names = [
         topic.name

@@ -22,15 +22,15 @@ def killed_while_holding(bench: Bench, _: Send) -> None:
     sleepers = [user_id for user_id in users if user_id % 10 >= 6]  # they have settings, and want everything
     ends = next_minute(LAST_S)
     bench.population.sleep(sleepers, ends)
-    with bench.stack.kafka.fault(Hold(), when=produce_to("outcome")) as told:
+    with bench.stack.kafka.fault(Hold(), when=produce_to("outcome")) as outcome_produced:
         sent = bench.emit(users)
-        told.await_hits()
+        outcome_produced.await_hits()
         with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=bigger_mget) as refused:
             bench.kill("preference_checker")
-            told.discard()
+            outcome_produced.discard()
             refused.await_hits()
             bench.population.sleep(sleepers[::2], None)
-    until("all of them are held", lambda: _told(bench, sent, Status.HELD) == set(sleepers))
+    until("all of them are held", lambda: _with_status(bench, sent, Status.HELD) == set(sleepers))
     _until_they_end(ends)
 
 
@@ -40,11 +40,11 @@ def begin_while_the_provider_is_away(bench: Bench, _: Send) -> None:
     sleepers = [user_id for user_id in users if user_id % 10 >= 6]
     bench.stack.sns.answer(Rule(code="reset_before"))
     sent = bench.emit(users)
-    until("they wait for the provider", lambda: _told(bench, sent, Status.SENDING) >= set(sleepers))
+    until("they wait for the provider", lambda: _with_status(bench, sent, Status.SENDING) >= set(sleepers))
     ends = next_minute(LAST_S)
     bench.population.sleep(sleepers, ends)
     bench.stack.sns.clear()
-    until("all of them are held", lambda: _told(bench, sent, Status.HELD) == set(sleepers))
+    until("all of them are held", lambda: _with_status(bench, sent, Status.HELD) == set(sleepers))
     _until_they_end(ends)
 
 
@@ -53,8 +53,8 @@ def _until_they_end(ends: datetime) -> None:
     until("their quiet hours are over", lambda: time.time() >= ends.timestamp(), 90, every_s=0.5)
 
 
-def _told(bench: Bench, sent: Sent, status: Status) -> set[int]:
-    """Those of whom that was told."""
+def _with_status(bench: Bench, sent: Sent, status: Status) -> set[int]:
+    """The users with an outcome of this status."""
     return {
         user_id
         for record in bench.outcomes.of(sent.send_id)

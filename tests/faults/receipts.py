@@ -98,13 +98,15 @@ def learnt_afterwards(bench: Bench, _: Send) -> None:
             _invoked(bench, event)
         bench.await_receipts()
         until("the devices are inactive", lambda: disabled(bench, dead))
-        told = [
+        status_changes = [
             DeviceStatusChanged.from_avro(bench.codec.decode("DeviceStatusChanged", message.value()))
             for message in statuses.poll()
         ]
     finally:
         statuses.close()
-    assert {(each.device_id, each.status) for each in told} == {(device_id, "inactive") for device_id in dead}, told
+    assert {(each.device_id, each.status) for each in status_changes} == {
+        (device_id, "inactive") for device_id in dead
+    }, status_changes
 
     nothing_left = {user_id for user_id, (status, _) in pushed.heard.items() if status == Status.BOUNCED}
     endpoints = {_endpoint(bench, device_id) for device_id in dead}

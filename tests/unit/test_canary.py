@@ -148,7 +148,7 @@ def from_delivery(error: Exception) -> Chain:
 
 def from_receipts(error: Exception) -> Chain:
     chain = Receipts()
-    chain.told(["m"])
+    chain.sent_messages(["m"])
     chain.messages.failing = error
     chain.hear(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED)))
     return chain
@@ -251,7 +251,7 @@ _KEPT = {
 )
 def test_a_receipts_texts_let_no_canary_out(document: dict[str, Any], written: Callable[[], str]) -> None:
     chain = Receipts()
-    chain.told(["m"])
+    chain.sent_messages(["m"])
     chain.hear(receipt_events.of_sns(json.dumps(_filled(document)), TEXT))
     assert_clean(written() + produced(chain.producer, chain))
 

@@ -87,10 +87,10 @@ class EarlierStack(FaultStack):
         if self.code == ROOT:
             return made
         values = json.dumps(self.config.as_dict())
-        told = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", _CONFIG, values], cwd=self.code, check=True, capture_output=True, text=True
         )
-        known = json.loads(told.stdout).keys() | _ADDED
+        known = json.loads(result.stdout).keys() | _ADDED
         files = {
             path: json.dumps({name: value for name, value in json.loads(text).items() if name in known})
             if path.name == "config.json"

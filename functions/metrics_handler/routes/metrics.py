@@ -92,8 +92,8 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class QueryMetrics:
-    """The use case. grace: how long after its end a bucket is complete at the earliest, where the stream says less."""
+class MetricsRoute:
+    """The route. grace: how long after its end a bucket is complete at the earliest, where the stream says less."""
 
     store: MetricsStore
     clock: Clock

@@ -34,8 +34,8 @@ _NO_REASON = "none"
 
 
 @dataclass(frozen=True)
-class TellSend:
-    """The use case."""
+class SendRoute:
+    """The route."""
 
     store: MetricsStore
     clock: Clock
@@ -52,8 +52,8 @@ class TellSend:
         return self._body(send)
 
     def _body(self, send: SendTotals) -> dict[str, Any]:
-        channels = {name: _told(totals) for name, totals in send.channels.items()}
-        totals = _told(_together(send))
+        channels = {name: _statuses(totals) for name, totals in send.channels.items()}
+        totals = _statuses(_together(send))
         requested, terminal = totals["requested"], _terminal(_together(send))
         all_chunks = send.chunk_count is not None and send.chunks >= send.chunk_count
         return {
@@ -79,7 +79,7 @@ class TellSend:
         }
 
 
-def _told(totals: ChannelTotals) -> dict[str, Any]:
+def _statuses(totals: ChannelTotals) -> dict[str, Any]:
     by_number = {status.value: sum(totals.by_status.get(status, {}).values()) for status in _BY_NUMBER}
     by_reason: dict[str, dict[str, int]] = {status.value: Counter() for status in _BY_REASON}
     for status, counts in by_reason.items():

@@ -25,7 +25,7 @@ from functions.metrics_handler.http import parameters as parse
 from functions.metrics_handler.http.parameters import Reader, rfc3339
 from functions.metrics_handler.http.tenant import seen
 from functions.metrics_handler.routes.metrics import PARAMETERS as QUERY_PARAMETERS
-from functions.metrics_handler.routes.metrics import QueryMetrics, parse_query
+from functions.metrics_handler.routes.metrics import MetricsRoute, parse_query
 from functions.metrics_handler.store.buckets import LENGTH, floor
 from functions.metrics_handler.store.poll_slots import PollSlots
 from functions.metrics_handler.store.port import Granularity, MetricsStore, Position
@@ -55,12 +55,12 @@ _CURSOR = re.compile(r"[0-9]{1,20}-[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class WatchMetrics:
-    """The use case. slots: shared by all environments; open_polls: of one key at a time."""
+class StreamRoute:
+    """The route. slots: shared by all environments; open_polls: of one key at a time."""
 
     store: MetricsStore
     clock: Clock
-    query_metrics: QueryMetrics
+    metrics_route: MetricsRoute
     slots: PollSlots
     open_polls: int = OPEN_POLLS
 
@@ -92,7 +92,7 @@ class WatchMetrics:
         return {
             "cursor": self._cursor(position),
             "changed": changed,
-            "metrics": self.query_metrics.answer(query, clubs) if query and changed else None,
+            "metrics": self.metrics_route.answer(query, clubs) if query and changed else None,
             "watermark": rfc3339(position.watermark),
             # Every minute that is over, and the grace with it, is counted.
             "complete": complete_to is not None and complete_to >= self._minute(now, position.grace),
@@ -145,7 +145,7 @@ class WatchMetrics:
 
     def _minute(self, moment: datetime, grace: timedelta) -> datetime:
         """Up to where everything is complete when the watermark is at a moment."""
-        return max(_EPOCH, floor(moment - max(self.query_metrics.grace, grace), LENGTH[Granularity.MINUTE]))
+        return max(_EPOCH, floor(moment - max(self.metrics_route.grace, grace), LENGTH[Granularity.MINUTE]))
 
 
 _EPOCH = datetime.fromtimestamp(0, UTC)

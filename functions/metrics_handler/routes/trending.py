@@ -32,8 +32,8 @@ PARAMETERS = ("by", "window", "measure", "top", "club_id", "type", "channel")
 
 
 @dataclass(frozen=True)
-class TellTrends:
-    """The use case. grace: as in query_metrics."""
+class TrendingRoute:
+    """The route. grace: as in MetricsRoute."""
 
     store: MetricsStore
     clock: Clock

@@ -37,8 +37,8 @@ _MAX_CURSOR = 8_000
 
 
 @dataclass(frozen=True)
-class TellUser:
-    """The use case. grace: as in query_metrics."""
+class UserNotificationsRoute:
+    """The route. grace: as in MetricsRoute."""
 
     store: MetricsStore
     clock: Clock

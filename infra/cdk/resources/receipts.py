@@ -69,8 +69,8 @@ class Receipts(Construct):
         self._keep_what_fails()
         failures = self._failures()
         for platform, arn in applications.items():
-            self._tell_of_pushes(platform, arn, failures)
-        self._tell_of_mail()
+            self._subscribe_to_push_logs(platform, arn, failures)
+        self._subscribe_to_mail_events()
 
     def _keep_what_fails(self) -> None:
         """Whoever invokes it asynchronously tries three times within hours; then the event is kept."""
@@ -99,7 +99,7 @@ class Receipts(Construct):
         )
         return failures
 
-    def _tell_of_pushes(self, platform: str, application: str, failures: sns.Topic) -> None:
+    def _subscribe_to_push_logs(self, platform: str, application: str, failures: sns.Topic) -> None:
         """The delivery status of an application's messages, in two log groups that SNS chooses the names of."""
         stack = Stack.of(self)
         name = f"sns/{stack.region}/{stack.account}/{application.rpartition(':')[2]}"
@@ -151,7 +151,7 @@ class Receipts(Construct):
             ],
         ).node.add_dependency(role)
 
-    def _tell_of_mail(self) -> None:
+    def _subscribe_to_mail_events(self) -> None:
         """SES' events of the mail that is sent under our configuration set, over the account's event bus."""
         name = configuration_set(self._environment)
         configured = ses.ConfigurationSet(

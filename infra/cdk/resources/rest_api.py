@@ -134,7 +134,7 @@ class RestApi(Construct):
         )
 
     def _firewall(self, environment: Environment) -> None:
-        def told(name: str) -> waf.CfnWebACL.VisibilityConfigProperty:
+        def visibility(name: str) -> waf.CfnWebACL.VisibilityConfigProperty:
             return waf.CfnWebACL.VisibilityConfigProperty(
                 cloud_watch_metrics_enabled=True, metric_name=name, sampled_requests_enabled=True
             )
@@ -156,7 +156,7 @@ class RestApi(Construct):
                         ],
                     )
                 ),
-                visibility_config=told(name),
+                visibility_config=visibility(name),
             )
             for priority, name in enumerate(_MANAGED, 1)
         ]
@@ -169,7 +169,7 @@ class RestApi(Construct):
                     aggregate_key_type="IP", limit=environment.api.requests_an_address, evaluation_window_sec=300
                 )
             ),
-            visibility_config=told("requests-an-address"),
+            visibility_config=visibility("requests-an-address"),
         )
         acl = waf.CfnWebACL(
             self,
@@ -177,7 +177,7 @@ class RestApi(Construct):
             name=environment.prefix,
             scope="REGIONAL",
             default_action=waf.CfnWebACL.DefaultActionProperty(allow={}),
-            visibility_config=told(environment.prefix),
+            visibility_config=visibility(environment.prefix),
             rules=[rate, *managed],
         )
         waf.CfnWebACLAssociation(

@@ -139,9 +139,9 @@ def of_records(environment: Environment, functions: FunctionsStack) -> Iterator[
 
 
 def _failed(environment: Environment) -> Watch:
-    """Of those who were sent to or failed or expired, by whoever told of it."""
-    lost = [(of, teller) for of in (Status.FAILED, Status.EXPIRED) for teller in RECIPIENTS[of].told_by]
-    used = {f"lost{number}": ours(environment, RECIPIENTS[of], teller) for number, (of, teller) in enumerate(lost)}
+    """The share of failed and expired notifications among those sent, failed or expired."""
+    lost = [(of, function) for of in (Status.FAILED, Status.EXPIRED) for function in RECIPIENTS[of].emitted_by]
+    used = {f"lost{number}": ours(environment, RECIPIENTS[of], function) for number, (of, function) in enumerate(lost)}
     share = cloudwatch.MathExpression(
         expression='IF(SUM(METRICS()) > 0, SUM(METRICS("lost")) / SUM(METRICS()), 0)',
         using_metrics=used | {"sent": ours(environment, RECIPIENTS[Status.SENT], "delivery")},

@@ -56,8 +56,8 @@ class TestDynamoDbDeliveryLedger(DeliveryLedgerContract):
             "lease": LEASE_KEPT_S,
             "slice#0000000000": KEPT_S,
         }
-        told = client.describe_time_to_live(TableName=TABLE)["TimeToLiveDescription"]
-        assert told == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
+        ttl = client.describe_time_to_live(TableName=TABLE)["TimeToLiveDescription"]
+        assert ttl == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
 
     def test_provisioning_again_changes_nothing(self, ledgers: Ledgers, record_id: str) -> None:
         ledgers("a").record(record_id, [decided(0)])

@@ -26,7 +26,7 @@ def handler(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     module.bootstrap.cache_clear()
     yield monkeypatch
     if module.bootstrap.cache_info().currsize:
-        store = module.bootstrap().tell_send.store
+        store = module.bootstrap().send_route.store
         assert isinstance(store, PostgresMetricsStore)
         store.close()
     module.bootstrap.cache_clear()

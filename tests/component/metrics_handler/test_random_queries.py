@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from devstack.config import StackConfig
-from functions.metrics_handler.routes.metrics import QueryMetrics
+from functions.metrics_handler.routes.metrics import MetricsRoute
 from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
 from masscomm.clock import FixedClock
 from masscomm.http.tenant import ALL_CLUBS
-from tests.support.inputs.metrics_queries import Event, events, expected, queries, stored, told
+from tests.support.inputs.metrics_queries import Event, events, expected, queries, rows_of, stored
 from tests.support.servers.metrics_database import metrics_database
 
-type Database = tuple[psycopg.Connection[tuple[int, ...]], QueryMetrics]
+type Database = tuple[psycopg.Connection[tuple[int, ...]], MetricsRoute]
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def database(postgres: StackConfig) -> Iterator[Database]:
         psycopg.connect(url, autocommit=True) as connection,
         connection_pool(url) as pool,
     ):
-        yield connection, QueryMetrics(PostgresMetricsStore(pool), FixedClock(), timedelta())
+        yield connection, MetricsRoute(PostgresMetricsStore(pool), FixedClock(), timedelta())
 
 
 def fill(connection: psycopg.Connection[tuple[int, ...]], happened: list[Event]) -> None:
@@ -47,12 +47,12 @@ def test_answers_and_pages_are_a_group_by(
     connection, query = database
     fill(connection, happened)
     everything = expected(happened, asked)
-    assert told(query.answer(asked | {"limit": ["10000"]}, ALL_CLUBS)) == everything[:10_000]
+    assert rows_of(query.answer(asked | {"limit": ["10000"]}, ALL_CLUBS)) == everything[:10_000]
     if len(everything) > 12 * limit:
         return
     body = query.answer(asked | {"limit": [str(limit)]}, ALL_CLUBS)
-    paged = told(body)
+    paged = rows_of(body)
     while cursor := body["next_cursor"]:
         body = query.answer(asked | {"limit": [str(limit)], "cursor": [cursor]}, ALL_CLUBS)
-        paged += told(body)
+        paged += rows_of(body)
     assert paged == everything

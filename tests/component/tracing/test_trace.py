@@ -65,7 +65,9 @@ def send_id(
     out = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "push")
     common: dict[str, Any] = {"channel": "push", "start": 0, "end": 500, "directory": None}
     asked = build([1], record_id=str(uuid4()), send_id=made)
-    told = outcome(record, [RecipientOutcome(0, 1, sent, ("message-1",))], step="delivery", now_ms=NOW, **common)
+    sent_outcome = outcome(
+        record, [RecipientOutcome(0, 1, sent, ("message-1",))], step="delivery", now_ms=NOW, **common
+    )
     _produce(
         registry,
         (topics.SEND_MONOLITH, NOW, send([1, 2], send_id=made)),
@@ -77,14 +79,14 @@ def send_id(
             outcome(asked, [RecipientOutcome(1, 2, out)], step="preference", now_ms=NOW, **common),
         ),
         (topics.DELIVERY, NOW + 2_000, record),
-        (topics.OUTCOME, NOW + 5_000, told),
+        (topics.OUTCOME, NOW + 5_000, sent_outcome),
     )
-    after, headers = _receipt(told)
+    after, headers = _receipt(sent_outcome)
     _produce(registry, (topics.OUTCOME, NOW + 6_000, after), headers=headers)
     return made
 
 
-def _receipt(told: NotificationOutcome) -> tuple[NotificationOutcome, Headers]:
+def _receipt(sent_outcome: NotificationOutcome) -> tuple[NotificationOutcome, Headers]:
     """What receipts makes of SNS' word that the push service took the message, and its headers."""
     chain = Chain()
     follow = FollowReceipts(
@@ -95,7 +97,7 @@ def _receipt(told: NotificationOutcome) -> tuple[NotificationOutcome, Headers]:
     body = json.dumps(pushed)
     received = ReceiptReceived(record_id=str(uuid4()), body=body, received_at=NOW)
     carried = [(name, value) for name, value in HEADERS if isinstance(value, bytes)]
-    assert chain.run(follow, chain.encoded(told, topics.OUTCOME, headers=carried)) == []
+    assert chain.run(follow, chain.encoded(sent_outcome, topics.OUTCOME, headers=carried)) == []
     assert chain.run(follow, chain.encoded(received, topics.RECEIPT)) == []
     (headers,) = [headers for _, _, _, headers in chain.producer.produced]
     return chain.outcomes()[0], headers

@@ -298,11 +298,11 @@ class Bench:
     def ended(self, sent: Sent) -> bool:
         """Whether everybody of it has a terminal status."""
         try:
-            return len(self._told(sent)) >= len(sent.fates)
+            return len(self._outcomes(sent)) >= len(sent.fates)
         except (RecordsError, KafkaException):
             return False  # the broker is down
 
-    def _told(self, sent: Sent, *, by_receipts: bool = False) -> dict[int, list[tuple[str, str]]]:
+    def _outcomes(self, sent: Sent, *, by_receipts: bool = False) -> dict[int, list[tuple[str, str]]]:
         """user → every terminal (status, reason) of different records of the chain, or else of receipts."""
         found: dict[int, list[tuple[str, str]]] = {}
         try:
@@ -321,13 +321,13 @@ class Bench:
     def await_receipts(self) -> None:
         """Wait until everybody was heard of who is to be, and nothing is left of receipts. Errors: TooLate."""
 
-        def told() -> bool:
+        def all_heard() -> bool:
             try:
-                return all(self._told(sent, by_receipts=True).keys() >= sent.heard.keys() for sent in self.sends)
+                return all(self._outcomes(sent, by_receipts=True).keys() >= sent.heard.keys() for sent in self.sends)
             except (RecordsError, KafkaException):
                 return False
 
-        until("everybody is heard of", told, self.patience_s, every_s=0.1)
+        until("every receipt has an outcome", all_heard, self.patience_s, every_s=0.1)
         until("nothing is left of receipts", lambda: self.at_rest(_SOURCES_OF_RECEIPTS), self.patience_s, every_s=0.1)
 
     def await_counted(self, sent: Sent) -> None:
@@ -368,9 +368,9 @@ class Bench:
         received = self.received()
         result.bound = self.killed * SLICE_SIZE * DEVICES_A_USER + cell.expectation.bound
         for sent in self.sends:
-            told = self._told(sent)
-            self._judge_calls(sent, told, received, result)
-            self._judge_outcomes(sent, told, result)
+            outcomes = self._outcomes(sent)
+            self._judge_calls(sent, outcomes, received, result)
+            self._judge_outcomes(sent, outcomes, result)
             self._judge_receipts(sent, result)
             result.metric_error += self._metric_error(sent, result)
         if self.by_minute:
@@ -387,11 +387,11 @@ class Bench:
         return self.letters.all()[self._letters_before :]
 
     def _judge_calls(
-        self, sent: Sent, told: Mapping[int, list[tuple[str, str]]], received: Counter[Pair], result: Result
+        self, sent: Sent, outcomes: Mapping[int, list[tuple[str, str]]], received: Counter[Pair], result: Result
     ) -> None:
         must = sent.pairs
         for user_id, fate in sent.fates.items():
-            if fate != {"sent"} and "sent" in fate and (Status.SENT, "") in told.get(user_id, []):
+            if fate != {"sent"} and "sent" in fate and (Status.SENT, "") in outcomes.get(user_id, []):
                 must |= set(sent.calls[user_id])
         ours = {notification_id(sent.send_id, user_id, sent.channel) for user_id in sent.fates}
         got = {pair: count for pair, count in received.items() if pair[0] in ours}
@@ -401,23 +401,23 @@ class Bench:
         result.unexpected += len(got.keys() - must)
         result.duplicates += sum(got.values()) - len(got)
 
-    def _judge_outcomes(self, sent: Sent, told: Mapping[int, list[tuple[str, str]]], result: Result) -> None:
+    def _judge_outcomes(self, sent: Sent, outcomes: Mapping[int, list[tuple[str, str]]], result: Result) -> None:
         wrong = Counter[str]()
         for user_id, fate in sent.fates.items():
-            ends = told.get(user_id, [])
+            ends = outcomes.get(user_id, [])
             if len(ends) != 1:
                 wrong[f"{len(ends)} ends {sorted(set(ends))}"] += 1
             elif _fate(*ends[0]) not in fate:
                 wrong[f"{_fate(*ends[0])} instead of {'/'.join(sorted(fate))}"] += 1
-        wrong["outcomes of people nobody sent to"] += len(told.keys() - sent.fates.keys())
+        wrong["outcomes of people nobody sent to"] += len(outcomes.keys() - sent.fates.keys())
         result.wrong += [f"{count} recipients: {what}" for what, count in (+wrong).items()]
 
     def _judge_receipts(self, sent: Sent, result: Result) -> None:
-        told = self._told(sent, by_receipts=True)
+        outcomes = self._outcomes(sent, by_receipts=True)
         wrong = Counter(
-            f"heard {told.get(user_id, [])} instead of {sent.heard.get(user_id, 'nothing')}"
-            for user_id in told.keys() | sent.heard.keys()
-            if told.get(user_id, []) != [sent.heard.get(user_id)]
+            f"heard {outcomes.get(user_id, [])} instead of {sent.heard.get(user_id, 'nothing')}"
+            for user_id in outcomes.keys() | sent.heard.keys()
+            if outcomes.get(user_id, []) != [sent.heard.get(user_id)]
         )
         result.wrong += [f"{count} recipients: {what}" for what, count in wrong.items()]
 
@@ -482,10 +482,10 @@ class Bench:
         return 0
 
     def _decided(self, sent: Sent) -> Iterator[tuple[int, str]]:
-        """Everybody with their fate; where the oracle allows two, the one that was told."""
-        told = self._told(sent)
+        """Everybody with their fate; where the oracle allows two, the one of its outcome record."""
+        outcomes = self._outcomes(sent)
         for user_id, fate in sent.fates.items():
-            yield user_id, next(iter(fate)) if len(fate) == 1 else _fate(*told.get(user_id, [("", "")])[0])
+            yield user_id, next(iter(fate)) if len(fate) == 1 else _fate(*outcomes.get(user_id, [("", "")])[0])
 
 
 def _sources(*packages: str) -> dict[str, Sequence[str]]:

@@ -33,8 +33,8 @@ class Receipts(Chain):
             periods=periods,
         )
 
-    def told(self, *message_ids: list[str], headers: Headers = (), **values: Any) -> None:
-        """Delivery tells of users 101, 102, … whose messages these are."""
+    def sent_messages(self, *message_ids: list[str], headers: Headers = (), **values: Any) -> None:
+        """Consume delivery's outcome record: the messages were sent to users 101, 102, …"""
         record = outcome("44444444-4444-5444-8444-444444444444", list(message_ids), **values)
         assert self.run(self.follow, self.encoded(record, topics.OUTCOME, headers=list(headers))) == []
 

@@ -1,6 +1,6 @@
-"""Which sends are counted and told of: the metrics and the preference checker must agree on each of these.
+"""Sends that are counted or ignored: metrics and preference checker must agree on each of them.
 
-A send that one counts as requested and the other tells nobody of would never come to rest.
+A send that metrics count as requested and the preference checker emits no outcomes for would never be complete.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ PRODUCED_MS = 1_700_000_000_000
 LONG = "ü" * LONGEST_TEXT  # characters, not bytes
 CHANNELS = [f"channel {n}" for n in range(MAX_CHANNELS)]
 
-# What differs from an ordinary send that was produced at PRODUCED_MS, and whether it is told of.
+# What differs from an ordinary send that was produced at PRODUCED_MS, and whether it is counted.
 CASES: list[tuple[dict[str, Any], bool]] = [
     ({}, True),
     ({"timestamp": PRODUCED_MS + FAR_FUTURE_MS}, True),
@@ -39,5 +39,5 @@ CASES: list[tuple[dict[str, Any], bool]] = [
     ({"channels": ["push"] * (MAX_CHANNELS + 1)}, False),  # named again, it is one more all the same
     ({"channels": [""], "to_users": []}, False),
     ({"to_users": []}, True),
-    ({"chunk_index": 3, "chunk_count": 1}, True),  # dead-lettered, and its recipients are told of
+    ({"chunk_index": 3, "chunk_count": 1}, True),  # dead-lettered, and its recipients have outcomes
 ]

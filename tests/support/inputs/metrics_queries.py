@@ -121,7 +121,7 @@ def expected(happened: Sequence[Event], asked: dict[str, list[str]]) -> list[tup
     return rows
 
 
-def told(body: dict[str, Any]) -> list[tuple[Any, ...]]:
+def rows_of(body: dict[str, Any]) -> list[tuple[Any, ...]]:
     """An answer's rows as `expected` has them."""
     rows = [tuple(row.values()) for row in body["rows"]]
     return [(datetime.fromisoformat(bucket).astimezone(UTC), *rest) for bucket, *rest in rows]

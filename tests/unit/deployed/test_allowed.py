@@ -14,15 +14,15 @@ def test_every_line_gives_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("api\tAWS::WAFv2::WebACL\t\n", "line 1: not a stack, a type and a reason"),
         ("api\tAWS::WAFv2::WebACL\n", "line 1"),
         ("api\tA\tbecause\nnetwork\tA\tbecause\napi\tA\tonce more\n", "stands there twice"),
     ],
 )
-def test_a_line_without_a_reason_or_said_twice_is_refused(text: str, told: str, tmp_path: Path) -> None:
+def test_a_line_without_a_reason_or_said_twice_is_refused(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "allowed.tsv"
     file.write_text(text)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         read_allowed(file)

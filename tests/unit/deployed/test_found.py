@@ -59,7 +59,7 @@ def test_what_is_let_in_left_behind_or_unreadable_is_found() -> None:
     wrong.refused["no key"] = Answer(202, {})
     wrong.left = {"AWS::SQS::Queue": {"http://queue"}}
     wrong.read = Answer(502, {})
-    told = " ".join(found(wrong))
-    assert "left behind: AWS::SQS::Queue http://queue" in told
-    assert "no key was let in: 202" in told
-    assert "metrics could not be read" in told
+    complaints = " ".join(found(wrong))
+    assert "left behind: AWS::SQS::Queue http://queue" in complaints
+    assert "no key was let in: 202" in complaints
+    assert "metrics could not be read" in complaints

@@ -35,7 +35,7 @@ class Registrar(Chain):
         record = row("devices", "u", version, after)
         assert self.run(self.use_case, entry(record.value, topic=record.topic, key=record.key)) == []
 
-    def told(self, **values: Any) -> list[int]:
+    def status_changed(self, **values: Any) -> list[int]:
         """Drive a status of device 1; answers the offsets that come again."""
         usual: dict[str, Any] = {
             "record_id": "r",
@@ -60,7 +60,7 @@ class Registrar(Chain):
 def test_an_endpoint_that_takes_nothing_is_not_enabled_any_more() -> None:
     registrar = Registrar()
     registrar.clock.advance(1)
-    assert registrar.told() == []
+    assert registrar.status_changed() == []
     assert (registrar.state.enabled, registrar.state.reason) == (False, "takes_nothing")
     assert (registrar.state.endpoint_arn, registrar.state.version) == (ARN, 50)
     assert registrar.endpoints.calls == []
@@ -73,13 +73,13 @@ def test_an_endpoint_that_takes_nothing_is_not_enabled_any_more() -> None:
 def test_status_of_an_outdated_endpoint_changes_nothing(values: dict[str, Any]) -> None:
     registrar = Registrar()
     before = registrar.state
-    assert registrar.told(**values) == []
+    assert registrar.status_changed(**values) == []
     assert registrar.states.states == {"1": before}
 
 
 def test_only_a_newer_row_enables_the_endpoint_again() -> None:
     registrar = Registrar()
-    registrar.told()
+    registrar.status_changed()
     registrar.follow_row(50)
     assert not registrar.state.enabled
     assert registrar.endpoints.calls == []
@@ -87,14 +87,14 @@ def test_only_a_newer_row_enables_the_endpoint_again() -> None:
     registrar.follow_row(60)
     assert registrar.state.enabled
     assert registrar.endpoints.calls == [("register", "a")]
-    assert registrar.told(timestamp=NOW) == []  # a replay of what was said before
+    assert registrar.status_changed(timestamp=NOW) == []  # a replay of what was said before
     assert registrar.state.enabled
 
 
 def test_unwritable_device_state_redelivers_the_status() -> None:
     registrar = Registrar()
     registrar.states.failing = Retry("OpenSearch is down")
-    assert registrar.told() == [0]
+    assert registrar.status_changed() == [0]
     registrar.states.failing = None
-    assert registrar.told() == []
+    assert registrar.status_changed() == []
     assert not registrar.state.enabled

@@ -41,7 +41,7 @@ def test_every_command_on_dead_letters_has_the_same_filters() -> None:
 
 
 def test_a_given_parameter_is_made_of_the_command_lines_options() -> None:
-    app, told = typer.Typer(), list[tuple[int, bool]]()
+    app, calls = typer.Typer(), list[tuple[int, bool]]()
 
     def doubled(number: int = 1) -> int:
         return 2 * number
@@ -49,11 +49,11 @@ def test_a_given_parameter_is_made_of_the_command_lines_options() -> None:
     @app.command()
     @given(twice=doubled)
     def command(*, twice: int, loud: bool = False) -> None:
-        told.append((twice, loud))
+        calls.append((twice, loud))
 
     assert CliRunner().invoke(app, ["--number", "4", "--loud"]).exit_code == 0
     assert CliRunner().invoke(app, []).exit_code == 0
-    assert told == [(8, True), (2, False)]
+    assert calls == [(8, True), (2, False)]
 
 
 def test_two_options_of_one_name_are_refused() -> None:

@@ -27,8 +27,8 @@ from devstack.demo.waiting import Waiter
 from devstack.installation import Installation
 from devstack.progress import Progress
 from devstack.terminal import Terminal, print_lines
+from devstack.tracing.printing import print_trace
 from devstack.tracing.steps import Asked, Kind, Step, Trace
-from devstack.tracing.telling import tell
 from masscomm.errors import Retry
 from masscomm.untrusted import visible, visible_json
 
@@ -103,7 +103,7 @@ PRINTED: dict[str, Callable[[Terminal], None]] = {
     "styled text": lambda console: console.print(Text(HOSTILE, style="red")),
     "done": lambda console: console.done(HOSTILE, HOSTILE),
     "failed": lambda console: console.failed(HOSTILE),
-    "trace": lambda console: tell(TRACE, console, as_json=False),
+    "trace": lambda console: print_trace(TRACE, console, as_json=False),
     "send": lambda console: console.print(send._table(STATUS)),
     "send, live": of_live,
     "demo's report": of_report,

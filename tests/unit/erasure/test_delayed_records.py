@@ -122,7 +122,7 @@ def test_receipt_keeps_its_shape_without_the_address(world: World) -> None:
     before = world.record("receipt", "ReceiptReceived.bounce", body=body)
     person = Person(user_id=7, club_id=3, addresses={"ada@example.org"})
     after = world.erased(person, "receipt", before)
-    told = json.loads(json.loads(after["body"])["Message"])
-    assert told["mail"]["destination"] == ["erased@erased.invalid"]
+    notice = json.loads(json.loads(after["body"])["Message"])
+    assert notice["mail"]["destination"] == ["erased@erased.invalid"]
     assert after["record_id"] == before["record_id"]
     assert world.erased(Person(user_id=7, club_id=3), "receipt", before) == before

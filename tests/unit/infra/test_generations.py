@@ -55,12 +55,12 @@ def test_functions_read_every_generations_topics(replacing: SynthesisedEnvironme
     assert {topic: read[topic] for topic in tables | others} == {
         topic: 2 if topic in devices else 1 for topic in tables | others
     }
-    told = {
+    generations = {
         each.properties["Environment"]["Variables"]["CDC_GENERATION"]
         for each in replacing.resources("AWS::Lambda::Function")
         if "CDC_GENERATION" in each.properties.get("Environment", {}).get("Variables", {})
     }
-    assert told == {"g1,g2"}
+    assert generations == {"g1,g2"}
 
 
 def test_each_connector_has_an_alarm_of_its_own(replacing: SynthesisedEnvironment) -> None:

@@ -147,7 +147,7 @@ def test_job_keeper_emits_whether_the_job_runs(
     monkeypatch.setattr(boto3, "client", clients.__getitem__)
     assert keep_job.handler({}, None) == {"action": "started"}
     assert keep_job.handler({}, None) == {"action": "running"}
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [each["JobRunning"] for each in told] == [0, 1]
-    assert told[0]["application"] == "masscomm-dev-metrics"
-    assert told[0]["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "masscomm"
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["JobRunning"] for each in lines] == [0, 1]
+    assert lines[0]["application"] == "masscomm-dev-metrics"
+    assert lines[0]["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "masscomm"

@@ -57,15 +57,16 @@ def test_mappings_read_the_brokers_that_are_given(local: SynthesisedEnvironment)
 
 
 @pytest.mark.parametrize(
-    ("servers", "told"), [(None, "KeyError"), ("[]", "TypeError"), ('{"kafka": "k"}', "TypeError"), ("{", "JSONDecode")]
+    ("servers", "message"),
+    [(None, "KeyError"), ("[]", "TypeError"), ('{"kafka": "k"}', "TypeError"), ("{", "JSONDecode")],
 )
 def test_local_environment_without_servers_is_refused(
-    servers: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+    servers: str | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MASSCOMM_SERVERS", raising=False)
     if servers is not None:
         monkeypatch.setenv("MASSCOMM_SERVERS", servers)
-    with pytest.raises(ValueError, match=f"MASSCOMM_SERVERS must be a JSON object of kafka, registry_url.*{told}"):
+    with pytest.raises(ValueError, match=f"MASSCOMM_SERVERS must be a JSON object of kafka, registry_url.*{message}"):
         environment_of("local")
 
 

@@ -9,7 +9,7 @@ from infra.cdk.settings import PROD, ApiSettings, KafkaSettings, OpenSearchSetti
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"zones": ("a", "b")}, "kafka.brokers is 3, no multiple of the 2 zones"),
         ({"opensearch": OpenSearchSettings(data_nodes=4)}, "opensearch.data_nodes is 4"),
@@ -21,8 +21,8 @@ from infra.cdk.settings import PROD, ApiSettings, KafkaSettings, OpenSearchSetti
         ({"receipts_percent": 101}, "receipts_percent"),
     ],
 )
-def test_invalid_setting_is_refused_by_name(changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_invalid_setting_is_refused_by_name(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         replace(PROD, **changed)
 
 

@@ -230,16 +230,16 @@ def test_sns_delivery_logs_are_enabled_and_reach_receipts(
         for each in environment.resources("Custom::AWS")
         if "setPlatformApplicationAttributes" in flat(each.properties["Update"])
     ]
-    told = {}
+    logging = {}
     for call in (attributes, *others):
         application = call["parameters"]["PlatformApplicationArn"].partition(":app/")[2]
-        told[application] = call["parameters"]["Attributes"]
+        logging[application] = call["parameters"]["Attributes"]
     region = ENVIRONMENTS[environment.name].region
     of_account = f"sns/{region}/{{AWS::AccountId}}/app/"
-    assert names == {f"{of_account}{name}{suffix}" for name in told for suffix in ("", "/Failure")}
+    assert names == {f"{of_account}{name}{suffix}" for name in logging for suffix in ("", "/Failure")}
     topics = {f"{{{each.id}}}" for each in environment.resources("AWS::SNS::Topic") if each.stack == "functions"}
     roles = {f"{{{each.id}.Arn}}" for each in environment.resources("AWS::IAM::Role")}
-    for values in told.values():
+    for values in logging.values():
         assert values["SuccessFeedbackSampleRate"] == "100"
         assert values["SuccessFeedbackRoleArn"] == values["FailureFeedbackRoleArn"]
         assert values["SuccessFeedbackRoleArn"] in roles
@@ -271,8 +271,8 @@ def test_ses_events_reach_receipts(environment: SynthesisedEnvironment) -> None:
         for target in targets(statement)
     ]
     assert len([target for target in may if target.endswith(f":configuration-set/{name}")]) == 2
-    told = set(destination.properties["EventDestination"]["MatchingEventTypes"])
-    assert told == {"delivery", "bounce", "complaint", "reject", "renderingFailure"}
+    event_types = set(destination.properties["EventDestination"]["MatchingEventTypes"])
+    assert event_types == {"delivery", "bounce", "complaint", "reject", "renderingFailure"}
     pattern = rule.properties["EventPattern"]
     assert pattern == {"source": ["aws.ses"], "detail": {"mail": {"tags": {"ses:configuration-set": [name]}}}}
     assert receipt_events.DELIVERED["mail"]["tags"].keys() >= {"ses:configuration-set"}  # type: ignore[index]

@@ -209,7 +209,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
         server.shutdown()
 
 
-def told(key: str, until: datetime) -> tuple[int, dict[str, str]]:
+def credentials_response(key: str, until: datetime) -> tuple[int, dict[str, str]]:
     return 200, {
         "AccessKeyId": key,
         "SecretAccessKey": "secret",
@@ -222,7 +222,10 @@ def test_role_credentials_are_reused_until_shortly_before_expiry(endpoint: Endpo
     begin = datetime(2026, 11, 21, tzinfo=UTC)
     clock = [begin.timestamp()]
     credentials = RoleCredentials(now=lambda: clock[0])
-    endpoint.answers = [told("first", begin + timedelta(hours=1)), told("second", begin + timedelta(hours=2))]
+    endpoint.answers = [
+        credentials_response("first", begin + timedelta(hours=1)),
+        credentials_response("second", begin + timedelta(hours=2)),
+    ]
     assert credentials() == Credentials("first", "secret", "token")
     clock[0] += 3000
     assert credentials().access_key == "first"

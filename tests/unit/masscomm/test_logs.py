@@ -78,15 +78,15 @@ def test_each_record_logs_its_own_ids_whatever_its_fate(lines: Any) -> None:
     ]
     bad = entry(b"\0", topic=topics.SEND_MONOLITH, offset=9)
     assert failed_offsets(_driver(chain).run(event(*entries, bad), Context(chain.clock), Relay(work=work))) == [1, 3]
-    told = lines()
-    assert len(told) == 9
-    for line in told:
+    logged = lines()
+    assert len(logged) == 9
+    for line in logged:
         offset = int(line["position"].partition("@")[2])
         assert line.get("offset", offset) == offset
         whose = (f"send-{offset}", offset) if offset < 5 else (None, None)
         assert (line.get("send_id"), line.get("club_id")) == whose
         assert ("trace_id" in line) is (offset < 5)
-    by_message = sorted((line["message"], line["position"][-1]) for line in told)
+    by_message = sorted((line["message"], line["position"][-1]) for line in logged)
     assert by_message == [
         *(("at work", str(place)) for place in range(5)),
         ("dead letter", "2"),

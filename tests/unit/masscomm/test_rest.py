@@ -19,7 +19,7 @@ api = Api(logs.logger("test"), retry_after_s=7)
 
 
 @api.get("/v1/{kind}/{name}")
-def tell(asked: Request, kind: str, name: str) -> Response:
+def describe(asked: Request, kind: str, name: str) -> Response:
     return Response(200, JSON, json.dumps([kind, name]), {"X-Asked": asked.header("x-asked") or "nothing"})
 
 

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from functions.metrics_handler.routes.metrics import PARAMETERS, QueryMetrics
+from functions.metrics_handler.routes.metrics import PARAMETERS, MetricsRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from masscomm.clock import FixedClock
 from masscomm.http.problem import Problem
 from masscomm.http.tenant import ALL_CLUBS
-from tests.support.inputs.metrics_queries import Event, events, expected, queries, stored, told
+from tests.support.inputs.metrics_queries import Event, events, expected, queries, rows_of, stored
 
 
-def over(happened: list[Event]) -> QueryMetrics:
-    return QueryMetrics(InMemoryMetricsStore(stored(happened)), FixedClock(), timedelta())
+def over(happened: list[Event]) -> MetricsRoute:
+    return MetricsRoute(InMemoryMetricsStore(stored(happened)), FixedClock(), timedelta())
 
 
-def pages(query: QueryMetrics, asked: dict[str, list[str]], limit: int) -> list[dict[str, Any]]:
+def pages(query: MetricsRoute, asked: dict[str, list[str]], limit: int) -> list[dict[str, Any]]:
     found = [query.answer(asked | {"limit": [str(limit)]}, ALL_CLUBS)]
     while cursor := found[-1]["next_cursor"]:
         assert len(found[-1]["rows"]) == limit
@@ -31,7 +31,7 @@ def pages(query: QueryMetrics, asked: dict[str, list[str]], limit: int) -> list[
 @given(events, queries())
 def test_random_query_agrees_with_a_group_by(happened: list[Event], asked: dict[str, list[str]]) -> None:
     everything = expected(happened, asked)
-    assert told(over(happened).answer(asked | {"limit": ["10000"]}, ALL_CLUBS)) == everything[:10_000]
+    assert rows_of(over(happened).answer(asked | {"limit": ["10000"]}, ALL_CLUBS)) == everything[:10_000]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -54,9 +54,9 @@ def test_rows_counted_between_pages_repeat_and_lose_no_row(
     if (cursor := first["next_cursor"]) is None:
         return
     rest = over(before + more).answer(asked | {"limit": ["10000"], "cursor": [cursor]}, ALL_CLUBS)
-    after = told(over(before + more).answer(asked | {"limit": ["10000"]}, ALL_CLUBS))
-    place = [row[:-1] for row in after].index(told(first)[-1][:-1])
-    assert told(rest) == after[place + 1 :]
+    after = rows_of(over(before + more).answer(asked | {"limit": ["10000"]}, ALL_CLUBS))
+    place = [row[:-1] for row in after].index(rows_of(first)[-1][:-1])
+    assert rows_of(rest) == after[place + 1 :]
 
 
 _words = st.one_of(

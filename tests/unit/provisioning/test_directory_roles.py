@@ -22,7 +22,7 @@ class Domain:
     """A security API that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.told: dict[str, dict[str, Any]] = {}
+        self.roles: dict[str, dict[str, Any]] = {}
         self.headers: list[dict[str, str]] = []
         self.status = 200
         domain = self
@@ -30,7 +30,7 @@ class Domain:
         class Handler(BaseHTTPRequestHandler):
             def do_PUT(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                domain.told[self.path.removeprefix("/_plugins/_security/api/")] = json.loads(body)
+                domain.roles[self.path.removeprefix("/_plugins/_security/api/")] = json.loads(body)
                 domain.headers.append({name.lower(): value for name, value in self.headers.items()})
                 self.send_response(domain.status)
                 self.end_headers()
@@ -65,7 +65,7 @@ USER = DirectoryUser(
 
 def test_a_function_reads_and_writes_its_own_indices_in_every_generation(domain: Domain) -> None:
     create_roles(domain.url, [USER])
-    read, written = domain.told["roles/masscomm-prod-delivery"]["index_permissions"]
+    read, written = domain.roles["roles/masscomm-prod-delivery"]["index_permissions"]
     assert read["index_patterns"] == ["users", "users-*", "device_state"]
     assert written["index_patterns"] == ["suppressions"]
     assert "write" in written["allowed_actions"]
@@ -74,7 +74,7 @@ def test_a_function_reads_and_writes_its_own_indices_in_every_generation(domain:
 
 def test_nobody_but_the_functions_role_takes_it(domain: Domain) -> None:
     create_roles(domain.url, [USER])
-    assert domain.told["rolesmapping/masscomm-prod-delivery"] == {
+    assert domain.roles["rolesmapping/masscomm-prod-delivery"] == {
         "backend_roles": [USER.role_arn],
         "users": [],
         "hosts": [],

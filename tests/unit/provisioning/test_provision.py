@@ -36,8 +36,8 @@ def test_the_administrator_signs_in_past_the_proxy_with_the_password_that_rds_ke
 
 
 def test_addresses_and_roles_are_those_of_the_deployed_functions() -> None:
-    told = {"Environment": {"Variables": {"OPENSEARCH_URL": "https://directory"}}, "Role": "arn:role"}
-    client = Client(get_function_configuration=told)
+    settings = {"Environment": {"Variables": {"OPENSEARCH_URL": "https://directory"}}, "Role": "arn:role"}
+    client = Client(get_function_configuration=settings)
     found = deployed_functions(lambda _: client, "masscomm-prod")
     assert {"FunctionName": "masscomm-prod-delivery-critical"} in client.calls
     assert found["cdc_consumer"].variables["OPENSEARCH_URL"] == "https://directory"

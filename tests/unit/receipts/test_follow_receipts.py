@@ -40,7 +40,7 @@ EVENTS = {
 @pytest.mark.parametrize("way", sorted(EVENTS))
 def test_sent_becomes_delivered(way: str) -> None:
     receipts = Receipts()
-    receipts.told(["m"])
+    receipts.sent_messages(["m"])
     assert receipts.hear(EVENTS[way](receipt_events.DELIVERED)) == []
     (record,) = receipts.outcomes()
     assert _said(record) == ([500], [101], "delivered", None)
@@ -51,7 +51,7 @@ def test_sent_becomes_delivered(way: str) -> None:
 
 def test_many_receipts_of_one_event() -> None:
     receipts = Receipts()
-    receipts.told(["a"], ["b"])
+    receipts.sent_messages(["a"], ["b"])
     pushed = [json.dumps(receipt_events.PUSHED).replace('"m"', f'"{name}"') for name in "ab"]
     assert receipts.take(receipt_events.of_logs(*pushed, "poison")) == {"receipts": 3}
     assert receipts.hear_again() == []
@@ -62,7 +62,7 @@ def test_many_receipts_of_one_event() -> None:
 @pytest.mark.guarantee("receipt.counts_once")
 def test_repeated_receipt_in_any_form_has_one_id() -> None:
     receipts = Receipts()
-    receipts.told(["m"])
+    receipts.sent_messages(["m"])
     for event in (
         receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)),
         receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)),
@@ -75,7 +75,7 @@ def test_repeated_receipt_in_any_form_has_one_id() -> None:
 
 def test_delivered_and_bounced_afterwards_are_two() -> None:
     receipts = Receipts()
-    receipts.told(["m"])
+    receipts.sent_messages(["m"])
     receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED), json.dumps(receipt_events.BOUNCED)))
     assert [_said(record)[2:] for record in receipts.outcomes()] == [
         ("delivered", None),
@@ -86,7 +86,7 @@ def test_delivered_and_bounced_afterwards_are_two() -> None:
 
 def test_complaint_counts_as_delivered() -> None:
     receipts = Receipts()
-    receipts.told(["m"])
+    receipts.sent_messages(["m"])
     receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED), json.dumps(receipt_events.COMPLAINED)))
     assert {_said(record)[2] for record in receipts.outcomes()} == {"delivered"}
     assert len({record.record_id for record in receipts.outcomes()}) == 1
@@ -94,7 +94,7 @@ def test_complaint_counts_as_delivered() -> None:
 
 def test_one_device_of_several_bounces_nothing() -> None:
     receipts = Receipts()
-    receipts.told(["m", "other"])
+    receipts.sent_messages(["m", "other"])
     receipts.hear(receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)))
     assert receipts.outcomes() == []
     receipts.hear(receipt_events.of_logs(json.dumps(receipt_events.PUSHED)))
@@ -109,7 +109,7 @@ def _of(name: str, document: dict[str, Any]) -> str:
 @pytest.mark.parametrize("at_once", [True, False])
 def test_notification_refused_by_every_device_has_bounced(at_once: bool) -> None:
     receipts = Receipts()
-    receipts.told(["m"], ["a", "b", "c"])
+    receipts.sent_messages(["m"], ["a", "b", "c"])
     said = [
         _of("a", receipt_events.PUSH_FAILED),
         _of("b", receipt_events.APPLICATION_EVENT),
@@ -128,7 +128,7 @@ def test_notification_refused_by_every_device_has_bounced(at_once: bool) -> None
 
 def test_notification_refused_twice_by_one_device_is_not_bounced() -> None:
     receipts = Receipts()
-    receipts.told(["a", "b"])
+    receipts.sent_messages(["a", "b"])
     assert (
         receipts.hear(
             receipt_events.of_logs(_of("a", receipt_events.PUSH_FAILED), _of("a", receipt_events.PUSH_FAILED))
@@ -141,7 +141,7 @@ def test_notification_refused_twice_by_one_device_is_not_bounced() -> None:
 
 def test_of_several_reasons_the_one_that_is_least_final() -> None:
     receipts = Receipts()
-    receipts.told(["a", "b"])
+    receipts.sent_messages(["a", "b"])
     busy = receipt_events.APPLICATION_EVENT | {"FailureType": "DependencyUnavailable"}
     assert receipts.hear(receipt_events.of_sns(_of("a", busy))) == []
     assert receipts.hear(receipt_events.of_sns(_of("b", receipt_events.APPLICATION_EVENT))) == []
@@ -150,7 +150,7 @@ def test_of_several_reasons_the_one_that_is_least_final() -> None:
 
 def test_notification_taken_by_one_device_is_delivered() -> None:
     receipts = Receipts()
-    receipts.told(["a", "b"])
+    receipts.sent_messages(["a", "b"])
     assert (
         receipts.hear(receipt_events.of_logs(_of("a", receipt_events.PUSH_FAILED), _of("b", receipt_events.PUSHED)))
         == []
@@ -167,7 +167,7 @@ def test_notification_taken_by_one_device_is_delivered() -> None:
 )
 def test_dead_token_has_a_device_status(event: dict[str, Any], arn: str) -> None:
     receipts = Receipts()
-    receipts.told(["m"])
+    receipts.sent_messages(["m"])
     receipts.messages.endpoints[arn] = 11
     receipts.hear(event)
     (status,) = receipts.statuses()
@@ -179,7 +179,7 @@ def test_dead_token_has_a_device_status(event: dict[str, Any], arn: str) -> None
 def test_receipt_records_continue_the_callers_trace() -> None:
     brought = traces.Trace("ab" * 16, "cd" * 8, state="vendor=1")
     receipts = Receipts()
-    receipts.told(["m"], headers=brought.headers)
+    receipts.sent_messages(["m"], headers=brought.headers)
     receipts.messages.endpoints[receipt_events.APNS] = 11
     receipts.hear(receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)))
     carried = [headers for topic, _, _, headers in receipts.producer.produced if topic != topics.RECEIPT]
@@ -189,7 +189,7 @@ def test_receipt_records_continue_the_callers_trace() -> None:
 
 def test_receipt_without_a_trace_has_that_of_its_send() -> None:
     receipts = Receipts()
-    receipts.told(["m"])
+    receipts.sent_messages(["m"])
     receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     (headers,) = [headers for topic, _, _, headers in receipts.producer.produced if topic == topics.OUTCOME]
     found = traces.of_headers(headers)
@@ -203,7 +203,7 @@ def test_receipt_without_a_trace_has_that_of_its_send() -> None:
 )
 def test_a_dead_address_is_suppressed_for_its_club(document: dict[str, Any], reason: Reason, days: int) -> None:
     receipts = Receipts(periods=Periods(bounced_days=30, complained_days=40))
-    receipts.told(["m"], channel="email")
+    receipts.sent_messages(["m"], channel="email")
     receipts.messages.emails[101] = "Recipient@EXAMPLE.com"
     assert receipts.hear(receipt_events.of_event_bridge(document)) == []
     (found,) = receipts.messages.suppressed.values()
@@ -213,7 +213,7 @@ def test_a_dead_address_is_suppressed_for_its_club(document: dict[str, Any], rea
 
 def test_a_bounce_after_a_complaint_does_not_shorten_it() -> None:
     receipts = Receipts()
-    receipts.told(["m"], channel="email")
+    receipts.sent_messages(["m"], channel="email")
     receipts.messages.emails[101] = receipt_events.ADDRESS
     receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.COMPLAINED), json.dumps(receipt_events.BOUNCED)))
     assert [each.reason for each in receipts.messages.suppressed.values()] == [Reason.COMPLAINED]
@@ -233,7 +233,7 @@ def test_a_bounce_after_a_complaint_does_not_shorten_it() -> None:
 def test_an_address_that_was_not_sent_to_is_not_suppressed(sent: dict[str, Any], email: str | None) -> None:
     """Also where the receipt itself claims that the message went there."""
     receipts = Receipts()
-    receipts.told(["m"], **sent)
+    receipts.sent_messages(["m"], **sent)
     if email is not None:
         receipts.messages.emails[101] = email
     assert receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED))) == []
@@ -247,7 +247,7 @@ def test_an_unknown_messages_address_waits_and_is_suppressed() -> None:
     receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED)))
     assert receipts.messages.suppressed == {}
     (delayed,) = receipts.delay_store.items.values()
-    receipts.told(["m"], channel="email")
+    receipts.sent_messages(["m"], channel="email")
     assert receipts.run(receipts.follow, entry(delayed.value, topic=topics.RECEIPT)) == []
     assert len(receipts.messages.suppressed) == 1
 
@@ -255,7 +255,7 @@ def test_an_unknown_messages_address_waits_and_is_suppressed() -> None:
 @pytest.mark.parametrize("document", receipt_events.OF_NO_ARRIVAL)
 def test_receipt_without_an_arrival_produces_nothing(document: dict[str, Any]) -> None:
     receipts = Receipts()
-    receipts.told(["m"])
+    receipts.sent_messages(["m"])
     assert receipts.hear(receipt_events.of_sns(json.dumps(document), receipt_events.SES_IS_THERE)) == []
     assert (receipts.outcomes(), receipts.dead_letters(), receipts.delay_store.items) == ([], [], {})
 
@@ -266,7 +266,7 @@ def test_a_receipt_that_is_here_before_its_outcome_waits_for_it() -> None:
     assert receipts.outcomes() == []
     (delayed,) = receipts.delay_store.items.values()
     assert (delayed.topic, delayed.due_ms) == (topics.RECEIPT, NOW + WAITS_S[0] * 1000)
-    receipts.told(["m"])
+    receipts.sent_messages(["m"])
     assert receipts.run(receipts.follow, entry(delayed.value, topic=topics.RECEIPT)) == []
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
 
@@ -275,8 +275,8 @@ def test_the_outcome_may_come_in_the_same_batch_after_it() -> None:
     receipts = Receipts()
     receipts.take(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     (value,) = receipts.values(topics.RECEIPT)
-    told = receipts.encoded(outcome("44444444-4444-5444-8444-444444444444", [["m"]]), topics.OUTCOME, offset=1)
-    assert receipts.run(receipts.follow, entry(value, topic=topics.RECEIPT), told) == []
+    sent_messages = receipts.encoded(outcome("44444444-4444-5444-8444-444444444444", [["m"]]), topics.OUTCOME, offset=1)
+    assert receipts.run(receipts.follow, entry(value, topic=topics.RECEIPT), sent_messages) == []
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
 
 
@@ -295,14 +295,14 @@ def test_receipt_of_unknown_message_is_dropped_after_its_waits(waits_s: tuple[fl
 
 def test_only_outcomes_of_delivery_are_remembered() -> None:
     receipts = Receipts()
-    receipts.told(["m"], step="receipt")
+    receipts.sent_messages(["m"], step="receipt")
     assert receipts.messages.find(["m"]) == {}
 
 
 @pytest.mark.guarantee("opensearch_down.receipts_wait")
 def test_opensearch_down_redelivers_all_receipts() -> None:
     receipts = Receipts()
-    receipts.told(["m"])
+    receipts.sent_messages(["m"])
     receipts.messages.failing = Retry("down")
     assert receipts.hear(
         receipt_events.of_sns(json.dumps(receipt_events.BOUNCED), json.dumps(receipt_events.DELIVERED))
@@ -355,7 +355,7 @@ def test_cloudwatch_trying_whether_we_are_there_is_nothing() -> None:
 
 def test_a_receipts_time_is_never_in_our_future() -> None:
     receipts = Receipts()
-    receipts.told(["m"])
+    receipts.sent_messages(["m"])
     ahead = json.dumps(receipt_events.BOUNCED).replace("2017-08-05T00:41", "2999-08-05T00:41")
     receipts.hear(receipt_events.of_sns(ahead))
     assert receipts.outcomes()[0].timestamp == NOW

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler.routes.metrics import QueryMetrics, parse_query
+from functions.metrics_handler.routes.metrics import MetricsRoute, parse_query
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.port import Bounds, Dimension, Granularity
 from masscomm.clock import FixedClock
@@ -32,7 +32,7 @@ def a_count(minute: int, club_id: int, measure: str, count_total: int, channel: 
 
 
 @pytest.fixture
-def query() -> QueryMetrics:
+def query() -> MetricsRoute:
     stored = [
         a_count(0, 1, "sent", 3),
         a_count(0, 2, "sent", 4),
@@ -41,14 +41,14 @@ def query() -> QueryMetrics:
         a_count(2, 1, "sent", 100),
     ]
     store = InMemoryMetricsStore(stored, watermark=NOON + timedelta(minutes=2, seconds=5))
-    return QueryMetrics(store, FixedClock(), grace=timedelta(seconds=5))
+    return MetricsRoute(store, FixedClock(), grace=timedelta(seconds=5))
 
 
 def rows(answer: dict[str, Any]) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in answer["rows"]]
 
 
-def test_query_without_filters_groups_by_all_dimensions(query: QueryMetrics) -> None:
+def test_query_without_filters_groups_by_all_dimensions(query: MetricsRoute) -> None:
     answer = query.answer(ASKED, ALL_CLUBS)
     assert answer["dimensions"] == ["club_id", "type", "channel", "measure"]
     assert rows(answer) == [
@@ -60,18 +60,18 @@ def test_query_without_filters_groups_by_all_dimensions(query: QueryMetrics) -> 
     assert list(answer["rows"][0]) == ["bucket", "club_id", "type", "channel", "measure", "count_total"]
 
 
-def test_omitted_dimensions_are_summed_over(query: QueryMetrics) -> None:
+def test_omitted_dimensions_are_summed_over(query: MetricsRoute) -> None:
     answer = query.answer(ASKED | {"dimensions": ["channel"], "measure": ["sent"]}, ALL_CLUBS)
     assert answer["dimensions"] == ["channel", "measure"]
     assert rows(answer) == [("2026-11-21T12:00:00Z", "email", "sent", 5), ("2026-11-21T12:00:00Z", "push", "sent", 7)]
 
 
-def test_filters_repeat_and_meet(query: QueryMetrics) -> None:
+def test_filters_repeat_and_meet(query: MetricsRoute) -> None:
     answer = query.answer(ASKED | {"club_id": ["1", "2"], "channel": ["push"], "dimensions": ["measure"]}, ALL_CLUBS)
     assert rows(answer) == [("2026-11-21T12:00:00Z", "sent", 7), ("2026-11-21T12:01:00Z", "requested", 9)]
 
 
-def test_rows_beyond_the_limit_make_the_answer_truncated(query: QueryMetrics) -> None:
+def test_rows_beyond_the_limit_make_the_answer_truncated(query: MetricsRoute) -> None:
     answer = query.answer(ASKED | {"limit": ["3"]}, ALL_CLUBS)
     assert (len(answer["rows"]), answer["truncated"]) == (3, True)
     assert not query.answer(ASKED | {"limit": ["4"]}, ALL_CLUBS)["truncated"]
@@ -85,11 +85,11 @@ def test_rows_beyond_the_limit_make_the_answer_truncated(query: QueryMetrics) ->
         ("2026-11-21T12:01:30Z", True),
     ],
 )
-def test_answer_is_complete_once_the_watermark_passed_its_end(query: QueryMetrics, end: str, complete: bool) -> None:
+def test_answer_is_complete_once_the_watermark_passed_its_end(query: MetricsRoute, end: str, complete: bool) -> None:
     assert query.answer(ASKED | {"end": [end]}, ALL_CLUBS)["complete"] is complete
 
 
-def test_answer_has_revised_buckets_and_the_grace(query: QueryMetrics) -> None:
+def test_answer_has_revised_buckets_and_the_grace(query: MetricsRoute) -> None:
     assert isinstance(query.store, InMemoryMetricsStore)
     query.store.revised_minutes = [
         (NOON, 1, NOON + timedelta(hours=1)),
@@ -110,7 +110,7 @@ def test_answer_has_revised_buckets_and_the_grace(query: QueryMetrics) -> None:
 
 
 def test_nothing_ever_counted_is_not_complete() -> None:
-    answer = QueryMetrics(InMemoryMetricsStore(), FixedClock(), timedelta()).answer(ASKED, ALL_CLUBS)
+    answer = MetricsRoute(InMemoryMetricsStore(), FixedClock(), timedelta()).answer(ASKED, ALL_CLUBS)
     assert (answer["rows"], answer["watermark"], answer["complete"]) == ([], None, False)
     assert answer["generated_at"] == "2023-11-14T22:13:20Z"
 
@@ -182,7 +182,7 @@ def forged(cursor: str, place: int, value: object) -> str:
         (3, None),
     ],
 )
-def test_forged_cursor_is_refused(query: QueryMetrics, place: int, value: object) -> None:
+def test_forged_cursor_is_refused(query: MetricsRoute, place: int, value: object) -> None:
     """Guards: what Postgres cannot take is a fault, and half a bucket read from its middle a wrong figure."""
     cursor = query.answer(ASKED | {"limit": ["1"]}, ALL_CLUBS)["next_cursor"]
     same = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))[place]
@@ -192,7 +192,7 @@ def test_forged_cursor_is_refused(query: QueryMetrics, place: int, value: object
     assert [error.field for error in raised.value.errors] == ["cursor"]
 
 
-def test_a_cursor_goes_with_its_query_whatever_the_limit(query: QueryMetrics) -> None:
+def test_a_cursor_goes_with_its_query_whatever_the_limit(query: MetricsRoute) -> None:
     cursor = query.answer(ASKED | {"limit": ["1"]}, ALL_CLUBS)["next_cursor"]
     assert len(query.answer(ASKED | {"limit": ["2"], "cursor": [cursor]}, ALL_CLUBS)["rows"]) == 2
     for other in ({"order": ["-bucket"]}, {"channel": ["push"]}, {"end": ["2026-11-21T12:03:00Z"]}, {"fill": ["zero"]}):
@@ -220,10 +220,10 @@ def test_contradictory_parameters_are_named(contradictory: dict[str, list[str]],
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, [field])
 
 
-def test_a_query_over_a_bound_names_it(query: QueryMetrics) -> None:
+def test_a_query_over_a_bound_names_it(query: MetricsRoute) -> None:
     store = InMemoryMetricsStore([a_count(0, club, "sent", 1) for club in range(4)], bounds=Bounds(read=3))
     with pytest.raises(Problem, match="more than 3 rows") as raised:
-        QueryMetrics(store, FixedClock(), timedelta()).answer(ASKED, ALL_CLUBS)
+        MetricsRoute(store, FixedClock(), timedelta()).answer(ASKED, ALL_CLUBS)
     assert raised.value.status == 400
     with pytest.raises(Problem, match="more than 100000 rows"):
         parse_query(ASKED | {"end": ["2027-11-21T12:00:00Z"], "fill": ["zero"]}, ALL_CLUBS)  # before any bucket is made
@@ -233,7 +233,7 @@ def test_days_of_a_time_zone_have_its_offset() -> None:
     stored = [replace(a_count(0, 1, "sent", 5), granularity=Granularity.HOUR)]
     asked = {"granularity": ["day"], "start": ["2026-11-21T00:00:00+01:00"], "end": ["2026-11-22T00:00:00+01:00"]}
     store = InMemoryMetricsStore(stored, watermark=NOON + timedelta(hours=11))
-    answer = QueryMetrics(store, FixedClock(), timedelta()).answer(asked | {"time_zone": ["Europe/Madrid"]}, ALL_CLUBS)
+    answer = MetricsRoute(store, FixedClock(), timedelta()).answer(asked | {"time_zone": ["Europe/Madrid"]}, ALL_CLUBS)
     assert [(row["bucket"], row["count_total"]) for row in answer["rows"]] == [("2026-11-21T00:00:00+01:00", 5)]
     assert (answer["time_zone"], answer["complete"]) == ("Europe/Madrid", True)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler.routes.user_notifications import TellUser
+from functions.metrics_handler.routes.user_notifications import UserNotificationsRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import LogKey, LogRow
 from masscomm.clock import FixedClock
@@ -30,9 +30,9 @@ RECIPIENTS = [
 ]
 
 
-def use_case(*, log: bool = True) -> TellUser:
+def use_case(*, log: bool = True) -> UserNotificationsRoute:
     store = InMemoryMetricsStore(recipients=RECIPIENTS if log else None, watermark=NOON + timedelta(minutes=5))
-    return TellUser(store, FixedClock(), timedelta(seconds=5))
+    return UserNotificationsRoute(store, FixedClock(), timedelta(seconds=5))
 
 
 def found(body: dict[str, Any]) -> list[tuple[str, str]]:

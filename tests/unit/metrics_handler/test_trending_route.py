@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler.routes.trending import TellTrends
+from functions.metrics_handler.routes.trending import TrendingRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.port import Bounds, Granularity
 from masscomm.clock import FixedClock
@@ -45,7 +45,7 @@ STORED = [
 
 def trends(bounds: Bounds | None = None, **parameters: str) -> dict[str, Any]:
     store = InMemoryMetricsStore(STORED, watermark=NOW, bounds=bounds or Bounds())
-    use_case = TellTrends(store, FixedClock(int(NOW.timestamp() * 1000)), timedelta(seconds=5))
+    use_case = TrendingRoute(store, FixedClock(int(NOW.timestamp() * 1000)), timedelta(seconds=5))
     return use_case.answer({"window": ["5"]} | {name: [value] for name, value in parameters.items()}, ALL_CLUBS)
 
 

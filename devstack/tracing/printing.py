@@ -8,7 +8,7 @@ from devstack.terminal import Terminal, print_json
 from devstack.tracing.steps import Trace
 
 
-def tell(trace: Trace, console: Terminal, *, as_json: bool) -> None:
+def print_trace(trace: Trace, console: Terminal, *, as_json: bool) -> None:
     """Print it: a table for people, one JSON object for programs."""
     if as_json:
         print_json(trace.as_dict())

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler.routes.metrics import QueryMetrics
-from functions.metrics_handler.routes.stream import RESERVED_S, RETRY_AFTER_S, WatchMetrics
+from functions.metrics_handler.routes.metrics import MetricsRoute
+from functions.metrics_handler.routes.stream import RESERVED_S, RETRY_AFTER_S, StreamRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore, StoredCount
 from functions.metrics_handler.store.poll_slots import InMemoryPollSlots
 from functions.metrics_handler.store.port import Granularity
@@ -33,10 +33,10 @@ class World(FixedClock):
         self.slots = InMemoryPollSlots()
         self.watch = self.environment()
 
-    def environment(self, open_polls: int = 2) -> WatchMetrics:
+    def environment(self, open_polls: int = 2) -> StreamRoute:
         """Another execution environment: what it shares with the first is the stores."""
-        query = QueryMetrics(self.store, self, timedelta(seconds=5))
-        return WatchMetrics(self.store, self, query, self.slots, open_polls)
+        query = MetricsRoute(self.store, self, timedelta(seconds=5))
+        return StreamRoute(self.store, self, query, self.slots, open_polls)
 
     def sleep(self, seconds: float) -> None:
         self.slept += seconds
@@ -180,7 +180,7 @@ def test_a_store_that_goes_away_ends_the_waiting(world: World, monkeypatch: pyte
 # --- open polls of a key ----------------------------------------------------------------------------------------------
 
 
-def poll(world: World, watch: WatchMetrics, since: str, caller: str = "key") -> dict[str, Any]:
+def poll(world: World, watch: StreamRoute, since: str, caller: str = "key") -> dict[str, Any]:
     return watch.answer({"since": [since]}, ALL_CLUBS, caller=caller)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from functions.metrics_handler.routes.send import TellSend
+from functions.metrics_handler.routes.send import SendRoute
 from functions.metrics_handler.store.in_memory import InMemoryMetricsStore
 from functions.metrics_handler.store.port import ChannelTotals, SendTotals
 from masscomm.clock import FixedClock
@@ -15,7 +15,7 @@ from masscomm.http.tenant import ALL_CLUBS
 WATERMARK = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
 
 
-def told(chunks: int = 2, chunk_count: int | None = 2, **channels: ChannelTotals) -> dict[str, Any]:
+def answer_of(chunks: int = 2, chunk_count: int | None = 2, **channels: ChannelTotals) -> dict[str, Any]:
     send = SendTotals(
         send_id="s",
         club_id=7,
@@ -26,13 +26,13 @@ def told(chunks: int = 2, chunk_count: int | None = 2, **channels: ChannelTotals
         channels=channels,
         watermark=None,
     )
-    return TellSend(InMemoryMetricsStore(sends={"s": send}, watermark=WATERMARK), FixedClock()).answer(
+    return SendRoute(InMemoryMetricsStore(sends={"s": send}, watermark=WATERMARK), FixedClock()).answer(
         "s", {}, ALL_CLUBS
     )
 
 
 def test_each_recipient_of_a_send_is_accounted_for() -> None:
-    answer = told(
+    answer = answer_of(
         push=ChannelTotals(
             requested=100,
             duplicates=4,
@@ -62,26 +62,26 @@ def test_each_recipient_of_a_send_is_accounted_for() -> None:
 
 def test_send_is_complete_once_all_chunks_ended() -> None:
     done = ChannelTotals(requested=1, by_status={"sent": {"": 1}})
-    assert told(push=done)["complete"]
-    assert not told(chunks=1, push=done)["complete"]
-    assert not told(chunks=0, chunk_count=None, push=done)["complete"]
-    assert not told(push=ChannelTotals(requested=1))["complete"]
+    assert answer_of(push=done)["complete"]
+    assert not answer_of(chunks=1, push=done)["complete"]
+    assert not answer_of(chunks=0, chunk_count=None, push=done)["complete"]
+    assert not answer_of(push=ChannelTotals(requested=1))["complete"]
 
 
 def test_surplus_outcomes_of_one_channel_break_conservation() -> None:
     """Missing outcomes of another channel do not compensate for them."""
-    answer = told(push=ChannelTotals(requested=1, by_status={"sent": {"": 2}}), email=ChannelTotals(requested=1))
+    answer = answer_of(push=ChannelTotals(requested=1, by_status={"sent": {"": 2}}), email=ChannelTotals(requested=1))
     assert not answer["conservation"]["ok"]
     assert answer["channels"]["push"]["in_flight"] == 0
 
 
 def test_uncounted_send_is_not_found() -> None:
     with pytest.raises(Problem) as raised:
-        TellSend(InMemoryMetricsStore(), FixedClock()).answer("s", {}, ALL_CLUBS)
+        SendRoute(InMemoryMetricsStore(), FixedClock()).answer("s", {}, ALL_CLUBS)
     assert raised.value.status == 404
 
 
 def test_parameters_are_refused_by_name() -> None:
     with pytest.raises(Problem) as raised:
-        TellSend(InMemoryMetricsStore(), FixedClock()).answer("s", {"verbose": ["1"]}, ALL_CLUBS)
+        SendRoute(InMemoryMetricsStore(), FixedClock()).answer("s", {"verbose": ["1"]}, ALL_CLUBS)
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, ["verbose"])
