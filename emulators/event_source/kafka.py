@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -86,7 +87,8 @@ class KafkaSource:
             "reconnect.backoff.max.ms": 1000,
         }
         if instance is not None:
-            settings["group.instance.id"] = instance
+            # A static member that returns keeps its partitions, and gets none of a topic that it did not read before.
+            settings["group.instance.id"] = f"{instance}-{zlib.crc32(' '.join(sorted(self._topics)).encode()):08x}"
         self._consumer = Consumer(settings, logger=log)
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()

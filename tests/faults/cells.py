@@ -6,6 +6,7 @@ from tests.faults import (
     delaying,
     delivering,
     flood,
+    generations,
     processes,
     providers,
     quiet,
@@ -237,6 +238,12 @@ CELLS = (
     Cell(
         name="phones change hands between four environments of the device registrar",
         fault=flood.phones_change_hands,
+        load=NOBODY,
+        patience_s=60.0,
+    ),
+    Cell(
+        name="a generation of the directory is replaced while functions and connectors die",
+        fault=generations.replaced,
         load=NOBODY,
         patience_s=60.0,
     ),

@@ -8,7 +8,6 @@ from functools import partial
 
 from confluent_kafka import Message, Producer
 
-from devstack.config import GENERATION
 from functions.catalogue import read_catalogue
 from masscomm.cdc.change_events import ChangeDecoder
 from masscomm.errors import DeadLetter
@@ -19,14 +18,7 @@ from tests.support.fault_stack.cell import FaultOf, Send
 from tests.support.inputs.hostile_records import HostileRecord, hostile_records
 from tests.support.until import until
 
-_SOURCES = {
-    entry.group: entry.event_source.topics
-    for entry in read_catalogue(generation=GENERATION)
-    if entry.event_source is not None
-}
 _SCHEMAS = {topic.name: topic.schema for topic in topics.chain_topics()}
-_CHANGES = ChangeDecoder(GENERATION)
-_PARTITIONS = {topic.name: topic.partitions for topic in [*topics.chain_topics(), *topics.cdc_topics(GENERATION)]}
 
 
 def flood(count: int, *, patience_s: float) -> FaultOf:
@@ -36,7 +28,12 @@ def flood(count: int, *, patience_s: float) -> FaultOf:
         written = _produce(bench, count)
         send()
         until("everybody has an end", lambda: all(map(bench.ended, bench.sends)), patience_s, every_s=0.5)
-        until("every record of the flood is read", lambda: bench.at_rest(_SOURCES), patience_s, every_s=1)
+        until(
+            "every record of the flood is read",
+            lambda: bench.at_rest(_sources(bench.stack.generation)),
+            patience_s,
+            every_s=1,
+        )
         letters = {f"{letter.topic}-{letter.partition}@{letter.offset}" for letter in bench.letters.all()}
         missing = [place for place, record in written.items() if _is_unreadable(bench, record) and place not in letters]
         assert missing == [], f"{len(missing)} of {len(written)} are neither handled nor dead letters: {missing[:5]}"
@@ -47,9 +44,11 @@ def flood(count: int, *, patience_s: float) -> FaultOf:
 
 def _produce(bench: Bench, count: int) -> dict[str, HostileRecord]:
     """The flood by position, in the order of topics' turns."""
-    names = list(dict.fromkeys(itertools.chain.from_iterable(_SOURCES.values())))
+    generation = bench.stack.generation
+    names = list(dict.fromkeys(itertools.chain.from_iterable(_sources(generation).values())))
+    partitions = {topic.name: topic.partitions for topic in [*topics.chain_topics(), *topics.cdc_topics(generation)]}
     each = -(-count // len(names))
-    floods = [_harmless(hostile_records(name, 2 * each, codec=bench.codec, seed=time.time_ns())) for name in names]
+    floods = [_harmless(bench, _records(bench, name, 2 * each)) for name in names]
     chance = random.Random(count)  # noqa: S311
     written: dict[str, HostileRecord] = {}
     producer = Producer({"bootstrap.servers": bench.stack.config.kafka_bootstrap, "linger.ms": 20})
@@ -62,7 +61,7 @@ def _produce(bench: Bench, count: int) -> dict[str, HostileRecord]:
             record.topic,
             record.value,
             record.key,
-            partition=chance.randrange(_PARTITIONS[record.topic]),
+            partition=chance.randrange(partitions[record.topic]),
             headers=list(record.headers),
             on_delivery=partial(keep, record),
         )
@@ -71,7 +70,21 @@ def _produce(bench: Bench, count: int) -> dict[str, HostileRecord]:
     return written
 
 
-def _harmless(records: Iterator[HostileRecord]) -> Iterator[HostileRecord]:
+def _sources(generation: str) -> dict[str, tuple[str, ...]]:
+    """Topics by consumer group."""
+    return {
+        entry.group: entry.event_source.topics
+        for entry in read_catalogue(generation=generation)
+        if entry.event_source is not None
+    }
+
+
+def _records(bench: Bench, topic: str, count: int) -> Iterator[HostileRecord]:
+    generation = bench.stack.generation
+    return hostile_records(topic, count, codec=bench.codec, seed=time.time_ns(), generation=generation)
+
+
+def _harmless(bench: Bench, records: Iterator[HostileRecord]) -> Iterator[HostileRecord]:
     """Without changes that can be read: other cells compare the directory with the tables.
 
     tests/unit/test_hostile_records.py has them.
@@ -86,7 +99,7 @@ def _harmless(records: Iterator[HostileRecord]) -> Iterator[HostileRecord]:
             yield record
             continue
         try:
-            _CHANGES.decode(_as_read(record))
+            ChangeDecoder(bench.stack.generation).decode(_as_read(record))
         except DeadLetter:
             yield record
 
@@ -97,7 +110,7 @@ def _is_unreadable(bench: Bench, record: HostileRecord) -> bool:
         if schema is not None:
             bench.codec.decode(schema, record.value)
         elif record.topic.startswith("cdc."):
-            _CHANGES.decode(_as_read(record))
+            ChangeDecoder(bench.stack.generation).decode(_as_read(record))
     except DeadLetter:
         return True
     return False

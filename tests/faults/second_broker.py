@@ -15,7 +15,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from devstack.config import GENERATION, StackConfig
+from devstack.config import StackConfig
 from devstack.service import RunOnce, Service, class_archive, jars, java
 from emulators.local import LOOPBACK
 from masscomm.kafka import topics
@@ -23,13 +23,10 @@ from tests.faults.moments import on_its_way
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Send
 from tests.support.fault_stack.proxy import KafkaProxy
+from tests.support.fault_stack.stack import FaultStack
 
 NAME = "kafka_2"
 _REASSIGN = Path(__file__).with_name("Reassign.java")
-_LED = (
-    *(topic.name for topic in topics.chain_topics()),
-    *(topics.cdc_topic(table, GENERATION) for table in topics.CDC_TABLES),
-)
 
 
 def leader_killed(bench: Bench, send: Send) -> None:
@@ -53,10 +50,10 @@ def _leading(bench: Bench) -> Iterator[None]:
     )
     stack.stack.restart(NAME)
     try:
-        _reassign(stack.config, "2,1")
+        _reassign(stack, "2,1")
         yield
     finally:
-        _reassign(stack.config, "1")
+        _reassign(stack, "1")
 
 
 def _service(first: Service, config: StackConfig, port: int, proxied: int, proxy: KafkaProxy) -> Service:
@@ -102,7 +99,9 @@ def _service(first: Service, config: StackConfig, port: int, proxied: int, proxy
     )
 
 
-def _reassign(config: StackConfig, brokers: str) -> None:
+def _reassign(stack: FaultStack, brokers: str) -> None:
+    led = [topic.name for topic in topics.chain_topics()]
+    led += [topics.cdc_topic(table, stack.generation) for table in topics.CDC_TABLES]
     # The clients of Python cannot move partitions.
-    command = [*java("-cp", jars("kafka"), heap_mb=128), str(_REASSIGN), config.kafka_bootstrap, brokers, *_LED]
+    command = [*java("-cp", jars("kafka"), heap_mb=128), str(_REASSIGN), stack.config.kafka_bootstrap, brokers, *led]
     subprocess.run(command, check=True, capture_output=True, timeout=60)

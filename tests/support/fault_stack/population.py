@@ -67,17 +67,21 @@ def _count(connection: psycopg.Connection[Any], table: str) -> int:
 
 @dataclass
 class Population:
-    """world: everybody, as the monolith's tables say; endpoints: by user, the ARNs of their active devices."""
+    """world: everybody, as the monolith's tables say; endpoints: by user, the ARNs of their active devices.
+
+    generation: the one whose indices are compared with the tables.
+    """
 
     config: StackConfig
     world: World = field(default_factory=lambda: World({}))
     endpoints: dict[int, list[str]] = field(default_factory=dict)
+    generation: str = GENERATION
     _next: int = FIRST_USER
 
     def grow(self, users: int, club_id: int = CLUB) -> range:
         """Add people and wait until the directory has them and SNS their endpoints; their ids."""
         added = self.insert(users, club_id)
-        self._await_directory(added)
+        self.await_directory(added)
         return added
 
     def insert(self, users: int, club_id: int = CLUB) -> range:
@@ -117,7 +121,7 @@ class Population:
                 (place, refused, place, list(users)),
             )
         self.refresh()
-        directory = Directory(self.config.opensearch_url, GENERATION)
+        directory = self._directory()
         try:
             with psycopg.connect(self.config.database_url("monolith")) as connection:
                 until("the devices' rows", lambda: directory.differing(connection) is None, every_s=0.5)
@@ -174,9 +178,9 @@ class Population:
                     )
                     connection.execute("DELETE FROM devices WHERE user_id = %s", (giver,))
         self.refresh()
-        self._await_directory(())
+        self.await_directory(())
         devices = [taker * 10 + 7 for taker in new]
-        directory = Directory(self.config.opensearch_url, GENERATION)
+        directory = self._directory()
         try:
             until("endpoints", lambda: len(directory.endpoints(devices)) >= len(devices), 60, every_s=0.5)
         finally:
@@ -199,18 +203,28 @@ class Population:
             set_quiet_hours(connection, users, ends)
             self._await_settings(connection, users)
 
-    def opt_out(self, users: Sequence[int]) -> None:
-        """They want no news any more; waits until the directory says the same."""
+    def change_tokens(self, users: Sequence[int]) -> None:
+        """Their first devices have other tokens; does not wait."""
+        with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
+            connection.execute(
+                "UPDATE devices SET token = token || '-changed' WHERE user_id = ANY(%s) AND id %% 10 = 0",
+                (list(users),),
+            )
+        self.refresh()
+
+    def opt_out(self, users: Sequence[int], *, wait: bool = True) -> None:
+        """They want no news any more; waits until the directory says the same, where it is to."""
         with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
             connection.execute(
                 "INSERT INTO user_settings (user_id, club_id, categories) SELECT unnest(%s::bigint[]), %s, %s::jsonb"
                 " ON CONFLICT (user_id) DO UPDATE SET categories = excluded.categories",
                 (list(users), CLUB, '{"news": false}'),
             )
-            self._await_settings(connection, users)
+            if wait:
+                self._await_settings(connection, users)
 
     def _await_settings(self, connection: psycopg.Connection[Any], users: Sequence[int]) -> None:
-        directory = Directory(self.config.opensearch_url, GENERATION)
+        directory = self._directory()
         try:
             until(
                 "the users as in the table",
@@ -222,8 +236,9 @@ class Population:
     def _insert(
         self, connection: psycopg.Connection[Any], statements: LiteralString, users: range, club_id: int = CLUB
     ) -> None:
-        create_tables(connection)
-        seed(connection, users=1)  # the templates
+        if not self.world.people:  # a migration waits for the end of every snapshot that reads the tables
+            create_tables(connection)
+            seed(connection, users=1)  # the templates
         connection.execute("INSERT INTO clubs (id, name) VALUES (%s, 'Faults') ON CONFLICT DO NOTHING", (club_id,))
         values = {"club": club_id, "first": users.start, "last": users.stop - 1}
         with connection.transaction(), psycopg.ClientCursor(connection) as cursor:
@@ -231,7 +246,7 @@ class Population:
 
     def _await_rows(self) -> None:
         """Wait until each table's rows are there by number, which costs the directory nothing."""
-        directory = Directory(self.config.opensearch_url, GENERATION)
+        directory = self._directory()
         try:
             with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
                 rows = {name: _count(connection, name) for name in TABLES}
@@ -239,8 +254,12 @@ class Population:
         finally:
             directory.close()
 
-    def _await_directory(self, users: Iterable[int]) -> None:
-        directory = Directory(self.config.opensearch_url, GENERATION)
+    def _directory(self) -> Directory:
+        return Directory(self.config.opensearch_url, self.generation)
+
+    def await_directory(self, users: Iterable[int]) -> None:
+        """Wait until the directory is as the tables, and these users' devices have endpoints."""
+        directory = self._directory()
         try:
             with psycopg.connect(self.config.database_url("monolith"), autocommit=True) as connection:
                 until("the directory as the tables", lambda: directory.differing(connection) is None, 120, every_s=0.5)

@@ -17,7 +17,7 @@ from typing import Any, Self
 import boto3
 import yaml
 
-from devstack.config import ROOT, StackConfig
+from devstack.config import GENERATION, ROOT, StackConfig
 from devstack.provision import provisioning
 from devstack.service import AWS_CREDENTIALS, Service, Task, function_environment
 from devstack.services import all_services
@@ -45,6 +45,7 @@ class FaultStack:
     kafka, registry, opensearch, dynamodb, mail, metrics   the proxies the functions call through (mail: SES)
     sns       the stand-in, which the functions publish to
     code      the tree the functions and the job are taken from
+    generation  the snapshot generations that the functions read, as CDC_GENERATION names them
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class FaultStack:
         self.config = StackConfig.on_free_ports(folder)
         self._changes: Changes = {}
         self.code = code
+        self.generation = GENERATION
         self._tasks = tasks
         self._job_text = _text_of(code / "spark_metrics")
         self._resources = ExitStack()
@@ -111,12 +113,17 @@ class FaultStack:
             "QUIET_HOURS_AGAIN_AFTER_S": str(QUIET_AFTER_S),
             "RECEIPT_WAITS_S": ",".join(map(str, RECEIPT_WAITS_S)),
             "DENIED_SCHEMA_RETRY_S": str(DENIED_RETRY_S),
+            "CDC_GENERATION": self.generation,
             "LOG_LEVEL": "WARNING",
         }
 
-    def reconfigure(self, changes: Changes) -> None:
-        """Start the function host anew with these changes to functions.yaml: {function: {field: value}}."""
+    def reconfigure(self, changes: Changes, *, generation: str | None = None) -> None:
+        """Start the function host anew with these changes to functions.yaml: {function: {field: value}}.
+
+        generation: the snapshot generations to read from now on, where they are others.
+        """
         self._changes = changes
+        self.generation = generation or self.generation
         self.stack.known["lambda_host"] = self._host(self.stack.known["lambda_host"])
         self.stack.restart("lambda_host")
 
@@ -197,6 +204,7 @@ class FaultStack:
         content = json.loads(service.files[config]) | {
             "functions_file": str(functions),
             "task_root": str(self.code),
+            "generation": self.generation,
             "environment": self.environment,
             "mappings": {"last_backoff_s": LAST_BACKOFF_S},
             "schedule_s": SCHEDULE_S,

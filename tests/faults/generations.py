@@ -1,0 +1,241 @@
+"""A snapshot generation of the directory is replaced while sends are under way, functions and connectors die.
+
+The steps are the runbook's (docs/deploying.md): topics and functions for both generations, indices, the connector, and
+once the aliases have moved, the functions without the old one. What `infra.provision` and a deployment do in AWS, the
+same functions of the local stack's provisioning do here.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import httpx
+import psycopg
+from confluent_kafka.admin import AdminClient
+
+from devstack.config import ROOT
+from devstack.demo.directory import TABLES
+from devstack.provision import connector_name, create_indices, create_topics, put_connector
+from emulators.sns_stand_in.script import Rule
+from masscomm.cdc.debezium import debezium_settings
+from masscomm.kafka.topics import CDC_TABLES, cdc_topics
+from tests.faults.moments import path
+from tests.support.fault_stack.bench import Bench
+from tests.support.fault_stack.cell import Send
+from tests.support.fault_stack.proxy import Answer, Delay, Hold
+from tests.support.fault_stack.proxy.faults import Request
+from tests.support.fault_stack.proxy.tcp import CHUNK, TcpProxy
+from tests.support.until import until
+
+_FOUR = {"device_registrar": {"concurrency": 4}, "cdc_consumer": {"concurrency": 4}}
+_TIMEOUT_S = 60
+
+
+def replaced(bench: Bench, _: Send) -> None:
+    """One generation breaks off, the old one loses its slot, and another one takes over."""
+    old = bench.stack.generation
+    broken, new = _next(old, 1), _next(old, 2)
+    generations = _Generations(bench)
+    try:
+        _breaks_off(bench, generations, old, broken)
+        _takes_over(bench, generations, old, new)
+    except BaseException:
+        # The next cell needs a directory: by the code of this tree, whatever the cell ran on.
+        bench.stack.sns.clear()
+        bench.stack.code = ROOT
+        generations.replace(_next(old, 3), ends=(old, broken, new))
+        raise
+
+
+def _breaks_off(bench: Bench, generations: "_Generations", old: str, broken: str) -> None:
+    """Connect is killed in the middle of a snapshot; the old generation is fed meanwhile, and goes on answering."""
+    users = bench.population.grow(60)
+    bench.stack.sns.answer(Rule(code="slow", delay_s=0.1))
+    bench.emit(users)
+    generations.prepare(broken, beside=old)
+    with generations.held_snapshot(broken) as killed:
+        arrivals = bench.population.insert(20)
+        for function in ("cdc_consumer", "device_registrar"):
+            bench.kill(function)
+        bench.population.opt_out(users[:20])
+        bench.population.await_directory(arrivals)
+        bench.stack.sns.clear()
+        bench.population.refresh()
+        bench.emit([*users, *arrivals])
+        bench.settle()
+        generations.await_state(broken, "snapshot_id")
+        bench.stack.stack.kill("connect")
+        killed()
+    bench.stack.stack.restart("connect")
+    generations.await_state(broken, "rebuild_reason")
+    assert generations.answering() == {old}
+    generations.remove(broken)
+
+
+def _takes_over(bench: Bench, generations: "_Generations", old: str, new: str) -> None:
+    """The old generation's slot is lost: what changes until there is a new one is in the new snapshot alone."""
+    known = bench.population.grow(60)
+    generations.drop_connector(old)
+    arrivals = bench.population.insert(20)
+    bench.population.opt_out(known[:20], wait=False)
+    bench.population.change_tokens(known[20:40])
+    bench.emit(arrivals)
+    generations.prepare(new, beside=old)
+    with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=path("/_aliases")):
+        generations.capture(new)
+        for function in ("cdc_consumer", "device_registrar"):
+            bench.kill(function)
+        generations.await_state(new, "complete")
+        sent = bench.emit(arrivals)
+        with bench.stack.opensearch.fault(Delay(0), when=path("/_mget")) as asked:
+            asked.await_hits(5)
+        assert not bench.ended(sent), "the generation that answers has never heard of them"
+    generations.await_answering(new)
+    bench.emit([*known, *arrivals])
+    bench.settle()
+    generations.use(new)
+    generations.remove(old)
+    generations.assert_alone(new)
+    later = bench.population.grow(20)
+    bench.population.opt_out(later[:10])
+    bench.population.refresh()
+    bench.emit([*known, *arrivals, *later])
+    bench.settle()
+    bench.population.await_directory(())
+
+
+class _Generations:
+    """What an operator does with generations, and what stands in OpenSearch of them."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._config = bench.stack.config
+        self._proxy = _SqlProxy(bench.stack.loop, self._config.ports.postgres)
+
+    def prepare(self, name: str, *, beside: str) -> None:
+        """Topics, functions that read both generations, indices."""
+        create_topics(self._config.kafka_bootstrap, cdc_topics(name))
+        self._bench.stack.reconfigure(_FOUR, generation=f"{beside},{name}")
+        create_indices(self._config.opensearch_url, name)
+
+    def capture(self, name: str) -> None:
+        """Its connector, through a proxy."""
+        ports = self._config.ports
+        url = self._config.database_url("monolith").replace(f":{ports.postgres}/", f":{self._proxy.port}/")
+        put_connector(self._config.connect_url, name, url)
+
+    @contextmanager
+    def held_snapshot(self, name: str) -> Iterator[Callable[[], None]]:
+        """Its snapshot has begun, and the rows of a table are not read until the block ends or they are discarded."""
+        with self._proxy.fault(Hold(), when=_reads("user_settings")) as held:
+            self.capture(name)
+            held.await_hits()
+            yield held.discard
+
+    def use(self, name: str) -> None:
+        """The functions read this one alone."""
+        self._bench.stack.reconfigure({}, generation=name)
+        self._bench.population.generation = name
+
+    def replace(self, name: str, *, ends: Iterable[str]) -> None:
+        """Make a generation that takes over from whatever is there."""
+        create_topics(self._config.kafka_bootstrap, cdc_topics(name))
+        self._bench.stack.reconfigure({}, generation=name)
+        create_indices(self._config.opensearch_url, name)
+        self.capture(name)
+        self.await_answering(name)
+        self._bench.population.generation = name
+        for each in ends:
+            self.remove(each)
+
+    def drop_connector(self, name: str) -> None:
+        """Its connector, slot and publication; nothing where there are none."""
+        with httpx.Client(base_url=self._config.connect_url, timeout=_TIMEOUT_S, trust_env=False) as client:
+            client.delete(f"/connectors/{connector_name(name)}")
+        slot = debezium_settings(name)["slot.name"]
+        with psycopg.connect(self._config.database_url("monolith"), autocommit=True) as connection:
+
+            def dropped() -> bool:
+                query = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
+                try:
+                    connection.execute(query, (slot,))
+                except psycopg.errors.ObjectInUse:
+                    return False
+                return True
+
+            until(f"the slot of {name} is free", dropped, every_s=0.2)
+            connection.execute(f"DROP PUBLICATION IF EXISTS {slot}")
+
+    def remove(self, name: str) -> None:
+        """All there is of it."""
+        self.drop_connector(name)
+        with self._search() as client:
+            indices = ",".join(f"{table}-{name}" for table in CDC_TABLES)
+            client.delete(f"/{indices}", params={"ignore_unavailable": "true"}).raise_for_status()
+        with AdminClient({"bootstrap.servers": self._config.kafka_bootstrap}) as admin:
+            known = admin.list_topics(timeout=10).topics
+            gone = [topic.name for topic in cdc_topics(name) if topic.name in known]
+            for future in (admin.delete_topics(gone, operation_timeout=10) if gone else {}).values():
+                future.result(10)
+
+    def answering(self) -> set[str]:
+        """The generations that the aliases point to."""
+        with self._search() as client:
+            found = client.get(f"/_alias/{','.join(CDC_TABLES)}").json()
+        return {
+            index.rpartition("-")[2]
+            for index, entry in found.items()
+            if isinstance(entry, dict) and entry.get("aliases")
+        }
+
+    def await_answering(self, name: str) -> None:
+        """Wait until every alias points to it."""
+        until(f"look-ups see {name}", lambda: self.answering() == {name}, every_s=0.1)
+
+    def await_state(self, name: str, field: str) -> None:
+        """Wait until the generation's state says something of this."""
+        with self._search() as client:
+
+            def said() -> bool:
+                answer = client.get(f"/directory_state/_doc/generation-{name}")
+                return answer.status_code == httpx.codes.OK and bool(answer.json()["_source"].get(field))
+
+            until(f"{field} of {name}", said, every_s=0.1)
+
+    def assert_alone(self, name: str) -> None:
+        """No index of another generation is left, and the state of each row's device is of this one."""
+        with psycopg.connect(self._config.database_url("monolith")) as connection:
+            devices = [str(number) for (number,) in connection.execute("SELECT id FROM devices WHERE token <> ''")]
+        with self._search() as client:
+            indices = client.get("/_cat/indices", params={"h": "index"}).text.split()
+            documents = client.post("/device_state/_mget", json={"ids": devices}).json()["docs"]
+        assert {index for index in indices if index.partition("-")[0] in TABLES} == {
+            f"{table}-{name}" for table in TABLES
+        }
+        others = {each["_source"]["generation"] for each in documents if each["found"]} - {name}
+        assert not others, f"device states of {others}"
+
+    def _search(self) -> httpx.Client:
+        return httpx.Client(base_url=self._config.opensearch_url, timeout=_TIMEOUT_S, trust_env=False)
+
+
+class _SqlProxy(TcpProxy):
+    """In front of Postgres: what a client sends can be held."""
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(CHUNK):
+            fault = self._fault_for(Request(what="", target="", body=data))
+            if fault is not None:
+                await fault.held()
+            writer.write(data)
+            await writer.drain()
+
+
+def _reads(table: str) -> Callable[[Request], bool]:
+    query = re.compile(rb'SELECT .* FROM "public"\."%b"' % table.encode(), re.DOTALL)
+    return lambda request: query.search(request.body) is not None
+
+
+def _next(name: str, steps: int) -> str:
+    return f"g{int(name.removeprefix('g')) + steps}"
