@@ -1,11 +1,11 @@
-"""receipts: what providers say afterwards, from AWS onto Kafka, and from Kafka to outcomes."""
+"""receipts: ingest provider receipts from AWS into Kafka, and turn them into outcomes."""
 
 from functools import cache
 from typing import Any
 
-from functions.receipts.follow_receipts import WAITS_S, FollowReceipts
-from functions.receipts.messages import OpenSearchMessages
-from functions.receipts.take_in import TakeIn
+from functions.receipts.ingest_receipts import IngestReceipts
+from functions.receipts.process_receipts import RETRY_DELAYS_S, ProcessReceipts
+from functions.receipts.sent_messages import OpenSearchSentMessages
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import batch_driver
@@ -21,27 +21,27 @@ logger = logs.logger("receipts")
 
 
 @cache
-def bootstrap() -> tuple[BatchDriver, TakeIn, FollowReceipts]:
+def bootstrap() -> tuple[BatchDriver, IngestReceipts, ProcessReceipts]:
     """The adapters, built at the first invocation and kept."""
     driver, clock = batch_driver("receipts", logger), SystemClock()
-    follow = FollowReceipts(
-        messages=OpenSearchMessages(connect_from_environment()),
+    process = ProcessReceipts(
+        messages=OpenSearchSentMessages(connect_from_environment()),
         delay_store=DynamoDbDelayStore.from_environment(),
         clock=clock,
         logger=logger,
-        waits_s=environment.numbers("RECEIPT_WAITS_S", WAITS_S),
+        retry_delays_s=environment.numbers("RECEIPT_WAITS_S", RETRY_DELAYS_S),
         periods=Periods(
             bounced_days=environment.number("SUPPRESS_BOUNCED_DAYS", Periods.bounced_days),
             complained_days=environment.number("SUPPRESS_COMPLAINED_DAYS", Periods.complained_days),
         ),
     )
-    return driver, TakeIn(codec=driver.codec, producer=driver.producer, clock=clock, logger=logger), follow
+    return driver, IngestReceipts(codec=driver.codec, producer=driver.producer, clock=clock, logger=logger), process
 
 
 @observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Entry point: an aws:kafka event of outcome and receipt, or what AWS invokes us with to tell of receipts."""
-    driver, take_in, follow = bootstrap()
+    """Entry point: an aws:kafka event of outcome and receipt, or an AWS event that carries receipts."""
+    driver, ingest, process = bootstrap()
     if event.get("eventSource") == "aws:kafka":
-        return driver.run(event, context, follow)
-    return take_in.take(event, context.get_remaining_time_in_millis() / 1000)
+        return driver.run(event, context, process)
+    return ingest.ingest(event, context.get_remaining_time_in_millis() / 1000)

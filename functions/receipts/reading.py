@@ -1,11 +1,10 @@
-"""What a receipt says, of the shapes that AWS documents.
+"""Parse receipts in the formats that AWS documents.
 
     SNS delivery status    docs.aws.amazon.com/sns/latest/dg: sns-msg-status.html (pushes), sms_stats_cloudwatch.html
     EventDeliveryFailure   the same: application-event-notifications.html
     SES event publishing   docs.aws.amazon.com/ses/latest/dg: event-publishing-retrieving-sns-contents.html
 
-`delivered` is a push service's, a carrier's or a mail server's word that it has taken the message; nobody says that a
-person has seen it.
+`delivered` means that a push service, a carrier or a mail server accepted the message, not that a person read it.
 """
 
 import re
@@ -20,19 +19,18 @@ from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, read_json
 
-# What SES says, as plain text, to a topic that becomes its destination.
+# The plain text that SES sends to a topic that becomes its destination.
 _SES_IS_THERE = "Successfully validated SNS topic for Amazon SES"
 OTHER = "other"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """What a provider says of one message, afterwards.
+    """A provider's receipt for one message.
 
-    status: None where it says nothing of an arrival; at_ms: when, None where it does not say; code: why, of a closed
-    vocabulary (the provider's free text may quote addresses and is not kept), empty where nothing is to be explained;
-    dead_endpoint: the ARN of a device's endpoint that takes nothing any more; dead_addresses: to which nothing must be
-    sent again, each one that SES sent the message to.
+    status: None where the receipt says nothing about arrival; at_ms: None where it has no time; code: the cause, from a
+    closed vocabulary (the provider's free text may quote addresses and is not stored), else empty; dead_endpoint: ARN
+    of a disabled device endpoint; dead_addresses: to suppress, each one an address that SES sent the message to.
     """
 
     message_id: str
@@ -45,7 +43,7 @@ class Receipt:
 
 
 def read(body: str) -> Receipt | None:
-    """The receipt; None for what tells that a receipt's way is open. Errors: DeadLetter."""
+    """Return the receipt; None for a provider's test message. Errors: DeadLetter."""
     if body.startswith(_SES_IS_THERE):
         return None
     try:
@@ -93,7 +91,7 @@ _DEAD_NUMBER = ("blocked", "opted out", "invalid phone number", "invalid number"
 def _of_delivery_status(document: Mapping[str, Any]) -> Receipt:
     notification, delivery = document["notification"], document["delivery"]
     published = datetime.fromisoformat(notification["timestamp"]).replace(tzinfo=UTC)
-    said = str(delivery.get("providerResponse", ""))
+    response = str(delivery.get("providerResponse", ""))
     arrived = {"SUCCESS": True, "FAILURE": False}[document["status"]]
     at = published + timedelta(milliseconds=float(delivery.get("dwellTimeMs", 0)))
     receipt = Receipt(
@@ -105,10 +103,10 @@ def _of_delivery_status(document: Mapping[str, Any]) -> Receipt:
         return receipt
     destination = str(delivery.get("destination", ""))
     if ":endpoint/" not in destination:
-        dead = _word_in(said, _DEAD_NUMBER)
+        dead = _word_in(response, _DEAD_NUMBER)
         reason = Reason.BOUNCED_PERMANENT if dead else Reason.BOUNCED_TRANSIENT
         return replace(receipt, reason=reason, code=dead or OTHER)
-    if dead := _word_in(said, _DEAD_TOKEN):
+    if dead := _word_in(response, _DEAD_TOKEN):
         return replace(receipt, reason=Reason.DEVICE_INACTIVE, code=dead, dead_endpoint=destination)
     status = str(delivery.get("statusCode", ""))
     rejected = status.startswith("4") and "429" not in status
@@ -116,9 +114,9 @@ def _of_delivery_status(document: Mapping[str, Any]) -> Receipt:
     return replace(receipt, reason=reason, code=status if re.fullmatch("[1-5][0-9]{2}", status) else OTHER)
 
 
-def _word_in(said: str, words: Iterable[str]) -> str:
-    """The first of the words that a provider's answer contains; empty where it contains none."""
-    lower = said.lower()
+def _word_in(response: str, words: Iterable[str]) -> str:
+    """Return the first of the words in a provider's response, or an empty text."""
+    lower = response.lower()
     return next((word for word in words if word in lower), "")
 
 
@@ -154,7 +152,7 @@ def _of_application_event(document: Mapping[str, Any]) -> Receipt:
 
 # --- SES, event publishing --------------------------------------------------------------------------------------------
 
-# They say nothing of an arrival: SES has it, tries again later, or somebody read it.
+# Events without an arrival: SES accepted the message, retries it, or the recipient opened it.
 _NO_ARRIVAL = {"Send", "Open", "Click", "DeliveryDelay", "Subscription"}
 # docs.aws.amazon.com/ses/latest/dg/notification-contents.html, "Bounce types" and "Complaint object"
 _BOUNCES = {"Undetermined", "Permanent", "Transient"}
@@ -180,7 +178,7 @@ def _of_ses(document: Mapping[str, Any]) -> Receipt:
         return _bounce(document["bounce"], message_id, sent_at, sent_to)
     if kind == "Complaint":
         notice = document["complaint"]
-        # It has arrived, and its recipient calls it spam.
+        # The message arrived; its recipient reported it as spam.
         return Receipt(
             message_id=message_id,
             status=Status.DELIVERED,
@@ -195,7 +193,7 @@ def _of_ses(document: Mapping[str, Any]) -> Receipt:
 
 
 def _bounce(notice: Mapping[str, Any], message_id: str, sent_at: Any, sent_to: Set[str]) -> Receipt:
-    """Transient, or Undetermined: SES has tried for hours, and another message may arrive."""
+    """Return a bounce's receipt. After a Transient or Undetermined bounce, another message may arrive."""
     recipients = notice["bouncedRecipients"]
     permanent = notice["bounceType"] == "Permanent"
     return Receipt(

@@ -46,7 +46,7 @@ _DEVICE_STATES = (
     "POST _bulk",
     "POST device_state/_mget",
 )
-# functions/receipts/messages.py
+# functions/receipts/sent_messages.py
 _MESSAGES = (
     "POST _bulk",
     "POST provider_messages/_search",

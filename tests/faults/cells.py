@@ -190,7 +190,9 @@ CELLS = (
     Cell(name="SES rejects some messages", fault=providers.ses_rejects, load=NOBODY),
     Cell(name="an address on the suppression list", fault=providers.suppressed_address, load=NOBODY),
     # --- receipts ---
-    Cell(name="receipts come while their function and all it needs fail", fault=receipts.heard_while_everything_fails),
+    Cell(
+        name="receipts come while their function and all it needs fail", fault=receipts.receipts_while_everything_fails
+    ),
     Cell(name="receipts come long before the outcomes they are about", fault=receipts.too_early, load=Load(users=40)),
     Cell(name="tokens and addresses turn out dead afterwards", fault=receipts.learnt_afterwards, load=NOBODY, ci=True),
     # --- longer than all attempts ---

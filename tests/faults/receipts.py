@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from devstack.sns_process import Received
-from functions.receipts.messages import OpenSearchMessages
+from functions.receipts.sent_messages import OpenSearchSentMessages
 from masscomm.domain.records import DeviceStatusChanged, ReceiptReceived
 from masscomm.domain.statuses import Reason, Status
 from masscomm.kafka import topics
@@ -29,9 +29,9 @@ _LINES_AN_EVENT = 50
 _EVERY_FIFTH = 5
 
 
-def heard_while_everything_fails(bench: Bench, send: Send) -> None:
+def receipts_while_everything_fails(bench: Bench, send: Send) -> None:
     """Receipts come while OpenSearch and DynamoDB are away, their function is killed, and answers of Kafka are lost."""
-    messages = OpenSearchMessages(TestClient(bench.stack.config.opensearch_url))
+    messages = OpenSearchSentMessages(TestClient(bench.stack.config.opensearch_url))
     with ExitStack() as away:
         waiting = away.enter_context(bench.stack.dynamodb.fault(Cut(), when=dynamodb("waiting", "PutItem")))
         with bench.stack.opensearch.fault(Answer(status=503, body=b"{}"), when=_remembers) as forgets:
@@ -108,7 +108,7 @@ def learnt_afterwards(bench: Bench, _: Send) -> None:
         (device_id, "inactive") for device_id in dead
     }, status_changes
 
-    nothing_left = {user_id for user_id, (status, _) in pushed.heard.items() if status == Status.BOUNCED}
+    nothing_left = {user_id for user_id, (status, _) in pushed.receipt_outcomes.items() if status == Status.BOUNCED}
     endpoints = {_endpoint(bench, device_id) for device_id in dead}
     again = bench.emit(users, gone=nothing_left)
     again.calls = {
@@ -146,7 +146,7 @@ def _dead_tokens(sent: Sent, taken: Sequence[Received]) -> tuple[list[str], list
     by_log, by_event = [user_id for user_id, pairs in sorted(sent.calls.items()) if len(pairs) == 1][:2]
     of_two = next(user_id for user_id, pairs in sorted(sent.calls.items()) if len(pairs) == 2)
     gone = (Status.BOUNCED.value, Reason.DEVICE_INACTIVE.value)
-    sent.heard = {by_log: gone, by_event: gone, of_two: (Status.DELIVERED.value, "")}
+    sent.receipt_outcomes = {by_log: gone, by_event: gone, of_two: (Status.DELIVERED.value, "")}
     gcm, apns = sorted(sent.calls[of_two], key=lambda pair: "/APNS/" in pair[1])
     unregistered = {"statusCode": 404, "providerResponse": '{"error":{"details":[{"errorCode":"UNREGISTERED"}]}}'}
     logs = [
@@ -160,7 +160,7 @@ def _dead_tokens(sent: Sent, taken: Sequence[Received]) -> tuple[list[str], list
 def _dead_addresses(sent: Sent, mails: dict[int, str]) -> tuple[list[str], list[dict[str, Any]], list[int]]:
     """(events that SNS brings, others that EventBridge does, whose addresses are dead); the oracle is told."""
     dead, full, complaining, reading = sorted(sent.calls)[:4]
-    sent.heard = {
+    sent.receipt_outcomes = {
         dead: (Status.BOUNCED.value, Reason.BOUNCED_PERMANENT.value),
         full: (Status.BOUNCED.value, Reason.BOUNCED_TRANSIENT.value),
         complaining: (Status.DELIVERED.value, ""),
@@ -213,7 +213,7 @@ def _events(sent: Sent, taken: Sequence[Received]) -> list[dict[str, Any]]:
     for place, (user_id, pairs) in enumerate(sorted(sent.calls.items())):
         nothing = place % _EVERY_FIFTH == 0
         bounced = (Status.BOUNCED.value, Reason.BOUNCED_TRANSIENT.value)
-        sent.heard[user_id] = bounced if nothing else (Status.DELIVERED.value, "")
+        sent.receipt_outcomes[user_id] = bounced if nothing else (Status.DELIVERED.value, "")
         for number, pair in enumerate(sorted(pairs)):
             [message] = [each for each in taken if (each.notification_id, each.endpoint) == pair]
             lines.append(_line(message, arrived=not nothing and number == 0))

@@ -150,7 +150,7 @@ def from_receipts(error: Exception) -> Chain:
     chain = Receipts()
     chain.sent_messages(["m"])
     chain.messages.failing = error
-    chain.hear(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED)))
+    chain.receive(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED)))
     return chain
 
 
@@ -252,7 +252,7 @@ _KEPT = {
 def test_a_receipts_texts_let_no_canary_out(document: dict[str, Any], written: Callable[[], str]) -> None:
     chain = Receipts()
     chain.sent_messages(["m"])
-    chain.hear(receipt_events.of_sns(json.dumps(_filled(document)), TEXT))
+    chain.receive(receipt_events.of_sns(json.dumps(_filled(document)), TEXT))
     assert_clean(written() + produced(chain.producer, chain))
 
 

@@ -20,8 +20,8 @@ from functions.cdc_consumer.generation import Generation
 from functions.device_registrar.device_states import InMemoryDeviceStates
 from functions.device_registrar.endpoints import InMemoryEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
-from functions.receipts.follow_receipts import FollowReceipts
-from functions.receipts.messages import InMemoryMessages
+from functions.receipts.process_receipts import ProcessReceipts
+from functions.receipts.sent_messages import InMemorySentMessages
 from functions.scheduler.take_back import TakeBack
 from functions.send_handler.request_send import parse_request
 from masscomm.cdc.progress import InMemoryCdcProgress
@@ -78,8 +78,8 @@ def _device_registrar() -> tuple[Chain, UseCase[Any]]:
 
 def _receipts() -> tuple[Chain, UseCase[Any]]:
     chain = Chain()
-    return chain, FollowReceipts(
-        messages=InMemoryMessages(), delay_store=InMemoryDelayStore(), clock=chain.clock, logger=Logger()
+    return chain, ProcessReceipts(
+        messages=InMemorySentMessages(), delay_store=InMemoryDelayStore(), clock=chain.clock, logger=Logger()
     )
 
 

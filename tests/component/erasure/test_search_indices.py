@@ -12,12 +12,12 @@ from devstack.config import StackConfig
 from devstack.provision import create_indices
 from erasure.person import ERASED_USER, Person
 from erasure.search_indices import SearchIndices
-from functions.receipts.messages import MESSAGES, OpenSearchMessages, Told
+from functions.receipts.sent_messages import MESSAGES, OpenSearchSentMessages, OutcomeWithTrace
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.domain import suppressions
 from masscomm.errors import Retry
 from masscomm.kafka.topics import CDC_TABLES
-from tests.support.contracts.messages import outcome
+from tests.support.contracts.sent_messages import outcome
 from tests.support.servers.opensearch_client import TestClient
 
 OLD, SERVING = "erasing1", "erasing2"
@@ -137,12 +137,12 @@ def test_endpoint_that_cannot_be_deleted_stays_known(client: TestClient, person:
 
 def test_messages_keep_ids_and_positions_without_the_user(client: TestClient, person: Person) -> None:
     """A receipt that comes afterwards still belongs to its position, and is counted."""
-    messages = OpenSearchMessages(client)
-    told = [
-        Told(outcome("own", [["m1"], ["m2"]], user_ids=[7, 8], club_id=3)),
-        Told(outcome("another tenant's", [["m3"]], user_ids=[7], club_id=4)),
+    messages = OpenSearchSentMessages(client)
+    sent = [
+        OutcomeWithTrace(outcome("own", [["m1"], ["m2"]], user_ids=[7, 8], club_id=3)),
+        OutcomeWithTrace(outcome("another tenant's", [["m3"]], user_ids=[7], club_id=4)),
     ]
-    assert messages.remember(told) == [None, None]
+    assert messages.store(sent) == [None, None]
     indices = SearchIndices(client, Endpoints())
     assert indices.erase_messages(person) == 1
     client.indices.refresh(index=MESSAGES)

@@ -11,7 +11,7 @@ from devstack import suppressions as commands
 from devstack.config import StackConfig
 from devstack.installation import Installation
 from devstack.provision import create_indices
-from functions.receipts.messages import OpenSearchMessages
+from functions.receipts.sent_messages import OpenSearchSentMessages
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.domain.ids import address_id
 from masscomm.domain.statuses import Reason
@@ -45,7 +45,7 @@ def test_a_suppression_is_listed_and_removed(client: TestClient) -> None:
     suppression = Suppression(
         club_id=club, address=address, reason=Reason.COMPLAINED, at_ms=NOW, expires_ms=NOW + 86_400_000
     )
-    assert OpenSearchMessages(client).suppress([suppression]) == [None]
+    assert OpenSearchSentMessages(client).suppress([suppression]) == [None]
     client.indices.refresh(index=INDEX)
     expected = {
         "club_id": club,

@@ -16,8 +16,8 @@ from devstack import cli
 from devstack.config import StackConfig
 from devstack.installation import Installation
 from devstack.provision import create_topics, register_schemas
-from functions.receipts.follow_receipts import FollowReceipts
-from functions.receipts.messages import InMemoryMessages
+from functions.receipts.process_receipts import ProcessReceipts
+from functions.receipts.sent_messages import InMemorySentMessages
 from masscomm.clock import FixedClock
 from masscomm.domain.ids import notification_id
 from masscomm.domain.outcomes import RecipientOutcome, outcome
@@ -89,8 +89,8 @@ def send_id(
 def _receipt(sent_outcome: NotificationOutcome) -> tuple[NotificationOutcome, Headers]:
     """What receipts makes of SNS' word that the push service took the message, and its headers."""
     chain = Chain()
-    follow = FollowReceipts(
-        messages=InMemoryMessages(), delay_store=InMemoryDelayStore(), clock=chain.clock, logger=Logger()
+    follow = ProcessReceipts(
+        messages=InMemorySentMessages(), delay_store=InMemoryDelayStore(), clock=chain.clock, logger=Logger()
     )
     pushed: dict[str, Any] = deepcopy(receipt_events.PUSHED)
     pushed["notification"]["messageId"] = "message-1"

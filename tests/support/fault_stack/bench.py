@@ -57,7 +57,7 @@ class Sent:
     """A send of a cell and the oracle's word on it.
 
     fates: user → what may become of them: sent or a reason, one of them or (a choice made meanwhile) either; calls: of
-    each user who may be sent to; heard: (status, reason) of those of whom receipts tell afterwards; uncounted: users
+    each user who may be sent to; receipt_outcomes: (status, reason) by receipts; uncounted: users
     whose request the metrics refuse, because another's has its id.
     """
 
@@ -65,7 +65,7 @@ class Sent:
     fates: dict[int, frozenset[str]]
     calls: dict[int, list[Pair]]
     channel: str = "push"
-    heard: dict[int, tuple[str, str]] = field(default_factory=dict)
+    receipt_outcomes: dict[int, tuple[str, str]] = field(default_factory=dict)
     uncounted: frozenset[int] = frozenset()
 
     @property
@@ -319,15 +319,17 @@ class Bench:
         return found
 
     def await_receipts(self) -> None:
-        """Wait until everybody was heard of who is to be, and nothing is left of receipts. Errors: TooLate."""
+        """Wait until every expected receipt has an outcome and no receipt is left. Errors: TooLate."""
 
-        def all_heard() -> bool:
+        def all_receipts_have_outcomes() -> bool:
             try:
-                return all(self._outcomes(sent, by_receipts=True).keys() >= sent.heard.keys() for sent in self.sends)
+                return all(
+                    self._outcomes(sent, by_receipts=True).keys() >= sent.receipt_outcomes.keys() for sent in self.sends
+                )
             except (RecordsError, KafkaException):
                 return False
 
-        until("every receipt has an outcome", all_heard, self.patience_s, every_s=0.1)
+        until("every receipt has an outcome", all_receipts_have_outcomes, self.patience_s, every_s=0.1)
         until("nothing is left of receipts", lambda: self.at_rest(_SOURCES_OF_RECEIPTS), self.patience_s, every_s=0.1)
 
     def await_counted(self, sent: Sent) -> None:
@@ -415,23 +417,23 @@ class Bench:
     def _judge_receipts(self, sent: Sent, result: Result) -> None:
         outcomes = self._outcomes(sent, by_receipts=True)
         wrong = Counter(
-            f"heard {outcomes.get(user_id, [])} instead of {sent.heard.get(user_id, 'nothing')}"
-            for user_id in outcomes.keys() | sent.heard.keys()
-            if outcomes.get(user_id, []) != [sent.heard.get(user_id)]
+            f"heard {outcomes.get(user_id, [])} instead of {sent.receipt_outcomes.get(user_id, 'nothing')}"
+            for user_id in outcomes.keys() | sent.receipt_outcomes.keys()
+            if outcomes.get(user_id, []) != [sent.receipt_outcomes.get(user_id)]
         )
         result.wrong += [f"{count} recipients: {what}" for what, count in wrong.items()]
 
     def _expected_status(self, sent: Sent) -> SendStatus:
         fates = Counter(fate for user_id, fate in self._decided(sent) if user_id not in sent.uncounted)
-        heard = Counter(status for status, _ in sent.heard.values())
+        receipt_outcomes = Counter(status for status, _ in sent.receipt_outcomes.values())
         return SendStatus(
             requested=len(sent.fates) - len(sent.uncounted),
             suppressed={fate: count for fate, count in fates.items() if fate not in _MEASURES},
-            sent=fates["sent"] - heard.total(),
+            sent=fates["sent"] - receipt_outcomes.total(),
             failed=sum(count for fate, count in fates.items() if fate in _FAILED),
             in_flight=0,
-            delivered=heard[Status.DELIVERED],
-            bounced=heard[Status.BOUNCED],
+            delivered=receipt_outcomes[Status.DELIVERED],
+            bounced=receipt_outcomes[Status.BOUNCED],
         )
 
     def _metric_error(self, sent: Sent, result: Result) -> int:
@@ -462,7 +464,7 @@ class Bench:
         for sent in self.sends:
             expected["requested"] += len(sent.fates) - len(sent.uncounted)
             expected.update(_MEASURES.get(fate, "suppressed") for _, fate in self._decided(sent))
-            expected.update(status for status, _ in sent.heard.values())
+            expected.update(status for status, _ in sent.receipt_outcomes.values())
         grown: dict[str, int] = {}
 
         def equal() -> bool:

@@ -5,53 +5,53 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from functions.receipts.follow_receipts import WAITS_S, FollowReceipts
-from functions.receipts.messages import InMemoryMessages
-from functions.receipts.take_in import TakeIn
+from functions.receipts.ingest_receipts import IngestReceipts
+from functions.receipts.process_receipts import RETRY_DELAYS_S, ProcessReceipts
+from functions.receipts.sent_messages import InMemorySentMessages
 from masscomm.domain.records import DeviceStatusChanged
 from masscomm.domain.suppressions import Periods
 from masscomm.kafka import topics
 from masscomm.observability.traces import Headers
 from masscomm.stores.delayed_records import InMemoryDelayStore
-from tests.support.contracts.messages import outcome
+from tests.support.contracts.sent_messages import outcome
 from tests.support.harness.chain import Chain, entry
 
 
 class Receipts(Chain):
     """Both use cases of the function; message m is user 101's, at position 500."""
 
-    def __init__(self, waits_s: Sequence[float] = WAITS_S, periods: Periods | None = None) -> None:
+    def __init__(self, retry_delays_s: Sequence[float] = RETRY_DELAYS_S, periods: Periods | None = None) -> None:
         super().__init__()
-        self.messages = InMemoryMessages()
+        self.messages = InMemorySentMessages()
         self.delay_store = InMemoryDelayStore()
-        self.follow = FollowReceipts(
+        self.process = ProcessReceipts(
             messages=self.messages,
             delay_store=self.delay_store,
             clock=self.clock,
             logger=Logger(),
-            waits_s=waits_s,
+            retry_delays_s=retry_delays_s,
             periods=periods,
         )
 
     def sent_messages(self, *message_ids: list[str], headers: Headers = (), **values: Any) -> None:
         """Consume delivery's outcome record: the messages were sent to users 101, 102, …"""
         record = outcome("44444444-4444-5444-8444-444444444444", list(message_ids), **values)
-        assert self.run(self.follow, self.encoded(record, topics.OUTCOME, headers=list(headers))) == []
+        assert self.run(self.process, self.encoded(record, topics.OUTCOME, headers=list(headers))) == []
 
-    def take(self, event: dict[str, Any]) -> dict[str, int]:
+    def ingest(self, event: dict[str, Any]) -> dict[str, int]:
         """AWS invokes the function."""
-        use_case = TakeIn(codec=self.codec, producer=self.producer, clock=self.clock, logger=Logger())
-        return use_case.take(event, 10)
+        use_case = IngestReceipts(codec=self.codec, producer=self.producer, clock=self.clock, logger=Logger())
+        return use_case.ingest(event, 10)
 
-    def hear(self, event: dict[str, Any]) -> list[int]:
-        """AWS invokes the function, which then has from Kafka what it put there; answers what comes again."""
-        self.take(event)
-        return self.hear_again()
+    def receive(self, event: dict[str, Any]) -> list[int]:
+        """Ingest an AWS event and process its receipts from Kafka; returns the offsets to be redelivered."""
+        self.ingest(event)
+        return self.reprocess()
 
-    def hear_again(self) -> list[int]:
+    def reprocess(self) -> list[int]:
         values = self.values(topics.RECEIPT)
         entries = [entry(value, topic=topics.RECEIPT, offset=offset) for offset, value in enumerate(values)]
-        return self.run(self.follow, *entries) if entries else []
+        return self.run(self.process, *entries) if entries else []
 
     def statuses(self) -> list[DeviceStatusChanged]:
         values = self.values(topics.DEVICE_STATUS)

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from functions.receipts.messages import OpenSearchMessages
+from functions.receipts.sent_messages import OpenSearchSentMessages
 from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
 from masscomm.directory.bulk_writes import VersionedDocument, write
@@ -52,7 +52,7 @@ class OpenSearchTables(Tables):
         self._write([self._document(row, {"deleted": True, "deleted_at_ms": 1}) for row in rows])
 
     def suppress(self, *several: Suppression) -> None:
-        assert OpenSearchMessages(self.client).suppress(several) == [None] * len(several)
+        assert OpenSearchSentMessages(self.client).suppress(several) == [None] * len(several)
 
     def suppress_as_before(self, address: str) -> None:
         source = {"reason": "complained", "at": 1}

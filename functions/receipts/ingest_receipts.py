@@ -1,10 +1,10 @@
-"""Take receipts out of what AWS invokes the function with, and put them on Kafka as they came.
+"""Produce the receipts of an AWS event to Kafka, unchanged.
 
     CloudWatch Logs   SNS' delivery status of pushes and SMS: {"awslogs": {"data": base64 of gzip of JSON}}
     SNS               EventDeliveryFailure of a platform application, SES event publishing: {"Records": [{"Sns": …}]}
     EventBridge       SES event publishing: {"source": "aws.ses", "detail": …}
 
-Nothing is interpreted here: what is no receipt becomes a dead letter where receipts are read, with its bytes and its
+Nothing is interpreted here: a body that is no receipt is dead-lettered by process_receipts, with its bytes and a
 reason, and can be replayed.
 """
 
@@ -29,7 +29,7 @@ from masscomm.kafka.producer import Producer
 
 # CloudWatch Logs sends at most a megabyte; more than this is no batch of log lines.
 _MAX_UNPACKED = 64_000_000
-# Kept back from the remaining time for the answer.
+# Part of the remaining time that is reserved for the response.
 _RESERVE_S = 1.0
 
 
@@ -38,7 +38,7 @@ class _NotUnderstood(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TakeIn:
+class IngestReceipts:
     """The use case; one for each function environment."""
 
     codec: Codec
@@ -46,9 +46,11 @@ class TakeIn:
     clock: Clock
     logger: Logger
 
-    def take(self, event: Mapping[str, Any], remaining_s: float) -> dict[str, int]:
-        """How many receipts were put on Kafka. Errors: Retry where not all were acknowledged: Lambda invokes us again,
-        and what was acknowledged has the same id then.
+    def ingest(self, event: Mapping[str, Any], remaining_s: float) -> dict[str, int]:
+        """Return how many receipts were produced, as {"receipts": n}.
+
+        Raises:
+            Retry: Kafka did not acknowledge all of them. Lambda invokes the function again; the ids stay the same.
         """
         try:
             bodies = _bodies(event)

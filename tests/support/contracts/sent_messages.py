@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from functions.receipts.messages import KEPT_MS, Messages, Refusal, Told
+from functions.receipts.sent_messages import KEPT_MS, MessageFailure, OutcomeWithTrace, SentMessages
 from masscomm.domain.records import NotificationOutcome, Result
 from masscomm.domain.statuses import Reason
 from masscomm.errors import DeadLetter
@@ -35,12 +35,12 @@ def outcome(record_id: str, message_ids: list[list[str]], **values: object) -> N
     return replace(usual, **values)  # type: ignore[arg-type]
 
 
-class MessagesContract:
+class SentMessagesContract:
     """Subclasses give the fixture `messages`, empty."""
 
-    def test_a_message_is_found_by_each_of_its_ids_at_once(self, messages: Messages) -> None:
+    def test_a_message_is_found_by_each_of_its_ids_at_once(self, messages: SentMessages) -> None:
         first, second = outcome("a", [["1"], [], ["2", "3"]]), outcome("b", [["4"]], chunk_index=3)
-        assert messages.remember([Told(first), Told(second)]) == [None, None]
+        assert messages.store([OutcomeWithTrace(first), OutcomeWithTrace(second)]) == [None, None]
         found = messages.find(["1", "3", "4", "unknown"])
         assert found.keys() == {"1", "3", "4"}
         assert (found["1"].outcome_id, found["1"].position, found["1"].user_id) == ("a", 500, 101)
@@ -49,47 +49,47 @@ class MessagesContract:
         assert (found["3"].position, found["3"].siblings, found["1"].siblings) == (502, ("2", "3"), ("1",))
         assert (found["4"].outcome_id, found["4"].chunk_index) == ("b", 3)
 
-    def test_a_message_is_of_its_records_trace(self, messages: Messages) -> None:
+    def test_a_message_is_of_its_records_trace(self, messages: SentMessages) -> None:
         trace = Trace("ab" * 16, "cd" * 8, sampled=False, state="vendor=1")
-        messages.remember([Told(outcome("a", [["1"]]), trace), Told(outcome("b", [["2"]]))])
+        messages.store([OutcomeWithTrace(outcome("a", [["1"]]), trace), OutcomeWithTrace(outcome("b", [["2"]]))])
         found = messages.find(["1", "2"])
         assert (found["1"].trace, found["2"].trace) == (trace, None)
 
-    def test_redelivered_record_changes_nothing(self, messages: Messages) -> None:
-        messages.remember([Told(outcome("a", [["1"]]))])
-        assert messages.remember([Told(outcome("a", [["1"]]))]) == [None]
+    def test_redelivered_record_changes_nothing(self, messages: SentMessages) -> None:
+        messages.store([OutcomeWithTrace(outcome("a", [["1"]]))])
+        assert messages.store([OutcomeWithTrace(outcome("a", [["1"]]))]) == [None]
         assert messages.find(["1"])["1"].outcome_id == "a"
 
-    def test_more_ids_than_fit_in_one_search(self, messages: Messages) -> None:
+    def test_more_ids_than_fit_in_one_search(self, messages: SentMessages) -> None:
         records = [outcome(str(n), [[f"{n}-{m}"] for m in range(5)]) for n in range(130)]
-        assert messages.remember([Told(each) for each in records]) == [None] * 130
+        assert messages.store([OutcomeWithTrace(each) for each in records]) == [None] * 130
         wanted = [f"{n}-{n % 5}" for n in range(130)]
         assert {name: each.outcome_id for name, each in messages.find(wanted).items()} == {
             name: name.split("-")[0] for name in wanted
         }
 
-    def test_a_refusal_is_found_at_once_and_a_second_changes_nothing(self, messages: Messages) -> None:
-        refusals = [
-            Refusal(message_id="1", reason=Reason.DEVICE_INACTIVE, at_ms=NOW),
-            Refusal(message_id="2", reason=Reason.BOUNCED_TRANSIENT, at_ms=NOW),
+    def test_a_refusal_is_found_at_once_and_a_second_changes_nothing(self, messages: SentMessages) -> None:
+        failures = [
+            MessageFailure(message_id="1", reason=Reason.DEVICE_INACTIVE, at_ms=NOW),
+            MessageFailure(message_id="2", reason=Reason.BOUNCED_TRANSIENT, at_ms=NOW),
         ]
-        assert messages.refuse(refusals) == [None, None]
-        assert messages.refuse(refusals[:1]) == [None]
-        assert messages.refused(["1", "2", "3"]) == {"1": Reason.DEVICE_INACTIVE, "2": Reason.BOUNCED_TRANSIENT}
+        assert messages.store_failures(failures) == [None, None]
+        assert messages.store_failures(failures[:1]) == [None]
+        assert messages.failures(["1", "2", "3"]) == {"1": Reason.DEVICE_INACTIVE, "2": Reason.BOUNCED_TRANSIENT}
         assert messages.find(["1"]) == {}
 
-    def test_old_messages_are_removed(self, messages: Messages) -> None:
+    def test_old_messages_are_removed(self, messages: SentMessages) -> None:
         old, new = outcome("old", [["1"]], timestamp=NOW - KEPT_MS - 1), outcome("new", [["2"]])
-        messages.remember([Told(old), Told(new)])
+        messages.store([OutcomeWithTrace(old), OutcomeWithTrace(new)])
         assert messages.find(["1"])
-        messages.forget(told_before_ms=NOW - KEPT_MS, now_ms=NOW)
+        messages.purge(sent_before_ms=NOW - KEPT_MS, now_ms=NOW)
         self.await_removal(messages)
         assert messages.find(["1", "2"]).keys() == {"2"}
 
-    def await_removal(self, messages: Messages) -> None:
+    def await_removal(self, messages: SentMessages) -> None:
         """Until what is old is gone."""
 
-    def test_a_record_the_store_cannot_hold_is_refused_alone(self, messages: Messages) -> None:
+    def test_a_record_the_store_cannot_hold_is_refused_alone(self, messages: SentMessages) -> None:
         good = [outcome(f"good-{number}", [[f"m{number}"]]) for number in range(3)]
         hostile = {
             "id of 600 bytes": outcome("x" * 600, [["h1"]]),
@@ -98,15 +98,15 @@ class MessagesContract:
             "end of time": outcome("h4", [["h4"]], timestamp=2**63 - 1),
             "before time": outcome("h5", [["h5"]], timestamp=-(2**63)),
         }
-        fates = messages.remember([Told(each) for each in (good[0], *hostile.values(), *good[1:])])
-        refused = [name for name, fate in zip(hostile, fates[1:6], strict=True) if isinstance(fate, DeadLetter)]
-        assert refused == [name for name in hostile if name != "end of time"]
-        assert [fates[0], *fates[6:]] == [None] * 3
+        errors = messages.store([OutcomeWithTrace(each) for each in (good[0], *hostile.values(), *good[1:])])
+        failures = [name for name, error in zip(hostile, errors[1:6], strict=True) if isinstance(error, DeadLetter)]
+        assert failures == [name for name in hostile if name != "end of time"]
+        assert [errors[0], *errors[6:]] == [None] * 3
         assert messages.find(["m0", "m1", "m2", "x" * 40_000, "x" * 600, ""]).keys() == {"m0", "m1", "m2"}
 
-    def test_a_refusal_with_a_hostile_id_is_refused_alone(self, messages: Messages) -> None:
+    def test_a_refusal_with_a_hostile_id_is_refused_alone(self, messages: SentMessages) -> None:
         names = ["x" * 600, "", "good"]
         bounced = Reason.BOUNCED_PERMANENT
-        fates = messages.refuse([Refusal(message_id=name, reason=bounced, at_ms=NOW) for name in names])
-        assert [isinstance(fate, DeadLetter) for fate in fates] == [True, False, False]
-        assert messages.refused(names).keys() == {"", "good"}
+        errors = messages.store_failures([MessageFailure(message_id=name, reason=bounced, at_ms=NOW) for name in names])
+        assert [isinstance(error, DeadLetter) for error in errors] == [True, False, False]
+        assert messages.failures(names).keys() == {"", "good"}

@@ -1,7 +1,7 @@
-"""Whose message a provider's id is, and what receipts teach us of addresses and endpoints.
+"""Messages that providers accepted, found by provider message id, and what receipts say of addresses and endpoints.
 
-A document for each outcome record of delivery, 500 recipients at most, found by any of the message ids in it: what a
-recipient costs is a five-hundredth of a write, and a receipt a hundredth of a search (docs/decisions/037).
+Each outcome record of delivery is one document, at most 500 recipients, found by any message id in it: a recipient
+costs a five-hundredth of a write, a receipt a hundredth of a search (docs/decisions/037).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -19,7 +19,7 @@ from masscomm.errors import DeadLetter, Retry
 from masscomm.observability.traces import Trace, of_headers
 
 MESSAGES, DEVICE_STATE, USERS = "provider_messages", "device_state", "users"
-# As long as a carrier or a mail server may take to say something, twice over.
+# Twice the longest time after which a carrier or a mail server sends a receipt.
 KEPT_MS = 7 * 86_400_000
 # Ids a search; each may be of another document.
 _IDS_A_SEARCH = 100
@@ -31,11 +31,11 @@ _LONGEST_KEYWORD = 32_766
 
 
 @dataclass(frozen=True, kw_only=True)
-class Message:
-    """A message that a provider took.
+class SentMessage:
+    """A message that a provider accepted.
 
-    outcome_id: of the outcome record that told of it; siblings: every message of the notification, this one included;
-    trace: whose part the delivery was, None where its record did not say.
+    outcome_id: of delivery's outcome record; siblings: every message of the notification, this one included;
+    trace: of the delivery, None where its record had none.
     """
 
     outcome_id: str
@@ -52,67 +52,67 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Told:
-    """Delivery's outcome record, and the trace it came with."""
+class OutcomeWithTrace:
+    """Delivery's outcome record with the trace of its headers."""
 
     outcome: NotificationOutcome
     trace: Trace | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
-    """That one of several messages of a notification did not arrive, why, and when that was said (ms)."""
+class MessageFailure:
+    """One of several messages of a notification did not arrive; at_ms: when the provider reported it."""
 
     message_id: str
     reason: Reason
     at_ms: int
 
 
-class Messages(Protocol):
-    """Errors of each: Retry, Stop."""
+class SentMessages(Protocol):
+    """Store of sent messages. Every method raises Retry or Stop."""
 
-    def remember(self, told: Sequence[Told]) -> list[Exception | None]:
-        """Keep whose the message ids of these records are; each one's fate, in their order."""
+    def store(self, sent: Sequence[OutcomeWithTrace]) -> list[Exception | None]:
+        """Store the messages of these records; returns each record's error or None, in their order."""
         ...
 
-    def find(self, message_ids: Collection[str]) -> dict[str, Message]:
-        """The messages that are known, by id; what was remembered before is found."""
+    def find(self, message_ids: Collection[str]) -> dict[str, SentMessage]:
+        """Return the known messages by id; a message is found as soon as it is stored."""
         ...
 
     def devices(self, endpoint_arns: Collection[str]) -> dict[str, int]:
-        """The device whose endpoint it is, by ARN, where there is one."""
+        """Return the device of each known endpoint, by ARN."""
         ...
 
-    def refuse(self, refusals: Sequence[Refusal]) -> list[Exception | None]:
-        """Keep that messages did not arrive; each one's fate, in their order."""
+    def store_failures(self, new_failures: Sequence[MessageFailure]) -> list[Exception | None]:
+        """Store that messages did not arrive; returns each one's error or None, in their order."""
         ...
 
-    def refused(self, message_ids: Collection[str]) -> dict[str, Reason]:
-        """Those of the messages that are known not to have arrived, and why; what was kept before is found."""
+    def failures(self, message_ids: Collection[str]) -> dict[str, Reason]:
+        """Return the reasons of messages that did not arrive, by id; a failure is found as soon as it is stored."""
         ...
 
     def addresses(self, user_ids: Collection[int]) -> dict[int, str]:
-        """The e-mail addresses of users, by id, as the directory has them; absent where a user has none."""
+        """Return the e-mail addresses of users in the directory, by user id; users without one are absent."""
         ...
 
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
-        """Keep addresses from being sent to; each one's fate, in their order."""
+        """Store suppressions; returns each one's error or None, in their order."""
         ...
 
-    def forget(self, *, told_before_ms: int, now_ms: int) -> None:
-        """Drop messages that were told of longer ago, and suppressions that have ended."""
+    def purge(self, *, sent_before_ms: int, now_ms: int) -> None:
+        """Delete messages sent before that time, and suppressions that have ended."""
         ...
 
 
-def messages_of(told: Told) -> Iterator[tuple[str, Message]]:
-    """Each message id of a record, with whose it is."""
-    outcome = told.outcome
+def messages_of(sent: OutcomeWithTrace) -> Iterator[tuple[str, SentMessage]]:
+    """Yield each message id of a record with its message."""
+    outcome = sent.outcome
     rows = zip(outcome.positions, outcome.user_ids, outcome.provider_message_ids, strict=True)
     for position, user_id, ids in rows:
         for message_id in ids:
             yield (
                 message_id,
-                Message(
+                SentMessage(
                     outcome_id=outcome.record_id,
                     send_id=outcome.send_id,
                     chunk_index=outcome.chunk_index,
@@ -123,21 +123,21 @@ def messages_of(told: Told) -> Iterator[tuple[str, Message]]:
                     position=position,
                     user_id=user_id,
                     siblings=tuple(ids),
-                    trace=told.trace,
+                    trace=sent.trace,
                 ),
             )
 
 
-class OpenSearchMessages:
+class OpenSearchSentMessages:
     """Messages in OpenSearch."""
 
     def __init__(self, client: OpenSearch) -> None:
         self._client = client
 
-    def remember(self, told: Sequence[Told]) -> list[Exception | None]:
-        return write(self._client, [_document(each) for each in told])
+    def store(self, sent: Sequence[OutcomeWithTrace]) -> list[Exception | None]:
+        return write(self._client, [_document(each) for each in sent])
 
-    def find(self, message_ids: Collection[str]) -> dict[str, Message]:
+    def find(self, message_ids: Collection[str]) -> dict[str, SentMessage]:
         found = self._found(message_ids)
         missing = set(message_ids) - found.keys()
         if missing:
@@ -147,24 +147,24 @@ class OpenSearchMessages:
             found |= self._found(missing)
         return found
 
-    def _found(self, message_ids: Collection[str]) -> dict[str, Message]:
-        found: dict[str, Message] = {}
-        for some in batched(sorted(message_ids), _IDS_A_SEARCH, strict=False):
-            wanted = set(some)
-            for hit in self._search(MESSAGES, {"terms": {"message_ids": list(some)}}, size=2 * _IDS_A_SEARCH):
-                told = _told(hit["_id"], hit["_source"])
-                found.update((name, message) for name, message in messages_of(told) if name in wanted)
+    def _found(self, message_ids: Collection[str]) -> dict[str, SentMessage]:
+        found: dict[str, SentMessage] = {}
+        for chunk in batched(sorted(message_ids), _IDS_A_SEARCH, strict=False):
+            wanted = set(chunk)
+            for hit in self._search(MESSAGES, {"terms": {"message_ids": list(chunk)}}, size=2 * _IDS_A_SEARCH):
+                sent = _outcome_of(hit["_id"], hit["_source"])
+                found.update((name, message) for name, message in messages_of(sent) if name in wanted)
         return found
 
     def devices(self, endpoint_arns: Collection[str]) -> dict[str, int]:
         found: dict[str, int] = {}
-        for some in batched(sorted(endpoint_arns), _IDS_A_SEARCH, strict=False):
-            query = {"bool": {"filter": [{"terms": {"endpoint_arn": list(some)}}, {"term": {"enabled": True}}]}}
+        for chunk in batched(sorted(endpoint_arns), _IDS_A_SEARCH, strict=False):
+            query = {"bool": {"filter": [{"terms": {"endpoint_arn": list(chunk)}}, {"term": {"enabled": True}}]}}
             for hit in self._search(DEVICE_STATE, query, size=2 * _IDS_A_SEARCH):
                 found[hit["_source"]["endpoint_arn"]] = int(hit["_id"])
         return found
 
-    def refuse(self, refusals: Sequence[Refusal]) -> list[Exception | None]:
+    def store_failures(self, new_failures: Sequence[MessageFailure]) -> list[Exception | None]:
         return write(
             self._client,
             [
@@ -174,28 +174,29 @@ class OpenSearchMessages:
                     version=1,
                     source={"told_at": each.at_ms, "refused": each.reason.value},
                 )
-                for each in refusals
+                for each in new_failures
             ],
         )
 
-    def refused(self, message_ids: Collection[str]) -> dict[str, Reason]:
+    def failures(self, message_ids: Collection[str]) -> dict[str, Reason]:
         found: dict[str, Reason] = {}
-        for some in batched(sorted(message_ids), _IDS_A_LOOK_UP, strict=False):
-            # By id, which sees what another has just written: of two that each keep one refusal, one sees both.
-            with answering("a look-up of refusals"):
-                answer = self._client.mget(index=MESSAGES, body={"ids": [f"{_REFUSED}{name}" for name in some]})
+        for chunk in batched(sorted(message_ids), _IDS_A_LOOK_UP, strict=False):
+            # A read by id sees concurrent writes: of two invocations that each store one failure, at least one sees
+            # both.
+            with answering("a look-up of failed messages"):
+                answer = self._client.mget(index=MESSAGES, body={"ids": [f"{_REFUSED}{name}" for name in chunk]})
             for document in answer["docs"]:
                 if "error" in document:
-                    raise Retry("OpenSearch answered a look-up of refusals only in part")
+                    raise Retry("OpenSearch answered a look-up of failed messages only in part")
                 if document["found"]:
                     found[document["_id"].removeprefix(_REFUSED)] = Reason(document["_source"]["refused"])
         return found
 
     def addresses(self, user_ids: Collection[int]) -> dict[int, str]:
         found: dict[int, str] = {}
-        for some in batched(sorted(user_ids), _IDS_A_LOOK_UP, strict=False):
+        for chunk in batched(sorted(user_ids), _IDS_A_LOOK_UP, strict=False):
             with answering("a look-up of addresses"):
-                answer = self._client.mget(index=USERS, body={"ids": [str(user_id) for user_id in some]})
+                answer = self._client.mget(index=USERS, body={"ids": [str(user_id) for user_id in chunk]})
             for document in answer["docs"]:
                 if "error" in document:
                     raise Retry("OpenSearch answered a look-up of addresses only in part")
@@ -213,8 +214,8 @@ class OpenSearchMessages:
             ],
         )
 
-    def forget(self, *, told_before_ms: int, now_ms: int) -> None:
-        ended = ((MESSAGES, "told_at", told_before_ms), (SUPPRESSIONS, "expires_at", now_ms))
+    def purge(self, *, sent_before_ms: int, now_ms: int) -> None:
+        ended = ((MESSAGES, "told_at", sent_before_ms), (SUPPRESSIONS, "expires_at", now_ms))
         for index, field, before_ms in ended:
             with answering(f"a removal from {index}"):
                 self._client.delete_by_query(
@@ -234,8 +235,8 @@ class OpenSearchMessages:
         return hits
 
 
-def _document(told: Told) -> VersionedDocument:
-    outcome = told.outcome
+def _document(sent: OutcomeWithTrace) -> VersionedDocument:
+    outcome = sent.outcome
     return VersionedDocument(
         index=MESSAGES,
         id=outcome.record_id,
@@ -244,7 +245,7 @@ def _document(told: Told) -> VersionedDocument:
             "message_ids": [name for ids in outcome.provider_message_ids for name in ids],
             "told_at": outcome.timestamp,
             "outcome": {
-                "trace": {} if told.trace is None else {name: text.decode() for name, text in told.trace.headers},
+                "trace": {} if sent.trace is None else {name: text.decode() for name, text in sent.trace.headers},
                 "send_id": outcome.send_id,
                 "chunk_index": outcome.chunk_index,
                 "club_id": outcome.club_id,
@@ -259,9 +260,9 @@ def _document(told: Told) -> VersionedDocument:
     )
 
 
-def _told(record_id: str, source: dict[str, Any]) -> Told:
+def _outcome_of(record_id: str, source: dict[str, Any]) -> OutcomeWithTrace:
     kept = dict(source["outcome"])
-    headers = kept.pop("trace", {})  # what was written before there was one has none
+    headers = kept.pop("trace", {})  # documents of earlier versions have no trace
     outcome = NotificationOutcome(
         **kept,
         record_id=record_id,
@@ -273,11 +274,11 @@ def _told(record_id: str, source: dict[str, Any]) -> Told:
         results=[],
         result_index=[],
     )
-    return Told(outcome, of_headers([(name, text.encode()) for name, text in headers.items()]))
+    return OutcomeWithTrace(outcome, of_headers([(name, text.encode()) for name, text in headers.items()]))
 
 
 def _unstorable(outcome: NotificationOutcome) -> DeadLetter | None:
-    """What OpenSearch says of a document that it cannot hold."""
+    """Return OpenSearch's error for a document that it cannot store, else None."""
     names = (name for ids in outcome.provider_message_ids for name in ids)
     if (
         not 0 < len(outcome.record_id.encode()) <= _LONGEST_ID
@@ -288,7 +289,7 @@ def _unstorable(outcome: NotificationOutcome) -> DeadLetter | None:
     return None
 
 
-class InMemoryMessages:
+class InMemorySentMessages:
     """The contract in dictionaries, for unit tests; failing: raised by every method."""
 
     def __init__(self) -> None:
@@ -296,35 +297,40 @@ class InMemoryMessages:
         self.suppressed: dict[str, Suppression] = {}
         self.emails: dict[int, str] = {}
         self.endpoints: dict[str, int] = {}
-        self._told: dict[str, Told] = {}
-        self._refusals: dict[str, Refusal] = {}
+        self._outcomes: dict[str, OutcomeWithTrace] = {}
+        self._failures_by_id: dict[str, MessageFailure] = {}
 
-    def remember(self, told: Sequence[Told]) -> list[Exception | None]:
+    def store(self, sent: Sequence[OutcomeWithTrace]) -> list[Exception | None]:
         self._answer()
-        fates: list[Exception | None] = [_unstorable(each.outcome) for each in told]
-        kept = [each for each, fate in zip(told, fates, strict=True) if fate is None]
-        self._told.update((each.outcome.record_id, each) for each in kept)
-        return fates
+        errors: list[Exception | None] = [_unstorable(each.outcome) for each in sent]
+        kept = [each for each, error in zip(sent, errors, strict=True) if error is None]
+        self._outcomes.update((each.outcome.record_id, each) for each in kept)
+        return errors
 
-    def find(self, message_ids: Collection[str]) -> dict[str, Message]:
+    def find(self, message_ids: Collection[str]) -> dict[str, SentMessage]:
         self._answer()
         return {
-            name: message for told in self._told.values() for name, message in messages_of(told) if name in message_ids
+            name: message
+            for sent in self._outcomes.values()
+            for name, message in messages_of(sent)
+            if name in message_ids
         }
 
     def devices(self, endpoint_arns: Collection[str]) -> dict[str, int]:
         self._answer()
         return {arn: self.endpoints[arn] for arn in endpoint_arns if arn in self.endpoints}
 
-    def refuse(self, refusals: Sequence[Refusal]) -> list[Exception | None]:
+    def store_failures(self, new_failures: Sequence[MessageFailure]) -> list[Exception | None]:
         self._answer()
-        long = [len(each.message_id.encode()) + len(_REFUSED) > _LONGEST_ID for each in refusals]
-        self._refusals.update((each.message_id, each) for each, bad in zip(refusals, long, strict=True) if not bad)
+        long = [len(each.message_id.encode()) + len(_REFUSED) > _LONGEST_ID for each in new_failures]
+        self._failures_by_id.update(
+            (each.message_id, each) for each, bad in zip(new_failures, long, strict=True) if not bad
+        )
         return [DeadLetter("unmappable", "a long id") if bad else None for bad in long]
 
-    def refused(self, message_ids: Collection[str]) -> dict[str, Reason]:
+    def failures(self, message_ids: Collection[str]) -> dict[str, Reason]:
         self._answer()
-        return {name: self._refusals[name].reason for name in message_ids if name in self._refusals}
+        return {name: self._failures_by_id[name].reason for name in message_ids if name in self._failures_by_id}
 
     def suppress(self, suppressions: Sequence[Suppression]) -> list[Exception | None]:
         self._answer()
@@ -338,10 +344,14 @@ class InMemoryMessages:
         self._answer()
         return {user_id: self.emails[user_id] for user_id in user_ids if user_id in self.emails}
 
-    def forget(self, *, told_before_ms: int, now_ms: int) -> None:
+    def purge(self, *, sent_before_ms: int, now_ms: int) -> None:
         self._answer()
-        self._told = {name: each for name, each in self._told.items() if each.outcome.timestamp >= told_before_ms}
-        self._refusals = {name: each for name, each in self._refusals.items() if each.at_ms >= told_before_ms}
+        self._outcomes = {
+            name: each for name, each in self._outcomes.items() if each.outcome.timestamp >= sent_before_ms
+        }
+        self._failures_by_id = {
+            name: each for name, each in self._failures_by_id.items() if each.at_ms >= sent_before_ms
+        }
         self.suppressed = {name: each for name, each in self.suppressed.items() if each.expires_ms >= now_ms}
 
     def _answer(self) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from functions.receipts.follow_receipts import WAITS_S
-from functions.receipts.messages import InMemoryMessages, Messages
+from functions.receipts.process_receipts import RETRY_DELAYS_S
+from functions.receipts.sent_messages import InMemorySentMessages, SentMessages
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Periods, ids_of
@@ -14,16 +14,16 @@ from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import traces
 from spark_metrics.states import REASONS
-from tests.support.contracts.messages import MessagesContract, outcome
+from tests.support.contracts.sent_messages import SentMessagesContract, outcome
 from tests.support.harness.chain import NOW, SEND_ID, entry
 from tests.support.harness.receipts import Receipts
 from tests.support.inputs import receipt_events
 
 
-class TestInMemoryMessages(MessagesContract):
+class TestInMemoryMessages(SentMessagesContract):
     @pytest.fixture
-    def messages(self) -> Messages:
-        return InMemoryMessages()
+    def messages(self) -> SentMessages:
+        return InMemorySentMessages()
 
 
 def _said(record: NotificationOutcome) -> tuple[list[int], list[int], str, str | None]:
@@ -41,7 +41,7 @@ EVENTS = {
 def test_sent_becomes_delivered(way: str) -> None:
     receipts = Receipts()
     receipts.sent_messages(["m"])
-    assert receipts.hear(EVENTS[way](receipt_events.DELIVERED)) == []
+    assert receipts.receive(EVENTS[way](receipt_events.DELIVERED)) == []
     (record,) = receipts.outcomes()
     assert _said(record) == ([500], [101], "delivered", None)
     assert (record.send_id, record.chunk_index, record.club_id, record.type) == (SEND_ID, 2, 7, "news")
@@ -53,8 +53,8 @@ def test_many_receipts_of_one_event() -> None:
     receipts = Receipts()
     receipts.sent_messages(["a"], ["b"])
     pushed = [json.dumps(receipt_events.PUSHED).replace('"m"', f'"{name}"') for name in "ab"]
-    assert receipts.take(receipt_events.of_logs(*pushed, "poison")) == {"receipts": 3}
-    assert receipts.hear_again() == []
+    assert receipts.ingest(receipt_events.of_logs(*pushed, "poison")) == {"receipts": 3}
+    assert receipts.reprocess() == []
     assert [record.user_ids for record in receipts.outcomes()] == [[101], [102]]
     assert [headers["masscomm.reason"] for headers in receipts.dead_letters()] == ["undecodable"]
 
@@ -68,7 +68,7 @@ def test_repeated_receipt_in_any_form_has_one_id() -> None:
         receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)),
         receipt_events.of_sns(json.dumps(receipt_events.APPLICATION_EVENT)),
     ):
-        assert receipts.hear(event) == []
+        assert receipts.receive(event) == []
     assert {_said(record)[2:] for record in receipts.outcomes()} == {("bounced", "device_inactive")}
     assert len({record.record_id for record in receipts.outcomes()}) == 1
 
@@ -76,7 +76,7 @@ def test_repeated_receipt_in_any_form_has_one_id() -> None:
 def test_delivered_and_bounced_afterwards_are_two() -> None:
     receipts = Receipts()
     receipts.sent_messages(["m"])
-    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED), json.dumps(receipt_events.BOUNCED)))
+    receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED), json.dumps(receipt_events.BOUNCED)))
     assert [_said(record)[2:] for record in receipts.outcomes()] == [
         ("delivered", None),
         ("bounced", "bounced_permanent"),
@@ -87,7 +87,7 @@ def test_delivered_and_bounced_afterwards_are_two() -> None:
 def test_complaint_counts_as_delivered() -> None:
     receipts = Receipts()
     receipts.sent_messages(["m"])
-    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED), json.dumps(receipt_events.COMPLAINED)))
+    receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED), json.dumps(receipt_events.COMPLAINED)))
     assert {_said(record)[2] for record in receipts.outcomes()} == {"delivered"}
     assert len({record.record_id for record in receipts.outcomes()}) == 1
 
@@ -95,9 +95,9 @@ def test_complaint_counts_as_delivered() -> None:
 def test_one_device_of_several_bounces_nothing() -> None:
     receipts = Receipts()
     receipts.sent_messages(["m", "other"])
-    receipts.hear(receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)))
+    receipts.receive(receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)))
     assert receipts.outcomes() == []
-    receipts.hear(receipt_events.of_logs(json.dumps(receipt_events.PUSHED)))
+    receipts.receive(receipt_events.of_logs(json.dumps(receipt_events.PUSHED)))
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
 
 
@@ -116,11 +116,11 @@ def test_notification_refused_by_every_device_has_bounced(at_once: bool) -> None
         _of("c", receipt_events.PUSH_FAILED),
     ]
     if at_once:
-        assert receipts.hear(receipt_events.of_logs(*said)) == []
+        assert receipts.receive(receipt_events.of_logs(*said)) == []
     else:
         for document in said:
             assert receipts.outcomes() == []
-            assert receipts.hear(receipt_events.of_sns(document)) == []
+            assert receipts.receive(receipt_events.of_sns(document)) == []
     assert receipts.outcomes()
     assert all(_said(each) == ([501], [102], "bounced", "device_inactive") for each in receipts.outcomes())
     assert len({each.record_id for each in receipts.outcomes()}) == 1
@@ -130,12 +130,12 @@ def test_notification_refused_twice_by_one_device_is_not_bounced() -> None:
     receipts = Receipts()
     receipts.sent_messages(["a", "b"])
     assert (
-        receipts.hear(
+        receipts.receive(
             receipt_events.of_logs(_of("a", receipt_events.PUSH_FAILED), _of("a", receipt_events.PUSH_FAILED))
         )
         == []
     )
-    assert receipts.hear(receipt_events.of_sns(_of("a", receipt_events.APPLICATION_EVENT))) == []
+    assert receipts.receive(receipt_events.of_sns(_of("a", receipt_events.APPLICATION_EVENT))) == []
     assert receipts.outcomes() == []
 
 
@@ -143,8 +143,8 @@ def test_of_several_reasons_the_one_that_is_least_final() -> None:
     receipts = Receipts()
     receipts.sent_messages(["a", "b"])
     busy = receipt_events.APPLICATION_EVENT | {"FailureType": "DependencyUnavailable"}
-    assert receipts.hear(receipt_events.of_sns(_of("a", busy))) == []
-    assert receipts.hear(receipt_events.of_sns(_of("b", receipt_events.APPLICATION_EVENT))) == []
+    assert receipts.receive(receipt_events.of_sns(_of("a", busy))) == []
+    assert receipts.receive(receipt_events.of_sns(_of("b", receipt_events.APPLICATION_EVENT))) == []
     assert [_said(record)[2:] for record in receipts.outcomes()][-1:] == [("bounced", "bounced_transient")]
 
 
@@ -152,7 +152,7 @@ def test_notification_taken_by_one_device_is_delivered() -> None:
     receipts = Receipts()
     receipts.sent_messages(["a", "b"])
     assert (
-        receipts.hear(receipt_events.of_logs(_of("a", receipt_events.PUSH_FAILED), _of("b", receipt_events.PUSHED)))
+        receipts.receive(receipt_events.of_logs(_of("a", receipt_events.PUSH_FAILED), _of("b", receipt_events.PUSHED)))
         == []
     )
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
@@ -169,7 +169,7 @@ def test_dead_token_has_a_device_status(event: dict[str, Any], arn: str) -> None
     receipts = Receipts()
     receipts.sent_messages(["m"])
     receipts.messages.endpoints[arn] = 11
-    receipts.hear(event)
+    receipts.receive(event)
     (status,) = receipts.statuses()
     assert (status.device_id, status.user_id, status.club_id, status.endpoint_arn) == (11, 101, 7, arn)
     assert (status.status, status.send_id, status.platform) == ("inactive", SEND_ID, "gcm" if "GCM" in arn else "apns")
@@ -181,7 +181,7 @@ def test_receipt_records_continue_the_callers_trace() -> None:
     receipts = Receipts()
     receipts.sent_messages(["m"], headers=brought.headers)
     receipts.messages.endpoints[receipt_events.APNS] = 11
-    receipts.hear(receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)))
+    receipts.receive(receipt_events.of_logs(json.dumps(receipt_events.PUSH_FAILED)))
     carried = [headers for topic, _, _, headers in receipts.producer.produced if topic != topics.RECEIPT]
     assert [traces.of_headers(headers) for headers in carried] == [brought, brought]
     assert {topics.OUTCOME, topics.DEVICE_STATUS} < {topic for topic, *_ in receipts.producer.produced}
@@ -190,7 +190,7 @@ def test_receipt_records_continue_the_callers_trace() -> None:
 def test_receipt_without_a_trace_has_that_of_its_send() -> None:
     receipts = Receipts()
     receipts.sent_messages(["m"])
-    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
+    receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     (headers,) = [headers for topic, _, _, headers in receipts.producer.produced if topic == topics.OUTCOME]
     found = traces.of_headers(headers)
     assert found is not None
@@ -205,7 +205,7 @@ def test_a_dead_address_is_suppressed_for_its_club(document: dict[str, Any], rea
     receipts = Receipts(periods=Periods(bounced_days=30, complained_days=40))
     receipts.sent_messages(["m"], channel="email")
     receipts.messages.emails[101] = "Recipient@EXAMPLE.com"
-    assert receipts.hear(receipt_events.of_event_bridge(document)) == []
+    assert receipts.receive(receipt_events.of_event_bridge(document)) == []
     (found,) = receipts.messages.suppressed.values()
     assert (found.id, found.reason) == (ids_of(7, receipt_events.ADDRESS)[0], reason)
     assert found.expires_ms == found.at_ms + days * 86_400_000
@@ -215,7 +215,7 @@ def test_a_bounce_after_a_complaint_does_not_shorten_it() -> None:
     receipts = Receipts()
     receipts.sent_messages(["m"], channel="email")
     receipts.messages.emails[101] = receipt_events.ADDRESS
-    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.COMPLAINED), json.dumps(receipt_events.BOUNCED)))
+    receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.COMPLAINED), json.dumps(receipt_events.BOUNCED)))
     assert [each.reason for each in receipts.messages.suppressed.values()] == [Reason.COMPLAINED]
 
 
@@ -236,7 +236,7 @@ def test_an_address_that_was_not_sent_to_is_not_suppressed(sent: dict[str, Any],
     receipts.sent_messages(["m"], **sent)
     if email is not None:
         receipts.messages.emails[101] = email
-    assert receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED))) == []
+    assert receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED))) == []
     assert receipts.messages.suppressed == {}
     assert [_said(record)[2] for record in receipts.outcomes()] == ["bounced"]
 
@@ -244,11 +244,11 @@ def test_an_address_that_was_not_sent_to_is_not_suppressed(sent: dict[str, Any],
 def test_an_unknown_messages_address_waits_and_is_suppressed() -> None:
     receipts = Receipts()
     receipts.messages.emails[101] = receipt_events.ADDRESS
-    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED)))
+    receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.BOUNCED)))
     assert receipts.messages.suppressed == {}
     (delayed,) = receipts.delay_store.items.values()
     receipts.sent_messages(["m"], channel="email")
-    assert receipts.run(receipts.follow, entry(delayed.value, topic=topics.RECEIPT)) == []
+    assert receipts.run(receipts.process, entry(delayed.value, topic=topics.RECEIPT)) == []
     assert len(receipts.messages.suppressed) == 1
 
 
@@ -256,40 +256,40 @@ def test_an_unknown_messages_address_waits_and_is_suppressed() -> None:
 def test_receipt_without_an_arrival_produces_nothing(document: dict[str, Any]) -> None:
     receipts = Receipts()
     receipts.sent_messages(["m"])
-    assert receipts.hear(receipt_events.of_sns(json.dumps(document), receipt_events.SES_IS_THERE)) == []
+    assert receipts.receive(receipt_events.of_sns(json.dumps(document), receipt_events.SES_IS_THERE)) == []
     assert (receipts.outcomes(), receipts.dead_letters(), receipts.delay_store.items) == ([], [], {})
 
 
 def test_a_receipt_that_is_here_before_its_outcome_waits_for_it() -> None:
     receipts = Receipts()
-    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
+    receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     assert receipts.outcomes() == []
     (delayed,) = receipts.delay_store.items.values()
-    assert (delayed.topic, delayed.due_ms) == (topics.RECEIPT, NOW + WAITS_S[0] * 1000)
+    assert (delayed.topic, delayed.due_ms) == (topics.RECEIPT, NOW + RETRY_DELAYS_S[0] * 1000)
     receipts.sent_messages(["m"])
-    assert receipts.run(receipts.follow, entry(delayed.value, topic=topics.RECEIPT)) == []
+    assert receipts.run(receipts.process, entry(delayed.value, topic=topics.RECEIPT)) == []
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
 
 
 def test_the_outcome_may_come_in_the_same_batch_after_it() -> None:
     receipts = Receipts()
-    receipts.take(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
+    receipts.ingest(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     (value,) = receipts.values(topics.RECEIPT)
     sent_messages = receipts.encoded(outcome("44444444-4444-5444-8444-444444444444", [["m"]]), topics.OUTCOME, offset=1)
-    assert receipts.run(receipts.follow, entry(value, topic=topics.RECEIPT), sent_messages) == []
+    assert receipts.run(receipts.process, entry(value, topic=topics.RECEIPT), sent_messages) == []
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
 
 
-@pytest.mark.parametrize("waits_s", [WAITS_S, (2, 0.5)])
-def test_receipt_of_unknown_message_is_dropped_after_its_waits(waits_s: tuple[float, ...]) -> None:
-    receipts = Receipts(waits_s)
-    receipts.hear(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
-    for tried, wait_s in enumerate(waits_s, start=1):
+@pytest.mark.parametrize("retry_delays_s", [RETRY_DELAYS_S, (2, 0.5)])
+def test_receipt_of_unknown_message_is_dropped_after_its_waits(retry_delays_s: tuple[float, ...]) -> None:
+    receipts = Receipts(retry_delays_s)
+    receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
+    for tried, wait_s in enumerate(retry_delays_s, start=1):
         assert len(receipts.delay_store.items) == 1
         _, delayed = receipts.delay_store.items.popitem()
         assert delayed.due_ms - receipts.clock.now_ms() == wait_s * 1000
         receipts.clock.advance(wait_s)
-        assert receipts.run(receipts.follow, entry(delayed.value, topic=topics.RECEIPT, offset=tried)) == []
+        assert receipts.run(receipts.process, entry(delayed.value, topic=topics.RECEIPT, offset=tried)) == []
     assert (receipts.delay_store.items, receipts.outcomes(), receipts.dead_letters()) == ({}, [], [])
 
 
@@ -304,12 +304,12 @@ def test_opensearch_down_redelivers_all_receipts() -> None:
     receipts = Receipts()
     receipts.sent_messages(["m"])
     receipts.messages.failing = Retry("down")
-    assert receipts.hear(
+    assert receipts.receive(
         receipt_events.of_sns(json.dumps(receipt_events.BOUNCED), json.dumps(receipt_events.DELIVERED))
     ) == [0, 1]
     assert receipts.outcomes() == []
     receipts.messages.failing = None
-    assert receipts.hear_again() == []
+    assert receipts.reprocess() == []
     assert len(receipts.outcomes()) == 2
 
 
@@ -318,9 +318,9 @@ def test_event_retried_by_aws_has_the_same_receipt_ids() -> None:
     event = receipt_events.of_logs(json.dumps(receipt_events.PUSHED), json.dumps(receipt_events.PUSH_FAILED))
     receipts.producer.fail = lambda *_: Retry("down") if not receipts.producer.produced else None
     with pytest.raises(Retry):
-        receipts.take(event)
+        receipts.ingest(event)
     receipts.producer.fail = lambda *_: None
-    receipts.take(event)
+    receipts.ingest(event)
     keys = [key for topic, key, *_ in receipts.producer.produced if topic == topics.RECEIPT]
     assert len(set(keys)) == 2
 
@@ -341,7 +341,7 @@ def test_event_retried_by_aws_has_the_same_receipt_ids() -> None:
 )
 def test_an_event_that_holds_no_receipts_is_a_dead_letter(event: dict[str, Any]) -> None:
     receipts = Receipts()
-    assert receipts.hear(event) == []
+    assert receipts.receive(event) == []
     (headers,) = receipts.dead_letters()
     assert headers["masscomm.reason"] == "undecodable"
     assert receipts.values(topics.DEAD_LETTER) == receipts.values(topics.RECEIPT)
@@ -350,14 +350,14 @@ def test_an_event_that_holds_no_receipts_is_a_dead_letter(event: dict[str, Any])
 def test_cloudwatch_trying_whether_we_are_there_is_nothing() -> None:
     receipts = Receipts()
     checking = receipt_events.of_logs("CWL CONTROL MESSAGE: Checking health of destination", kind="CONTROL_MESSAGE")
-    assert receipts.take(checking) == {"receipts": 0}
+    assert receipts.ingest(checking) == {"receipts": 0}
 
 
 def test_a_receipts_time_is_never_in_our_future() -> None:
     receipts = Receipts()
     receipts.sent_messages(["m"])
     ahead = json.dumps(receipt_events.BOUNCED).replace("2017-08-05T00:41", "2999-08-05T00:41")
-    receipts.hear(receipt_events.of_sns(ahead))
+    receipts.receive(receipt_events.of_sns(ahead))
     assert receipts.outcomes()[0].timestamp == NOW
 
 

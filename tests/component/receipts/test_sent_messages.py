@@ -9,10 +9,10 @@ import pytest
 
 from devstack.config import StackConfig
 from devstack.provision import create_indices
-from functions.receipts.messages import KEPT_MS, MESSAGES, Messages, OpenSearchMessages, Told
+from functions.receipts.sent_messages import KEPT_MS, MESSAGES, OpenSearchSentMessages, OutcomeWithTrace, SentMessages
 from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.errors import Retry
-from tests.support.contracts.messages import MessagesContract, outcome
+from tests.support.contracts.sent_messages import SentMessagesContract, outcome
 from tests.support.harness.chain import NOW
 from tests.support.servers.opensearch_client import TestClient
 
@@ -39,20 +39,20 @@ def client(opensearch: StackConfig) -> Iterator[TestClient]:
         client.close()
 
 
-class TestOpenSearchMessages(MessagesContract):
+class TestOpenSearchMessages(SentMessagesContract):
     @pytest.fixture
-    def messages(self, client: TestClient) -> Messages:
+    def messages(self, client: TestClient) -> SentMessages:
         self.client = client
-        return OpenSearchMessages(client)
+        return OpenSearchSentMessages(client)
 
-    def await_removal(self, messages: Messages) -> None:
+    def await_removal(self, messages: SentMessages) -> None:
         # It goes on in the background. The same removal again finds it done, does it, or is refused because it is being
         # done; only in the second case does it refresh by itself.
         old = {"query": {"range": {"told_at": {"lt": NOW - KEPT_MS}}}}
         self.client.delete_by_query(index=MESSAGES, body=old, params={"conflicts": "proceed"})
         self.client.indices.refresh(index=MESSAGES)
 
-    def test_an_endpoint_names_its_enabled_device(self, client: TestClient, messages: Messages) -> None:
+    def test_an_endpoint_names_its_enabled_device(self, client: TestClient, messages: SentMessages) -> None:
         for device_id, arn, enabled in ((11, "arn:11", True), (12, "arn:12", False)):
             source = {"token": "t", "endpoint_arn": arn, "enabled": enabled, "reason": None, "updated_at": 1}
             document = VersionedDocument(index="device_state", id=str(device_id), version=1, source=source)
@@ -74,18 +74,18 @@ def test_addresses_are_those_of_known_users(client: TestClient) -> None:
         for user_id, source in enumerate(rows, start=1)
     ]
     assert not any(write(client, documents))
-    assert OpenSearchMessages(client).addresses({1, 2, 3, 4}) == {1: "a@b.example"}
+    assert OpenSearchSentMessages(client).addresses({1, 2, 3, 4}) == {1: "a@b.example"}
     client.indices.delete(index=f"users-{generation}")
     with pytest.raises(Retry):
-        OpenSearchMessages(client).addresses({1})
+        OpenSearchSentMessages(client).addresses({1})
 
 
 def test_a_hundred_receipts_of_one_record_cost_one_search(opensearch: StackConfig, client: TestClient) -> None:
-    messages = OpenSearchMessages(client)
-    messages.remember([Told(outcome("a", [[str(n)] for n in range(500)]))])
+    messages = OpenSearchSentMessages(client)
+    messages.store([OutcomeWithTrace(outcome("a", [[str(n)] for n in range(500)]))])
     client.indices.refresh(index=MESSAGES)
     counting = Counting(opensearch.opensearch_url)
-    assert len(OpenSearchMessages(counting).find([str(n) for n in range(500)])) == 500
+    assert len(OpenSearchSentMessages(counting).find([str(n) for n in range(500)])) == 500
     assert Counting.searches == 5
     counting.close()
 
@@ -93,4 +93,4 @@ def test_a_hundred_receipts_of_one_record_cost_one_search(opensearch: StackConfi
 def test_an_index_that_is_not_there_is_waited_for(client: TestClient) -> None:
     client.indices.delete(index=MESSAGES)
     with pytest.raises(Retry):
-        OpenSearchMessages(client).find(["1"])
+        OpenSearchSentMessages(client).find(["1"])
