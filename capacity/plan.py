@@ -1,6 +1,6 @@
 """A deployment as far as its capacity goes: an environment's settings, the functions, the topics and what AWS grants.
 
-Everything but what AWS grants is read from where it is deployed from: infra/cdk/settings.py, functions/functions.yaml
+Everything but what AWS grants is read from where it is deployed from: infra/cdk/config.py, functions/functions.yaml
 and schemas/topics.yaml.
 """
 
@@ -15,7 +15,7 @@ from capacity.quotas import quota, sns_publish
 from capacity.service_times import ServiceTimes
 from capacity.workload import Workload
 from functions.catalogue import FunctionEntry, read_catalogue
-from infra.cdk.settings import Environment
+from infra.cdk.config import Environment
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.kafka import topics

@@ -29,7 +29,7 @@ from capacity.prices import PRICES
 from capacity.quotas import QUOTAS, sns_publish
 from capacity.service_times import VCPU_MB, ServiceTimes, measured
 from capacity.workload import Workload, sizes
-from infra.cdk.settings import ENVIRONMENTS, PROD, Environment
+from infra.cdk.config import ENVIRONMENTS, PROD, Environment
 
 PAGE = Path(__file__).parents[1] / "docs" / "capacity.md"
 RATES = (1_000, 10_000, 50_000)

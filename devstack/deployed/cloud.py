@@ -190,7 +190,7 @@ class Cloud:
         }
 
     def _servers(self) -> dict[str, str]:
-        """What infra.cdk.settings.ServerSettings holds."""
+        """What infra.cdk.config.ServerSettings holds."""
         return {
             "kafka": self.config.kafka_bootstrap,
             "registry_url": self.config.registry_url,

@@ -15,7 +15,7 @@ import sys
 import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
-from infra.cdk.settings import Environment, environment_of
+from infra.cdk.config import Environment, environment_of
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.data import DataStack

@@ -3,7 +3,7 @@
 Each partition has a replica on both brokers then, and min.insync.replicas stays 1. With two replicas, 2 would refuse
 every record once one broker is gone: nothing would be lost, and nothing would go on. With 1, a record is acknowledged
 (acks=all) by both as long as both are in sync, so that what was acknowledged before the kill is on the one that is
-left. In AWS there are three replicas and 2 must have it (infra/cdk/settings.py).
+left. In AWS there are three replicas and 2 must have it (infra/cdk/config.py).
 """
 
 import dataclasses

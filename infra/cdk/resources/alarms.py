@@ -10,8 +10,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.topic import topic
-from infra.cdk.settings import Environment
 from masscomm.observability.metric_names import ENVIRONMENT, NAMESPACE, SERVICE, Metric
 
 RUNBOOKS = "docs/runbooks"

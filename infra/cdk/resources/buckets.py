@@ -5,9 +5,9 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import removal
-from infra.cdk.settings import Environment
 
 
 class Buckets(Construct):
@@ -56,12 +56,12 @@ def access_log_bucket(scope: Construct, *, environment: Environment) -> s3.Bucke
     return bucket
 
 
-def _bucket(scope: Construct, id: str, environment: Environment, **settings: object) -> s3.Bucket:
+def _bucket(scope: Construct, id: str, environment: Environment, **config: object) -> s3.Bucket:
     return s3.Bucket(
         scope,
         id,
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
         enforce_ssl=True,
         removal_policy=removal(environment),
-        **settings,
+        **config,
     )

@@ -8,9 +8,9 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import custom_resources as custom
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
-from infra.cdk.settings import Environment
 
 # The library's function behind them, one a stack, and the policy it gives it.
 _CALLER = "AWS679f53fac002430cb0da5b7982bd2287"

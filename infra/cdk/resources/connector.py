@@ -15,11 +15,11 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from infra.cdk.code import ROOT
+from infra.cdk.config import Environment
 from infra.cdk.resources.authorities import ONE_AUTHORITY
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.logs import log_group
-from infra.cdk.settings import Environment
 from masscomm.cdc.debezium import debezium_settings, heartbeat_topic
 from masscomm.kafka.topics import cdc_topics, generations
 

@@ -9,9 +9,9 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_rds as rds
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
-from infra.cdk.settings import Environment
 
 _COLONS = ArnFormat.COLON_RESOURCE_NAME
 
@@ -69,9 +69,9 @@ class Database(Construct):
         name: str,
     ) -> None:
         super().__init__(scope, id)
-        settings = environment.database
-        major = settings.version.partition(".")[0]
-        engine = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.of(settings.version, major))
+        config = environment.database
+        major = config.version.partition(".")[0]
+        engine = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.of(config.version, major))
         self.name = name
         identifier = f"{environment.prefix}-{id}"
         # RDS would open it by itself, for ever and without our key.
@@ -95,13 +95,13 @@ class Database(Construct):
             iam_authentication=True,
             # One of those in schemas/certificates, which clients verify it with.
             ca_certificate=rds.CaCertificate.RDS_CA_RSA2048_G1,
-            multi_az=settings.multi_az,
+            multi_az=config.multi_az,
             storage_encrypted=True,
             storage_encryption_key=key,
             storage_type=rds.StorageType.GP3,
-            allocated_storage=settings.volume_gb,
-            max_allocated_storage=settings.max_volume_gb,
-            backup_retention=Duration.days(settings.backup_days),
+            allocated_storage=config.volume_gb,
+            max_allocated_storage=config.max_volume_gb,
+            backup_retention=Duration.days(config.backup_days),
             copy_tags_to_snapshot=True,
             delete_automated_backups=not environment.protected,
             deletion_protection=environment.protected,
@@ -113,7 +113,7 @@ class Database(Construct):
         )
         self.instance.node.add_dependency(log)
         explain(self.instance, "the port is one more thing to know; security groups say who reaches it", "RDS11")
-        if not settings.multi_az:
+        if not config.multi_az:
             explain(self.instance, f"{environment.name} may be away while a zone is", "RDS3")
         if not environment.protected:
             explain(self.instance, f"{environment.name} is made to be thrown away", "RDS10")

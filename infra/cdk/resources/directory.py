@@ -14,9 +14,9 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_opensearchservice as opensearch
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
-from infra.cdk.settings import Environment
 
 _LOGS = ("ES_APPLICATION_LOGS", "SEARCH_SLOW_LOGS", "INDEX_SLOW_LOGS", "AUDIT_LOGS")
 _VERBS = ("Delete", "Get", "Head", "Post", "Put")
@@ -42,7 +42,7 @@ class Directory(Construct):
         administrator: iam.IRole,
     ) -> None:
         super().__init__(scope, "directory")
-        settings, stack = environment.opensearch, Stack.of(self)
+        config, stack = environment.opensearch, Stack.of(self)
         self.name = f"{environment.prefix}-directory"
         # Known before the domain is: its own access policy names it.
         self.arn = stack.format_arn(service="es", resource="domain", resource_name=self.name)
@@ -53,18 +53,18 @@ class Directory(Construct):
             self,
             "domain",
             domain_name=self.name,
-            engine_version=settings.version,
+            engine_version=config.version,
             cluster_config=opensearch.CfnDomain.ClusterConfigProperty(
-                instance_type=settings.instance_type,
-                instance_count=settings.data_nodes,
-                dedicated_master_enabled=settings.dedicated_masters > 0,
-                dedicated_master_count=settings.dedicated_masters or None,
-                dedicated_master_type=settings.master_type if settings.dedicated_masters else None,
+                instance_type=config.instance_type,
+                instance_count=config.data_nodes,
+                dedicated_master_enabled=config.dedicated_masters > 0,
+                dedicated_master_count=config.dedicated_masters or None,
+                dedicated_master_type=config.master_type if config.dedicated_masters else None,
                 zone_awareness_enabled=True,
                 zone_awareness_config=opensearch.CfnDomain.ZoneAwarenessConfigProperty(availability_zone_count=zones),
             ),
             ebs_options=opensearch.CfnDomain.EBSOptionsProperty(
-                ebs_enabled=True, volume_type="gp3", volume_size=settings.volume_gb
+                ebs_enabled=True, volume_type="gp3", volume_size=config.volume_gb
             ),
             vpc_options=opensearch.CfnDomain.VPCOptionsProperty(
                 subnet_ids=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
@@ -101,7 +101,7 @@ class Directory(Construct):
         self.url = f"https://{self.domain.attr_domain_endpoint}"
         administrator.add_to_principal_policy(_http(_VERBS, [f"{self.arn}/*"]))
         explain(self.domain, "it stands in the VPC, where addresses change: roles are what it lets in", "OS3")
-        if not settings.dedicated_masters:
+        if not config.dedicated_masters:
             explain(self.domain, "it holds what can be read again from the monolith, for few", "OS4")
 
     def statements(self, requests: Iterable[str]) -> list[iam.PolicyStatement]:

@@ -16,12 +16,12 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from infra.cdk.code import ROOT, job_dependencies, staged_sources
+from infra.cdk.config import Environment
 from infra.cdk.profiles import ERASURE
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.spark_application import spark_application
 from infra.cdk.resources.streaming_job import RECORDS, spark_jars, spark_parameters
-from infra.cdk.settings import Environment
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics", "erasure")
 # masscomm/stores/delayed_records_dynamodb.py and erasure/item_tables.py

@@ -5,10 +5,10 @@ from typing import Any
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.given import GivenKafka
 from infra.cdk.resources.kafka import KafkaCluster
-from infra.cdk.settings import Environment
 from masscomm.domain.lanes import Lane
 
 # functions.yaml's words; what else stands there is for the local stack alone.

@@ -11,10 +11,10 @@ from constructs import Construct
 
 from functions.catalogue import FunctionEntry
 from infra.cdk.code import function_code
+from infra.cdk.config import Environment
 from infra.cdk.profiles import Warmth
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
-from infra.cdk.settings import Environment
 
 _ALIAS = "live"
 # Lambda makes and removes the network interfaces of a function in a VPC, and of its mappings' pollers; of these calls

@@ -7,7 +7,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 
-from infra.cdk.settings import Environment
+from infra.cdk.config import Environment
 
 NONE = "none"
 _Mapping = lambda_.CfnEventSourceMapping

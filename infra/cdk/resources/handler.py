@@ -9,9 +9,9 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
-from infra.cdk.settings import Environment
 
 _FOLDER = Path(__file__).parents[1] / "handlers"
 

@@ -14,9 +14,9 @@ from aws_cdk import aws_msk as msk
 from aws_cdk import custom_resources as custom
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.call import call
 from infra.cdk.resources.logs import log_group, removal
-from infra.cdk.settings import Environment
 from masscomm.kafka.topics import Topic
 
 _Mapping = lambda_.CfnEventSourceMapping
@@ -50,15 +50,15 @@ class KafkaCluster(Construct):
         topics: Sequence[Topic],
     ) -> None:
         super().__init__(scope, "kafka")
-        settings = environment.kafka
+        config = environment.kafka
         self.name = environment.prefix
         configuration = msk.CfnConfiguration(
             self,
             "configuration",
             name=self.name,
-            kafka_versions_list=[settings.version],
+            kafka_versions_list=[config.version],
             server_properties=_PROPERTIES.format(
-                replication=settings.replication_factor, insync=settings.min_insync_replicas
+                replication=config.replication_factor, insync=config.min_insync_replicas
             ),
         )
         group_of_logs = log_group(self, "log", environment=environment, key=key)
@@ -66,14 +66,14 @@ class KafkaCluster(Construct):
             self,
             "cluster",
             cluster_name=self.name,
-            kafka_version=settings.version,
-            number_of_broker_nodes=settings.brokers,
+            kafka_version=config.version,
+            number_of_broker_nodes=config.brokers,
             broker_node_group_info=msk.CfnCluster.BrokerNodeGroupInfoProperty(
-                instance_type=settings.instance_type,
+                instance_type=config.instance_type,
                 client_subnets=vpc.select_subnets(subnet_type=subnets.subnet_type).subnet_ids,
                 security_groups=[group.security_group_id],
                 storage_info=msk.CfnCluster.StorageInfoProperty(
-                    ebs_storage_info=msk.CfnCluster.EBSStorageInfoProperty(volume_size=settings.volume_gb)
+                    ebs_storage_info=msk.CfnCluster.EBSStorageInfoProperty(volume_size=config.volume_gb)
                 ),
             ),
             client_authentication=msk.CfnCluster.ClientAuthenticationProperty(
@@ -104,14 +104,14 @@ class KafkaCluster(Construct):
         self.bootstrap_servers = self._bootstrap_servers(environment, key)
 
     def _topic(self, topic: Topic, environment: Environment) -> None:
-        settings = environment.kafka
+        config = environment.kafka
         msk.CfnTopic(
             self,
             f"topic {topic.name}",
             cluster_arn=self.arn,
             topic_name=topic.name,
             partition_count=partitions_of(topic, environment),
-            replication_factor=settings.replication_factor,
+            replication_factor=config.replication_factor,
             configs=base64.b64encode(json.dumps(topic.settings, sort_keys=True).encode()).decode(),
             # A topic that is taken out of the file must be deleted by hand: records are not a deployment's to delete.
         ).apply_removal_policy(RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY)

@@ -8,8 +8,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.logs import removal
-from infra.cdk.settings import Environment
 
 
 def data_key(scope: Construct, *, environment: Environment) -> kms.Key:

@@ -5,7 +5,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.cdk.settings import Environment
+from infra.cdk.config import Environment
 
 _DAYS = {
     14: logs.RetentionDays.TWO_WEEKS,

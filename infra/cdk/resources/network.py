@@ -4,8 +4,8 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.logs import log_group
-from infra.cdk.settings import Environment
 
 HTTPS = 443
 KAFKA_IAM = 9098

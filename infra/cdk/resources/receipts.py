@@ -17,12 +17,12 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import custom_resources as custom
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.call import call
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.topic import topic
-from infra.cdk.settings import Environment
 
 # The ones that say what became of a message; a delay, an opening or a click changes no status.
 _MAIL_EVENTS = [

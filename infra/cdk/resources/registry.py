@@ -14,12 +14,12 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.authorities import ONE_AUTHORITY, rds_authority
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.resources.network import HTTPS, REGISTRY
-from infra.cdk.settings import Environment
 
 # The image's tag, as devstack/jars/registry/pom.xml pins the jar of the local registry.
 VERSION = "2.6.13.Final"

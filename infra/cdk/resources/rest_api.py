@@ -10,9 +10,9 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_wafv2 as waf
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
-from infra.cdk.settings import Environment
 
 STAGE = "live"
 # Groups of rules that AWS keeps up to date.
@@ -39,13 +39,13 @@ class RestApi(Construct):
         authorizer: lambda_.IFunction,
     ) -> None:
         super().__init__(scope, "rest")
-        settings = environment.api
+        config = environment.api
         access = log_group(self, "access-log", environment=environment, key=key)
         domain = None
-        if settings.domain and settings.certificate_arn:
+        if config.domain and config.certificate_arn:
             domain = apigateway.DomainNameOptions(
-                domain_name=settings.domain,
-                certificate=acm.Certificate.from_certificate_arn(self, "certificate", settings.certificate_arn),
+                domain_name=config.domain,
+                certificate=acm.Certificate.from_certificate_arn(self, "certificate", config.certificate_arn),
                 security_policy=apigateway.SecurityPolicy.TLS_1_2,
             )
         self.api = apigateway.RestApi(
@@ -77,8 +77,8 @@ class RestApi(Construct):
                     status=True,
                     user=False,
                 ),
-                throttling_rate_limit=settings.rate * 10,
-                throttling_burst_limit=settings.burst * 10,
+                throttling_rate_limit=config.rate * 10,
+                throttling_burst_limit=config.burst * 10,
             ),
         )
         # The gateway would open it by itself, for ever and without our key.
@@ -124,12 +124,12 @@ class RestApi(Construct):
             )
 
     def _usage_plan(self, environment: Environment) -> None:
-        settings = environment.api
+        config = environment.api
         self.api.add_usage_plan(
             "plan",
             name=environment.prefix,
-            throttle=apigateway.ThrottleSettings(rate_limit=settings.rate, burst_limit=settings.burst),
-            quota=apigateway.QuotaSettings(limit=settings.requests_a_day, period=apigateway.Period.DAY),
+            throttle=apigateway.ThrottleSettings(rate_limit=config.rate, burst_limit=config.burst),
+            quota=apigateway.QuotaSettings(limit=config.requests_a_day, period=apigateway.Period.DAY),
             api_stages=[apigateway.UsagePlanPerApiStage(api=self.api, stage=self.api.deployment_stage)],
         )
 

@@ -4,7 +4,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_emrserverless as emr
 from constructs import Construct
 
-from infra.cdk.settings import Environment
+from infra.cdk.config import Environment
 
 
 def spark_application(

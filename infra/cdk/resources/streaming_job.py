@@ -16,11 +16,11 @@ from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
 from infra.cdk.code import ROOT, job_dependencies, staged_sources
+from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.spark_application import spark_application
-from infra.cdk.settings import Environment
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics")
 _JARS = ("spark", "msk_iam")

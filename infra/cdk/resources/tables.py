@@ -8,8 +8,8 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.logs import removal
-from infra.cdk.settings import Environment
 
 
 def definitions() -> dict[str, Any]:

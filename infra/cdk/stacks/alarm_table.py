@@ -7,10 +7,10 @@ from itertools import batched
 from aws_cdk import aws_cloudwatch as cloudwatch
 
 from functions.catalogue import FunctionEntry
+from infra.cdk.config import Environment
 from infra.cdk.resources.alarms import MINUTE, Watch, metric, ours
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.rest_api import STAGE
-from infra.cdk.settings import Environment
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.data import DataStack

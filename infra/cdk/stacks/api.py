@@ -6,10 +6,10 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.handler import Handler
 from infra.cdk.resources.rest_api import RestApi
-from infra.cdk.settings import Environment
 from infra.cdk.stacks.functions import FunctionsStack
 from infra.cdk.stacks.network import NetworkStack
 

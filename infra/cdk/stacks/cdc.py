@@ -3,9 +3,9 @@
 from aws_cdk import Stack
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC
 from infra.cdk.resources.connector import DebeziumConnector
-from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.network import NetworkStack
 

@@ -4,6 +4,7 @@ from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.profiles import METRICS_READER
 from infra.cdk.resources.buckets import Buckets
 from infra.cdk.resources.databases import Database
@@ -11,7 +12,6 @@ from infra.cdk.resources.directory import Directory
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.tables import Tables
-from infra.cdk.settings import Environment
 from infra.cdk.stacks.network import NetworkStack
 from masscomm.kafka.topics import cdc_topics, chain_topics
 

@@ -9,13 +9,13 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from functions.catalogue import PREFIX, FunctionEntry, read_catalogue
+from infra.cdk.config import Environment
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, METRICS_READER, POLLS, PROFILES
 from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER, EventSources, consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.kafka import partitions_of
 from infra.cdk.resources.receipts import Receipts, configuration_set
-from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.given_data import GivenDataStack
 from infra.cdk.stacks.grants import CDC_CONSUMER, grant_profile

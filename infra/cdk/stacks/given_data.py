@@ -3,10 +3,10 @@
 from aws_cdk import Stack
 from constructs import Construct
 
+from infra.cdk.config import Environment, ServerSettings
 from infra.cdk.resources.buckets import Buckets
 from infra.cdk.resources.given import GivenDatabase, GivenDirectory, GivenKafka
 from infra.cdk.resources.tables import Tables
-from infra.cdk.settings import Environment, ServerSettings
 from infra.cdk.stacks.network import NetworkStack
 
 

@@ -6,12 +6,12 @@ from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 
 from functions.catalogue import FunctionEntry
+from infra.cdk.config import Environment
 from infra.cdk.profiles import CONNECT_OFFSETS_TOPIC, PROFILES, Profile
 from infra.cdk.resources.event_sources import consumer_group
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.receipts import configuration_set
-from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.given_data import GivenDataStack
 from masscomm.domain.lanes import Lane

@@ -3,11 +3,11 @@
 from aws_cdk import Stack
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.profiles import ERASURE_REQUESTS, LEDGER, METRICS_WRITER, WAITING
 from infra.cdk.resources.erase_job import EraseJob
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.streaming_job import RECORDS, StreamingJob
-from infra.cdk.settings import Environment
 from infra.cdk.stacks.data import DataStack
 from infra.cdk.stacks.network import NetworkStack
 from masscomm.kafka.topics import SPARK_GROUP, chain_topics

@@ -3,10 +3,10 @@
 from aws_cdk import Stack
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.key import data_key
 from infra.cdk.resources.network import Network
 from infra.cdk.resources.registry import image_repository
-from infra.cdk.settings import Environment
 
 
 class NetworkStack(Stack):

@@ -8,8 +8,8 @@ from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.alarms import Alarms, metric, ours
-from infra.cdk.settings import Environment
 from infra.cdk.stacks import alarm_table
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack

@@ -3,10 +3,10 @@
 from aws_cdk import Stack
 from constructs import Construct
 
+from infra.cdk.config import Environment
 from infra.cdk.resources.buckets import access_log_bucket
 from infra.cdk.resources.databases import Database
 from infra.cdk.resources.registry import SchemaRegistry
-from infra.cdk.settings import Environment
 from infra.cdk.stacks.network import NetworkStack
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from devstack.config import ROOT
-from infra.cdk.settings import LOCAL
+from infra.cdk.config import LOCAL
 from tests.support.cdk.synthesise import REPLACING, SYNTHESISED
 from tests.support.cdk.templates import SynthesisedEnvironment
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from functions.catalogue import read_catalogue
-from infra.cdk.settings import ENVIRONMENTS, LOCAL, PROD, ApiSettings, ServerSettings, local
+from infra.cdk.config import ENVIRONMENTS, LOCAL, PROD, ApiConfig, ServerSettings, local
 
 SYNTHESISED = ("dev", "prod")
 # One generation replaces another: the most topics, mappings and alarms that there are at a time.
@@ -41,7 +41,7 @@ def main(folder: Path) -> None:
         with zipfile.ZipFile(packages / f"{package}.zip", "w") as archive:
             archive.writestr(zipfile.ZipInfo("package.txt"), package)
     os.environ |= {"MASSCOMM_PACKAGES": str(packages), "MASSCOMM_REQUIRE_PACKAGES": "1"}
-    api = ApiSettings(domain=DOMAIN, certificate_arn=CERTIFICATE)
+    api = ApiConfig(domain=DOMAIN, certificate_arn=CERTIFICATE)
     build(replace(local(SERVERS), api=api), outdir=str(folder / LOCAL)).synth()
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from capacity.plan import STEPS, Plan
 from capacity.service_times import ServiceTimes
-from infra.cdk.settings import PROD
+from infra.cdk.config import PROD
 from tests.support.inputs.service_times import line
 
 

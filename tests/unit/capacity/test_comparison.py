@@ -18,7 +18,7 @@ from capacity.plan import STEPS, Plan
 from capacity.report import PAGE, model_tables, tables, written
 from capacity.service_times import ServiceTimes, measured
 from capacity.workload import Workload
-from infra.cdk.settings import PROD
+from infra.cdk.config import PROD
 from tests.support.inputs.service_times import PROVIDER_S
 
 LOAD = Workload(notifications_s=1_000)

@@ -1,4 +1,4 @@
-"""Costs and limits follow the load, the deployment's own settings, and what AWS grants."""
+"""Costs and limits follow the load, the deployment's own configuration, and what AWS grants."""
 
 import re
 from dataclasses import replace
@@ -14,7 +14,7 @@ from capacity.prices import PRICES
 from capacity.quotas import QUOTAS, sns_publish
 from capacity.service_times import NOT_OVERLAPPED, VCPU_MB, ServiceTimes, Time, measured
 from capacity.workload import Workload, sizes
-from infra.cdk.settings import ENVIRONMENTS, PROD
+from infra.cdk.config import ENVIRONMENTS, PROD
 from masscomm.domain.lanes import BROADCASTS
 from masscomm.kafka import topics
 from tests.support.inputs.service_times import PROVIDER_S

@@ -12,10 +12,10 @@ from dataclasses import replace
 import pytest
 
 from functions.catalogue import read_catalogue
+from infra.cdk.config import DEV, ENVIRONMENTS, UNRESERVED, ConcurrencyConfig, Environment
 from infra.cdk.profiles import PROFILES, Warmth
 from infra.cdk.resources.event_sources import INVOCATIONS_A_POLLER
 from infra.cdk.resources.kafka import partitions_of
-from infra.cdk.settings import DEV, ENVIRONMENTS, UNRESERVED, ConcurrencySettings, Environment
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import cdc_topics, chain_topics
 from tests.support.cdk.templates import SynthesisedEnvironment
@@ -73,7 +73,7 @@ def test_unreserved_concurrency_suffices_for_all_pollers(name: str, generations:
 
 def test_every_function_that_callers_invoke_has_a_maximum() -> None:
     with_routes = {entry.name for entry in read_catalogue(generation="any") if entry.routes}
-    assert with_routes | {"authorizer"} == OF_THE_API == ConcurrencySettings().reserved.keys()
+    assert with_routes | {"authorizer"} == OF_THE_API == ConcurrencyConfig().reserved.keys()
 
 
 @pytest.mark.parametrize("name", ["dev", "prod", "local"])
@@ -93,9 +93,9 @@ def test_no_key_can_open_all_polls(name: str) -> None:
     assert 0 < environment.api.open_polls * 2 <= environment.concurrency.metrics_stream
 
 
-def test_reservations_that_lambda_refuses_are_no_settings() -> None:
-    ConcurrencySettings(account=420, metrics_stream=100, metrics_handler=100, send_handler=100)
+def test_reservation_that_lambda_refuses_is_no_config() -> None:
+    ConcurrencyConfig(account=420, metrics_stream=100, metrics_handler=100, send_handler=100)
     with pytest.raises(ValueError, match="leave less than 100 of 419"):
-        ConcurrencySettings(account=419, metrics_stream=100, metrics_handler=100, send_handler=100)
+        ConcurrencyConfig(account=419, metrics_stream=100, metrics_handler=100, send_handler=100)
     with pytest.raises(ValueError, match="provisioned"):
         replace(DEV, provisioned=21)

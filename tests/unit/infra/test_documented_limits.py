@@ -231,7 +231,7 @@ def test_directory_options_are_allowed_for_its_instances(environment: Synthesise
     assert properties["DomainEndpointOptions"]["EnforceHTTPS"] is True
     cluster = properties["ClusterConfig"]
     assert not cluster["InstanceType"].startswith("t2.")
-    # Burstable instances: 10 nodes at most, 200 GiB each; others of the sizes in settings.py take at least 1 TiB.
+    # Burstable instances: 10 nodes at most, 200 GiB each; others of the sizes in config.py take at least 1 TiB.
     largest = 200 if cluster["InstanceType"].startswith("t3.") else 1_024
     assert 10 <= properties["EBSOptions"]["VolumeSize"] <= largest
     assert cluster["InstanceCount"] % cluster["ZoneAwarenessConfig"]["AvailabilityZoneCount"] == 0

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from devstack.config import ROOT
-from infra.cdk.settings import SparkSettings
+from infra.cdk.config import SparkConfig
 from infra.job_archive import write_archive
 
 ROOMS = ("masscomm", "schemas", "spark_metrics", "erasure")
@@ -40,7 +40,7 @@ def test_job_imports_only_its_archive_and_emrs_packages() -> None:
 
 
 def test_the_jobs_sources_are_read_by_emrs_python() -> None:
-    version = tuple(int(part) for part in SparkSettings().python.removeprefix("python").split("."))
+    version = tuple(int(part) for part in SparkConfig().python.removeprefix("python").split("."))
     assert len(version) == 2
     for room in ROOMS:
         for path in (ROOT / room).rglob("*.py"):

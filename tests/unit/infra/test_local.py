@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from functions.catalogue import read_catalogue
-from infra.cdk.settings import ENVIRONMENTS, PROD, Environment, environment_of
+from infra.cdk.config import ENVIRONMENTS, PROD, Environment, environment_of
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.kafka.topics import chain_topics, lane_of
 from tests.support.cdk.synthesise import CERTIFICATE, DOMAIN, SERVERS

@@ -11,8 +11,8 @@ import pytest
 
 from devstack.config import ROOT
 from functions.catalogue import read_catalogue
+from infra.cdk.config import ENVIRONMENTS
 from infra.cdk.profiles import PROFILES
-from infra.cdk.settings import ENVIRONMENTS
 from masscomm.cdc.debezium import debezium_settings
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import cdc_topics, chain_topics, in_lane

@@ -16,8 +16,8 @@ import pytest
 from cryptography import x509
 
 from devstack.config import ROOT
+from infra.cdk.config import ENVIRONMENTS
 from infra.cdk.resources.authorities import ONE_AUTHORITY, rds_authority
-from infra.cdk.settings import ENVIRONMENTS
 from masscomm.aws import authentication
 from masscomm.kafka import topics
 from schemas import read_text

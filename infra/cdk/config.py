@@ -1,4 +1,4 @@
-"""What differs between environments. Everything that a person may want to change before deploying stands here."""
+"""Configuration of each deployed environment. Review it before the first deployment."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ LOG_DAYS = (14, 30, 90, 365)
 
 
 @dataclass(frozen=True, kw_only=True)
-class KafkaSettings:
+class KafkaConfig:
     """The MSK cluster. brokers: a multiple of the zones; volume_gb: of each broker."""
 
     version: str = "3.9.x"
@@ -24,7 +24,7 @@ class KafkaSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenSearchSettings:
+class OpenSearchConfig:
     """The directory's domain. data_nodes: a multiple of the zones; dedicated_masters: 0 or 3."""
 
     version: str = "OpenSearch_2.19"
@@ -36,7 +36,7 @@ class OpenSearchSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatabaseSettings:
+class DatabaseConfig:
     """The metrics database and the registry's. instance classes as RDS names them, without `db.`."""
 
     version: str = "17.6"
@@ -49,7 +49,7 @@ class DatabaseSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MonolithSettings:
+class MonolithConfig:
     """The customer's database that change data capture reads.
 
     secret_name: in Secrets Manager, JSON with host, port, dbname, username, password and ca (the PEM of the
@@ -63,7 +63,7 @@ class MonolithSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegistrySettings:
+class RegistryConfig:
     """The schema registry. tasks: so many, each with so much CPU (1024: a vCPU) and memory.
 
     domain: a name of the company's that the VPC alone resolves; certificate_arn: for it, of ACM. None: one
@@ -79,7 +79,7 @@ class RegistrySettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparkSettings:
+class SparkConfig:
     """The streaming job. vCPU and memory are of a worker; at most `executors` of them run beside the driver."""
 
     release: str = "emr-spark-8.0.0"
@@ -91,7 +91,7 @@ class SparkSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApiSettings:
+class ApiConfig:
     """The REST API. domain and certificate_arn: both or neither; rate and burst: requests a second of one key;
     open_polls: long polls of one key that wait at a time.
 
@@ -108,7 +108,7 @@ class ApiSettings:
 
     def __post_init__(self) -> None:
         if (self.domain is None) != (self.certificate_arn is None):
-            raise ValueError("ApiSettings: domain and certificate_arn are both given, or neither")
+            raise ValueError("ApiConfig: domain and certificate_arn are both given, or neither")
 
 
 # AWS keeps so much of an account's concurrency for functions without a reservation.
@@ -116,7 +116,7 @@ UNRESERVED = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConcurrencySettings:
+class ConcurrencyConfig:
     """Environments at a time. account: the account's limit in the region, as Service Quotas says it (L-B99A9384); a new
     account begins with less than the 1,000 here.
 
@@ -148,7 +148,7 @@ class ConcurrencySettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProviderSettings:
+class ProviderConfig:
     """What the account may send in its region, as Service Quotas and SES' account page say it.
 
     push_per_s, email_per_s: SNS publishes and SES e-mails a second; critical_percent: of both, what the critical lane
@@ -206,15 +206,15 @@ class Environment:
     receipts: bool = True
     receipts_percent: int = 100
     servers: ServerSettings | None = None
-    kafka: KafkaSettings = KafkaSettings()
-    opensearch: OpenSearchSettings = OpenSearchSettings()
-    database: DatabaseSettings = DatabaseSettings()
-    monolith: MonolithSettings = MonolithSettings()
-    registry: RegistrySettings = RegistrySettings()
-    spark: SparkSettings = SparkSettings()
-    api: ApiSettings = ApiSettings()
-    providers: ProviderSettings = ProviderSettings()
-    concurrency: ConcurrencySettings = ConcurrencySettings()
+    kafka: KafkaConfig = KafkaConfig()
+    opensearch: OpenSearchConfig = OpenSearchConfig()
+    database: DatabaseConfig = DatabaseConfig()
+    monolith: MonolithConfig = MonolithConfig()
+    registry: RegistryConfig = RegistryConfig()
+    spark: SparkConfig = SparkConfig()
+    api: ApiConfig = ApiConfig()
+    providers: ProviderConfig = ProviderConfig()
+    concurrency: ConcurrencyConfig = ConcurrencyConfig()
 
     def __post_init__(self) -> None:
         """Errors: ValueError, before anything is made that AWS would refuse half an hour later."""
@@ -250,10 +250,10 @@ DEV = Environment(
     platforms=(("gcm", "GCM"), ("apns", "APNS_SANDBOX")),
     pollers=2,
     provisioned=0,
-    kafka=KafkaSettings(instance_type="kafka.t3.small", volume_gb=50),
-    opensearch=OpenSearchSettings(instance_type="t3.medium.search", dedicated_masters=0, volume_gb=20),
-    database=DatabaseSettings(instance_type="t4g.medium", multi_az=False, volume_gb=20, backup_days=1),
-    registry=RegistrySettings(domain="registry.dev.masscomm.example"),
+    kafka=KafkaConfig(instance_type="kafka.t3.small", volume_gb=50),
+    opensearch=OpenSearchConfig(instance_type="t3.medium.search", dedicated_masters=0, volume_gb=20),
+    database=DatabaseConfig(instance_type="t4g.medium", multi_az=False, volume_gb=20, backup_days=1),
+    registry=RegistryConfig(domain="registry.dev.masscomm.example"),
 )
 
 STAGING = Environment(
@@ -261,9 +261,9 @@ STAGING = Environment(
     protected=False,
     log_days=30,
     provisioned=1,
-    kafka=KafkaSettings(volume_gb=200),
-    database=DatabaseSettings(instance_type="r7g.large", multi_az=False, backup_days=7),
-    registry=RegistrySettings(domain="registry.staging.masscomm.example"),
+    kafka=KafkaConfig(volume_gb=200),
+    database=DatabaseConfig(instance_type="r7g.large", multi_az=False, backup_days=7),
+    registry=RegistryConfig(domain="registry.staging.masscomm.example"),
 )
 
 PROD = Environment(
@@ -273,10 +273,10 @@ PROD = Environment(
     budget_usd=15_000,
     pollers=20,
     provisioned=4,
-    kafka=KafkaSettings(instance_type="kafka.m7g.xlarge", volume_gb=1000, partitions_factor=4),
-    opensearch=OpenSearchSettings(instance_type="r7g.xlarge.search"),
-    database=DatabaseSettings(instance_type="r7g.xlarge", volume_gb=200),
-    concurrency=ConcurrencySettings(metrics_stream=100, metrics_handler=80, send_handler=100, authorizer=50),
+    kafka=KafkaConfig(instance_type="kafka.m7g.xlarge", volume_gb=1000, partitions_factor=4),
+    opensearch=OpenSearchConfig(instance_type="r7g.xlarge.search"),
+    database=DatabaseConfig(instance_type="r7g.xlarge", volume_gb=200),
+    concurrency=ConcurrencyConfig(metrics_stream=100, metrics_handler=80, send_handler=100, authorizer=50),
 )
 
 
