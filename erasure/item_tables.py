@@ -50,7 +50,7 @@ class ItemTables:
         for item, value in found:
             # Another time is another place in the store: at no moment is the record in none, and what is released from
             # both has one id.
-            self._delayed.put(replace(item, value=value, due_ms=item.due_ms + 1, place=None), self._now_ms())
+            self._delayed.put(replace(item, value=value, due_ms=item.due_ms + 1, key=None), self._now_ms())
             self._delayed.done(item)
             self._delete_earlier_parts(item.id)
         return len(found)

@@ -116,6 +116,6 @@ def _waiting(installation: Installation, client: "DynamoDBClient", asked: Asked,
                 kind=Kind.WAITING,
                 where=f"{table}/{item.id}",
                 function="scheduler",
-                said=f"waits until then ({item.why}), goes to {item.topic}",
+                said=f"waits until then ({item.delay_reason}), goes to {item.topic}",
                 details={"record_id": item.id, "due_ms": item.due_ms},
             )

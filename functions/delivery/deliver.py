@@ -39,7 +39,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import DUPLICATES_REFUSED
-from masscomm.stores.delayed_records import WAITED_FOR
+from masscomm.stores.delayed_records import DELAY_REASON_HEADER
 from masscomm.stores.delivery_ledger import Decided, DeliveryLedger, Held, KeptLease, Lease, ended, recorded_of
 
 # A crash's duplicates are at most this many recipients; what they cost is a write of the ledger for so many.
@@ -286,7 +286,7 @@ class Deliver:
 
 def _was_delayed(item: Item[DeliveryRequested]) -> bool:
     """Whether the record has waited in the delay store since it was built."""
-    return item.value.waits > 0 or item.record.header(WAITED_FOR) is not None
+    return item.value.waits > 0 or item.record.header(DELAY_REASON_HEADER) is not None
 
 
 def _by_size(

@@ -24,7 +24,7 @@ from masscomm.stores.back_off import BackOff
 from masscomm.stores.delayed_records import DelayedRecord, DelayStore
 from masscomm.stores.delivery_ledger import Decided
 
-WHY = "back_off"
+DELAY_REASON = "back_off"
 # What a topic takes, with room for the headers.
 RECORD_BYTES = 1_000_000
 # Headers of ours are about the record they stand on.
@@ -62,11 +62,13 @@ class Later:
         delivery, topic = item.value, item.record.topic
         waiting = {entry.position: entry for entry in done if entry.again_ms is not None}
         for (due_ms, why), positions in _parts(waiting).items():
-            step = why if why == WHY else f"{why}.{due_ms}"
+            step = why if why == DELAY_REASON else f"{why}.{due_ms}"
             those = {position: waiting[position] for position in positions}
             for part_id, value in _records(delivery, step, those, partial(codec.encode, topic, "DeliveryRequested")):
                 self.store.put(
-                    DelayedRecord(id=part_id, due_ms=due_ms, topic=topic, value=value, why=why, headers=_carried(item)),
+                    DelayedRecord(
+                        id=part_id, due_ms=due_ms, topic=topic, value=value, delay_reason=why, headers=_carried(item)
+                    ),
                     self.clock.now_ms(),
                 )
 
@@ -78,12 +80,12 @@ def _parts(waiting: Mapping[int, Decided]) -> dict[tuple[int, str], set[int]]:
     for position, entry in waiting.items():
         again_ms = entry.again_ms or 0
         if entry.decision.status is Status.HELD:
-            asleep[position] = (again_ms, quiet_hours.WHY)
+            asleep[position] = (again_ms, quiet_hours.DELAY_REASON)
         else:
             tried[position] = again_ms
     parts = quiet_hours.by_end(asleep)
     if tried:
-        parts[min(tried.values()), WHY] = set(tried)
+        parts[min(tried.values()), DELAY_REASON] = set(tried)
     return parts
 
 

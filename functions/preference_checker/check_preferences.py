@@ -24,7 +24,7 @@ from masscomm.domain.ids import derived_id, envelope_id, others_id, released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
 from masscomm.domain.preferences import Decision, decide, is_open
-from masscomm.domain.quiet_hours import WHY as _QUIET_HOURS
+from masscomm.domain.quiet_hours import DELAY_REASON as _QUIET_HOURS
 from masscomm.domain.quiet_hours import by_end, decide_by_hours
 from masscomm.domain.records import BuildRequested, RecheckRequested, SendRequested
 from masscomm.domain.statuses import Status
@@ -155,7 +155,9 @@ class CheckPreferences:
         value = batch.codec.encode(topic, "RecheckRequested", part.to_avro())
         headers = tuple(item.trace_headers)
         item_id = envelope_id(part.record_id, value)
-        record = DelayedRecord(id=item_id, due_ms=due_ms, topic=topic, value=value, why=part.why, headers=headers)
+        record = DelayedRecord(
+            id=item_id, due_ms=due_ms, topic=topic, value=value, delay_reason=part.why, headers=headers
+        )
         self.delay_store.put(record, self.clock.now_ms())
 
     def _go_on(self, batch: Batch[Chunk], item: Item[Chunk], send_at: int, pending: list[Item[Chunk]]) -> None:

@@ -242,7 +242,7 @@ class ProcessReceipts:
         item_id = envelope_id(record.record_id, value)
         due_ms = now_ms + round(self._retry_delays_s[record.tries] * 1000)
         self._delay_store.put(
-            DelayedRecord(id=item_id, due_ms=due_ms, topic=topics.RECEIPT, value=value, why=UNRESOLVED), now_ms
+            DelayedRecord(id=item_id, due_ms=due_ms, topic=topics.RECEIPT, value=value, delay_reason=UNRESOLVED), now_ms
         )
 
     def _outcome(self, receipt: Receipt, status: Status, message: SentMessage) -> NotificationOutcome:

@@ -15,7 +15,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.producer import Producer
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import BACKLOG, NOT_RELEASED, OLDEST_DUE, RELEASED, UNREADABLE
-from masscomm.stores.delayed_records import WAITED_FOR, DelayedRecord, DelayStore, UnreadableRecord, releasable
+from masscomm.stores.delayed_records import DELAY_REASON_HEADER, DelayedRecord, DelayStore, UnreadableRecord, releasable
 
 # Claimed, produced and flushed together: few round trips, and little to do again where a sweep dies.
 _AT_ONCE = 50
@@ -88,8 +88,8 @@ class ReleaseDue:
         """How many of them cannot be read."""
         unreadable = [item for item in found if isinstance(item, UnreadableRecord)]
         for item in unreadable:
-            bucket, key = item.place
-            self.logger.error("a delayed record cannot be read", due_bucket=bucket, id=key, error=item.why)
+            bucket, key = item.key
+            self.logger.error("a delayed record cannot be read", due_bucket=bucket, id=key, error=item.error)
         return len(unreadable)
 
     def _may_go(self, item: DelayedRecord) -> bool:
@@ -128,9 +128,9 @@ class ReleaseDue:
 
         for item in items:
             above = traces.of_headers(item.headers)
-            span = None if above is None else traces.begin("scheduler", above, record_id=item.id, why=item.why)
+            span = None if above is None else traces.begin("scheduler", above, record_id=item.id, why=item.delay_reason)
             carried = item.headers if span is None else traces.replaced(item.headers, span.trace)
-            headers = [*carried, (WAITED_FOR, item.why.encode())]
+            headers = [*carried, (DELAY_REASON_HEADER, item.delay_reason.encode())]
             self.producer.produce(item.topic, item.id.encode(), item.value, headers, reporting(item, span))
         self.producer.flush(_FLUSH_S)
         return done

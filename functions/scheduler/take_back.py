@@ -45,7 +45,7 @@ from masscomm.stores.back_off import BackOff
 from masscomm.stores.delayed_records import DelayedRecord, DelayStore
 from masscomm.stores.delivery_ledger import DeliveryLedger, ended
 
-WHY = "on_failure"
+DELAY_REASON = "on_failure"
 # How often a record has come back, and how often of those its last invocation had ended in an error.
 RETURNED = "masscomm.returned"
 CRASHED = "masscomm.crashed"
@@ -288,7 +288,9 @@ class TakeBack:
                 now_ms=now_ms, n=given_up.returned, item_id=item_id, ends_ms=self._ends_ms(parent)
             )
             due_ms = max(given_up.not_before, due_ms)
-            yield DelayedRecord(id=item_id, due_ms=due_ms, topic=topic, value=value, why=WHY, headers=headers)
+            yield DelayedRecord(
+                id=item_id, due_ms=due_ms, topic=topic, value=value, delay_reason=DELAY_REASON, headers=headers
+            )
 
 
 @cache

@@ -32,25 +32,24 @@ def derived_id(parent_id: str, step: str, channel: str, start: int, end: int) ->
     return str(uuid5(NAMESPACE, f"{parent_id}/{step}/{channel}/{start}-{end}"))  # guard: ids.derived_id
 
 
-def released_id(parent_id: str, why: str, start: int, end: int) -> str:
-    """The id of the record that goes on for positions [start, end) of its parent after a wait for the reason.
+def released_id(parent_id: str, delay_reason: str, start: int, end: int) -> str:
+    """The id of the record that a delay derives from its parent for positions [start, end).
 
-    It does not depend on how often anything has waited: a redelivery of the parent that has waited less, or more,
-    derives the same record.
+    It does not depend on the number of earlier delays: every redelivery of the parent derives the same record.
     """
-    return numbered_id(parent_id, why, 1, start, end)
+    return numbered_id(parent_id, delay_reason, 1, start, end)
 
 
-def numbered_id(parent_id: str, why: str, n: int, start: int, end: int) -> str:
-    """What released_id was while it counted: the id after the nth wait, of records that are still under way."""
-    return str(uuid5(NAMESPACE, f"{parent_id}/released.{why}/{n}/{start}-{end}"))
+def numbered_id(parent_id: str, delay_reason: str, n: int, start: int, end: int) -> str:
+    """The id after the nth delay, as earlier versions derived it: such records may still be delayed."""
+    return str(uuid5(NAMESPACE, f"{parent_id}/released.{delay_reason}/{n}/{start}-{end}"))
 
 
 def envelope_id(record_id: str, value: bytes, n: int = 0) -> str:
-    """The id under which a record waits that goes on under its own; value: as it will be released; n: which time.
+    """The id of a delayed record that is released under its own id; value: as it will be released; n: which delay.
 
-    Nothing that is counted or published derives from it. It follows from the whole value, because a producer may use a
-    record's id for other users: they wait as well, and whoever gets both records says which one is wrong.
+    Nothing that is counted or published derives from it. It includes the whole value, because a producer may use a
+    record's id for other users: both records are delayed, and the receiver of both reports the wrong one.
     """
     return str(uuid5(NAMESPACE, f"{record_id}/waits/{n}/{blake2b(value, digest_size=16).hexdigest()}"))
 

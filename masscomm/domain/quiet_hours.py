@@ -25,8 +25,8 @@ from masscomm.domain.users import Settings, User
 from masscomm.errors import Stop
 
 NIGHT = (time(21), time(9))
-# What is held waits for.
-WHY = "quiet_hours"
+# The delay reason of HELD recipients.
+DELAY_REASON = "quiet_hours"
 # Parts of one record that wait until different times. Beyond so many they wait until full quarters of an hour, of which
 # a day has few: everybody may have an end of their own.
 MAX_ENDS = 100

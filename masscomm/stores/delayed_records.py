@@ -17,8 +17,8 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
 from masscomm.kafka import topics
 
-# The header of a released record: the reason for its delay.
-WAITED_FOR = "masscomm.released"
+# The header of a released record that has its delay reason.
+DELAY_REASON_HEADER = "masscomm.released"
 # Duration of a claim; longer than an invocation.
 CLAIM_S = 90
 MINUTE_MS = 60_000
@@ -26,7 +26,7 @@ MINUTE_MS = 60_000
 SHARDS = 8
 
 # A store's key of one copy: (bucket, key in the bucket).
-type Place = tuple[str, str]
+type StoreKey = tuple[str, str]
 
 
 @cache
@@ -41,8 +41,8 @@ class DelayedRecord:
     """A record that the scheduler releases at due_ms.
 
     id: derived from the record, so that the same record is stored once; due_ms: ms since the epoch; topic: with the
-    suffix of its lane; value: as it will be produced; why: the reason of the delay; place: the store's key of this
-    copy, set by the store when it reads.
+    suffix of its lane; value: as it will be produced; delay_reason: as the header of the released record has it;
+    key: the store's key of this copy, set by the store when it reads.
 
     Raises:
         ValueError: records of this topic are never released, or the id cannot be a key.
@@ -52,9 +52,9 @@ class DelayedRecord:
     due_ms: int
     topic: str
     value: bytes
-    why: str
+    delay_reason: str
     headers: tuple[tuple[str, bytes], ...] = ()
-    place: Place | None = field(default=None, compare=False, repr=False)
+    key: StoreKey | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.topic not in releasable():
@@ -70,10 +70,10 @@ class DelayedRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadableRecord:
-    """A stored copy that cannot be released; why: the error, for an operator."""
+    """A stored copy that cannot be released; error: for an operator."""
 
-    place: Place
-    why: str
+    key: StoreKey
+    error: str
 
 
 def is_critical(topic: str) -> bool:
@@ -81,10 +81,10 @@ def is_critical(topic: str) -> bool:
     return topic.endswith(f".{Lane.CRITICAL}")
 
 
-def place_of(item: DelayedRecord) -> Place:
-    """Where a copy is kept: bucket (lane, due minute, shard by id), and due time and id in it.
+def key_of(item: DelayedRecord) -> StoreKey:
+    """The key of a copy: bucket (lane, due minute, shard by id), and due time and id in it.
 
-    An item put again for another time has another place.
+    A record that is put again for another time has another key.
     """
     shard = blake2b(item.id.encode(), digest_size=1).digest()[0] % SHARDS
     bucket = f"{lane_key(critical=item.critical)}#{item.due_ms // MINUTE_MS:010d}#{shard}"
@@ -129,41 +129,41 @@ class DelayStore(Protocol):
 class InMemoryDelayStore:
     """The store's contract in a dictionary, for unit tests.
 
-    items: by place; unreadable: places whose copies are read as damaged; failing: raised by every method.
+    items: by key; unreadable: keys whose copies are read as damaged; failing: raised by every method.
     """
 
     def __init__(self) -> None:
-        self.items: dict[Place, DelayedRecord] = {}
-        self.unreadable: set[Place] = set()
+        self.items: dict[StoreKey, DelayedRecord] = {}
+        self.unreadable: set[StoreKey] = set()
         self.failing: Exception | None = None
-        self._claimed_until: dict[Place, float] = {}
+        self._claimed_until: dict[StoreKey, float] = {}
         self._lock = Lock()
 
     def put(self, item: DelayedRecord, now_ms: int) -> None:
         self._answer()
         kept = replace(item, due_ms=max(item.due_ms, now_ms))
-        self.items.setdefault(place_of(kept), replace(kept, place=place_of(kept)))
+        self.items.setdefault(key_of(kept), replace(kept, key=key_of(kept)))
 
     def due(self, now_ms: int, *, critical: bool) -> Iterator[DelayedRecord | UnreadableRecord]:
         self._answer()
-        for place, item in sorted(self.items.items()):
+        for key, item in sorted(self.items.items()):
             if item.due_ms <= now_ms and item.critical is critical:
-                yield UnreadableRecord(place=place, why="damaged") if place in self.unreadable else item
+                yield UnreadableRecord(key=key, error="damaged") if key in self.unreadable else item
 
     def claim(self, item: DelayedRecord, now_ms: int) -> bool:
         self._answer()
-        place = item.place or place_of(item)
+        key = item.key or key_of(item)
         with self._lock:
-            if place not in self.items or self._claimed_until.get(place, now_ms) > now_ms:
+            if key not in self.items or self._claimed_until.get(key, now_ms) > now_ms:
                 return False
-            self._claimed_until[place] = now_ms + CLAIM_S * 1000
+            self._claimed_until[key] = now_ms + CLAIM_S * 1000
             return True
 
     def done(self, item: DelayedRecord) -> None:
         self._answer()
-        place = item.place or place_of(item)
-        self.items.pop(place, None)
-        self._claimed_until.pop(place, None)
+        key = item.key or key_of(item)
+        self.items.pop(key, None)
+        self._claimed_until.pop(key, None)
 
     def _answer(self) -> None:
         if self.failing is not None:

@@ -20,11 +20,11 @@ from masscomm.stores.delayed_records import (
     CLAIM_S,
     MINUTE_MS,
     DelayedRecord,
-    Place,
+    StoreKey,
     UnreadableRecord,
     is_critical,
+    key_of,
     lane_key,
-    place_of,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class DynamoDbDelayStore:
     def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
         self._table = table
         self._client: Any = client or DynamoDb(Limits(connect_s=1, read_s=3, attempts=3))
-        self._marked: set[Place] = set()
+        self._marked: set[StoreKey] = set()
 
     @classmethod
     def from_environment(cls) -> "DynamoDbDelayStore":
@@ -56,31 +56,31 @@ class DynamoDbDelayStore:
 
     def put(self, item: DelayedRecord, now_ms: int) -> None:
         due_ms = max(item.due_ms, now_ms)  # a minute that is past may be closed
-        place = place_of(replace(item, due_ms=due_ms))
+        key = key_of(replace(item, due_ms=due_ms))
         # Parts belong to this put: the same id for another time, or with other contents, has parts of its own.
         copy = str(uuid4())  # guard: delay_store.parts_of_a_copy
         packed = _packed(item)
         expires = {"N": str(due_ms // 1000 + _KEPT_S)}
         parts = [packed[start : start + _PART_BYTES] for start in range(0, len(packed), _PART_BYTES)]
         with answering(_WHAT):
-            self._mark(place[0], critical=item.critical, now_ms=now_ms)
+            self._mark(key[0], critical=item.critical, now_ms=now_ms)
             for number, part in enumerate(parts[1:], start=1):
                 self._client.put_item(
                     TableName=self._table,
-                    Item={**_key(_part(copy, number)), "value": {"B": part}, "expires_at": expires},
+                    Item={**_primary_key(_part(copy, number)), "value": {"B": part}, "expires_at": expires},
                 )
         try:
             with answering(_WHAT):
                 self._client.put_item(
                     TableName=self._table,
                     Item={
-                        **_key(place),
+                        **_primary_key(key),
                         "due_ms": {"N": str(due_ms)},
                         "topic": {"S": item.topic},
                         "value": {"B": parts[0]},
                         "parts": {"N": str(len(parts))},
                         "copy": {"S": copy},
-                        "why": {"S": item.why},
+                        "why": {"S": item.delay_reason},
                         "expires_at": expires,
                     },
                     ConditionExpression="attribute_not_exists(id)",
@@ -131,7 +131,7 @@ class DynamoDbDelayStore:
             with answering(_WHAT):
                 self._client.update_item(
                     TableName=self._table,
-                    Key=_key(item.place or place_of(item)),
+                    Key=_primary_key(item.key or key_of(item)),
                     UpdateExpression="SET claimed_until_ms = :until",
                     ConditionExpression="attribute_exists(id) AND"
                     " (attribute_not_exists(claimed_until_ms) OR claimed_until_ms <= :now)",
@@ -147,7 +147,7 @@ class DynamoDbDelayStore:
     def done(self, item: DelayedRecord) -> None:
         with answering(_WHAT):
             answer = self._client.delete_item(
-                TableName=self._table, Key=_key(item.place or place_of(item)), ReturnValues="ALL_OLD"
+                TableName=self._table, Key=_primary_key(item.key or key_of(item)), ReturnValues="ALL_OLD"
             )
         row = answer.get("Attributes", {})
         if "copy" in row:  # else parts that another copy may share: they expire
@@ -157,7 +157,7 @@ class DynamoDbDelayStore:
         mark = (_marks(critical=critical), bucket)
         if mark in self._marked:
             return
-        self._client.put_item(TableName=self._table, Item=_key(mark))
+        self._client.put_item(TableName=self._table, Item=_primary_key(mark))
         this_minute = f"{now_ms // MINUTE_MS:010d}"
         self._marked = {each for each in self._marked if each[1].split("#")[1] >= this_minute} | {mark}
 
@@ -203,18 +203,18 @@ class DynamoDbDelayStore:
 
     def _read(self, row: dict[str, Any]) -> Iterator[DelayedRecord | UnreadableRecord]:
         """The copy of a row; nothing where another sweep has released it since. Errors: Retry, Stop."""
-        place = (row["due_bucket"]["S"], row["id"]["S"])
+        key = (row["due_bucket"]["S"], row["id"]["S"])
         try:
             packed = self._whole(row)
             if packed is None:
-                gone = self._get(place) is None
+                gone = self._get(key) is None
                 if not gone:
-                    yield UnreadableRecord(place=place, why="a part of it is not there")
+                    yield UnreadableRecord(key=key, error="a part of it is not there")
                 return
-            item = _unpacked(row, packed, place)
+            item = _unpacked(row, packed, key)
         # guard: delay_store.unreadable_item
         except (LookupError, ValueError, TypeError, AttributeError, zlib.error) as error:
-            yield UnreadableRecord(place=place, why=f"{type(error).__name__}: {error}"[:500])
+            yield UnreadableRecord(key=key, error=f"{type(error).__name__}: {error}"[:500])
             return
         yield item
 
@@ -228,16 +228,16 @@ class DynamoDbDelayStore:
             packed += part["value"]["B"]
         return packed
 
-    def _get(self, place: Place) -> dict[str, Any] | None:
+    def _get(self, key: StoreKey) -> dict[str, Any] | None:
         with answering(_WHAT):
             row: dict[str, Any] | None = self._client.get_item(
-                TableName=self._table, Key=_key(place), ConsistentRead=True
+                TableName=self._table, Key=_primary_key(key), ConsistentRead=True
             ).get("Item")
         return row
 
-    def _delete(self, place: Place) -> None:
+    def _delete(self, key: StoreKey) -> None:
         with answering(_WHAT):
-            self._client.delete_item(TableName=self._table, Key=_key(place))
+            self._client.delete_item(TableName=self._table, Key=_primary_key(key))
 
     def _delete_parts(self, copy: str, parts: int) -> None:
         for number in range(1, parts):
@@ -248,11 +248,11 @@ def _marks(*, critical: bool) -> str:
     return f"{_MARKS}.{lane_key(critical=critical)}"
 
 
-def _key(place: Place) -> dict[str, Any]:
-    return {"due_bucket": {"S": place[0]}, "id": {"S": place[1]}}
+def _primary_key(key: StoreKey) -> dict[str, Any]:
+    return {"due_bucket": {"S": key[0]}, "id": {"S": key[1]}}
 
 
-def _part(copy: str, number: int) -> Place:
+def _part(copy: str, number: int) -> StoreKey:
     return f"part#{copy}", f"{number:04d}"
 
 
@@ -262,21 +262,21 @@ def _packed(item: DelayedRecord) -> bytes:
     return zlib.compress(headers.encode() + b"\n" + item.value)
 
 
-def _unpacked(row: dict[str, Any], packed: bytes, place: Place) -> DelayedRecord:
+def _unpacked(row: dict[str, Any], packed: bytes, key: StoreKey) -> DelayedRecord:
     unzipped = zlib.decompress(packed)
     if "copy" in row:
         headers, _, value = unzipped.partition(b"\n")
-        item_id = place[1].partition("#")[2]
+        item_id = key[1].partition("#")[2]
     else:
-        headers, value, item_id = row["headers"]["S"].encode(), unzipped, place[1]
+        headers, value, item_id = row["headers"]["S"].encode(), unzipped, key[1]
     return DelayedRecord(
         id=item_id,
         due_ms=int(row["due_ms"]["N"]),
         topic=row["topic"]["S"],
         value=value,
-        why=row["why"]["S"],
+        delay_reason=row["why"]["S"],
         headers=tuple((name, bytes.fromhex(each)) for name, each in json.loads(headers)),
-        place=place,
+        key=key,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from masscomm.domain.lanes import Lane
-from masscomm.stores.delayed_records import MINUTE_MS, DelayedRecord, place_of
+from masscomm.stores.delayed_records import MINUTE_MS, DelayedRecord, key_of
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from tests.support.fault_stack.bench import Bench
 from tests.support.fault_stack.cell import Send
@@ -23,7 +23,7 @@ def twice_among_unreadable(bench: Bench, _: Send) -> None:
     users = bench.population.grow(60)
     client = dynamodb_table.dynamodb(bench.stack.config)
     store = DynamoDbDelayStore(client=client)
-    before = {item.place for item in store.scan()}
+    before = {item.key for item in store.scan()}
     now_ms = time.time_ns() // 1_000_000
     rows = [row for lane in ("recheck", f"recheck.{Lane.CRITICAL}") for row in _unreadable(lane, now_ms)]
     for row in rows:
@@ -31,11 +31,11 @@ def twice_among_unreadable(bench: Bench, _: Send) -> None:
     bench.emit(users, chunk=20, send_at=now_ms + AHEAD_MS)
 
     def delayed() -> list[DelayedRecord]:
-        return [item for item in store.scan() if item.place not in before]
+        return [item for item in store.scan() if item.key not in before]
 
     until("its chunks are delayed", lambda: len(delayed()) == 3)
     for item in delayed():
-        store.put(replace(item, due_ms=item.due_ms + AGAIN_MS, place=None), now_ms)
+        store.put(replace(item, due_ms=item.due_ms + AGAIN_MS, key=None), now_ms)
     until("each copy is released", lambda: not delayed())
     for row in rows:
         client.delete_item(TableName="waiting", Key={name: row[name] for name in ("due_bucket", "id")})
@@ -43,8 +43,8 @@ def twice_among_unreadable(bench: Bench, _: Send) -> None:
 
 def _unreadable(topic: str, now_ms: int) -> list[dict[str, Any]]:
     """A damaged item, one without its parts, and one of the previous form, each with its bucket's mark."""
-    item = DelayedRecord(id=f"unreadable.{topic}", due_ms=now_ms, topic=topic, value=b"", why="send_at")
-    bucket, key = place_of(item)
+    item = DelayedRecord(id=f"unreadable.{topic}", due_ms=now_ms, topic=topic, value=b"", delay_reason="send_at")
+    bucket, key = key_of(item)
     lane = bucket.partition("#")[0]
     earlier = f"{now_ms // MINUTE_MS:010d}#0"
     common = {"due_ms": {"N": str(now_ms)}, "topic": {"S": topic}, "why": {"S": "send_at"}, "copy": {"S": "gone"}}

@@ -65,7 +65,9 @@ class World:
         }
         record = DeliveryRequested(**usual | changes)
         value = self.codec.encode("delivery", "DeliveryRequested", record.to_avro())
-        item = DelayedRecord(id=record_id, due_ms=NOW + 3_600_000, topic="delivery", value=value, why="provider")
+        item = DelayedRecord(
+            id=record_id, due_ms=NOW + 3_600_000, topic="delivery", value=value, delay_reason="provider"
+        )
         self.store.put(item, NOW)
 
     def texts(self) -> str:

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from devstack.config import StackConfig
-from masscomm.stores.delayed_records import CLAIM_S, DelayedRecord, UnreadableRecord, place_of
+from masscomm.stores.delayed_records import CLAIM_S, DelayedRecord, UnreadableRecord, key_of
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from tests.support.contracts.delay_store import HOUR, DelayStoreContract, delayed_record, due, ids, incompressible
 from tests.support.harness.chain import NOW
@@ -25,9 +25,9 @@ def store(localstack: StackConfig, functions_client: Any) -> DynamoDbDelayStore:
 
 class TestDynamoDbDelayStore(DelayStoreContract):
     def damage(self, store: DynamoDbDelayStore, item: DelayedRecord) -> None:
-        bucket, key = place_of(item)
-        place = {"due_bucket": {"S": bucket}, "id": {"S": key}}
-        row = store._client.get_item(TableName=store._table, Key=place)["Item"]
+        bucket, key = key_of(item)
+        primary_key = {"due_bucket": {"S": bucket}, "id": {"S": key}}
+        row = store._client.get_item(TableName=store._table, Key=primary_key)["Item"]
         if row["parts"]["N"] == "1":
             _write(store, {**row, "value": {"B": b"junk"}})
         else:
@@ -58,7 +58,7 @@ def _in_previous_form(item: DelayedRecord, shard: int = 3) -> list[dict[str, Any
         "value": {"B": parts[0]},
         "parts": {"N": str(len(parts))},
         "headers": {"S": json.dumps([[name, value.hex()] for name, value in item.headers])},
-        "why": {"S": item.why},
+        "why": {"S": item.delay_reason},
         "expires_at": expires,
     }
     return [
@@ -82,7 +82,9 @@ def test_items_of_the_previous_form_are_released_whole(store: DynamoDbDelayStore
     small = delayed_record(NOW, headers=(("a", b"\xff"),))
     critical = delayed_record(NOW + 60_000, topic="recheck.critical")
     twice = delayed_record(NOW, value=incompressible("large"))
-    later = DelayedRecord(id=twice.id, due_ms=NOW + HOUR, topic=twice.topic, value=twice.value, why=twice.why)
+    later = DelayedRecord(
+        id=twice.id, due_ms=NOW + HOUR, topic=twice.topic, value=twice.value, delay_reason=twice.delay_reason
+    )
     for item in (small, critical, twice, later):
         _write(store, *_in_previous_form(item))
     store.put(twice, NOW)
@@ -117,7 +119,9 @@ def test_marks_of_the_previous_form_go_with_their_items(store: DynamoDbDelayStor
 def test_done_record_leaves_no_item(store: DynamoDbDelayStore) -> None:
     item = delayed_record(NOW, value=incompressible("large"))
     store.put(item, NOW)
-    store.put(DelayedRecord(id=item.id, due_ms=NOW, topic=item.topic, value=incompressible("other"), why="x"), NOW)
+    store.put(
+        DelayedRecord(id=item.id, due_ms=NOW, topic=item.topic, value=incompressible("other"), delay_reason="x"), NOW
+    )
     store.done(item)
     assert due(store, NOW + HOUR) == []
     assert _all_items(store) == []

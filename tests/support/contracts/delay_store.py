@@ -20,7 +20,7 @@ MINUTE = 60_000
 
 def delayed_record(due_ms: int = NOW, **values: Any) -> DelayedRecord:
     """A delayed record with a new id."""
-    usual: dict[str, Any] = {"id": str(uuid4()), "topic": "recheck", "value": b"v", "why": "send_at"}
+    usual: dict[str, Any] = {"id": str(uuid4()), "topic": "recheck", "value": b"v", "delay_reason": "send_at"}
     return DelayedRecord(**usual | {"due_ms": due_ms} | values)
 
 
@@ -123,8 +123,8 @@ class DelayStoreContract(ABC):
         found = due(store, NOW + MINUTE)
         assert set(ids(found)) == {item.id for item in good}
         named = [each for each in found if isinstance(each, UnreadableRecord)]
-        assert {each.place[1].partition("#")[2] for each in named} == {bad.id, large.id}
-        assert all(each.why for each in named)
+        assert {each.key[1].partition("#")[2] for each in named} == {bad.id, large.id}
+        assert all(each.error for each in named)
 
     def test_one_sweep_has_it_until_its_claim_lapses(self, store: DelayStore) -> None:
         item = delayed_record()

@@ -8,7 +8,7 @@ import pytest
 from masscomm.channels.provider import Transient
 from masscomm.domain.users import Position, Settings, User
 from masscomm.kafka import topics
-from masscomm.stores.delayed_records import WAITED_FOR
+from masscomm.stores.delayed_records import DELAY_REASON_HEADER
 from tests.support.harness.chain import NOW, delivery, results_of
 from tests.support.harness.delivery import Delivery, by_email
 
@@ -113,7 +113,7 @@ def test_a_record_that_a_mapping_gave_up_on_is_looked_up_again() -> None:
     """It comes back as it was, with the scheduler's header."""
     chain = Delivery()
     chain.directory.remove(USER)
-    place = chain.encoded(by_email([1, 2]), topics.DELIVERY, headers=((WAITED_FOR, b"on_failure"),))
+    place = chain.encoded(by_email([1, 2]), topics.DELIVERY, headers=((DELAY_REASON_HEADER, b"on_failure"),))
     assert chain.run(chain.use_case, place) == []
     assert results_of(chain.outcomes()) == {(1, "email"): SENT, (2, "email"): ("suppressed", "unknown_user")}
 

@@ -53,7 +53,7 @@ class Evening(Delivery):
         return [self.delayed_delivery(item) for item in items]
 
     def dues(self) -> list[tuple[int, str]]:
-        return sorted((item.due_ms, item.why) for item in self.delay_store.items.values())
+        return sorted((item.due_ms, item.delay_reason) for item in self.delay_store.items.values())
 
 
 @pytest.mark.guarantee("quiet_hours.late_message_is_rechecked")

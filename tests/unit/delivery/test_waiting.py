@@ -57,7 +57,7 @@ def test_delayed_recipients_have_a_record_of_their_own() -> None:
         "for three",
     ]
     assert waits.content[1].values == ["for one", "for three"]
-    assert (item.topic, item.why) == (topics.DELIVERY, "back_off")
+    assert (item.topic, item.delay_reason) == (topics.DELIVERY, "back_off")
 
 
 def test_an_e_mail_that_waits_keeps_its_address() -> None:
@@ -155,7 +155,7 @@ def test_a_delayed_record_of_the_previous_code_is_delivered_once() -> None:
     old = delivery([1, 2], record_id=numbered_id("parent", "back_off", 3, 0, 500), waits=3)
     value = chain.codec.encode(topics.DELIVERY, "DeliveryRequested", old.to_avro())
     chain.delay_store.put(
-        DelayedRecord(id=old.record_id, due_ms=NOW, topic=topics.DELIVERY, value=value, why="back_off"), NOW
+        DelayedRecord(id=old.record_id, due_ms=NOW, topic=topics.DELIVERY, value=value, delay_reason="back_off"), NOW
     )
     chain.push.fail = _busy("arn-2")
     assert chain.release() == []

@@ -273,7 +273,7 @@ def test_a_mandatory_message_waits_for_no_settings() -> None:
     assert not checker.delay_store.items
     assert checker.check(send([50, 51], type="security_alert", send_id="other")) == []
     (item,) = checker.delay_store.items.values()
-    assert item.why == "directory"
+    assert item.delay_reason == "directory"
     assert checker.codec.decode("RecheckRequested", item.value)["user_ids"] == [51]
 
 
@@ -604,7 +604,7 @@ def test_scheduled_send_is_delayed_and_checked_when_due() -> None:
     assert results_of(checker.outcomes()) == {(1, "push"): ("scheduled", None), (2, "push"): ("scheduled", None)}
     assert checker.builds() == []
     (item,) = checker.delay_store.items.values()
-    assert (item.due_ms, item.topic, item.why) == (NOW + 60_000, "recheck.small", "send_at")
+    assert (item.due_ms, item.topic, item.delay_reason) == (NOW + 60_000, "recheck.small", "send_at")
     scheduled = checker.outcomes()[0].record_id
     checker.forget()
     checker.directory.put(Settings(user_id=2, channels={"push": False}))

@@ -114,7 +114,7 @@ def test_only_unknown_users_wait_for_the_directory() -> None:
     assert [build.user_ids for build in office.builds()] == [[1]]
     assert results_of(office.outcomes()) == {(3, "push"): ("suppressed", "opted_out")}
     (item,) = office.store.items.values()
-    assert (item.topic, item.why) == ("recheck.small", "directory")
+    assert (item.topic, item.delay_reason) == ("recheck.small", "directory")
     office.know(99)
     office.catch_up()
     office.forget()
@@ -150,7 +150,7 @@ def test_send_scheduled_ahead_is_retried_for_the_full_lifetime() -> None:
     office.clock.advance(7 * DAY / 1000)
     assert office.run(office.environment(), *office.released()) == []
     (item,) = office.store.items.values()
-    assert item.why == "directory"
+    assert item.delay_reason == "directory"
     (build,) = office.builds()
     assert (build.user_ids, build.since_ms) == ([1], NOW + 7 * DAY)
 
@@ -225,7 +225,9 @@ def test_record_delayed_by_the_previous_code_continues_once() -> None:
     old_id = "3b0c2b55-5d2c-5f2f-9d0e-1f0c6f5f8f11"
     old = replace(chunk, record_id=old_id, why="directory", waits=3)
     value = office.codec.encode(topics.RECHECK, "RecheckRequested", old.to_avro())
-    office.store.put(DelayedRecord(id=old_id, due_ms=NOW, topic=topics.RECHECK, value=value, why="directory"), NOW)
+    office.store.put(
+        DelayedRecord(id=old_id, due_ms=NOW, topic=topics.RECHECK, value=value, delay_reason="directory"), NOW
+    )
     office.know(98)
     office.know(99)
     office.catch_up()

@@ -17,7 +17,7 @@ from masscomm.domain.records import RecheckRequested
 from masscomm.domain.users import Position, Settings, User
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from masscomm.stores.delayed_records import SHARDS, WAITED_FOR, InMemoryDelayStore
+from masscomm.stores.delayed_records import DELAY_REASON_HEADER, SHARDS, InMemoryDelayStore
 from tests.support.harness.chain import NOW, entry, results_of, send
 from tests.support.harness.preference_checker import Checker
 
@@ -116,7 +116,7 @@ def test_at_the_end_they_go_on_in_their_lane() -> None:
     assert night.producer.produced == []
     assert night.until(BERLIN_7) == []
     ((topic, _, _, headers),) = night.producer.produced[:1]
-    assert (topic, (WAITED_FOR, b"quiet_hours") in headers) == ("recheck.small", True)
+    assert (topic, (DELAY_REASON_HEADER, b"quiet_hours") in headers) == ("recheck.small", True)
     (build,) = night.builds(Lane.SMALL)
     assert (build.user_ids, build.since_ms) == ([4, 5], BERLIN_7)
     assert night.outcomes() == []

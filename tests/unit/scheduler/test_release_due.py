@@ -21,7 +21,7 @@ from masscomm.stores.delayed_records import (
     InMemoryDelayStore,
     UnreadableRecord,
     jittered,
-    place_of,
+    key_of,
     releasable,
 )
 from tests.support.contracts.delay_store import DelayStoreContract, delayed_record
@@ -34,7 +34,7 @@ class TestInMemoryDelayStore(DelayStoreContract):
         return InMemoryDelayStore()
 
     def damage(self, store: InMemoryDelayStore, item: DelayedRecord) -> None:
-        store.unreadable.add(place_of(item))
+        store.unreadable.add(key_of(item))
 
 
 class Scheduler:
@@ -146,7 +146,7 @@ def test_an_unreadable_item_stops_no_other_and_is_counted(capsys: pytest.Capture
     scheduler = Scheduler()
     bad, good = delayed_record(id="bad"), [delayed_record(), delayed_record(topic="recheck.critical")]
     scheduler.put(bad, *good)
-    scheduler.store.unreadable.add(place_of(bad))
+    scheduler.store.unreadable.add(key_of(bad))
     scheduler.use_case = replace(scheduler.use_case, logger=logs.logger("test_release_due"))
     metrics.taken()
     assert scheduler.sweep() == Swept(released=2, unreadable=1)
@@ -155,7 +155,7 @@ def test_an_unreadable_item_stops_no_other_and_is_counted(capsys: pytest.Capture
     assert (counted["WaitingUnreadable"], counted["WaitingBacklog"]) == (1, 0)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     (line,) = [line for line in lines if line["message"] == "a delayed record cannot be read"]
-    assert (line["due_bucket"], line["id"]) == place_of(bad)
+    assert (line["due_bucket"], line["id"]) == key_of(bad)
     assert scheduler.sweep() == Swept(unreadable=1)
 
 
