@@ -42,7 +42,7 @@ def test_every_guard_has_a_mutant(guards: dict[str, list[Path]]) -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.guard)
-def test_mutant_applies_and_names_what_fails(mutant: Mutant, guards: dict[str, list[Path]]) -> None:
+def test_mutant_applies_and_names_its_cell_or_reason(mutant: Mutant, guards: dict[str, list[Path]]) -> None:
     module = ROOT / guards[mutant.guard][0]
     without_guard(module.read_text(), mutant.guard, mutant.change)
     assert mutant.rule.endswith(".")

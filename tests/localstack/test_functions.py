@@ -89,6 +89,6 @@ def test_failed_invocation_is_followed_by_a_new_process(
     assert len({first, second, invoke("echo")[1]["pid"]}) == 3
 
 
-def test_function_that_fails_to_start_says_why(invoke: Invoke) -> None:
+def test_function_that_fails_to_start_returns_its_error(invoke: Invoke) -> None:
     error, answer = invoke("echo", BROKEN="1")
     assert (error, answer["errorMessage"]) == ("Unhandled", "no such setting")

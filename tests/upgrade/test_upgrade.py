@@ -51,8 +51,8 @@ def bench(
         yield made
 
 
-def test_upgrade_amid_sends_misses_doubles_and_miscounts_none(bench: Bench) -> None:
-    """A counted send, a scheduled one, held recipients and half a broadcast are left by an earlier version."""
+def test_upgrade_amid_sends_keeps_all_guarantees(bench: Bench) -> None:
+    """An earlier version leaves a counted and a scheduled send, held recipients and half a broadcast; all end once."""
     result = bench.run(Cell(name="upgrade", fault=_upgrade, load=Load()))
     assert result.ok, result.describe()
     assert run_recompute(bench.stack.config) == 0

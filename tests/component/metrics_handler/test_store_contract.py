@@ -375,7 +375,7 @@ def logged(request: pytest.FixtureRequest, postgres: StackConfig) -> Iterator[Me
             yield PostgresMetricsStore(pool)
 
 
-def test_disabled_recipient_log_is_none(postgres: StackConfig) -> None:
+def test_disabled_recipient_log_has_no_answer(postgres: StackConfig) -> None:
     with (
         metrics_database(postgres) as url,
         psycopg.connect(url, autocommit=True) as connection,

@@ -104,7 +104,7 @@ def test_a_producer_of_four_fields_is_understood(sends: Sends) -> None:
     assert written.timestamp == message.timestamp()[1]
 
 
-def test_registered_schema_is_used_and_none_is_added(sends: Sends) -> None:
+def test_registered_schema_is_used_without_a_new_version(sends: Sends) -> None:
     sends.emitter.send("news", 7, [1])
 
     [message] = sends.messages(1)

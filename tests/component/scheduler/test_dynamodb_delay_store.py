@@ -141,7 +141,7 @@ def test_done_record_leaves_no_item(store: DynamoDbDelayStore) -> None:
     ],
     ids=lambda damage: next(iter(damage)),
 )
-def test_whatever_stands_in_a_row_the_others_are_found(store: DynamoDbDelayStore, damage: dict[str, Any]) -> None:
+def test_unreadable_row_hides_no_other_row(store: DynamoDbDelayStore, damage: dict[str, Any]) -> None:
     item, other = delayed_record(NOW), delayed_record(NOW)
     store.put(item, NOW)
     store.put(other, NOW)

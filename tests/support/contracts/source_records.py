@@ -27,6 +27,6 @@ class SourceRecordsContract:
             assert (record.value, record.headers) == (kept.values[offset], HEADERS)
             assert record.timestamp_ms > 0
 
-    def test_absent_offset_or_partition_is_none(self, kept: Kept) -> None:
+    def test_absent_offset_or_partition_has_no_record(self, kept: Kept) -> None:
         assert kept.source.at(kept.topic, 0, 3) is None
         assert kept.source.at(kept.topic, 9, 0) is None

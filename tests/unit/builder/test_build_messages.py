@@ -188,7 +188,7 @@ def test_html_is_escaped_where_it_is_html_and_nowhere_else() -> None:
 
 
 @pytest.mark.parametrize("injected", ["\r\nBcc: eve@example.com", "\nX: y", "\x0b", "\x85x", "\u2028y"])
-def test_a_subject_is_one_line_whatever_is_filled_in(injected: str) -> None:
+def test_subject_with_any_variables_is_one_line(injected: str) -> None:
     builder = Builder()
     builder.put_user(1, first_name=f"Ada{injected}")
     builder.put_template("{{ user.first_name }} {{ data.x }}", "b", channel="email")
@@ -334,7 +334,7 @@ def test_equal_texts_of_two_fields_count_for_both() -> None:
     assert sorted(texts_by_user(builder.deliveries())) == [1, 2, 3, 4]
 
 
-def test_a_part_keeps_its_id_whatever_was_decided_of_another() -> None:
+def test_id_of_a_part_does_not_depend_on_another_part() -> None:
     found = []
     for missing in (None, "user1@example.com"):
         builder = Builder()

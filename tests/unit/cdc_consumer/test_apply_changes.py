@@ -109,7 +109,7 @@ def test_jsonb_is_parsed_and_unmapped_columns_are_dropped() -> None:
     }  # fmt: skip
 
 
-def test_unchanged_large_value_is_taken_from_the_old_row() -> None:
+def test_unchanged_large_value_is_copied_from_the_old_row() -> None:
     consumer = Consumer()
     names = {"id": 1, "type": "a", "channel": "push", "locale": "en", "title": "t"}
     after = {**names, "body": "__debezium_unavailable_value"}
@@ -234,7 +234,7 @@ def test_aliases_move_to_a_generation_that_is_not_behind() -> None:
 
 @pytest.mark.guarantee("directory.alias_moves_when_caught_up")
 @pytest.mark.kills(guard="directory.generation_streamed")
-def test_aliases_wait_for_what_is_not_streamed_yet() -> None:
+def test_aliases_wait_for_changes_not_streamed_yet() -> None:
     """After a long snapshot the topics are consumed to their ends, and the database's log is hours ahead of them."""
     newer = Replacement()
     newer.topics(lsn=100, end=9, committed=9)
@@ -251,7 +251,7 @@ def test_aliases_wait_for_what_is_not_streamed_yet() -> None:
 
 
 @pytest.mark.kills(guard="directory.generation_written")
-def test_aliases_wait_for_what_debezium_has_not_written() -> None:
+def test_aliases_wait_for_changes_debezium_has_not_written() -> None:
     """A heartbeat overtakes rows in Debezium's producer: it counts once Connect has stored a position behind it."""
     newer = Replacement()
     newer.topics(lsn=100, end=9, committed=9)

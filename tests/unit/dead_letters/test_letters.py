@@ -62,17 +62,18 @@ def test_each_filter_takes_and_leaves(one: dict[str, Any], other: dict[str, Any]
         ("2026-11-21T10:00:00+02:00", NOW - timedelta(hours=4)),
     ],
 )
-def test_a_time_is_said_or_is_so_long_ago(text: str, when: datetime) -> None:
+def test_time_is_absolute_or_an_age(text: str, when: datetime) -> None:
     assert moment(text, NOW) == when
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "999999999d"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_malformed_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         moment(text, NOW)
 
 
-def test_a_replay_keeps_its_first_position_and_the_producers_headers_and_says_which_letter_it_was() -> None:
+def test_replay_keeps_first_position_and_the_producers_headers() -> None:
+    """It names the dead letter that it replays."""
     record = KafkaRecord(topic="send.api", partition=2, offset=9, timestamp_ms=77, headers=(("trace", b"\xff"),))
     dead = dead_letter_headers(record, Bad("invalid", "bad"), "preference_checker")
     replayed = replay_headers(dead, "dead-letter-0@17")

@@ -222,7 +222,7 @@ def test_lost_outcome_repeats_no_publish() -> None:
     assert set(results_of(chain.outcomes()).values()) == {SENT}
 
 
-def test_fault_for_one_recipient_publishes_none_twice() -> None:
+def test_fault_for_one_recipient_publishes_no_push_twice() -> None:
     chain = Delivery()
 
     def fault(arn: str) -> None:

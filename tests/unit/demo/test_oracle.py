@@ -34,9 +34,7 @@ def person(**values: Any) -> Person:
         ({"push": False}, {"news": {"email": True}}, False),
     ],
 )
-def test_the_most_specific_thing_said_counts(
-    channels: dict[str, bool], categories: dict[str, Any], wanted: bool
-) -> None:
+def test_most_specific_setting_wins(channels: dict[str, bool], categories: dict[str, Any], wanted: bool) -> None:
     assert wants(person(channels=channels, categories=categories), "news", "push") is wanted
 
 
@@ -68,7 +66,8 @@ def test_an_email_needs_an_address() -> None:
     assert found.fates == {(1, "email"): "no_address", (2, "email"): "sent"}
 
 
-def test_a_mandatory_category_passes_over_an_opt_out_but_not_over_a_missing_device() -> None:
+def test_mandatory_category_overrides_an_opt_out_only() -> None:
+    """A recipient without a device is suppressed all the same."""
     world = World({1: person(channels=SILENT), 2: person(channels=SILENT, active_devices=0)})
 
     found = expect(world, Ask(club_id=CLUB, type="one_time_password", to_users=[1, 2]))
@@ -105,7 +104,7 @@ NIGHT = {"start": "22:00", "end": "07:00"}
         ({"start": "12:00", "end": "13:30"}, "UTC", "13:30", False),
     ],
 )
-def test_who_may_be_notified_is_held_in_quiet_hours(
+def test_allowed_recipient_is_held_in_quiet_hours(
     hours: dict[str, str] | None, time_zone: str, at: str, held: bool
 ) -> None:
     world = World({1: person(quiet_hours=hours, time_zone=time_zone), 2: person(quiet_hours=hours, channels=SILENT)})
@@ -119,13 +118,13 @@ def test_who_may_be_notified_is_held_in_quiet_hours(
     assert not expect(world, Ask(club_id=CLUB, type="one_time_password", to_users=[1, 2]), moment).held
 
 
-def test_the_channels_asked_for_come_before_the_categorys_own() -> None:
+def test_requested_channels_override_the_categorys() -> None:
     found = expect(World({1: person()}), Ask(club_id=CLUB, type="news", to_users=[1], channels=["email", "email"]))
 
     assert list(found.fates) == [(1, "email")]
 
 
-def test_only_who_has_no_device_is_queued_and_yet_not_sent() -> None:
+def test_recipient_without_device_is_queued_but_not_sent() -> None:
     world = World({1: person(), 2: person(active_devices=0), 3: person(channels={"push": False})})
 
     found = expect(world, Ask(club_id=CLUB, type="news", to_users=[1, 2, 3, 4]))

@@ -39,7 +39,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
 
 
 @pytest.mark.parametrize("platform", ["gcm", "apns"])
-def test_a_push_says_which_notification_it_is(platform: str, answer: Answer) -> None:
+def test_push_call_has_its_notification_id(platform: str, answer: Answer) -> None:
     message = push_message(
         platform, None, title="We won", body="7:1", notification_id=NOTIFICATION, send_id="s", collapse_key=None
     )
@@ -49,7 +49,7 @@ def test_a_push_says_which_notification_it_is(platform: str, answer: Answer) -> 
     assert provider.calls("http://localhost") == [Call("push", NOTIFICATION, target, "We won")]
 
 
-def test_an_email_says_which_notification_it_is(answer: Answer) -> None:
+def test_email_call_has_its_notification_id(answer: Answer) -> None:
     raw = email_message(
         sender="club@masscomm.example",
         recipient="ada@club1.example",

@@ -25,7 +25,7 @@ def test_a_difference_is_kept_with_its_two_sides() -> None:
     assert checks.mismatches == ["failed: expected 0, got 1"]
 
 
-def test_of_two_mappings_only_what_differs_is_kept() -> None:
+def test_mismatch_lists_only_differing_keys() -> None:
     checks = Checks()
 
     checks.equal("suppressed", expected={"opted_out": 2, "no_device": 1}, got={"opted_out": 2})

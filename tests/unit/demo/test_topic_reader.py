@@ -9,7 +9,7 @@ from devstack.demo.records import TopicReader
 from tests.support.fakes.kafka_admin_client import stand_in
 
 
-def test_a_client_that_does_not_know_an_end_is_given_up_and_another_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_without_an_end_offset_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     said = stand_in(monkeypatch, -1001, 7)
     monkeypatch.setattr(records, "Consumer", consumer := Mock())
     reader = TopicReader("broker:9092", ["outcome"], from_beginning=False)

@@ -39,7 +39,7 @@ def test_it_waits_until_nothing_is_missing(waiter: Waiter, said: io.StringIO) ->
     assert re.fullmatch(r"✓ both are there \(0\.\d s\)\n", said.getvalue())
 
 
-def test_what_does_not_come_in_time_is_named_with_the_end_of_its_log(waiter: Waiter) -> None:
+def test_timeout_names_the_missing_and_the_end_of_its_log(waiter: Waiter) -> None:
     with pytest.raises(DemoError) as error:
         waiter.until("the rows", lambda: Pending("7 users", 3, 10), timeout_s=0, every_s=0, logs=["spark", "none such"])
 

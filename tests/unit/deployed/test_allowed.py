@@ -21,7 +21,7 @@ def test_every_line_gives_a_reason() -> None:
         ("api\tA\tbecause\nnetwork\tA\tbecause\napi\tA\tonce more\n", "stands there twice"),
     ],
 )
-def test_a_line_without_a_reason_or_said_twice_is_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_line_without_reason_or_repeated_is_refused(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "allowed.tsv"
     file.write_text(text)
     with pytest.raises(ValueError, match=message):

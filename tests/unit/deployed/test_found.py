@@ -54,7 +54,7 @@ def test_a_push_that_is_missing_or_comes_twice_is_found() -> None:
         assert found(wrong) == ["a send: not every device was sent it once"]
 
 
-def test_what_is_let_in_left_behind_or_unreadable_is_found() -> None:
+def test_leftover_admission_or_unreadable_metrics_is_found() -> None:
     wrong = trial()
     wrong.refused["no key"] = Answer(202, {})
     wrong.left = {"AWS::SQS::Queue": {"http://queue"}}

@@ -28,7 +28,7 @@ def test_a_mapping_is_polled_as_it_was_deployed() -> None:
     assert spec.name == "masscomm-local-delivery:live delivery"
 
 
-def test_what_is_not_deployed_is_not_made_up() -> None:
+def test_absent_setting_of_a_mapping_has_the_default() -> None:
     kept = {name: DEPLOYED[name] for name in list(DEPLOYED)[:6]}
     spec = spec_of(kept)
     assert (spec.max_retries, spec.max_age_s, spec.bisect, spec.on_failure) == (None, -1, False, None)

@@ -157,7 +157,7 @@ async def test_a_window_is_waited_for_until_the_payload_is_full() -> None:
         await until(lambda: bench.mapping.statistics.succeeded == 3)
 
 
-async def test_a_window_ends_with_whatever_came_in_it() -> None:
+async def test_window_ends_with_an_incomplete_batch() -> None:
     async with running(window_s=0.05, batch_size=100) as bench:
         bench.produce(2)
         await bench.until_committed(2)

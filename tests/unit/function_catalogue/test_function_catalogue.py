@@ -26,7 +26,8 @@ def write(folder: Path, **event_source: Any) -> Path:
     return path
 
 
-def test_a_function_with_two_lanes_is_deployed_twice_from_one_package(tmp_path: Path) -> None:
+def test_function_of_two_lanes_is_deployed_twice(tmp_path: Path) -> None:
+    """Both deployments have one package."""
     deployed = read(write(tmp_path))
     assert set(deployed) == {"f", "f-critical"}
     bulk, critical = deployed["f"], deployed["f-critical"]
@@ -44,7 +45,7 @@ def test_a_function_with_two_lanes_is_deployed_twice_from_one_package(tmp_path: 
     assert critical.mapping.concurrency == 2
 
 
-def test_bulk_lets_the_critical_lane_go_first_where_it_is_told_to(tmp_path: Path) -> None:
+def test_bulk_functions_have_the_configured_niceness(tmp_path: Path) -> None:
     assert {name: each.function.nice for name, each in read(write(tmp_path), bulk_nice=7).items()} == {
         "f": 7,
         "f-critical": 0,

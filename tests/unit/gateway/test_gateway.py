@@ -102,7 +102,7 @@ async def test_the_event_is_a_rest_proxy_event() -> None:
     assert isinstance(context["requestTimeEpoch"], int)
 
 
-async def test_what_is_missing_is_null() -> None:
+async def test_absent_parts_of_a_request_are_null() -> None:
     function = Function()
     async with serving(function) as client:
         await client.get("/v1/sends/1")
@@ -206,13 +206,14 @@ async def test_a_malformed_answer_is_502(answer: object) -> None:
     assert (response.status_code, response.json()) == (502, Problem(502, "Internal server error").body())
 
 
-async def test_a_function_error_is_502_and_says_nothing_of_it() -> None:
+async def test_function_error_is_502_without_its_message() -> None:
     async with serving(Function({"errorMessage": "secret"}, error=True)) as client:
         response = await client.get("/any")
     assert (response.status_code, response.json()) == (502, Problem(502, "Internal server error").body())
 
 
-async def test_a_function_over_the_gateways_time_is_504_while_its_invocation_goes_on() -> None:
+async def test_function_over_the_gateways_timeout_is_504() -> None:
+    """Its invocation continues."""
     function = Function()
     function.gate = asyncio.Event()
     async with serving(function, timeout_s=0.05) as client:

@@ -101,7 +101,7 @@ def _push(url: str) -> SnsPush:
 @pytest.mark.kills(guard="provider.call_deadline")
 @pytest.mark.parametrize("behave", [_headers, _body, _closing, _silent, _slow_reader])
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_call_ends_whatever_the_server_does(
+def test_call_to_a_faulty_server_ends_in_time(
     behave: Callable[[socket.socket, threading.Event], None],
     scheme: str,
     certificate: Path,

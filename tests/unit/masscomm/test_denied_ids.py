@@ -59,7 +59,7 @@ def test_one_bad_id_for_hours_costs_others_no_time_of_theirs() -> None:
     assert denied.is_asked_again(8)
 
 
-def test_beyond_a_thousand_denied_ids_none_is_retried() -> None:
+def test_more_than_a_thousand_denied_ids_are_not_retried() -> None:
     clock = FixedClock()
     denied = DeniedIds(clock=clock)
     assert all(denied.is_asked_again(schema_id) for schema_id in range(1, 1_001))

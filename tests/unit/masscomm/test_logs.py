@@ -62,7 +62,7 @@ def _driver(chain: Chain) -> BatchDriver:
     )
 
 
-def test_each_record_logs_its_own_ids_whatever_its_fate(lines: Any) -> None:
+def test_each_record_is_logged_with_its_own_ids(lines: Any) -> None:
     chain, inner = Chain(), logs.logger("test_logs_use_case")
     fates = {1: Retry("down"), 2: DeadLetter("invalid", "bad"), 3: KeyError("a fault")}
 

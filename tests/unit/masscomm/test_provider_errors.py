@@ -123,7 +123,7 @@ def test_each_error_has_a_row_and_each_row_an_error() -> None:
         (EndpointConnectionError(endpoint_url="https://sns"), ""),
     ],
 )
-def test_missing_answer_is_transient_and_says_if_it_may_be_sent(error: BotoCoreError, lost: str) -> None:
+def test_time_out_is_transient_and_maybe_sent_once_connected(error: BotoCoreError, lost: str) -> None:
     _assert_is(as_provider_error(error), Transient, lost)
 
 

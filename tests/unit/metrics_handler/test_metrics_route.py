@@ -192,7 +192,7 @@ def test_forged_cursor_is_refused(query: MetricsRoute, place: int, value: object
     assert [error.field for error in raised.value.errors] == ["cursor"]
 
 
-def test_a_cursor_goes_with_its_query_whatever_the_limit(query: MetricsRoute) -> None:
+def test_cursor_is_valid_for_its_query_with_any_limit(query: MetricsRoute) -> None:
     cursor = query.answer(ASKED | {"limit": ["1"]}, ALL_CLUBS)["next_cursor"]
     assert len(query.answer(ASKED | {"limit": ["2"], "cursor": [cursor]}, ALL_CLUBS)["rows"]) == 2
     for other in ({"order": ["-bucket"]}, {"channel": ["push"]}, {"end": ["2026-11-21T12:03:00Z"]}, {"fill": ["zero"]}):

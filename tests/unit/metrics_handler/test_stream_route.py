@@ -204,7 +204,7 @@ def test_a_poll_beyond_its_keys_limit_is_refused(world: World) -> None:
     assert found == [refused, refused, False, False]
 
 
-def test_a_poll_frees_its_slot_whatever_ends_it(world: World) -> None:
+def test_poll_that_ends_or_fails_frees_its_slot(world: World) -> None:
     def goes_away() -> None:
         assert len(world.slots.taken) == 1
         raise Retry("the database is away")

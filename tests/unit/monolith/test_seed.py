@@ -19,7 +19,7 @@ def test_a_bigger_run_only_adds_people() -> None:
     assert len(big) == 500 + (len(CLUBS) - 1) * SMALL_CLUB_USERS
 
 
-def test_ids_are_unique_and_say_whose_they_are() -> None:
+def test_ids_are_unique_and_derived_from_their_owner() -> None:
     people = list(generate(300, seed=7))
 
     assert len({user.id for user in people}) == len(people)
@@ -44,7 +44,7 @@ def test_there_are_all_kinds_of_people() -> None:
     assert len({user.time_zone for user in people}) > 3
 
 
-def test_quiet_hours_are_had_where_they_are_asked_for_and_change_nothing_else() -> None:
+def test_quiet_hours_option_changes_only_quiet_hours() -> None:
     usual, quiet = list(generate(300, seed=7)), list(generate(300, seed=7, quiet_hours=0.2))
 
     assert all(user.settings is None or user.settings.quiet_hours is None for user in usual)
@@ -52,7 +52,7 @@ def test_quiet_hours_are_had_where_they_are_asked_for_and_change_nothing_else() 
     assert [replace(user, settings=None) for user in quiet] == [replace(user, settings=None) for user in usual]
 
 
-def test_every_category_has_a_template_in_the_language_all_fall_back_to() -> None:
+def test_each_category_has_a_template_in_the_fallback_locale() -> None:
     english = {(template.type, template.channel) for template in TEMPLATES if template.locale == "en"}
 
     assert english == {(template.type, template.channel) for template in TEMPLATES}

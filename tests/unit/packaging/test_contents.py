@@ -26,7 +26,7 @@ def _contents() -> dict[str, Contents]:
     return {each.name: each for each in all_contents()}
 
 
-def test_each_package_imports_what_is_listed_and_nothing_else() -> None:
+def test_packages_import_exactly_the_listed_distributions() -> None:
     assert {name: set(each.direct) for name, each in _contents().items()} == DIRECT
 
 
@@ -37,7 +37,7 @@ def test_no_package_holds_another_functions_code() -> None:
         assert inside <= {package, "catalogue"}, name
 
 
-def test_an_import_inside_a_function_counts_and_one_for_types_does_not() -> None:
+def test_local_import_counts_but_type_checking_import_does_not() -> None:
     contents = _contents()
     assert not any("mypy" in name or "stubs" in name for each in contents.values() for name in each.distributions)
     assert "botocore" in contents["delivery"].distributions

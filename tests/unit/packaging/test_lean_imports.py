@@ -49,7 +49,7 @@ def _imported(handler: str, **environment: str) -> set[str]:
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
-def test_a_handler_imports_what_is_listed_and_nothing_that_work_alone_needs(handler: str) -> None:
+def test_handler_imports_only_allowed_packages_at_start(handler: str) -> None:
     imported = _imported(handler)
     assert not imported & NEVER
     ours = {"masscomm", "functions", "schemas"}
@@ -58,7 +58,7 @@ def test_a_handler_imports_what_is_listed_and_nothing_that_work_alone_needs(hand
 
 
 @pytest.mark.parametrize("kind", ["snap-start", "provisioned-concurrency"])
-def test_where_environments_are_prepared_what_work_needs_is_imported_ahead(kind: str) -> None:
+def test_prepared_environment_imports_working_packages_ahead(kind: str) -> None:
     imported = _imported("functions.builder.handler", AWS_LAMBDA_INITIALIZATION_TYPE=kind)
     assert {"confluent_kafka", "fastavro.schema", "urllib3", "jinja2"} <= imported
     assert "confluent_kafka" not in _imported("functions.builder.handler", AWS_LAMBDA_INITIALIZATION_TYPE="on-demand")

@@ -279,7 +279,7 @@ def test_almost_endless_quiet_hours_end_after_some_nights(users: list[int]) -> N
     assert set(night.last_results().values()) == {EXPIRED}
 
 
-def test_user_who_waited_for_the_directory_is_held_afterwards() -> None:
+def test_user_delayed_for_the_directory_is_held_afterwards() -> None:
     night = Night()
     night.sleeper(4)
     night.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)

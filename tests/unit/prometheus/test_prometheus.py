@@ -42,7 +42,7 @@ def _write(path: Path, *lines: str) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def test_lines_of_every_function_add_up_from_when_the_host_started(tmp_path: Path) -> None:
+def test_log_lines_add_up_from_the_start_of_the_host(tmp_path: Path) -> None:
     _write(tmp_path / "builder.log", _line(RecordsIn=1_000))
     lines = FunctionLines(tmp_path)
     sent, failed = RECIPIENTS[Status.SENT].name, RECIPIENTS[Status.FAILED].name
@@ -64,7 +64,7 @@ def test_lines_of_every_function_add_up_from_when_the_host_started(tmp_path: Pat
         assert found["masscomm_unreadable_lines_total",] == 0
 
 
-def test_half_a_line_is_read_when_it_is_whole_and_one_that_is_none_is_counted(tmp_path: Path) -> None:
+def test_partial_line_is_read_once_whole_and_bad_ones_counted(tmp_path: Path) -> None:
     lines, path = FunctionLines(tmp_path), tmp_path / "builder.log"
     text = _line(RecordsIn=3)
     path.write_text(text[:40])

@@ -63,7 +63,7 @@ USER = DirectoryUser(
 )
 
 
-def test_a_function_reads_and_writes_its_own_indices_in_every_generation(domain: Domain) -> None:
+def test_role_allows_a_functions_indices_of_all_generations(domain: Domain) -> None:
     create_roles(domain.url, [USER])
     read, written = domain.roles["roles/masscomm-prod-delivery"]["index_permissions"]
     assert read["index_patterns"] == ["users", "users-*", "device_state"]
@@ -72,7 +72,7 @@ def test_a_function_reads_and_writes_its_own_indices_in_every_generation(domain:
     assert "write" not in read["allowed_actions"]
 
 
-def test_nobody_but_the_functions_role_takes_it(domain: Domain) -> None:
+def test_directory_role_maps_to_the_functions_role_only(domain: Domain) -> None:
     create_roles(domain.url, [USER])
     assert domain.roles["rolesmapping/masscomm-prod-delivery"] == {
         "backend_roles": [USER.role_arn],
@@ -93,13 +93,14 @@ def test_requests_are_signed(domain: Domain) -> None:
         assert headers["x-amz-security-token"] == "token"
 
 
-def test_what_the_domain_refuses_is_said(domain: Domain) -> None:
+def test_refusal_of_the_domain_is_reported(domain: Domain) -> None:
     domain.status = 403
     with pytest.raises(ProvisioningError, match="roles/masscomm-prod-delivery: 403 no more roles"):
         create_roles(domain.url, [USER])
 
 
-def test_every_deployed_function_that_asks_the_directory_is_a_user_with_its_profiles_indices() -> None:
+def test_each_deployed_client_of_the_directory_is_a_user() -> None:
+    """Its indices are those of its package's profile."""
     entries = {entry.name: entry for entry in read_catalogue(generation="g1")}
     account = "arn:aws:iam::000000000000:role/"
     functions = {name: Deployed(variables={}, role_arn=f"{account}{name}") for name in entries}

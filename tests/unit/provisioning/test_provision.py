@@ -21,7 +21,7 @@ class Client:
         return call
 
 
-def test_the_administrator_signs_in_past_the_proxy_with_the_password_that_rds_keeps() -> None:
+def test_administrator_connects_directly_with_rdss_password() -> None:
     instance = {
         "Endpoint": {"Address": "metrics.example", "Port": 5432},
         "DBName": "metrics",

@@ -8,7 +8,7 @@ from emulators.lambda_host.invocation import InvocationResult
 from emulators.schedule import Schedule, scheduled_event
 
 
-async def test_it_goes_on_after_an_error_and_stops_when_told_to() -> None:
+async def test_schedule_continues_after_an_error_until_stopped() -> None:
     third = asyncio.Event()
     count = 0
 

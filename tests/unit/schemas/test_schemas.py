@@ -79,7 +79,7 @@ def test_every_schema_has_an_example_and_every_example_a_schema() -> None:
     assert sorted({path.stem.partition(".")[0] for path in EXAMPLES}) == SCHEMAS
 
 
-def test_every_schema_is_used_by_a_topic_and_every_topic_names_a_schema_that_exists() -> None:
+def test_schemas_are_exactly_those_of_the_topics() -> None:
     assert sorted({topic.schema for topic in topics.chain_topics() if topic.schema is not None}) == SCHEMAS
 
 
@@ -89,7 +89,7 @@ def test_the_schema_is_named_as_its_file(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_a_schema_reads_what_it_has_written(name: str) -> None:
+def test_schema_reads_its_own_records(name: str) -> None:
     path = next(path for path in EXAMPLES if path.stem.startswith(f"{name}."))
     schema = fastavro.parse_schema(own_schema(name))
     buffer = io.BytesIO()
@@ -99,7 +99,7 @@ def test_a_schema_reads_what_it_has_written(name: str) -> None:
     assert buffer.tell() == len(buffer.getvalue())
 
 
-def test_a_producer_that_knows_only_the_first_four_fields_is_understood() -> None:
+def test_send_with_the_first_four_fields_is_decoded() -> None:
     registry = InMemorySchemaRegistry()
     schema_id = registry.register("send.monolith-value", MINIMAL_SEND_SCHEMA)
     buffer = io.BytesIO()

@@ -110,14 +110,14 @@ def test_a_send_is_on_its_topic_when_it_is_accepted(api: Api) -> None:
     assert [key for _, key, _, _ in api.producer.produced] == [chunk_id(body["send_id"], 0).encode()]
 
 
-def test_users_named_again_are_reported_and_requested_counts_each_channel(api: Api) -> None:
+def test_repeated_users_are_reported_and_channels_counted(api: Api) -> None:
     _, body, _ = api.post(to_users=[1, 2, 1, 1], channels=["push", "email"])
     assert (body["requested"], body["duplicates"]) == (4, 2)
     assert api.sends()[0].to_users == [1, 2]
     assert api.sends()[0].channels == ["push", "email"]
 
 
-def test_a_category_says_how_many_channels_are_requested(api: Api) -> None:
+def test_category_sets_the_number_of_requested_channels(api: Api) -> None:
     assert api.post(type="security_alert")[1]["requested"] == 6
 
 
@@ -231,7 +231,7 @@ def test_a_body_that_is_no_text_is_refused(api: Api, text: str) -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner), max_leaves=5))
-def test_whatever_is_sent_as_a_field_is_taken_or_refused(value: Any) -> None:
+def test_any_field_value_is_accepted_or_refused(value: Any) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         api = Api(monkeypatch)
         for field in ("type", "club_id", "to_users", "channels", "data", "expires_at", value):
@@ -255,7 +255,7 @@ def test_a_send_that_is_not_whole_on_kafka_is_not_accepted(api: Api) -> None:
 
 
 @pytest.mark.guarantee("sends_api_answer.send_too_large")
-def test_a_send_that_is_larger_than_kafka_takes_is_refused_for_good(api: Api) -> None:
+def test_send_too_large_for_kafka_is_413_without_retry(api: Api) -> None:
     api.producer.fail = lambda _topic, _value: DeadLetter("too_large", "too large")
     status, _, headers = api.post()
     assert status == 413
@@ -284,7 +284,7 @@ def test_a_registry_that_is_no_help_accepts_nothing(
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/v1/sends"), ("POST", "/v1/sends/1"), ("POST", "/v2/sends"), ("DELETE", "/")]
 )
-def test_a_route_there_is_none_of_is_a_problem_too(api: Api, method: str, path: str) -> None:
+def test_unknown_route_is_problem_json(api: Api, method: str, path: str) -> None:
     status, body, headers = api.call(json.dumps(VALID), method=method, path=path)
     assert (status, body["status"]) == (404, 404)
     assert headers["Content-Type"] == "application/problem+json"
@@ -301,7 +301,7 @@ def test_when_it_is_to_be_sent_stands_in_every_chunk(api: Api) -> None:
 
 
 @pytest.mark.parametrize("club_ids", ["8", "8,9"])
-def test_nobody_sends_for_a_club_that_is_not_theirs(monkeypatch: pytest.MonkeyPatch, club_ids: str) -> None:
+def test_send_for_another_club_is_403(monkeypatch: pytest.MonkeyPatch, club_ids: str) -> None:
     api = Api(monkeypatch)
     status, problem, _ = api.call(json.dumps(VALID), authorizer={"club_ids": club_ids})
     assert (status, problem["errors"][0]["field"]) == (403, "club_id")
@@ -319,7 +319,7 @@ CAME_WITH = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 @pytest.mark.parametrize("name", ["traceparent", "Traceparent"])
-def test_the_callers_trace_goes_on_in_every_chunk(api: Api, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_chunk_continues_the_callers_trace(api: Api, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     body = json.dumps(VALID | {"to_users": list(range(1, CHUNK_SIZE + 2))})
     api.call(body, headers={name: CAME_WITH, "tracestate": "a=b"})
     carried = [traces.of_headers(headers) for _, _, _, headers in api.producer.produced]
@@ -345,9 +345,7 @@ def test_a_request_without_a_valid_trace_begins_that_of_its_send(api: Api, heade
     assert carried.trace_id == traces.begun_by(body["send_id"]).trace_id
 
 
-def test_what_is_logged_of_a_request_says_whose_it_is_and_ends_with_it(
-    api: Api, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_log_keys_of_a_request_end_with_it(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.producer.fail = lambda _topic, _value: Retry("down")
     api.post(club_id=8)
     api.producer.fail = lambda _topic, _value: None

@@ -18,7 +18,7 @@ def test_the_workflow_runs_targets_that_exist() -> None:
     assert {"test", "demo", "audit", "licences"} <= targets <= known
 
 
-def test_what_runs_before_a_commit_is_what_make_check_runs() -> None:
+def test_pre_commit_hooks_are_the_checks_of_make_check() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     before_commit = {hook["entry"].split(" --")[0] for hook in hooks}
     recipe = MAKEFILE.partition("\ncheck:")[2].partition("\n\n")[0].splitlines()[1:]

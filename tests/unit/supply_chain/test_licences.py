@@ -11,7 +11,8 @@ def entry(name: str, *choices: dict[str, Any], **more: str) -> dict[str, Any]:
     return {"name": name, "version": "1", "licenses": list(choices), **more}
 
 
-def test_a_component_of_several_bills_is_listed_once_with_every_licence_it_names() -> None:
+def test_component_of_several_boms_is_listed_once() -> None:
+    """It has each licence that a bill of materials names."""
     jar = entry("core", {"license": {"id": "MIT"}}, {"license": {"name": "Public Domain"}}, group="org.example")
     package = entry("package", {"expression": "Apache-2.0 OR MIT"})
     found = components([{"components": [jar, package]}, {"components": [jar]}])
@@ -22,14 +23,14 @@ def test_a_component_of_several_bills_is_listed_once_with_every_licence_it_names
     assert list(faults(found)) == []
 
 
-def test_a_component_without_a_licence_is_a_fault_until_it_has_been_looked_up() -> None:
+def test_component_without_licence_is_a_fault_until_looked_up() -> None:
     looked_up = next(iter(UNNAMED))
     found = components([{"components": [entry("nobody-knows"), entry(looked_up)]}])
     assert [fault.split()[0] for fault in faults(found)] == ["nobody-knows"]
 
 
 @pytest.mark.parametrize("licence", ["AGPL-3.0-only", "GNU Affero General Public License v3", "SSPL-1.0", "BUSL-1.1"])
-def test_a_licence_that_binds_who_offers_a_service_is_a_fault_unless_there_is_a_choice(licence: str) -> None:
+def test_licence_restricting_a_service_without_choice_is_a_fault(licence: str) -> None:
     refused = entry("refused", {"license": {"name": licence}})
     choice = entry("choice", {"license": {"name": licence}}, {"license": {"id": "MIT"}})
     assert [fault.split()[0] for fault in faults(components([{"components": [refused, choice]}]))] == ["refused"]
