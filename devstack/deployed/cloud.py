@@ -190,7 +190,7 @@ class Cloud:
         }
 
     def _servers(self) -> dict[str, str]:
-        """What infra.cdk.config.ServerSettings holds."""
+        """The fields of infra.cdk.config.ExternalServers."""
         return {
             "kafka": self.config.kafka_bootstrap,
             "registry_url": self.config.registry_url,

@@ -5,7 +5,7 @@
 Nothing is looked up: it synthesises without an AWS account. AwsSolutions' rules are checked at every synthesis, and
 what nobody has explained (resources/findings.py) ends it.
 
-The environment `local` has its servers given, by MASSCOMM_SERVERS: a JSON object of ServerSettings.
+The environment `local` uses external servers, from MASSCOMM_SERVERS: a JSON object of ExternalServers.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from infra.cdk.config import Environment, environment_of
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.functions import FunctionsStack
-from infra.cdk.stacks.given_data import GivenDataStack
 from infra.cdk.stacks.metrics import MetricsStack
 from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.observability import ObservabilityStack, ServerStacks
@@ -50,7 +50,7 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
         servers = _servers(app, environment, base)
         _services(app, environment, base, servers.data, servers.registry.service.url, servers)
     else:
-        data = GivenDataStack(app, environment=environment, base=base, servers=environment.servers)
+        data = ExternalDataStack(app, environment=environment, base=base, servers=environment.servers)
         _services(app, environment, base, data, environment.servers.registry_url, None)
     for tag, value in {"application": "masscomm", "environment": environment.name}.items():
         # The library tags it, CloudFormation refuses that.
@@ -75,7 +75,7 @@ def _services(
     app: cdk.App,
     environment: Environment,
     base: NetworkStack,
-    data: DataStack | GivenDataStack,
+    data: DataStack | ExternalDataStack,
     registry_url: str,
     servers: ServerStacks | None,
 ) -> None:

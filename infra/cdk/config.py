@@ -161,8 +161,8 @@ class ProviderConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings:
-    """Servers that stand already and ask nobody who they are, in place of those that a deployment would make.
+class ExternalServers:
+    """External servers without authentication, which the deployment uses and does not make.
 
     kafka: host:port, comma separated; registry_url: the Confluent API; database_url: libpq's, without a password.
     """
@@ -185,7 +185,7 @@ class Environment:
     pollers: most event pollers of one mapping; trace_ratio: share of the sends that are traced; provisioned:
     environments kept warm for each function that somebody waits for, 0: none, and no SnapStart either; receipts:
     whether SNS and SES tell what became of messages; receipts_percent: of how many of the pushes that were delivered
-    (docs/receipts.md has what it costs); servers: what is given, None: everything is made.
+    (docs/receipts.md has what it costs); servers: external ones, None: the deployment makes all.
     """
 
     name: str
@@ -205,7 +205,7 @@ class Environment:
     trace_ratio: float = 0.1
     receipts: bool = True
     receipts_percent: int = 100
-    servers: ServerSettings | None = None
+    servers: ExternalServers | None = None
     kafka: KafkaConfig = KafkaConfig()
     opensearch: OpenSearchConfig = OpenSearchConfig()
     database: DatabaseConfig = DatabaseConfig()
@@ -283,7 +283,7 @@ PROD = Environment(
 LOCAL, SERVERS = "local", "MASSCOMM_SERVERS"
 
 
-def local(servers: ServerSettings) -> Environment:
+def local(servers: ExternalServers) -> Environment:
     """What stands on one machine: LocalStack, and beside it the servers that it has none of."""
     return Environment(
         name=LOCAL,
@@ -303,14 +303,14 @@ ENVIRONMENTS = {each.name: each for each in (DEV, STAGING, PROD)}
 def environment_of(name: str) -> Environment:
     """The environment of that name; the servers of `local` are those of MASSCOMM_SERVERS.
 
-    Errors: ValueError where there is no such environment, or its servers are not given.
+    Errors: ValueError where there is no such environment, or MASSCOMM_SERVERS does not name its servers.
     """
     if name in ENVIRONMENTS:
         return ENVIRONMENTS[name]
     if name != LOCAL:
         raise ValueError(f"there is no environment {name!r}: {', '.join((*ENVIRONMENTS, LOCAL))}")
     try:
-        return local(ServerSettings(**json.loads(os.environ[SERVERS])))
+        return local(ExternalServers(**json.loads(os.environ[SERVERS])))
     except (KeyError, ValueError, TypeError) as error:
-        fields = ", ".join(field.name for field in dataclasses.fields(ServerSettings))
+        fields = ", ".join(field.name for field in dataclasses.fields(ExternalServers))
         raise ValueError(f"{SERVERS} must be a JSON object of {fields}: {error!r}") from error

@@ -6,8 +6,8 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.cdk.config import Environment
+from infra.cdk.resources.external_servers import ExternalKafka
 from infra.cdk.resources.function import MasscommFunction
-from infra.cdk.resources.given import GivenKafka
 from infra.cdk.resources.kafka import KafkaCluster
 from masscomm.domain.lanes import Lane
 
@@ -42,7 +42,7 @@ class EventSources(Construct):
         scope: Construct,
         *,
         function: MasscommFunction,
-        kafka: KafkaCluster | GivenKafka,
+        kafka: KafkaCluster | ExternalKafka,
         environment: Environment,
     ) -> None:
         super().__init__(scope, "event-sources")
@@ -75,7 +75,7 @@ class EventSources(Construct):
         topic: str,
         group: str,
         function: MasscommFunction,
-        kafka: KafkaCluster | GivenKafka,
+        kafka: KafkaCluster | ExternalKafka,
         environment: Environment,
     ) -> lambda_.CfnEventSourceMapping:
         source = function.entry.event_source

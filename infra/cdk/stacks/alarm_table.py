@@ -14,8 +14,8 @@ from infra.cdk.resources.rest_api import STAGE
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.functions import FunctionsStack
-from infra.cdk.stacks.given_data import GivenDataStack
 from infra.cdk.stacks.metrics import MetricsStack
 from infra.cdk.stacks.registry import RegistryStack
 from masscomm.domain.lanes import Lane
@@ -38,7 +38,7 @@ from masscomm.observability.metric_names import (
     UNREADABLE,
 )
 
-type Data = DataStack | GivenDataStack
+type Data = DataStack | ExternalDataStack
 
 _GIB = 1024**3
 # CloudWatch refuses an alarm on an expression of more.

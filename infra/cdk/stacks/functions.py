@@ -17,7 +17,7 @@ from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.kafka import partitions_of
 from infra.cdk.resources.receipts import Receipts, configuration_set
 from infra.cdk.stacks.data import DataStack
-from infra.cdk.stacks.given_data import GivenDataStack
+from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.grants import CDC_CONSUMER, grant_profile
 from infra.cdk.stacks.network import NetworkStack
 from masscomm.domain.lanes import BROADCASTS, Lane
@@ -33,7 +33,7 @@ class FunctionsStack(Stack):
         *,
         environment: Environment,
         base: NetworkStack,
-        data: DataStack | GivenDataStack,
+        data: DataStack | ExternalDataStack,
         registry_url: str,
     ) -> None:
         super().__init__(scope, f"{environment.prefix}-functions", env={"region": environment.region})

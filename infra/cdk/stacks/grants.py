@@ -13,7 +13,7 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.receipts import configuration_set
 from infra.cdk.stacks.data import DataStack
-from infra.cdk.stacks.given_data import GivenDataStack
+from infra.cdk.stacks.external_data import ExternalDataStack
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import (
     CDC_PROGRESS_GROUP,
@@ -44,7 +44,7 @@ def written_topics(entry: FunctionEntry, lanes: int) -> list[str]:
 def grant_profile(
     function: MasscommFunction,
     *,
-    data: DataStack | GivenDataStack,
+    data: DataStack | ExternalDataStack,
     environment: Environment,
     lanes: int,
     applications: Iterable[str],
@@ -70,7 +70,7 @@ def grant_profile(
 
 
 def _kafka(
-    entry: FunctionEntry, profile: Profile, data: DataStack | GivenDataStack, environment: Environment, lanes: int
+    entry: FunctionEntry, profile: Profile, data: DataStack | ExternalDataStack, environment: Environment, lanes: int
 ) -> list[iam.PolicyStatement]:
     writes = written_topics(entry, lanes)
     reads = list(dict.fromkeys(in_lane(name, lane) for name in profile.reads for lane in Lane))
@@ -82,7 +82,7 @@ def _kafka(
 
 
 def _directory(
-    profile: Profile, data: DataStack | GivenDataStack, environment: Environment
+    profile: Profile, data: DataStack | ExternalDataStack, environment: Environment
 ) -> list[iam.PolicyStatement]:
     requests = [
         request.format(generation=each) for request in profile.requests for each in generations(environment.generation)
@@ -90,7 +90,7 @@ def _directory(
     return data.directory.statements(dict.fromkeys(requests))
 
 
-def _tables(profile: Profile, data: DataStack | GivenDataStack) -> list[iam.PolicyStatement]:
+def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.PolicyStatement]:
     tables = [data.tables[name] for name in profile.tables]
     read = [data.tables[name] for name in profile.tables_read]
     if not tables:

@@ -14,8 +14,8 @@ from infra.cdk.stacks import alarm_table
 from infra.cdk.stacks.api import ApiStack
 from infra.cdk.stacks.cdc import CdcStack
 from infra.cdk.stacks.data import DataStack
+from infra.cdk.stacks.external_data import ExternalDataStack
 from infra.cdk.stacks.functions import FunctionsStack
-from infra.cdk.stacks.given_data import GivenDataStack
 from infra.cdk.stacks.metrics import MetricsStack
 from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.registry import RegistryStack
@@ -28,7 +28,7 @@ ALARMS_A_WIDGET = 100
 
 @dataclass(frozen=True, kw_only=True)
 class ServerStacks:
-    """The stacks of servers that are not given."""
+    """The stacks of servers that are not external."""
 
     data: DataStack
     registry: RegistryStack
@@ -37,7 +37,7 @@ class ServerStacks:
 
 
 class ObservabilityStack(Stack):
-    """alarms; every one names its runbook. servers: None where they are given, and watched where they stand."""
+    """alarms; every one names its runbook. servers: None for external ones, whose owner watches them."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ObservabilityStack(Stack):
         *,
         environment: Environment,
         base: NetworkStack,
-        data: DataStack | GivenDataStack,
+        data: DataStack | ExternalDataStack,
         functions: FunctionsStack,
         api: ApiStack,
         servers: ServerStacks | None,
@@ -92,7 +92,7 @@ class ObservabilityStack(Stack):
             ],
         )
 
-    def _dashboard(self, functions: FunctionsStack, data: DataStack | GivenDataStack, api: ApiStack) -> None:
+    def _dashboard(self, functions: FunctionsStack, data: DataStack | ExternalDataStack, api: ApiStack) -> None:
         def lambdas(figure: str, statistic: str) -> list[cloudwatch.IMetric]:
             return [
                 metric("AWS/Lambda", figure, statistic, {"FunctionName": each.name})

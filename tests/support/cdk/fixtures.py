@@ -15,7 +15,7 @@ from tests.support.cdk.templates import SynthesisedEnvironment
 
 @pytest.fixture(scope="session")
 def synthesised(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, SynthesisedEnvironment]:
-    """The smallest and the largest environment, one with two generations and one on given servers, by name."""
+    """The smallest and the largest environment, one with two generations and one on external servers, by name."""
     base = tmp_path_factory.getbasetemp()
     folder = (base if worker_id == "master" else base.parent) / "cdk"
     with folder.with_suffix(".lock").open("w") as lock:
@@ -52,7 +52,7 @@ def prod(synthesised: dict[str, SynthesisedEnvironment]) -> SynthesisedEnvironme
 
 @pytest.fixture(scope="session")
 def local(synthesised: dict[str, SynthesisedEnvironment]) -> SynthesisedEnvironment:
-    """On given servers, from packages, with a domain of its own."""
+    """On external servers, from packages, with a domain of its own."""
     return synthesised[LOCAL]
 
 

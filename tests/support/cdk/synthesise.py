@@ -1,7 +1,7 @@
 """`python -m tests.support.cdk.synthesise FOLDER`: what the tests read, by one process: Node starts once.
 
-dev and prod from the bare sources, as a clean clone has them; `local` with what the others have not: servers that are
-given, packages as `make package` builds them (but empty), a domain of its own; `replacing`: prod with two snapshot
+dev and prod from the bare sources, as a clean clone has them; `local` with what the others have not: external
+servers, packages as `make package` builds them (but empty), a domain of its own; `replacing`: prod with two snapshot
 generations.
 """
 
@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from functions.catalogue import read_catalogue
-from infra.cdk.config import ENVIRONMENTS, LOCAL, PROD, ApiConfig, ServerSettings, local
+from infra.cdk.config import ENVIRONMENTS, LOCAL, PROD, ApiConfig, ExternalServers, local
 
 SYNTHESISED = ("dev", "prod")
 # One generation replaces another: the most topics, mappings and alarms that there are at a time.
 REPLACING = replace(PROD, name="replacing", generation="g1,g2")
 DOMAIN = "api.masscomm.example"
 CERTIFICATE = "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"
-SERVERS = ServerSettings(
+SERVERS = ExternalServers(
     kafka="127.0.0.1:9092,127.0.0.1:9094",
     registry_url="http://127.0.0.1:8081/apis/ccompat/v7",
     directory_url="http://127.0.0.1:9200",

@@ -1,4 +1,4 @@
-"""The environment whose servers are given, and what no other synthesised environment has: packages, a domain."""
+"""The environment on external servers, and what no other synthesised environment has: packages, a domain."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ def functions(environment: SynthesisedEnvironment) -> dict[str, Resource]:
     }
 
 
-# --- servers that are given ---
+# --- external servers ---
 
 
 def test_local_environment_creates_no_servers(local: SynthesisedEnvironment) -> None:

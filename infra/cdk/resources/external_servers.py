@@ -1,4 +1,4 @@
-"""Servers that stand already, as the stacks see them: what they would make otherwise, without a permission to grant."""
+"""External servers, with the interface of those that DataStack makes; none needs a permission."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -13,8 +13,9 @@ NONE = "none"
 _Mapping = lambda_.CfnEventSourceMapping
 
 
-class GivenKafka:
-    """Brokers that let in whoever reaches them: Lambda's self-managed Kafka. As infra.cdk.resources.kafka's."""
+class ExternalKafka:
+    """Brokers without authentication: Lambda's self-managed Kafka. Interface of
+    infra.cdk.resources.kafka.KafkaCluster."""
 
     authentication = NONE
 
@@ -24,7 +25,7 @@ class GivenKafka:
         self._vpc, self._group = vpc, group
 
     def event_source(self, group: str) -> dict[str, Any]:
-        """How a mapping names the source. group: its consumer group."""
+        """Properties that name the source in an event source mapping; group: its consumer group."""
         places = [("VPC_SECURITY_GROUP", f"security_group:{self._group.security_group_id}")]
         places += [("VPC_SUBNET", f"subnet:{subnet.subnet_id}") for subnet in self._vpc.isolated_subnets]
         return {
@@ -40,16 +41,16 @@ class GivenKafka:
         }
 
     def poller_statements(self) -> list[iam.PolicyStatement]:
-        """What a function's role needs for Lambda to find the brokers."""
+        """Statements of a function's role for Lambda to find the brokers: none."""
         return []
 
     def statements(self, **_wanted: Collection[str]) -> list[iam.PolicyStatement]:
-        """What a role may do with topics and groups."""
+        """Statements for topics and groups: none."""
         return []
 
 
-class GivenDirectory:
-    """An OpenSearch that asks nobody who they are. As infra.cdk.resources.directory's."""
+class ExternalDirectory:
+    """OpenSearch without authentication. Interface of infra.cdk.resources.directory."""
 
     authentication = NONE
 
@@ -58,12 +59,12 @@ class GivenDirectory:
         self.url = url
 
     def statements(self, _requests: Iterable[str]) -> list[iam.PolicyStatement]:
-        """A role's requests."""
+        """Statements for a role's requests: none."""
         return []
 
 
-class GivenDatabase:
-    """A PostgreSQL that knows its users by the address alone (a password file, a trusted socket)."""
+class ExternalDatabase:
+    """PostgreSQL whose address is enough to connect (a password file, a trusted socket)."""
 
     authentication = NONE
 
@@ -71,9 +72,9 @@ class GivenDatabase:
         self._url = url
 
     def url(self, _user: str) -> str:
-        """The address, whoever asks."""
+        """The address, the same for each user."""
         return self._url
 
     def statements(self, _scope: object, _user: str) -> list[iam.PolicyStatement]:
-        """What lets a role sign in."""
+        """Statements to sign in: none."""
         return []
