@@ -29,7 +29,7 @@ from emulators.sns_stand_in import endpoint_arn
 from functions.delivery.calls import Caller
 from functions.delivery.deliver import Deliver
 from functions.delivery.publishing import Publisher
-from functions.delivery.waiting import Later
+from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm.chain.batch import BatchDriver
 from masscomm.channels.in_memory import InMemoryEmail
 from masscomm.channels.rate_limiter import Pacer
@@ -92,7 +92,7 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
         ledger=InMemoryDeliveryLedger(clock=clock),
         publisher=Publisher(clock=clock, paces={"push": Pacer(clock, per_s=per_s)}, workers=workers),
         caller=Caller(push=SnsPush(connections=workers), email=InMemoryEmail(), clock=clock, sender="a@example.com"),
-        later=Later(store=store, back_off=BackOff(), clock=clock),
+        retry_scheduler=RetryScheduler(store=store, back_off=BackOff(), clock=clock),
         clock=clock,
     )
     driver = BatchDriver(function="delivery", codec=codec, producer=producer)

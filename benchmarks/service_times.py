@@ -40,7 +40,7 @@ from functions.builder.templates import TemplateCache
 from functions.delivery.calls import Caller
 from functions.delivery.deliver import SLICE_SIZE, Deliver
 from functions.delivery.publishing import Publisher
-from functions.delivery.waiting import Later
+from functions.delivery.retry_scheduler import RetryScheduler
 from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.chain.chunks import PART_SIZE, chunk_of
@@ -140,7 +140,7 @@ class Chain:
                     clock=clock,
                     sender=sender,
                 ),
-                later=Later(store=InMemoryDelayStore(), back_off=BackOff(), clock=clock),
+                retry_scheduler=RetryScheduler(store=InMemoryDelayStore(), back_off=BackOff(), clock=clock),
                 clock=clock,
             ),
         )

@@ -6,8 +6,8 @@ Of a record that was delayed the users are looked up as well: they may have been
 it was built.
 
 Nothing is published without the ledger's word on what was published before. A record that comes again goes on after the
-last finished slice and tells the decisions that were recorded, whatever was decided since. Who cannot be delivered to
-now waits (functions/delivery/waiting.py) and holds up nobody.
+last finished slice and tells the decisions that were recorded, whatever was decided since. Recipients that
+cannot be delivered to now are retried later (functions/delivery/retry_scheduler.py).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,8 +20,8 @@ from itertools import accumulate
 from functions.delivery.calls import Caller
 from functions.delivery.night import LOOK_AGAIN_AFTER_S, Night
 from functions.delivery.publishing import Publisher
+from functions.delivery.retry_scheduler import RetryScheduler
 from functions.delivery.slices import Slices
-from functions.delivery.waiting import Later
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import checked
 from masscomm.channels.provider import TargetGone
@@ -87,7 +87,7 @@ class Deliver:
     ledger: DeliveryLedger
     publisher: Publisher
     caller: Caller
-    later: Later
+    retry_scheduler: RetryScheduler
     clock: Clock
     slice_size: int = SLICE_SIZE
     quiet_after_s: float = LOOK_AGAIN_AFTER_S
@@ -203,7 +203,10 @@ class Deliver:
         metrics.add(DUPLICATES_REFUSED, len(begun.done))
         if begun.lease is not None:
             night = Night(
-                directory=self.directory, clock=self.clock, back_off=self.later.back_off, after_s=self.quiet_after_s
+                directory=self.directory,
+                clock=self.clock,
+                back_off=self.retry_scheduler.back_off,
+                after_s=self.quiet_after_s,
             )
             slices = Slices(
                 delivery=delivery,
@@ -218,7 +221,7 @@ class Deliver:
                 invocation_s=batch.remaining_s,
                 confirm=partial(batch.confirm, self.directory),
                 gone=partial(self._produce_device_status, batch, item),
-                again_ms=partial(self.later.again_ms, delivery),
+                retry_at_ms=partial(self.retry_scheduler.retry_at_ms, delivery),
                 users=found.users if _was_delayed(item) else None,  # guard: delivery.delayed_users
             )
             try:
@@ -227,7 +230,7 @@ class Deliver:
             except Exception:
                 self._release(delivery.record_id)
                 raise
-        self.later.put(item, begun.done.values(), batch.codec)
+        self.retry_scheduler.put(item, begun.done.values(), batch.codec)
         self._emit_outcomes(batch, item, begun.done)
 
     def _release(self, record_id: str) -> None:
@@ -246,10 +249,10 @@ class Deliver:
             # Of whoever waits for a second device the messages are told when both are: with one of them alone, what
             # its provider says afterwards would be taken for the whole.
             RecipientOutcome(
-                entry.position, entry.user_id, entry.decision, entry.message_ids if entry.again_ms is None else ()
+                entry.position, entry.user_id, entry.decision, entry.message_ids if entry.retry_at_ms is None else ()
             )
             for _, entry in sorted(done.items())
-            if entry.again_ms is None or not delivery.waits or entry.decision.status is Status.HELD
+            if entry.retry_at_ms is None or not delivery.waits or entry.decision.status is Status.HELD
         ]
         for start, end, some in _by_size(outcomes, delivery.range_start, delivery.range_end):
             batch.emit_outcomes(

@@ -9,7 +9,7 @@ from functions.delivery.calls import Caller
 from functions.delivery.deliver import SLICE_SIZE, Deliver
 from functions.delivery.night import LOOK_AGAIN_AFTER_S
 from functions.delivery.publishing import PATIENCE_S, Publisher
-from functions.delivery.waiting import Later
+from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver
@@ -56,7 +56,9 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
             sender=sender,
             unsubscribe_url=os.environ.get("UNSUBSCRIBE_URL"),
         ),
-        later=Later(store=DynamoDbDelayStore.from_environment(), back_off=BackOff.from_environment(), clock=clock),
+        retry_scheduler=RetryScheduler(
+            store=DynamoDbDelayStore.from_environment(), back_off=BackOff.from_environment(), clock=clock
+        ),
         clock=clock,
         slice_size=int(environment.number("DELIVERY_SLICE_SIZE", SLICE_SIZE)),
         quiet_after_s=environment.number("QUIET_HOURS_AGAIN_AFTER_S", LOOK_AGAIN_AFTER_S),

@@ -2,8 +2,8 @@
 
 First the devices that are ready: a device without an endpoint holds up neither the user's other devices nor other
 users, nor must one that the provider takes nothing for. Who is left when our patience is used up is recorded as
-waiting, like any other decision: they go on in a record of their own (functions/delivery/waiting.py), and this one is
-done.
+waiting, like any other decision: they go on in a record of their own (functions/delivery/retry_scheduler.py), and
+this one is done.
 """
 
 import math
@@ -76,9 +76,9 @@ class Slices:
 
     done: by position, what is recorded; invocation_s: seconds left of the invocation; confirm: makes sure that the
     directory has everything up to a time (masscomm.chain.batch.Batch.confirm); gone: told of each device whose
-    endpoint takes nothing any more, with the provider's word; again_ms: when those go on who are left now, by
-    whether they wait for an endpoint alone; None where nothing is tried any more; users: of a delayed record, those
-    in the directory, else None.
+    endpoint takes nothing any more, with the provider's word; retry_at_ms: when the remaining recipients are
+    retried, by whether they wait for an endpoint alone; None where nothing is tried any more; users: of a delayed
+    record, those in the directory, else None.
     """
 
     delivery: DeliveryRequested
@@ -93,7 +93,7 @@ class Slices:
     invocation_s: Callable[[], float]
     confirm: Callable[[int], None]
     gone: Callable[[Device, TargetGone], None]
-    again_ms: Callable[[bool], int | None]
+    retry_at_ms: Callable[[bool], int | None]
     users: Mapping[int, User] | None = None
     _errors: set[str] = field(default_factory=set)
 
@@ -215,9 +215,9 @@ class Slices:
         """
         if not self._errors:
             raise Retry("the invocation's time is used up")
-        again_ms = self.again_ms(False)
+        retry_at_ms = self.retry_at_ms(False)
         left = sorted(left, key=lambda who: who.position)
-        self._record([_let_wait(who, who.taken, again_ms) for who in left])
+        self._record([_let_wait(who, who.taken, retry_at_ms) for who in left])
         logger.info(
             "waits for its next try",
             recipients=len(left),
@@ -254,7 +254,7 @@ class Slices:
             elif not refused or any(answer.message_id is not None for _, answer in answers):
                 # Recorded with this slice: who has it on one device and not yet on another would else be in danger of
                 # getting it twice for as long as the record lasts.
-                decided.append(_let_wait(who, told, self.again_ms(not refused)))
+                decided.append(_let_wait(who, told, self.retry_at_ms(not refused)))
             else:
                 left.append(who)
                 self._errors.update(str(answer.error) for _, answer in answers if _is_refusal(answer.error))
@@ -389,16 +389,18 @@ def _decided(who: _Recipient, decision: Decision, answers: tuple[Answer, ...]) -
         user_id=who.user_id,
         decision=replace(decision, until_ms=None),
         answers=answers,
-        again_ms=decision.until_ms,
+        retry_at_ms=decision.until_ms,
     )
 
 
-def _let_wait(who: _Recipient, answers: tuple[Answer, ...], again_ms: int | None) -> Decided:
+def _let_wait(who: _Recipient, answers: tuple[Answer, ...], retry_at_ms: int | None) -> Decided:
     """That they wait for the devices that are left, or what becomes of them where nothing is tried any more."""
     decision = _WAITS
-    if again_ms is None:
+    if retry_at_ms is None:
         decision = SENT if any(answer.message_id is not None for answer in answers) else EXPIRED
-    return Decided(position=who.position, user_id=who.user_id, decision=decision, answers=answers, again_ms=again_ms)
+    return Decided(
+        position=who.position, user_id=who.user_id, decision=decision, answers=answers, retry_at_ms=retry_at_ms
+    )
 
 
 def _decision(who: _Recipient, said: Sequence[Published]) -> Decision | None:

@@ -189,7 +189,7 @@ class TakeBack:
         outcomes = []
         for _, entry in sorted(ended(parent, self.ledger.decided(parent.record_id), decision).items()):
             last = entry.decision
-            if entry.again_ms is not None:  # whether the record they wait in was written nobody knows
+            if entry.retry_at_ms is not None:  # whether the record they wait in was written nobody knows
                 last = SENT if entry.message_ids else decision
             outcomes.append(RecipientOutcome(entry.position, entry.user_id, last, entry.message_ids))
         record = outcome(

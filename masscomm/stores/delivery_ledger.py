@@ -46,15 +46,15 @@ class Answer:
 class Decided:
     """One recipient's first and only decision, with the answers it rests on.
 
-    again_ms: where it is that they wait: when (ms since the epoch) they go on, in a record with entries of its own;
-    numbered: whether the id of that record counts how often they have waited, as it did in items of the previous form.
+    retry_at_ms: for a delayed recipient, when (ms since the epoch) their retry record is released; it has a slice of
+    its own. numbered: whether the id of the retry record counts the delays, as in items of the previous form.
     """
 
     position: int
     user_id: int
     decision: Decision
     answers: tuple[Answer, ...] = ()
-    again_ms: int | None = None
+    retry_at_ms: int | None = None
     numbered: bool = False
 
     @property
@@ -153,7 +153,7 @@ def to_document(decided: Sequence[Decided]) -> dict[str, Any]:
     """A slice as plain JSON: each distinct decision once, recipients in columns."""
     distinct = list(dict.fromkeys(entry.decision for entry in decided))
     places = {decision: place for place, decision in enumerate(distinct)}
-    waits = any(entry.again_ms is not None for entry in decided)
+    delayed = any(entry.retry_at_ms is not None for entry in decided)
     return {
         "decisions": [
             [decision.status, decision.reason, decision.layer, decision.rule, decision.settings_version]
@@ -163,7 +163,7 @@ def to_document(decided: Sequence[Decided]) -> dict[str, Any]:
         "user_ids": [entry.user_id for entry in decided],
         "decision": [places[entry.decision] for entry in decided],
         "answers": [[[a.target, a.message_id, a.error] for a in entry.answers] for entry in decided],
-        **({"again_ms": [entry.again_ms for entry in decided], "ids": _IDS} if waits else {}),
+        **({"again_ms": [entry.retry_at_ms for entry in decided], "ids": _IDS} if delayed else {}),
     }
 
 
@@ -173,10 +173,10 @@ def from_document(document: dict[str, Any]) -> list[Decided]:
         Decision(Status(status), None if reason is None else Reason(reason), layer, rule, version)
         for status, reason, layer, rule, version in document["decisions"]
     ]
-    again = document.get("again_ms") or [None] * len(document["positions"])
+    retry_times = document.get("again_ms") or [None] * len(document["positions"])
     numbered = document.get("ids") != _IDS
     columns = zip(
-        document["positions"], document["user_ids"], document["decision"], document["answers"], again, strict=True
+        document["positions"], document["user_ids"], document["decision"], document["answers"], retry_times, strict=True
     )
     return [
         Decided(
@@ -184,10 +184,10 @@ def from_document(document: dict[str, Any]) -> list[Decided]:
             user_id=user_id,
             decision=decisions[place],
             answers=tuple(Answer(target=t, message_id=m, error=e) for t, m, e in answers),
-            again_ms=again_ms,
-            numbered=numbered and again_ms is not None,
+            retry_at_ms=retry_at_ms,
+            numbered=numbered and retry_at_ms is not None,
         )
-        for position, user_id, place, answers, again_ms in columns
+        for position, user_id, place, answers, retry_at_ms in columns
     ]
 
 

@@ -109,10 +109,10 @@ class DeliveryLedgerContract:
         assert ledgers("a").decided(record_id) == [decided(0), decided(1, OPTED_OUT)]
 
     def test_delayed_recipient_is_recorded_with_its_time(self, ledgers: Ledgers, record_id: str) -> None:
-        waits = Decided(position=3, user_id=1003, decision=Decision(Status.SENDING), again_ms=1_700_000_060_000)
+        delayed = Decided(position=3, user_id=1003, decision=Decision(Status.SENDING), retry_at_ms=1_700_000_060_000)
         ledgers("a").record(record_id, [decided(1)])
-        ledgers("a").record(record_id, [waits, decided(4)])
-        assert ledgers("b").decided(record_id) == [decided(1), waits, decided(4)]
+        ledgers("a").record(record_id, [delayed, decided(4)])
+        assert ledgers("b").decided(record_id) == [decided(1), delayed, decided(4)]
 
     @pytest.mark.guarantee("delivery_ledger.first_write_wins")
     def test_first_write_wins(self, ledgers: Ledgers, clock: FixedClock, record_id: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from functions.delivery.calls import Caller
 from functions.delivery.deliver import Deliver
 from functions.delivery.publishing import Publisher
-from functions.delivery.waiting import Later
+from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
 from masscomm.channels.rate_limiter import Pacer
 from masscomm.clock import FixedClock
@@ -59,7 +59,7 @@ class Delivery(Chain):
                 sender="no-reply@masscomm.example",
                 unsubscribe_url=self.unsubscribe_url,
             ),
-            later=Later(store=self.delay_store, back_off=BackOff(), clock=self.clock),
+            retry_scheduler=RetryScheduler(store=self.delay_store, back_off=BackOff(), clock=self.clock),
             clock=self.clock,
             slice_size=slice_size,
         )
@@ -84,7 +84,8 @@ class Delivery(Chain):
         return self.run(environment or self.use_case, *entries, seconds=seconds)
 
     def release(self, *, environment: Deliver | None = None) -> list[int]:
-        """Let the time come for what waits and deliver it; answers the offsets that come again."""
+        """Advance the clock to the release of every delayed record and deliver them; returns the redelivered
+        offsets."""
         items = list(self.delay_store.items.values())
         self.clock.advance(max(0, *(item.due_ms - self.clock.now_ms() for item in items)) / 1000 if items else 0)
         for item in items:

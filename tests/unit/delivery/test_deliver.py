@@ -28,7 +28,7 @@ from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of
 from tests.support.harness.delivery import Delivery, by_email, paces
 
 SENT = ("sent", None)
-WAITS = ("sending", None)
+DELAYED = ("sending", None)
 
 
 def _once(error: ProviderError) -> Callable[[str], ProviderError | None]:
@@ -100,7 +100,7 @@ def test_unreachable_device_is_retried_alone() -> None:
     chain.push.fail = lambda arn: Transient("Throttled", throttled=True) if arn == "arn-11" else None
     assert chain.deliver(delivery([1, 2])) == []
     assert chain.reached() == ["arn-1", "arn-2"]
-    assert results_of(chain.outcomes()) == {(1, "push"): WAITS, (2, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): DELAYED, (2, "push"): SENT}
     assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [0, 1]
     chain.forget()
     assert chain.release() == []
@@ -144,7 +144,7 @@ def test_user_without_device_is_suppressed_once_caught_up() -> None:
     assert chain.deliver(delivery([1, 99])) == []
     # The one who can be reached is not kept waiting.
     assert chain.reached() == ["arn-1"]
-    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): WAITS}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): DELAYED}
     chain.forget()
     chain.directory.caught_up = Position(lsn=2, ts_ms=NOW)
     chain.put_user(99)
@@ -181,7 +181,7 @@ def test_unregistered_device_delays_no_other_recipient(after_s: float, waits: bo
     assert order[0] == NOW / 1000
     assert chain.reached() == (["arn-1"] if waits else ["arn-1", "arn-9"])
     assert chain.clock.monotonic() - NOW / 1000 <= 11
-    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (9, "push"): WAITS if waits else SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (9, "push"): DELAYED if waits else SENT}
     assert chain.release(environment=use_case) == []
     assert chain.reached() == ["arn-1", "arn-9"]
 
@@ -202,7 +202,7 @@ def test_lasting_error_delays_only_the_affected_recipients(error: Transient) -> 
     chain = Delivery()
     chain.push.fail = lambda arn: error if arn == "arn-2" else None
     assert chain.deliver(delivery([1, 2, 3])) == []
-    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): WAITS, (3, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): DELAYED, (3, "push"): SENT}
     assert chain.clock.now_ms() - NOW <= (PATIENCE_S + 2) * 1000
     chain.push.fail = lambda _arn: None
     chain.forget()
@@ -473,7 +473,7 @@ def test_each_recipient_has_one_outcome_and_one_message(fates: list[str], outage
     chain.forget()
     assert chain.deliver(record) == []
     first = results_of(chain.outcomes())
-    waited = {user_id for (user_id, _), what in first.items() if what == WAITS}
+    waited = {user_id for (user_id, _), what in first.items() if what == DELAYED}
     assert waited == {user_id for user_id in users if f"arn-{user_id}" in busy}
     for arn in busy:
         del errors[arn]

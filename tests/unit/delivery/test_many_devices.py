@@ -2,13 +2,13 @@
 
 import pytest
 
-from functions.delivery import deliver, waiting
+from functions.delivery import deliver, retry_scheduler
 from masscomm.channels.provider import ApplicationOff
 from tests.support.harness.chain import delivery, results_of
 from tests.support.harness.delivery import Delivery
 
 SENT = ("sent", None)
-WAITS = ("sending", None)
+DELAYED = ("sending", None)
 USERS = range(1, 9)
 
 
@@ -46,7 +46,7 @@ def test_message_ids_of_one_user_are_cut_to_fit(monkeypatch: pytest.MonkeyPatch)
 
 def test_delayed_records_too_large_for_a_topic_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
     """The devices that have the message are named in the record that waits for the others."""
-    monkeypatch.setattr(waiting, "RECORD_BYTES", 1_000)
+    monkeypatch.setattr(retry_scheduler, "RECORD_BYTES", 1_000)
     chain = _with_devices(9)
     chain.push.fail = lambda arn: ApplicationOff("off") if int(arn.removeprefix("arn-")) < 1_000 else None
     for _ in range(2):

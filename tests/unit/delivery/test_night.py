@@ -26,7 +26,7 @@ NEW_YORK_6PM, NEW_YORK_7, LOS_ANGELES_7 = (
 )
 RULE = "quiet_hours 18:00-07:00 America/New_York until 2023-11-15T12:00:00Z"
 LONG_MS = round(LOOK_AGAIN_AFTER_S * 1000)
-HELD, SENT, WAITS, EXPIRED = ("held", None), ("sent", None), ("sending", None), ("expired", "expired")
+HELD, SENT, DELAYED, EXPIRED = ("held", None), ("sent", None), ("sending", None), ("expired", "expired")
 
 
 class Evening(Delivery):
@@ -71,8 +71,8 @@ def test_delayed_push_is_held_during_quiet_hours() -> None:
     assert evening.reached() == ["arn-1", "arn-2"]
     assert evening.delay_store.items == {}
     said = [(who, what) for outcome in evening.outcomes() for (who, _), what in results_of([outcome]).items()]
-    assert [what for who, what in said if who == 1] == [WAITS, HELD, SENT]
-    assert [what for who, what in said if who == 2] == [WAITS, SENT]
+    assert [what for who, what in said if who == 1] == [DELAYED, HELD, SENT]
+    assert [what for who, what in said if who == 2] == [DELAYED, SENT]
     (result,) = (result for outcome in evening.outcomes() for result in outcome.results if result.status == "held")
     assert (result.layer, result.rule, result.settings_version) == ("user", RULE, 4)
 

@@ -10,7 +10,7 @@ from tests.support.harness.chain import NOW, delivery, results_of
 from tests.support.harness.delivery import Delivery
 
 SENT = ("sent", None)
-WAITS = ("sending", None)
+DELAYED = ("sending", None)
 
 
 def _put_unregistered(chain: Delivery, device_id: int, user_id: int, *, age_s: float | None = 3_600) -> None:
@@ -29,7 +29,7 @@ def test_ready_device_gets_it_at_once_the_other_waits(age_s: float | None) -> No
     assert chain.deliver(delivery([1, 2])) == []
     assert chain.clock.now_ms() == NOW
     assert chain.reached() == ["arn-1", "arn-2"]
-    assert results_of(chain.outcomes()) == {(1, "push"): WAITS, (2, "push"): SENT}
+    assert results_of(chain.outcomes()) == {(1, "push"): DELAYED, (2, "push"): SENT}
     chain.put_device(11, 1)
     chain.forget()
     assert chain.release() == []
@@ -56,7 +56,7 @@ def test_an_old_row_is_not_waited_for_in_the_invocation(age_s: float | None) -> 
     assert chain.deliver(delivery([9])) == []
     assert chain.clock.now_ms() == NOW
     assert chain.directory.calls["devices"] == 1
-    assert results_of(chain.outcomes()) == {(9, "push"): WAITS}
+    assert results_of(chain.outcomes()) == {(9, "push"): DELAYED}
 
 
 def test_a_row_is_waited_for_until_it_is_ten_seconds_old() -> None:
@@ -72,7 +72,7 @@ def test_gone_device_is_not_called_again_with_unregistered_one() -> None:
     _put_unregistered(chain, 11, 1)
     assert chain.deliver(delivery([1])) == []
     assert len(chain.push.calls) == 1
-    assert results_of(chain.outcomes()) == {(1, "push"): WAITS}
+    assert results_of(chain.outcomes()) == {(1, "push"): DELAYED}
 
 
 def test_an_endpoint_that_never_comes_ends_as_sent_by_the_others() -> None:

@@ -195,7 +195,7 @@ def test_expired_crashing_record_gets_its_outcomes_here() -> None:
         position=record.positions[0], user_id=1, decision=SENT, answers=(Answer(target="11", message_id="m"),)
     )
     waits = replace(
-        sent, position=record.positions[1], user_id=2, decision=Decision(Status.SENDING), answers=(), again_ms=1
+        sent, position=record.positions[1], user_id=2, decision=Decision(Status.SENDING), answers=(), retry_at_ms=1
     )
     office.ledger.record(record.record_id, [sent, waits])
     assert office.give_up(record, topics.DELIVERY, last=CRASH, took_s=1) == []

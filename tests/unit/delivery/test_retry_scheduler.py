@@ -28,8 +28,8 @@ from tests.support.harness.chain import NOW, delivery, entry, results_of
 from tests.support.harness.delivery import Delivery, by_email
 
 SENT = ("sent", None)
-WAITS = ("sending", None)
-PROVIDER_WAITS = Decision(Status.SENDING, None, "provider")
+DELAYED = ("sending", None)
+PROVIDER_DELAYED = Decision(Status.SENDING, None, "provider")
 DAY = 86_400_000
 BUSY = Transient("Throttling", throttled=True)
 
@@ -95,7 +95,7 @@ def test_delays_double_until_expiry_with_one_waiting_outcome() -> None:
     assert all(30_000 * 2**n <= wait <= 60_000 * 2**n for n, wait in enumerate(waits[:-1]))
     assert last == ends
     assert [results_of([outcome]) for outcome in chain.outcomes()] == [
-        {(1, "push"): WAITS},
+        {(1, "push"): DELAYED},
         {(1, "push"): ("expired",) * 2},
     ]
     assert chain.reached() == []
@@ -126,7 +126,7 @@ def test_failed_delay_redelivers_the_record_with_the_same_part() -> None:
     assert chain.deliver(delivery([1, 2])) == []
     first = dict(chain.delay_store.items)
     assert chain.reached() == ["arn-1"]  # that it waits was recorded before
-    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): WAITS}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): DELAYED}
     chain.clock.advance(5)
     assert chain.deliver(delivery([1, 2])) == []
     assert chain.delay_store.items == first
@@ -139,7 +139,9 @@ def test_waits_the_previous_code_recorded_keep_their_ids() -> None:
     """It recorded that they wait, left them to the scheduler under an id that counts the waits, and died."""
     chain = Delivery()
     record = delivery([1, 2], waits=1, parent_id="an earlier record")
-    previous = to_document([Decided(position=p, user_id=p + 1, decision=PROVIDER_WAITS, again_ms=NOW) for p in (0, 1)])
+    previous = to_document(
+        [Decided(position=p, user_id=p + 1, decision=PROVIDER_DELAYED, retry_at_ms=NOW) for p in (0, 1)]
+    )
     del previous["ids"]
     chain.ledger.acquire(record.record_id)
     chain.ledger.record(record.record_id, from_document(previous))
@@ -400,7 +402,7 @@ def test_device_without_endpoint_waits_and_delays_no_other() -> None:
     chain = Delivery()
     chain.directory.put(Device(device_id=9, user_id=9, platform="gcm", token="t"))
     assert chain.deliver(delivery([9, 1])) == []
-    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (9, "push"): WAITS}
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (9, "push"): DELAYED}
     chain.put_device(9, 9)
     chain.forget()
     assert chain.release() == []
