@@ -74,7 +74,7 @@ _WORD = 8
 # Of each record, before a length.
 _WORDS = {_REFUSED: 1, _PROBLEM: 1, _ID: 3, _RUN: 4, _LIST: 3}
 _LENGTH = struct.Struct("!i")
-# A place is one number: the partition times this, and the offset. docs/decisions/070 says how far that reaches.
+# A place is one number: the partition times this, and the offset. docs/decisions/026 says how far that reaches.
 _PARTITION = 2**48
 
 

@@ -1,7 +1,7 @@
 """DynamoDB, SNS and SES as the functions ask them: signed HTTP over urllib3, with boto3's names and botocore's errors.
 
 boto3 does the same and all the rest of AWS; importing it and reading its models takes a cold start more than everything
-else a function needs (docs/decisions/058-cold-starts.md). The methods take and answer what boto3's do, as far as they
+else a function needs (docs/decisions/058-own-clients.md). The methods take and answer what boto3's do, as far as they
 are used here; either fits where the other does, and tests hold each request against botocore's.
 
 The region is AWS_REGION (or AWS_DEFAULT_REGION); AWS_ENDPOINT_URL_<SERVICE> and AWS_ENDPOINT_URL say another address.

@@ -1,7 +1,7 @@
 """As much of OpenSearch's REST API as the functions ask for, over urllib3.
 
 opensearch-py does the same and more; importing it takes longer than everything else a function imports together
-(docs/decisions/058-cold-starts.md), for an asynchronous client and two HTTP libraries that nothing here uses. The names
+(docs/decisions/058-own-clients.md), for an asynchronous client and two HTTP libraries that nothing here uses. The names
 are its own, so that either fits where the other does.
 """
 

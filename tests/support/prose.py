@@ -116,16 +116,22 @@ def texts_of(path: Path, name: str) -> Iterator[Text]:
     return (Text(name, line, words) for line, words in found if len(words.split()) >= _MINIMUM_WORDS)
 
 
-def texts_of_repository() -> list[Text]:
-    """The texts of every tracked or new Python and Markdown file."""
+def files_of_repository() -> list[str]:
+    """The paths of every tracked or new file, from the root of the repository."""
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.md"],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         check=True,
         capture_output=True,
         text=True,
     ).stdout
-    return [text for name in listed.splitlines() if (ROOT / name).exists() for text in texts_of(ROOT / name, name)]
+    return sorted(name for name in set(listed.splitlines()) if (ROOT / name).is_file())
+
+
+def texts_of_repository() -> list[Text]:
+    """The texts of every tracked or new Python and Markdown file."""
+    names = [name for name in files_of_repository() if name.endswith((".py", ".md"))]
+    return [text for name in names for text in texts_of(ROOT / name, name)]
 
 
 def package_of(path: str) -> str:

@@ -125,9 +125,12 @@ class FunctionsStack(Stack):
         return variables
 
     def _shares(self, entry: FunctionEntry) -> dict[str, str]:
-        """What one of the function's environments begins with of the account's quotas (docs/decisions/033-pacing.md):
-        its lane's share, divided by the most environments that invoke at a time for one tenant's broadcast and for
-        sends to few. Where several tenants broadcast each begins with as much: throttles share it out."""
+        """The share of the account's quotas with which one environment of the function begins.
+
+        The lane's share, divided by the most environments that run at a time for one tenant's broadcast and for small
+        sends. With several broadcasting tenants each begins with as much; throttles distribute the quota then
+        (docs/decisions/033-rate-limiter.md).
+        """
         environment, source = self._environment, entry.event_source
         if source is None:
             raise ValueError(f"{entry.name} publishes, and no topic says how many of it there are")

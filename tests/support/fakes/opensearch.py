@@ -24,7 +24,7 @@ class FakeOpenSearch:
     def bulk(self, *, body: bytes) -> dict[str, Any]:
         self.bulk_requests += 1
         lines = [json.loads(line) for line in body.decode().splitlines()]
-        # One such action refuses the whole request (tests/component/masscomm/test_bulk_writes.py).
+        # One such action refuses the whole request (tests/component/directory/test_opensearch_refusals.py).
         for action in lines[::2]:
             if not 0 < len(action["index"]["_id"].encode()) <= 512 or not 0 <= action["index"]["version"] < 2**63:
                 kind = "action_request_validation_exception"

@@ -1,7 +1,7 @@
 """What a cold start imports of others, handler by handler: a module more is a slower start, and is added on purpose.
 
 What is needed for work is imported with the first invocation, or ahead of it where Lambda prepares environments
-(docs/decisions/058-cold-starts.md).
+(docs/decisions/058-own-clients.md).
 """
 
 import json

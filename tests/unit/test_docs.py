@@ -1,0 +1,57 @@
+"""Paths that the documentation, docstrings and comments name exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support import prose
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [name for name in prose.files_of_repository() if name.endswith(".md")]
+# Made by commands; not in the repository.
+MADE = ("infra/package", "infra/cdk/node_modules")
+# The name of a secret.
+NO_PATHS = {"masscomm/monolith"}
+FOLDERS = sorted({name.split("/")[0] for name in prose.files_of_repository() if "/" in name and name[0] != "."})
+SUFFIXES = (".py", ".md", ".yaml", ".sql", ".avsc", ".json", ".tsv", ".toml")
+LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./*-]*\w")
+
+
+def missing(names: set[str]) -> set[str]:
+    """The paths that match no file or folder; `*` matches any name, and a decision's number its record."""
+    patterns = {name: re.sub(r"(docs/decisions/\d{3})$", r"\1-*", name) for name in names - NO_PATHS}
+    return {name for name, pattern in patterns.items() if not name.startswith(MADE) and not any(ROOT.glob(pattern))}
+
+
+def paths(text: str) -> set[str]:
+    """The paths in a text, without an attribute or a test's name behind them."""
+    return {re.sub(rf"({'|'.join(map(re.escape, SUFFIXES))})\..*", r"\1", found) for found in PATH.findall(text)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_of_a_page_exist(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert [link for link in LINK.findall(text) if not ((ROOT / page).parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_paths_named_by_a_page_exist(page: str) -> None:
+    code = set(re.findall(r"`([^`\n]+)`", (ROOT / page).read_text()))
+    assert missing({path for words in code for path in paths(words)}) == set()
+
+
+def test_paths_named_by_comments_exist() -> None:
+    wrong = {
+        f"{text.path}:{text.line}": absent
+        for text in prose.texts_of_repository()
+        if text.path.endswith(".py")
+        if (absent := missing({path for path in paths(text.words) if path.endswith(SUFFIXES)}))
+    }
+    assert wrong == {}
+
+
+def test_path_without_a_file_is_missing() -> None:
+    text = "in `docs/absent.md`, docs/decisions/010, masscomm/kafka/*.py and functions/absent/handler.py.MAXIMUM"
+    assert missing(paths(text)) == {"docs/absent.md", "functions/absent/handler.py"}
