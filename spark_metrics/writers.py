@@ -69,7 +69,7 @@ class KnownWriters:
             added += 1
             _log.info("learned the writer schema %d of %s records", schema_id, kind)
         # Each must be asked about: its time begins with the first.
-        asked_again = [each for each in denied if self._denied_ids.is_asked_again(each)]
+        asked_again = [each for each in denied if self._denied_ids.is_retried(each)]
         return Learned(added, refused, bool(asked_again))  # guard: metrics.denied_id_is_retried
 
 

@@ -36,7 +36,7 @@ class RecordsError(Exception):
 
 @dataclass(frozen=True)
 class DeadLettered:
-    """A dead letter: the original bytes, where they stood, and why they were put aside."""
+    """A dead letter: the original bytes, their position, and the reason."""
 
     value: bytes
     topic: str

@@ -410,7 +410,7 @@ class Demo:
         self.by_kafka("password, critical, opted out or not", ask, critical=True, data={"code": "271828"})
 
     def bad_input(self) -> None:
-        """What is no send: it is put aside with its reason, or refused by field."""
+        """Bad sends are dead-lettered with a reason, or refused by field."""
         unknown_schema = b"\x00" + (2**31 - 1).to_bytes(4, "big") + b"whatever"
         poison = {
             "undecodable": self.emitter.send_bytes(b"this is no Avro"),
@@ -418,7 +418,7 @@ class Demo:
         }
         places = {(written.topic, written.partition, written.offset) for written in poison.values()}
 
-        def put_aside() -> Pending | None:
+        def dead_lettered() -> Pending | None:
             found = [
                 letter
                 for letter in self.dead_letters.all()
@@ -426,7 +426,7 @@ class Demo:
             ]
             return None if len(found) >= len(places) else Pending("dead letters", len(found), len(places))
 
-        self.waiter.until("two poison records are in dead-letter", put_aside, timeout_s=60, logs=LOGS)
+        self.waiter.until("two poison records are in dead-letter", dead_lettered, timeout_s=60, logs=LOGS)
         letters = {(each.topic, each.partition, each.offset): each for each in self.dead_letters.all()}
         for reason, written in poison.items():
             letter = letters[written.topic, written.partition, written.offset]

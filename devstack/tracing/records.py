@@ -82,7 +82,7 @@ def step(found: Read, asked: Asked) -> Step:
     }
     if found.topic == topics.DEAD_LETTER:
         reason, error = (found.header(name) or "" for name in (dead_letters.REASON, dead_letters.ERROR))
-        said, function = f"put aside: {reason}: {error}", found.header(dead_letters.FUNCTION) or "?"
+        said, function = f"dead-lettered: {reason}: {error}", found.header(dead_letters.FUNCTION) or "?"
     else:
         said, function = _said(found, asked), _function(found)
     if letter := found.header(dead_letters.REPLAYED):

@@ -31,8 +31,8 @@ from masscomm.observability.metric_names import CHANGE_DATA_AGE
 class ApplyChanges(UseCase[Change]):
     """Rows into their generation's indices, what the rest says into its state.
 
-    Any batch may come again, whole or in part, in any order: every write carries the version of what it says, so that
-    the indices converge to the tables (docs/decisions/011-cdc-versions.md).
+    Any batch may be redelivered, whole or in part, in any order: every write carries the version of what it says, so
+    that the indices converge to the tables (docs/decisions/011-cdc-versions.md).
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ApplyChanges(UseCase[Change]):
         row = item.value
         if not isinstance(row, RowChanged):
             raise TypeError(f"not a row: {row!r}")
-        # A deleted row leaves a document behind: a version that older changes, when they come again, have to pass.
+        # A deleted row leaves a document behind: redelivered older changes lose against its version.
         source = row.columns if row.columns is not None else {"deleted": True, "deleted_at_ms": row.changed_at_ms}
         if row.columns is not None and row.table == "devices":
             # Delivery waits for the endpoint of a row that is seconds old.

@@ -50,7 +50,7 @@ class SnsEndpoints:
 
     def __init__(self, applications: Mapping[str, str], *, connections: int, client: "SNSClient | None" = None) -> None:
         self._applications = applications
-        # The records are what comes again; one more try here spares a batch for a lost connection.
+        # Lambda redelivers failed records; one more try here spares a batch for a lost connection.
         self._client: Any = client or Sns(Limits(connections=connections, connect_s=2, read_s=5, attempts=2))
 
     def register(self, platform: str, token: str) -> str:

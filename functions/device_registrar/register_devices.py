@@ -4,7 +4,7 @@
 
     what delivery was told while it published (topic device_status) → the state of that endpoint, after the rows
 
-A row that comes again asks the provider nothing where its state says that it was done. A row without a token or a
+A redelivered row asks the provider nothing where its state says that it was done. A row without a token or a
 platform is dead-lettered, and its state ends the wait for its endpoint. An endpoint belongs to a token, not to a
 device: where two devices have one token (somebody else has logged in on the phone), it is taken away only when no
 enabled device has it any more.

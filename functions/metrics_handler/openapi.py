@@ -55,11 +55,11 @@ _PROBLEMS = {
     "403": "A club that may not be seen was asked for",
     "404": "There is no such resource",
     "406": "None of the media types wanted can be served",
-    "503": "The database is away; Retry-After says when to come again",
+    "503": "The database is away; Retry-After says when to retry",
 }
 # Problems of single routes.
 _OF_ONE = {
-    "/v1/metrics/stream": {"429": "The key has as many requests waiting as it may; Retry-After says when to come again"}
+    "/v1/metrics/stream": {"429": "The key has as many requests waiting as it may; Retry-After says when to retry"}
 }
 
 

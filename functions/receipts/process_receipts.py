@@ -12,7 +12,7 @@ from aws_lambda_powertools import Logger
 
 from functions.receipts.reading import Receipt, read
 from functions.receipts.sent_messages import KEPT_MS, MessageFailure, OutcomeWithTrace, SentMessage, SentMessages
-from masscomm.chain.batch import Batch, Item, count
+from masscomm.chain.batch import Batch, Item, count_recipients
 from masscomm.clock import Clock
 from masscomm.domain.ids import address_id, derived_id, envelope_id
 from masscomm.domain.records import DeviceStatusChanged, NotificationOutcome, ReceiptReceived, Result
@@ -234,7 +234,7 @@ class ProcessReceipts:
         if receipt.status is not None:
             outcome = self._outcome(receipt, receipt.status, message)
             batch.produce(item, topics.OUTCOME, outcome.record_id, outcome, headers)
-            count(outcome)
+            count_recipients(outcome)
 
     def _delay(self, batch: Batch[Input], record: ReceiptReceived) -> None:
         now_ms, retried = self._clock.now_ms(), replace(record, tries=record.tries + 1)

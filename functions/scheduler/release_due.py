@@ -111,7 +111,7 @@ class ReleaseDue:
         return ids
 
     def _produce(self, items: list[DelayedRecord]) -> list[DelayedRecord]:
-        """Those that Kafka has; the others come again when their claim has lapsed."""
+        """Return the items that Kafka acknowledged; the others are released again when their claim has lapsed."""
         done: list[DelayedRecord] = []
 
         def reporting(item: DelayedRecord, span: traces.Span | None) -> Callable[[Exception | None], None]:

@@ -16,7 +16,7 @@ from enum import Enum
 from functools import cache, partial
 from typing import Any
 
-from masscomm.chain.batch import Batch, Item, count
+from masscomm.chain.batch import Batch, Item, count_recipients
 from masscomm.chain.chunks import (
     SPLIT_ABOVE,
     after_send_at,
@@ -177,7 +177,7 @@ class TakeBack:
                         directory=None,
                     )
                     batch.produce(item, topics.OUTCOME, record.record_id, record)
-                    count(record)
+                    count_recipients(record)
 
     def _emit_for_all_of_delivery(
         self, batch: Batch[GivenUp], item: Item[GivenUp], parent: DeliveryRequested, decision: Decision

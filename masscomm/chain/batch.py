@@ -1,10 +1,10 @@
 """The batch driver of the Kafka-triggered functions that produce records.
 
-    decode each record → the use case handles them, sharing its look-ups → produce → one flush → each record's fate
+    decode each record → the use case handles them with shared look-ups → produce → one flush → one result a record
 
-A record succeeds when everything that was produced for it is acknowledged, its dead letter included. It comes again
-(batchItemFailures) when it or anything it depends on said Retry, when a report was bad, or when time ran out. A
-per-record processor could not do this: it would call a record done before the flush.
+A record succeeds when Kafka acknowledged every record produced for it, its dead letter included. It is redelivered
+(batchItemFailures) after a Retry, a failed delivery report, or when time ran out. A per-record processor could not do
+this: it would call a record done before the flush.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs, metrics, traces
 from masscomm.observability.metric_names import DEAD_LETTERS, RECIPIENTS, RECORDS_FAILED, RECORDS_IN, RECORDS_OUT
 
-# Kept back from the remaining time for the flush and the answer.
+# Part of the remaining time that is reserved for the flush and the response.
 _FLUSH_RESERVE_S = 2.0
 # As long as a directory may wait for change data capture.
 _CONFIRM_S = 5.0
@@ -38,7 +38,7 @@ _CONFIRM_S = 5.0
 
 @dataclass
 class Item[T]:
-    """A record on its way through the batch, with what it decoded to; span: what is done about it, for its trace."""
+    """A record of the batch with its decoded value; span: of its processing, in its trace."""
 
     record: KafkaRecord
     value: T
@@ -53,9 +53,9 @@ class Item[T]:
 
 @dataclass
 class Batch[T]:
-    """What a use case works with: the decoded items, and where to put what it makes of them.
+    """The decoded items of an invocation, and the producer for the records derived from them.
 
-    An item with an error is out: `active` leaves it aside, nothing more is produced for it.
+    An item with an error has failed: `active` skips it, and nothing more is produced for it.
     """
 
     items: list[Item[T]]
@@ -69,7 +69,7 @@ class Batch[T]:
         return [item for item in self.items if item.error is None]
 
     def produce(self, item: Item[T], topic: str, key: str, record: AvroRecord, headers: Headers | None = None) -> None:
-        """Produce a record on an item's behalf, of its trace; the item's fate hangs on its report.
+        """Produce a record for an item, in its trace; the item fails if the delivery report is an error.
 
         Errors: Retry (the registry cannot be asked), Stop (the schema is not deployed).
         """
@@ -115,10 +115,10 @@ class Batch[T]:
                 directory=directory.position(),
             )
             self.produce(item, topics.OUTCOME, record.record_id, record)
-            count(record)
+            count_recipients(record)
 
     def confirm(self, directory: Directory, ts_ms: int) -> None:
-        """directory.confirm, while there is time to wait for it; what was waited for in vain is not waited for again.
+        """Call directory.confirm if time remains; a time that was not confirmed once is not waited for a second time.
 
         Errors: Retry.
         """
@@ -133,7 +133,7 @@ class Batch[T]:
             raise
 
     def attempt(self, item: Item[T], work: Callable[[], None]) -> None:
-        """Do an item's work so that whatever goes wrong concerns this item alone, but for Stop."""
+        """Do an item's work; an error fails this item alone, except Stop, which is raised."""
         if item.error is not None:
             return
         if self.remaining_s() <= 0:
@@ -149,29 +149,29 @@ class Batch[T]:
 
 
 class UseCase[T](Protocol):
-    """A function's own part: what a record means, and what becomes of a batch of them."""
+    """A function's own part: decode a record, handle a batch."""
 
     def decode(self, record: KafkaRecord, codec: Codec) -> T:
         """Errors: DeadLetter, Retry."""
         ...
 
     def handle(self, batch: Batch[T]) -> None:
-        """Work on batch.active(), through batch.attempt where a fault may concern one item.
+        """Process batch.active(), through batch.attempt where an error may concern one item.
 
         Errors: Retry for everything still active; DeadLetter is an item's own.
         """
         ...
 
     def dead_lettered(self, batch: Batch[T], item: Item[T], why: DeadLetter) -> None:
-        """Produce the outcomes of a record that could be read and goes to dead-letter all the same."""
+        """Produce the outcomes of a decoded record that is dead-lettered."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchDriver:
-    """One for each function, kept for all its invocations; without an alarm dead letters are logged one by one only.
+    """One for each function environment; without an alarm, each dead letter is only logged.
 
-    denied_ids: how long records of schemas that the registry denies come again.
+    denied_ids: how long records with schema ids that the registry denies are redelivered.
     """
 
     function: str
@@ -182,7 +182,7 @@ class BatchDriver:
     denied_ids: DeniedIds = field(default_factory=DeniedIds)
 
     def run[T](self, event: Mapping[str, Any], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
-        """The partial batch response to an aws:kafka event; where we are misconfigured, everything comes again.
+        """Return the partial batch response to an aws:kafka event; after a Stop, all records are redelivered.
 
         Errors: ValueError (not such an event).
         """
@@ -191,7 +191,7 @@ class BatchDriver:
         try:
             return self._run(records, context, use_case)
         except Stop as error:
-            return stopped(records, error, self.logger)
+            return redeliver_all(records, error, self.logger)
 
     def _run[T](self, records: Sequence[KafkaRecord], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
         failed: list[tuple[KafkaRecord, Exception]] = []
@@ -211,22 +211,22 @@ class BatchDriver:
         except Exception as error:
             _fail_all(batch, error)
         self._flush(context)
-        stand_ins = self._put_items_aside(batch, use_case, failed, dead)
+        stand_ins = self._dead_letter_items(batch, use_case, failed, dead)
         if stand_ins:
             self._flush(context)
         failed += _errors(item for item in items if not isinstance(item.error, DeadLetter))
         failed += _errors(stand_ins)
-        again = _in_order(records, failed)
-        # One that was not acknowledged on its topic comes again, and is counted then.
-        put_aside = [why.reason for record, why in dead if record not in again]
-        metrics.add(RECORDS_FAILED, len(again))
-        metrics.add(DEAD_LETTERS, len(put_aside))
+        redelivered = _in_order(records, failed)
+        # A dead letter that Kafka did not acknowledge is redelivered, and counted then.
+        reasons = [why.reason for record, why in dead if record not in redelivered]
+        metrics.add(RECORDS_FAILED, len(redelivered))
+        metrics.add(DEAD_LETTERS, len(reasons))
         if self.alarm is not None:
-            self.alarm.count(put_aside)
-        by_place = {item.record.position: item for item in items}
-        self._log(failed, by_place)
+            self.alarm.count(reasons)
+        by_position = {item.record.position: item for item in items}
+        self._log(failed, by_position)
         _end_spans(items, failed)
-        return batch_response(again)
+        return batch_response(redelivered)
 
     def _decode[T](
         self,
@@ -237,55 +237,55 @@ class BatchDriver:
         dead: list[tuple[KafkaRecord, DeadLetter]],
         context: LambdaContext,
     ) -> None:
-        """Fill the batch; a record that does not decode goes aside or comes again, and stops none of the others."""
+        """Fill the batch; a record that does not decode is dead-lettered or redelivered, the others are processed."""
         for record in records:
-            if batch.remaining_s() <= 0:  # a registry that does not answer costs its time-out for each record
+            if batch.remaining_s() <= 0:  # each record costs a time-out while the registry does not respond
                 failed.append((record, Retry("the invocation's time is used up")))
                 continue
             try:
                 with logs.about(_ids(record)):
                     item = Item(record, use_case.decode(record, self.codec))
-                item.span = self._begun(item, context)
+                item.span = self._begin_span(item, context)
                 batch.items.append(item)
             except DeadLetter as error:
                 # guard: registry.denied_id_is_retried
-                if isinstance(error, UnknownSchema) and self.denied_ids.is_asked_again(
+                if isinstance(error, UnknownSchema) and self.denied_ids.is_retried(
                     error.schema_id, timestamp_ms=record.timestamp_ms
                 ):
-                    failed.append((record, Retry(f"{error}; it is asked again for {self.denied_ids.retry_s:.0f} s")))
+                    failed.append((record, Retry(f"{error}; retried for {self.denied_ids.retry_s:.0f} s")))
                     continue
                 dead.append((record, error))
-                self._put_aside(record, error, failed)  # guard: dead_letters.undecodable_record
+                self._dead_letter(record, error, failed)  # guard: dead_letters.undecodable_record
             except Stop:
                 raise
             except Exception as error:
                 failed.append((record, error))
 
-    def _begun[T](self, item: Item[T], context: LambdaContext) -> traces.Span | None:
-        """The span of what is done now: under the one that made the record, or the first of its send's trace.
+    def _begin_span[T](self, item: Item[T], context: LambdaContext) -> traces.Span | None:
+        """Begin the span of a record's processing, below the span that produced it or as the first of its send's trace.
 
-        None for what is of no send and no trace: a change of a row would be a trace of one span.
+        None for a record without send and trace: a row change would be a trace of one span.
         """
         ids = logs.ids_of(item.value)
-        above = traces.of_headers(item.record.headers)
-        if above is None and "send_id" in ids:
-            above = traces.begun_by(ids["send_id"])
-        if above is None:
+        parent_trace = traces.of_headers(item.record.headers)
+        if parent_trace is None and "send_id" in ids:
+            parent_trace = traces.begun_by(ids["send_id"])
+        if parent_trace is None:
             return None
         request_id = getattr(context, "aws_request_id", None)
-        return traces.begin(self.function, above, **ids, position=item.record.position, request_id=request_id)
+        return traces.begin(self.function, parent_trace, **ids, position=item.record.position, request_id=request_id)
 
     def _flush(self, context: LambdaContext) -> None:
         self.producer.flush(max(0.1, context.get_remaining_time_in_millis() / 1000 - _FLUSH_RESERVE_S / 2))
 
-    def _put_aside[T](
+    def _dead_letter[T](
         self,
         record: KafkaRecord,
         why: DeadLetter,
         failed: list[tuple[KafkaRecord, Exception]],
         item: Item[T] | None = None,
     ) -> None:
-        """To the dead-letter topic; a record that is not acknowledged there comes again instead of vanishing."""
+        """Produce a record to the dead-letter topic; if Kafka does not acknowledge it there, it is redelivered."""
         with logs.about(_ids(record, item)):
             self.logger.warning("dead letter", reason=why.reason, error=str(why))
 
@@ -298,19 +298,20 @@ class BatchDriver:
             headers = list(traces.replaced(headers, item.span.trace))
         self.producer.produce(topics.DEAD_LETTER, record.key, record.value, headers, report)
 
-    def _put_items_aside[T](
+    def _dead_letter_items[T](
         self,
         batch: Batch[T],
         use_case: UseCase[T],
         failed: list[tuple[KafkaRecord, Exception]],
         dead: list[tuple[KafkaRecord, DeadLetter]],
     ) -> list[Item[T]]:
-        """Dead-letter the items that asked for it; answers the stand-ins on which their outcomes' reports land."""
+        """Dead-letter the items with a DeadLetter error; returns stand-ins that collect their outcomes' delivery
+        reports."""
         stand_ins = []
         for item in batch.items:
             if isinstance(item.error, DeadLetter):
                 dead.append((item.record, item.error))
-                self._put_aside(item.record, item.error, failed, item)
+                self._dead_letter(item.record, item.error, failed, item)
                 stand_in = Item(item.record, item.value, span=item.span)
                 why = item.error
                 # guard: dead_letters.outcomes
@@ -323,29 +324,31 @@ class BatchDriver:
             expected = isinstance(error, Retry)
             with logs.about(_ids(record, items.get(record.position))):
                 self.logger.warning(
-                    "record comes again",
+                    "record is redelivered",
                     error=str(error) if expected else repr(error),
                     exc_info=None if expected else error,
                 )
 
 
-def count(record: NotificationOutcome) -> None:
+def count_recipients(record: NotificationOutcome) -> None:
     """Count an outcome record's recipients by status."""
     for result in record.results:
         metrics.add(RECIPIENTS[Status(result.status)], result.count)
 
 
-def stopped(records: Iterable[KafkaRecord], error: Stop, logger: Logger) -> dict[str, Any]:
-    """The answer of a function that is misconfigured: all of them again, until an operator has acted.
+def redeliver_all(records: Iterable[KafkaRecord], error: Stop, logger: Logger) -> dict[str, Any]:
+    """Return the response of a misconfigured function: all records are redelivered until an operator has acted.
 
-    An error instead would say the same of every record as of one that crashes its function.
+    Raising an error instead would count against every record as if the record crashed the function.
     """
-    logger.critical("misconfigured: nothing goes on until somebody acts", error=str(error), exc_info=error)
+    logger.critical(
+        "misconfigured: all records are redelivered until an operator acts", error=str(error), exc_info=error
+    )
     return batch_response(records)
 
 
 def _ids[T](record: KafkaRecord, item: Item[T] | None = None) -> dict[str, Any]:
-    """What every line about a record says."""
+    """The ids on every log line about a record."""
     ids = {"position": record.position}
     if item is not None:
         ids |= logs.ids_of(item.value)
@@ -355,11 +358,11 @@ def _ids[T](record: KafkaRecord, item: Item[T] | None = None) -> dict[str, Any]:
 
 
 def _end_spans[T](items: Iterable[Item[T]], failed: Iterable[tuple[KafkaRecord, Exception]]) -> None:
-    """Each record's, with what became of it; a dead letter's says its reason."""
-    again = {record.position: str(error) or repr(error) for record, error in failed}
+    """End each item's span with its error; a dead letter's span has its reason."""
+    redelivered = {record.position: str(error) or repr(error) for record, error in failed}
     for item in items:
         if item.span is not None:
-            error = again.get(item.record.position)
+            error = redelivered.get(item.record.position)
             if error is None and isinstance(item.error, DeadLetter):
                 error = f"dead letter: {item.error.reason}: {item.error}"
             traces.end(item.span, error)
@@ -376,5 +379,5 @@ def _fail_all[T](batch: Batch[T], error: Exception) -> None:
 
 def _in_order(records: Sequence[KafkaRecord], failed: Sequence[tuple[KafkaRecord, Exception]]) -> list[KafkaRecord]:
     """Each failed record once, in the event's order."""
-    places = {(record.topic, record.partition, record.offset) for record, _ in failed}
-    return [record for record in records if (record.topic, record.partition, record.offset) in places]
+    positions = {(record.topic, record.partition, record.offset) for record, _ in failed}
+    return [record for record in records if (record.topic, record.partition, record.offset) in positions]

@@ -6,7 +6,7 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from masscomm import environment
-from masscomm.chain.batch import BatchDriver, UseCase, stopped
+from masscomm.chain.batch import BatchDriver, UseCase, redeliver_all
 from masscomm.errors import Stop
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.dead_letter_alarm import DEFAULT_LIMIT, DeadLetterAlarm
@@ -43,5 +43,5 @@ def answer[T](
     try:
         driver, use_case = bootstrap()
     except Stop as error:
-        return stopped(parse(event), error, logger)
+        return redeliver_all(parse(event), error, logger)
     return driver.run(event, context, use_case)

@@ -1,6 +1,6 @@
 """A push provider that leaves a platform application alone for a while once SNS said that it takes nothing.
 
-Its recipients come again later; those of other applications go on. What is asked again after the pause is one call, not
+Its recipients are rescheduled; those of other applications go on. What is asked again after the pause is one call, not
 everybody's.
 """
 

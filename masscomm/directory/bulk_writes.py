@@ -28,7 +28,7 @@ _TOO_MANY = 429
 
 
 def connect(url: str, *, timeout_s: float = 10.0, auth: OpenSearchSigner | None = None) -> OpenSearch:
-    """A client that connects at its first request and repeats nothing by itself: the records are what comes again.
+    """A client that connects at its first request and retries nothing by itself: Lambda redelivers the records.
 
     timeout_s: for one request, below the invocation's own limit; auth: signs each request.
     """

@@ -23,7 +23,7 @@ class Problem(Exception):
     """Ends a request with problem details.
 
     status: the HTTP status; detail: one sentence for the person who called; errors: the fields that are wrong;
-    title: the status's own phrase where none is given; retry_after_s: when to come again, for 409, 429 and 503.
+    title: the status's own phrase where none is given; retry_after_s: seconds until a retry, for 409, 429 and 503.
     """
 
     def __init__(

@@ -107,7 +107,7 @@ type Route = Callable[..., Response]
 class Api:
     """Routes, whatever the order they are given in: a path without parameters goes before one with some.
 
-    retry_after_s: when to come again while a dependency is down.
+    retry_after_s: seconds until a retry while a dependency is down.
     """
 
     def __init__(self, logger: Logger, *, retry_after_s: int) -> None:

@@ -1,8 +1,8 @@
 """How long schema ids that the registry denies are asked for again before their records are dead-lettered.
 
 A producer may use an id before each replica of the registry knows it. So an id is asked for again for RETRY_S, once for
-all records that carry it. Random bytes must not cost that time for each id they make up: after an id was asked for in
-vain, the records of other ids are retried only while they are younger than RETRY_S themselves.
+all records that carry it. Random bytes must not cost that time for each id they make up: after one id has expired,
+the records of other ids are retried only while they are younger than RETRY_S themselves.
 """
 
 import math
@@ -22,23 +22,23 @@ _REMEMBERED = 1_000
 class _Denied:
     first_s: float
     last_s: float
-    in_vain: bool = False
+    is_expired: bool = False
 
 
 class DeniedIds:
     """What one process remembers of denied ids; safe to use from several threads.
 
-    retry_s: seconds from the first denial of an id until its records are put aside.
+    retry_s: seconds from the first denial of an id until its records are dead-lettered.
     """
 
     def __init__(self, *, retry_s: float = RETRY_S, clock: Clock | None = None) -> None:
         self.retry_s = retry_s
         self._clock = clock or SystemClock()
         self._denied: dict[int, _Denied] = {}  # in the order of last_s
-        self._in_vain_s = -math.inf
+        self._expired_s = -math.inf
         self._lock = threading.Lock()
 
-    def is_asked_again(self, schema_id: int, *, timestamp_ms: int | None = None) -> bool:
+    def is_retried(self, schema_id: int, *, timestamp_ms: int | None = None) -> bool:
         """Whether an id that was denied just now is to be asked for again; timestamp_ms: of the record, where known."""
         with self._lock:
             now_s = self._clock.monotonic()
@@ -51,10 +51,10 @@ class DeniedIds:
             denied.last_s = now_s
             self._denied[schema_id] = denied
             if now_s - denied.first_s >= self.retry_s:  # guard: registry.denied_id_expires
-                if not denied.in_vain:
-                    denied.in_vain, self._in_vain_s = True, now_s
+                if not denied.is_expired:
+                    denied.is_expired, self._expired_s = True, now_s
                 return False
-            if now_s - self._in_vain_s > _FORGET_AFTER_S:
+            if now_s - self._expired_s > _FORGET_AFTER_S:
                 return True
             return timestamp_ms is not None and self._clock.now_ms() - timestamp_ms < self.retry_s * 1000
 

@@ -100,7 +100,7 @@ class KafkaProducer:
 
     def _settle(self, ticket: int, error: "KafkaError | None") -> None:
         # An idempotent producer that has lost its place refuses everything from then on, and this environment may
-        # live for hours. What it still holds comes again with its records.
+        # live for hours. The records in its queue are redelivered.
         self._broken = self._broken or (error is not None and error.fatal())
         self._close(ticket, None if error is None else _as_ours(error))
 
@@ -110,7 +110,7 @@ class KafkaProducer:
 
     def _close(self, ticket: int, error: Exception | None) -> None:
         report = self._open.pop(ticket, None)
-        if report is not None:  # a report that comes after its flush has given up tells nobody anything
+        if report is not None:  # reports that arrive after the flush are ignored
             report(error)
 
 

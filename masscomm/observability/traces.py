@@ -106,7 +106,7 @@ class Span:
     """What one function did about one record.
 
     trace: with the span's own id; parent_id: of the span before it, empty for a first one; attributes: send_id,
-    club_id, position and the like; error: why the record comes again or was put aside.
+    club_id, position and the like; error: why the record is redelivered or was dead-lettered.
     """
 
     name: str

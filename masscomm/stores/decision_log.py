@@ -1,8 +1,8 @@
 """What was decided first of a record, kept outside the function: whoever gets the record again decides the same.
 
 A record's decisions become several records: outcomes of some recipients, and what goes on of the others. Between them a
-function can be killed, and when the record comes again, settings, users and templates may say something else. So what
-was decided is recorded before anything is produced, with one conditional write a record whatever the number of its
+function can be killed, and when the record is redelivered, settings, users and templates may say something else. So
+what was decided is recorded before anything is produced, with one conditional write a record whatever the number of its
 recipients, and what stands there is what is produced: each recipient has exactly one outcome or goes on.
 
 Of one recipient on a channel there is one record to produce: nothing can come between, and nothing is kept. That a

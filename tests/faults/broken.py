@@ -32,7 +32,7 @@ def among_good(kind: str, *, places: Sequence[int]) -> FaultOf:
 
 
 def oversize(bench: Bench, _: Send) -> None:
-    """A send whose data is too large is put aside, and its recipients failed; the one after it goes on."""
+    """A send whose data is too large is dead-lettered, and its recipients failed; the one after it goes on."""
     large = _encoded(bench, bench.shared[:20], data={"headline": TOO_MUCH})
     [sent] = bench.sends
     sent.fates = {user_id: frozenset({"dead_letter"}) for user_id in sent.fates}

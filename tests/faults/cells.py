@@ -41,7 +41,7 @@ def _killed(function: str, topic: str, *few: Moment) -> list[Cell]:
     ]
 
 
-def _put_aside(name: str, reason: str, place: int, *, ci: bool = False) -> Cell:
+def _dead_lettered(name: str, reason: str, place: int, *, ci: bool = False) -> Cell:
     fault = broken.among_good(reason, places=(place,))
     return Cell(name=name, fault=fault, load=NOBODY, expectation=Expectation(dead_letters=(reason,)), ci=ci)
 
@@ -207,10 +207,10 @@ CELLS = (
     Cell(name="registry down, warm", fault=servers.registry_down_warm, ci=True),
     Cell(name="registry down, cold", fault=servers.registry_down_cold),
     # --- records ---
-    _put_aside("unknown schema id", "unknown_schema", 1, ci=True),
-    _put_aside("poison at the start of a batch", "undecodable", 0),
-    _put_aside("poison in the middle of a batch", "undecodable", 2, ci=True),
-    _put_aside("poison at the end of a batch", "undecodable", 4),
+    _dead_lettered("unknown schema id", "unknown_schema", 1, ci=True),
+    _dead_lettered("poison at the start of a batch", "undecodable", 0),
+    _dead_lettered("poison in the middle of a batch", "undecodable", 2, ci=True),
+    _dead_lettered("poison at the end of a batch", "undecodable", 4),
     Cell(
         name="an oversize record",
         fault=broken.oversize,

@@ -101,7 +101,8 @@ def slower_than_an_invocation(bench: Bench, send: Send) -> None:
 
 
 def times_out_again_and_again(bench: Bench, send: Send) -> None:
-    """What a function needs hangs for longer than the function may take, until its records were given up on often."""
+    """What a function needs hangs for longer than the function may take, until its records were sent to on-failure
+    often."""
     few = {"CRASHES_UNTIL_DEAD_LETTER": "1", "CHAIN_TIMEOUT_S": "4"}
     # Less would be no time-out: a function that begins with less than it keeps for its answer begins nothing.
     builder = {"timeout_s": 4, "event_source": {"attempts": 1}}
@@ -113,7 +114,7 @@ def times_out_again_and_again(bench: Bench, send: Send) -> None:
 
         with bench.stack.opensearch.fault(Delay(8), when=asks_for_user(bench.shared[5])):
             send()
-            until("it was given up on often", often, 90, every_s=0.2)
+            until("it was sent to on-failure often", often, 90, every_s=0.2)
 
 
 def crashes_again_and_again(bench: Bench, send: Send) -> None:
@@ -133,14 +134,14 @@ def crashes_again_and_again(bench: Bench, send: Send) -> None:
             send()
             hits = 0
 
-            def put_aside() -> bool:
+            def dead_lettered() -> bool:
                 nonlocal hits
                 if asked.hits > hits:
                     hits = asked.hits
                     bench.kill("builder")
                 return bench.ended(sent)
 
-            until("it is put aside", put_aside, 120, every_s=0.05)
+            until("it is dead-lettered", dead_lettered, 120, every_s=0.05)
         bench.settle()
 
 
@@ -189,7 +190,8 @@ def again_in_another_lane(bench: Bench, send: Send) -> None:
 
 
 def redelivered_after_counting(bench: Bench, send: Send) -> None:
-    """Each record of a send comes again once it is counted; then there is another send, which is counted after it."""
+    """Each record of a send is redelivered once it is counted; then there is another send, which is counted after
+    it."""
     names = [
         topic.name
         for topic in topics.chain_topics()
@@ -256,7 +258,7 @@ def _known[T](value: T | None) -> T:
 
 
 def opt_out_between(bench: Bench, send: Send) -> None:
-    """Delivery is killed inside a record; before it comes again, one who was sent to and one who was not opt out."""
+    """Delivery is killed inside a record; before it is redelivered, one who was sent to and one who was not opt out."""
     bench.stack.sns.answer(Rule(code="hold", after=INSIDE_A_SLICE))
     send()
     bench.await_held(1)

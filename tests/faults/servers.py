@@ -49,7 +49,7 @@ def unacknowledged(topic: str) -> FaultOf:
         before = bench.failures()
         with bench.stack.kafka.fault(Cut(), when=produce_to(topic)):
             send()
-            until("the records come again", lambda: bench.failures() > before, every_s=0.1)
+            until("the records are redelivered", lambda: bench.failures() > before, every_s=0.1)
 
     return fault
 

@@ -57,7 +57,7 @@ class Office:
     def replayed(self) -> list[Message]:
         return list(read_topic(self.bootstrap, self.source))
 
-    def put_aside(self, *values: bytes, source: str | None = None) -> None:
+    def dead_letter(self, *values: bytes, source: str | None = None) -> None:
         """Dead letters of records that stood at offsets 0, 1, … of partition 3."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "broker.address.family": "v4"})
         for offset, value in enumerate(values):
@@ -81,7 +81,7 @@ def office(kafka: StackConfig) -> Office:
 
 
 def test_record_is_replayed_once_with_bytes_key_and_position(office: Office) -> None:
-    office.put_aside(b"one", b"two")
+    office.dead_letter(b"one", b"two")
     (first, _) = office.letters()
     assert [done.said for done in office.desk().replay([first])] == ["replayed"]
     (again,) = office.desk().replay([first])
@@ -101,7 +101,7 @@ def test_record_is_replayed_once_with_bytes_key_and_position(office: Office) -> 
 
 
 def test_again_repeats_a_replay_and_the_mark_keeps_all_actions(office: Office) -> None:
-    office.put_aside(b"one")
+    office.dead_letter(b"one")
     letters = office.letters()
     office.desk().discard(letters, "a test's own")
     assert not office.desk().replay(letters)[0].ok
@@ -115,14 +115,14 @@ def test_again_repeats_a_replay_and_the_mark_keeps_all_actions(office: Office) -
 
 
 def test_a_letter_is_not_discarded_without_a_reason(office: Office) -> None:
-    office.put_aside(b"one")
+    office.dead_letter(b"one")
     with pytest.raises(ValueError, match="reason"):
         office.desk().discard(office.letters(), " ")
     assert read_marks(office.bootstrap, office.status) == {}
 
 
 def test_of_two_desks_the_later_one_has_the_say(office: Office) -> None:
-    office.put_aside(b"one")
+    office.dead_letter(b"one")
     letters = office.letters()
     first, second = office.desk(), office.desk()
     assert second.replay(letters)[0].ok
@@ -132,7 +132,7 @@ def test_of_two_desks_the_later_one_has_the_say(office: Office) -> None:
 
 
 def test_a_header_cannot_send_a_record_where_no_function_reads(office: Office) -> None:
-    office.put_aside(b"one", source=office.status)
+    office.dead_letter(b"one", source=office.status)
     (done,) = office.desk().replay(office.letters())
     assert not done.ok
     assert read_marks(office.bootstrap, office.status) == {}
@@ -153,7 +153,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(office: Office, regis
         decisions=InMemoryDecisionLog(),
     )
 
-    def put_aside(coming: int) -> DeadLetter:
+    def dead_letter(coming: int) -> DeadLetter:
         """A producer begins to use a schema, ours and one field more, before the registry knows it."""
         value = b"\0" + struct.pack(">I", coming) + _body(send([1], send_id=None)) + b"\0"
         place = entry(value, topic=topics.SEND_MONOLITH, partition=3, offset=41)
@@ -166,7 +166,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(office: Office, regis
         assert failed_offsets(driver.run(event(place), Context(), use_case)) == []
         return list(read_letters(bootstrap, Filter(reason="unknown_schema", partition=3, offset=41)))[-1]
 
-    letter = _put_aside_under_an_id_to_come(url, put_aside)
+    letter = _dead_letter_with_id_to_come(url, dead_letter)
     codec = Codec(HttpSchemaRegistry(url))  # which remembers no denial
     payload = payload_of(letter.topic, letter.value, codec).value
     assert payload is not None
@@ -194,13 +194,13 @@ def test_replayed_record_is_checked_once_its_schema_exists(office: Office, regis
     assert build.user_ids == [1]
 
 
-def _put_aside_under_an_id_to_come(url: str, put_aside: Callable[[int], DeadLetter]) -> DeadLetter:
+def _dead_letter_with_id_to_come(url: str, dead_letter: Callable[[int], DeadLetter]) -> DeadLetter:
     """The registry gives ids as it likes, and other tests take some: an id is guessed until it is the one given."""
     known = _register(url)
     for _ in range(10):
         before, known = known, _register(url)
         coming = 2 * known - before
-        letter = put_aside(coming)
+        letter = dead_letter(coming)
         known = _register(url)
         if known == coming:
             return letter

@@ -29,7 +29,7 @@ class Load:
 class Expectation:
     """What the fault may leave behind beside the oracle's word.
 
-    dead_letters: reasons of the records put aside; bound: duplicates that no kill accounts for (answers that are lost);
+    dead_letters: reasons of the dead letters; bound: duplicates that no kill accounts for (answers that are lost);
     gone: places of recipients whose endpoints the provider refuses for good: suppressed, and nothing is taken for them.
     """
 

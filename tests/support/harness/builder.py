@@ -42,7 +42,7 @@ class Builder(Chain):
         self.directory.put(Template(**usual | {"title": title, "body": body} | columns))
 
     def build(self, *records: AvroRecord) -> list[int]:
-        """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
+        """Drive these records at offsets 0, 1, …; returns the offsets to be redelivered."""
         entries = [self.encoded(record, topics.BUILD, offset=offset) for offset, record in enumerate(records)]
         return self.run(self.use_case, *entries)
 

@@ -40,7 +40,7 @@ class Consumer:
         self.driver = BatchDriver(function="cdc_consumer", codec=codec, producer=self.producer)
 
     def run(self, *records: KafkaRecord) -> list[int]:
-        """The offsets that come again."""
+        """The offsets to be redelivered."""
         entries: list[dict[str, Any]] = [
             {
                 "topic": r.topic,

@@ -109,7 +109,7 @@ class Chain:
         return entry(value, topic=topic, **place)
 
     def run[T](self, use_case: UseCase[T], *entries: Mapping[str, Any], seconds: float = 60.0) -> list[int]:
-        """Drive a batch; answers the offsets that come again."""
+        """Drive a batch; returns the offsets to be redelivered."""
         return failed_offsets(self.driver.run(event(*entries), Context(self.clock, seconds), use_case))
 
     def values(self, topic: str, lane: Lane | None = None) -> list[bytes]:

@@ -79,7 +79,7 @@ class Delivery(Chain):
         self.directory.put(Device(**usual | {"endpoint_arn": arn} | columns))
 
     def deliver(self, *records: AvroRecord, seconds: float = 60.0, environment: Deliver | None = None) -> list[int]:
-        """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
+        """Drive these records at offsets 0, 1, …; returns the offsets to be redelivered."""
         entries = [self.encoded(record, topics.DELIVERY, offset=offset) for offset, record in enumerate(records)]
         return self.run(environment or self.use_case, *entries, seconds=seconds)
 

@@ -37,7 +37,7 @@ class Registrar:
         self.driver = BatchDriver(function="device_registrar", codec=codec, producer=self.producer)
 
     def run(self, *records: KafkaRecord) -> list[int]:
-        """The offsets that come again."""
+        """The offsets to be redelivered."""
         entries = [
             {
                 "topic": r.topic,

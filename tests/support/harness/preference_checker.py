@@ -34,6 +34,6 @@ class Checker(Chain):
             self.directory.put(User(**{"user_id": user_id, "club_id": 7} | columns), Settings(user_id=user_id))
 
     def check(self, *records: AvroRecord, topic: str = topics.SEND_MONOLITH, **place: Any) -> list[int]:
-        """Drive these records at offsets 0, 1, …; answers the offsets that come again."""
+        """Drive these records at offsets 0, 1, …; returns the offsets to be redelivered."""
         entries = [self.encoded(record, topic, **({"offset": offset} | place)) for offset, record in enumerate(records)]
         return self.run(self.use_case, *entries)

@@ -41,7 +41,7 @@ class Office(Chain):
     ) -> list[int]:
         """Take back what stood at partition 3, offset 41, and was given up on took_s after it was put there.
 
-        Answers the offsets that come again.
+        Returns the offsets to be redelivered.
         """
         value = (
             record if isinstance(record, bytes) else self.codec.encode(topic, type(record).__name__, record.to_avro())

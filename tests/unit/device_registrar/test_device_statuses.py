@@ -36,7 +36,7 @@ class Registrar(Chain):
         assert self.run(self.use_case, entry(record.value, topic=record.topic, key=record.key)) == []
 
     def status_changed(self, **values: Any) -> list[int]:
-        """Drive a status of device 1; answers the offsets that come again."""
+        """Drive a status of device 1; returns the offsets to be redelivered."""
         usual: dict[str, Any] = {
             "record_id": "r",
             "device_id": 1,

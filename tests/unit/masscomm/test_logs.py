@@ -91,8 +91,8 @@ def test_each_record_is_logged_with_its_own_ids(lines: Any) -> None:
         *(("at work", str(place)) for place in range(5)),
         ("dead letter", "2"),
         ("dead letter", "9"),
-        ("record comes again", "1"),
-        ("record comes again", "3"),
+        ("record is redelivered", "1"),
+        ("record is redelivered", "3"),
     ]
 
 

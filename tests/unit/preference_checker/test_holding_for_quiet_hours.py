@@ -52,7 +52,7 @@ class Night(Checker):
         return [RecheckRequested.from_avro(self.codec.decode("RecheckRequested", item.value)) for item in items]
 
     def until(self, moment_ms: int) -> list[int]:
-        """Let the time come, release what is due and check it; the offsets that come again."""
+        """Let the time come, release what is due and check it; the offsets to be redelivered."""
         self.clock.advance((moment_ms - self.clock.now_ms()) / 1000)
         return self.run(self.use_case, *self.released())
 
