@@ -13,6 +13,7 @@ from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
+from devstack.client_log import KAFKA_LOGGER
 from devstack.config import GENERATION, StackConfig
 from devstack.provision import provisioning
 from devstack.service import Service, Task, function_environment
@@ -93,7 +94,7 @@ def running_chain(environment: Mapping[str, str] | None = None, *, bulk_nice: in
                 {"add": {"index": f"{table}-{GENERATION}", "alias": table}} for table in CDC_TABLES
             ]
             client.indices.update_aliases(body={"actions": actions})
-            emitter = resources.enter_context(Emitter(config.kafka_bootstrap, config.registry_url))
+            emitter = resources.enter_context(Emitter(config.kafka_bootstrap, config.registry_url, logger=KAFKA_LOGGER))
             time.sleep(_SETTLE_S)  # consumer groups that have just been joined
             yield RunningChain(stack, sns, emitter)
 

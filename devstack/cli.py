@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from devstack import process
+from devstack.client_log import clients_log_to
 from devstack.config import ConfigError, StackConfig
 from devstack.dead_letters.commands import app as dead_letters_app
 from devstack.handle import RunningStack
@@ -39,6 +40,13 @@ app.add_typer(dead_letters_app, name="dead-letters")
 app.add_typer(suppressions_app, name="suppressions")
 console = Terminal()
 errors = Terminal(stderr=True)
+
+
+@app.callback()
+def _log_clients_to_file() -> None:
+    """The whole notification service on this machine: start it, watch it, send with it."""
+    clients_log_to(StackConfig.from_environment().log("clients"))
+
 
 PortOption = Annotated[
     list[str] | None,

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from mypy_boto3_dynamodb import DynamoDBClient
 
+from devstack.client_log import KAFKA_LOGGER
 from devstack.config import GENERATION, ROOT, StackConfig
 from devstack.service import AWS_CREDENTIALS, Task, function_environment
 from emulators.local import REGION
@@ -81,7 +82,7 @@ def provisioning(config: StackConfig) -> list[Task]:
 
 def create_topics(bootstrap: str, topics: Iterable[Topic]) -> None:
     """Create the topics that do not exist. Raises ProvisioningError with the broker's reason."""
-    with AdminClient({"bootstrap.servers": bootstrap}) as admin:
+    with AdminClient({"bootstrap.servers": bootstrap}, logger=KAFKA_LOGGER) as admin:
         _create_missing(admin, list(topics))
 
 
@@ -158,7 +159,7 @@ def forget_endpoints(opensearch_url: str, bootstrap: str) -> None:
         if answer.is_error and answer.status_code != httpx.codes.NOT_FOUND:
             raise ProvisioningError(f"device_state: {answer.status_code} {answer.text}")
     create_indices(opensearch_url, GENERATION)
-    with AdminClient({"bootstrap.servers": bootstrap}) as admin:
+    with AdminClient({"bootstrap.servers": bootstrap}, logger=KAFKA_LOGGER) as admin:
         delete_group(admin, "masscomm.device_registrar")
 
 

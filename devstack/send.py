@@ -8,6 +8,7 @@ import httpx
 from rich.live import Live
 from rich.table import Table
 
+from devstack.client_log import KAFKA_LOGGER
 from devstack.demo.api import Api, ApiError, SendStatus
 from devstack.handle import StackHandle
 from devstack.stack import StackError
@@ -68,7 +69,7 @@ def send(
         if via == "rest":
             send_id = api.send(**_body(type, club_id, users, channels, variables, critical=critical))
         elif via == "kafka":
-            with Emitter(stack.config.kafka_bootstrap, stack.config.registry_url) as emitter:
+            with Emitter(stack.config.kafka_bootstrap, stack.config.registry_url, logger=KAFKA_LOGGER) as emitter:
                 send_id = emitter.send(type, club_id, users, critical=critical, channels=list(channels), data=variables)
         else:
             raise StackError(f"--via {via} is neither rest nor kafka.")

@@ -6,6 +6,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from devstack.client_log import KAFKA_LOGGER
+
 TIMEOUT_S = 10
 # A client must give one; nothing is ever committed under it.
 OPERATIONS_GROUP = "masscomm.operations"
@@ -54,6 +56,7 @@ def _consumer(bootstrap: str, security: Mapping[str, Any]) -> Consumer:
             # It is told with the first answer that holds nothing more: no need for the broker to wait for more.
             "fetch.wait.max.ms": 10,
             "broker.address.family": "v4",
+            "logger": KAFKA_LOGGER,
         }
     )
 

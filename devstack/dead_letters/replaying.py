@@ -13,6 +13,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
+from devstack.client_log import KAFKA_LOGGER
 from devstack.dead_letters.letters import DeadLetter
 from devstack.dead_letters.marks import Mark, MarkKind, read_marks
 from devstack.topic_reading import NO_SECURITY
@@ -71,6 +72,7 @@ class Desk:
                 "message.max.bytes": 5_000_000,
                 "broker.address.family": "v4",
                 "linger.ms": 0,
+                "logger": KAFKA_LOGGER,
             }
         )
         # Only after this is it certain that no other desk has a mark on its way.

@@ -9,6 +9,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from devstack.client_log import KAFKA_LOGGER
 from masscomm.domain.categories import resolve_channels
 from masscomm.domain.ids import send_id_of_record
 from masscomm.errors import DeadLetter, Retry
@@ -52,10 +53,10 @@ class TopicReader:
 
     def __init__(self, bootstrap: str, names: Sequence[str], *, from_beginning: bool) -> None:
         """Errors: RecordsError."""
-        client: dict[str, str | int | float | bool] = {
+        client: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "broker.address.family": "v4",
-            "log_level": 3,
+            "logger": KAFKA_LOGGER,
         }
         # Where topics end is asked on a connection of its own: behind the consumer's long polls it would wait for them.
         self._admin = KafkaAdmin(client)

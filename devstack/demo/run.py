@@ -13,6 +13,7 @@ import httpx
 import psycopg
 from rich.text import Text
 
+from devstack.client_log import KAFKA_LOGGER
 from devstack.config import GENERATION, ROOT
 from devstack.demo import provider
 from devstack.demo.api import Api, ApiError, SendStatus
@@ -117,7 +118,9 @@ class Demo:
         self.began_ms = time.time_ns() // 1_000_000
         self.waiter = Waiter(stack, console)
         self.database = resources.enter_context(psycopg.connect(config.database_url("monolith"), autocommit=True))
-        self.emitter = resources.enter_context(Emitter(config.kafka_bootstrap, config.registry_url))
+        self.emitter = resources.enter_context(
+            Emitter(config.kafka_bootstrap, config.registry_url, logger=KAFKA_LOGGER)
+        )
         self.api = Api(config.gateway_url)
         self.directory = Directory(config.opensearch_url, GENERATION)
         self.outcomes = OutcomeTail(config.kafka_bootstrap, config.registry_url)

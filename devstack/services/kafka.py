@@ -6,6 +6,7 @@ from base64 import urlsafe_b64encode
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from devstack.client_log import KAFKA_LOGGER
 from devstack.config import StackConfig
 from devstack.service import RunOnce, Service, class_archive, jars, java, listens, log4j
 from emulators.local import LOOPBACK
@@ -56,7 +57,7 @@ def service(config: StackConfig) -> Service:
         if not listens(config.ports.kafka):
             return False
         try:
-            with AdminClient({"bootstrap.servers": config.kafka_bootstrap, "log_level": 2}) as admin:
+            with AdminClient({"bootstrap.servers": config.kafka_bootstrap}, logger=KAFKA_LOGGER) as admin:
                 return bool(admin.list_topics(timeout=2).brokers)
         except KafkaException:
             return False

@@ -10,6 +10,7 @@ A send is one record, or several where it has more recipients than a chunk holds
 import argparse
 import io
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,8 +61,24 @@ class Emitter:
     ValueError (the values do not fit the schema).
     """
 
-    def __init__(self, kafka: str, registry: str, *, topic: str = TOPIC, timeout_s: float = 30.0) -> None:
-        """kafka: bootstrap servers; registry: the base address of its Confluent API; topic: the bulk lane's."""
+    def __init__(
+        self,
+        kafka: str,
+        registry: str,
+        *,
+        topic: str = TOPIC,
+        timeout_s: float = 30.0,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        """Connect a producer.
+
+        Args:
+            kafka: bootstrap servers.
+            registry: base address of the registry's Confluent API.
+            topic: the topic of the bulk lane.
+            timeout_s: how long a record may take until the broker acknowledges it.
+            logger: for the client's log lines; without one they go to standard error.
+        """
         self._topic = topic
         self._registry = registry.rstrip("/")
         self._timeout_s = timeout_s
@@ -74,6 +91,7 @@ class Emitter:
                 "compression.type": "lz4",
                 "message.timeout.ms": int(timeout_s * 1000),
                 "log_level": 3,
+                **({"logger": logger} if logger is not None else {}),
             }
         )
         self._schema = SCHEMA_FILE.read_text()

@@ -8,6 +8,7 @@ from functools import partial
 
 from confluent_kafka import Message, Producer
 
+from devstack.client_log import KAFKA_LOGGER
 from functions.catalogue import read_catalogue
 from masscomm.cdc.change_events import ChangeDecoder
 from masscomm.errors import DeadLetter
@@ -51,7 +52,9 @@ def _produce(bench: Bench, count: int) -> dict[str, HostileRecord]:
     floods = [_harmless(bench, _records(bench, name, 2 * each)) for name in names]
     chance = random.Random(count)  # noqa: S311
     written: dict[str, HostileRecord] = {}
-    producer = Producer({"bootstrap.servers": bench.stack.config.kafka_bootstrap, "linger.ms": 20})
+    producer = Producer(
+        {"bootstrap.servers": bench.stack.config.kafka_bootstrap, "linger.ms": 20, "logger": KAFKA_LOGGER}
+    )
 
     def keep(record: HostileRecord, _: object, message: Message) -> None:
         written[f"{message.topic()}-{message.partition()}@{message.offset()}"] = record

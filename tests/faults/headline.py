@@ -22,6 +22,7 @@ from typing import Any
 
 import httpx
 
+from devstack.client_log import clients_log_to
 from devstack.config import ROOT
 from devstack.sns_process import Received
 from functions.delivery.deliver import SLICE_SIZE
@@ -31,6 +32,7 @@ from tests.support.fault_stack.stack import FaultStack
 from tests.support.until import until
 
 OUT = ROOT / "out" / "faults-headline.json"
+CLIENT_LOG = ROOT / "out" / "faults-headline-clients.log"
 RECIPIENTS = 100_000
 DELIVERY_KILLS = 6
 # A kill at each of these shares of the messages that the provider must take.
@@ -84,6 +86,11 @@ class Watch:
         self.last = status
 
 
+def progress(text: str) -> None:
+    """A line on standard error: standard output is for the result."""
+    sys.stderr.write(f"{text}\n")
+
+
 def fault(bench: Bench, kills: list[dict[str, Any]], recipients: int, delivery_kills: int) -> Callable[[], None]:
     """Kills spread over the broadcast; delivery several times, so that its duplicates can be averaged."""
 
@@ -107,7 +114,9 @@ def fault(bench: Bench, kills: list[dict[str, Any]], recipients: int, delivery_k
                 bench.killed += name == "lambda_host"
             else:
                 bench.kill(name)
-            kills.append({"process": name, "at": bench.stack.sns.counts().accepted, "time": time.time()})
+            taken = bench.stack.sns.counts().accepted
+            kills.append({"process": name, "at": taken, "time": time.time()})
+            progress(f"killed {name}, {number + 1} of {len(turns)}, at {taken:,} of {recipients:,} messages")
             if name in SERVERS:
                 bench.stack.stack.restart(name)
 
@@ -138,6 +147,7 @@ def main() -> int:
     parser.add_argument("--delivery-kills", type=int, default=DELIVERY_KILLS)
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
+    clients_log_to(CLIENT_LOG)
     with tempfile.TemporaryDirectory(prefix="masscomm-faults-") as folder, FaultStack(Path(folder)) as stack:
         if arguments.slice != SLICE_SIZE:
             stack.reconfigure({"delivery": {"environment": {"DELIVERY_SLICE_SIZE": str(arguments.slice)}}})

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from devstack.client_log import clients_log_to
 from devstack.config import ROOT
 from tests.faults.cells import CELLS
 from tests.faults.guards import MUTANTS, Mutant
@@ -189,6 +190,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="mutants whose guard, rule or cell contains this text")
     parser.add_argument("--part", default="1/1", help="of those: the second of five parts is 2/5")
     arguments = parser.parse_args()
+    clients_log_to(OUT.with_suffix(".clients.log"))
     chosen = [each for each in MUTANTS if any(arguments.only in text for text in (each.guard, each.rule, each.cell))]
     part, parts = map(int, arguments.part.split("/"))
     chosen = chosen[len(chosen) * (part - 1) // parts : len(chosen) * part // parts]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
+from devstack.client_log import KAFKA_LOGGER
 from devstack.config import StackConfig
 from devstack.service import RunOnce, Service, class_archive, jars, java
 from emulators.local import LOOPBACK
@@ -82,7 +83,7 @@ def _service(first: Service, config: StackConfig, port: int, proxied: int, proxy
         run([*jvm, "kafka.tools.StorageTool", "format", f"--cluster-id={found[1]}", "--config", str(properties)])
 
     def ready() -> bool:
-        with AdminClient({"bootstrap.servers": config.kafka_bootstrap, "log_level": 2}) as admin:
+        with AdminClient({"bootstrap.servers": config.kafka_bootstrap}, logger=KAFKA_LOGGER) as admin:
             return 2 in admin.list_topics(timeout=2).brokers
 
     return dataclasses.replace(

@@ -24,6 +24,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from devstack.client_log import KAFKA_LOGGER
 from devstack.config import GENERATION
 from devstack.demo import provider
 from devstack.demo.api import Api, ApiError, SendStatus
@@ -106,7 +107,7 @@ class Bench:
         config = stack.config
         population = Population(config)
         registry, bootstrap = config.registry_url, config.kafka_bootstrap
-        with Emitter(bootstrap, registry) as emitter:
+        with Emitter(bootstrap, registry, logger=KAFKA_LOGGER) as emitter:
             bench = cls(
                 stack=stack,
                 population=population,
@@ -115,7 +116,7 @@ class Bench:
                 outcomes=OutcomeTail(bootstrap, registry),
                 letters=DeadLetterTail(bootstrap),
                 codec=Codec(HttpSchemaRegistry(registry)),
-                admin=KafkaAdmin({"bootstrap.servers": bootstrap, "log_level": 2}),
+                admin=KafkaAdmin({"bootstrap.servers": bootstrap, "logger": KAFKA_LOGGER}),
                 shared=population.grow(shared),
             )
             try:
@@ -265,7 +266,9 @@ class Bench:
     def produce(self, topic: str, values: Sequence[bytes], *, partition: int) -> list[Message]:
         """Put bytes into one partition, one after another; where they stand."""
         written: list[Message] = []
-        producer = Producer({"bootstrap.servers": self.stack.config.kafka_bootstrap, "linger.ms": 20})
+        producer = Producer(
+            {"bootstrap.servers": self.stack.config.kafka_bootstrap, "linger.ms": 20}, logger=KAFKA_LOGGER
+        )
         for value in values:
             producer.produce(topic, value, partition=partition, on_delivery=lambda _, message: written.append(message))
         producer.flush(20)
