@@ -19,7 +19,7 @@ from masscomm.domain.statuses import Reason, Status
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.decision_log import Decisions, InMemoryDecisionLog, settled
-from masscomm.stores.delivery_ledger import Answer, Decided, to_document
+from masscomm.stores.delivery_ledger import CallResult, RecipientResult, to_document
 
 KB = 1024
 # A user id, a moment and a club as large as real ones: Avro takes fewer bytes for smaller numbers.
@@ -162,10 +162,10 @@ def _outcome(parent: BuildRequested | DeliveryRequested, outcomes: Sequence[Reci
 def _ledger_item(workload: Workload) -> int:
     """Bytes of a slice in the delivery ledger, its names and keys as DynamoDB counts them."""
     answers = tuple(
-        Answer(target=str(_FIRST_USER + number), message_id=_ID) for number in range(round(workload.devices))
+        CallResult(target=str(_FIRST_USER + number), message_id=_ID) for number in range(round(workload.devices))
     )
     decided = [
-        Decided(position=place, user_id=_FIRST_USER + place, decision=_SENT, answers=answers)
+        RecipientResult(position=place, user_id=_FIRST_USER + place, decision=_SENT, call_results=answers)
         for place in range(measured().slice_size)  # the times are of slices of this size, too
     ]
     names = "record_id part decided owner recorded_ms expires_at".replace(" ", "")

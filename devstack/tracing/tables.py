@@ -14,7 +14,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.stores.decision_log import KEPT_S, unpacked
 from masscomm.stores.decision_log_dynamodb import whole
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
-from masscomm.stores.delivery_ledger import Decided
+from masscomm.stores.delivery_ledger import RecipientResult
 from masscomm.stores.delivery_ledger_dynamodb import slices_of
 
 if TYPE_CHECKING:
@@ -45,25 +45,25 @@ def _ledger(client: "DynamoDBClient", table: str, record_id: str, asked: Asked) 
         ExpressionAttributeValues={":record": {"S": record_id}},
     )
     for item, entries in slices_of(item for page in pages for item in page["Items"]):
-        decided = [entry for entry in entries if asked.user_id is None or entry.user_id == asked.user_id]
-        if decided:
+        results = [entry for entry in entries if asked.user_id is None or entry.user_id == asked.user_id]
+        if results:
             yield Step(
                 at_ms=int(item["recorded_ms"]["N"]),
                 kind=Kind.LEDGER,
                 where=f"{table}/{record_id}/{item['part']['S']}",
                 function="delivery",
-                said=_decided(decided),
+                said=_results(results),
                 details={"record_id": record_id, "owner": item["owner"]["S"]},
             )
 
 
-def _decided(entries: list[Decided]) -> str:
+def _results(entries: list[RecipientResult]) -> str:
     counts = Counter(_became(entry.decision) for entry in entries)
     text = ", ".join(f"{what} {count}" for what, count in counts.items())
     if len(entries) > 1:
         return f"recorded: {text}"
     (entry,) = entries
-    calls = ", ".join(f"{answer.target} → {answer.message_id or answer.error}" for answer in entry.answers)
+    calls = ", ".join(f"{call.target} → {call.message_id or call.error}" for call in entry.call_results)
     return f"recorded: {text.rpartition(' ')[0]}{f': {calls}' if calls else ''}"
 
 

@@ -20,7 +20,7 @@ class Expired(ProviderError):
 class Call:
     """One provider call.
 
-    target: as the ledger names it (delivery_ledger.Answer); make: answers a message id; device: of a push.
+    target: as the ledger names it (delivery_ledger.CallResult); make: answers a message id; device: of a push.
     """
 
     target: str

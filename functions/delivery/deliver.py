@@ -40,7 +40,15 @@ from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import DUPLICATES_REFUSED
 from masscomm.stores.delayed_records import DELAY_REASON_HEADER
-from masscomm.stores.delivery_ledger import Decided, DeliveryLedger, Held, KeptLease, Lease, ended, recorded_of
+from masscomm.stores.delivery_ledger import (
+    DeliveryLedger,
+    Lease,
+    LeasedElsewhere,
+    RecipientResult,
+    RenewingLease,
+    final_results,
+    results_for_recipients,
+)
 
 # A crash's duplicates are at most this many recipients; what they cost is a write of the ledger for so many.
 SLICE_SIZE = 40
@@ -63,7 +71,7 @@ class _Begun:
     """A record whose turn it is. lease: None where nothing is left to do; done: by position, what is recorded."""
 
     lease: Lease | None
-    done: dict[int, Decided]
+    done: dict[int, RecipientResult]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +132,7 @@ class Deliver:
                         self._release(record_id)
                 raise
 
-        def start_of(item: Item[DeliveryRequested]) -> Callable[[], _Begun | Held]:
+        def start_of(item: Item[DeliveryRequested]) -> Callable[[], _Begun | LeasedElsewhere]:
             record_id = item.value.record_id
             return begun[record_id].result if item is first[record_id] else partial(self._begin, item.value)
 
@@ -135,10 +143,10 @@ class Deliver:
     def dead_lettered(self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], why: DeadLetter) -> None:
         """Its recipients failed, but for those of whom something else is recorded. Errors: Retry."""
         delivery = item.value
-        recorded = self.ledger.decided(delivery.record_id)
-        end = ended(delivery, recorded, DEAD_LETTERED)
+        recorded = self.ledger.results(delivery.record_id)
+        end = final_results(delivery, recorded, DEAD_LETTERED)
         if isinstance(why, OtherRecipients):
-            for entry in recorded_of(delivery, recorded):
+            for entry in results_for_recipients(delivery, recorded):
                 del end[entry.position]
             item.value = replace(delivery, record_id=others_id(delivery.record_id, delivery.user_ids))
         self._emit_outcomes(batch, item, end)
@@ -156,7 +164,7 @@ class Deliver:
             of_direct = settings.result() if settings is not None else {}
         return _Found(settings=of_direct | of_delayed, devices=devices, users=users)
 
-    def _begin(self, delivery: DeliveryRequested) -> _Begun | Held:
+    def _begin(self, delivery: DeliveryRequested) -> _Begun | LeasedElsewhere:
         """Take the record, or learn whose it is.
 
         Errors: Retry, Stop, OtherRecipients: nothing has been published then.
@@ -164,19 +172,21 @@ class Deliver:
         lease = self.ledger.acquire(delivery.record_id)
         if isinstance(lease, Lease) and lease.fresh:  # guard: delivery_ledger.recorded_results
             return _Begun(lease=lease, done={})
-        recorded = self.ledger.decided(delivery.record_id)
-        if len(recorded_of(delivery, recorded)) < len(recorded):  # guard: delivery_ledger.other_recipients
+        recorded = self.ledger.results(delivery.record_id)
+        if len(results_for_recipients(delivery, recorded)) < len(recorded):  # guard: delivery_ledger.other_recipients
             self._release(delivery.record_id)
             raise OtherRecipients
         done = {entry.position: entry for entry in recorded}
         if done.keys() >= set(delivery.positions):
             return _Begun(lease=None, done=done)
-        return lease if isinstance(lease, Held) else _Begun(lease=lease, done=done)
+        return lease if isinstance(lease, LeasedElsewhere) else _Begun(lease=lease, done=done)
 
-    def _await_turn(self, batch: Batch[DeliveryRequested], delivery: DeliveryRequested, held: Held) -> _Begun:
+    def _await_turn(
+        self, batch: Batch[DeliveryRequested], delivery: DeliveryRequested, leased: LeasedElsewhere
+    ) -> _Begun:
         """The record once its lease is free or everything is recorded. Errors: Retry where no time is left for it."""
-        begun: _Begun | Held = held
-        while isinstance(begun, Held):
+        begun: _Begun | LeasedElsewhere = leased
+        while isinstance(begun, LeasedElsewhere):
             pause = max(_SHORTEST_WAIT_S, min(_LONGEST_WAIT_S, begun.free_in_s))
             if batch.remaining_s() < pause + self.publisher.call_s:
                 raise Retry("another invocation is delivering the record")
@@ -188,11 +198,11 @@ class Deliver:
         self,
         batch: Batch[DeliveryRequested],
         item: Item[DeliveryRequested],
-        begin: Callable[[], _Begun | Held],
+        begin: Callable[[], _Begun | LeasedElsewhere],
         found: _Found,
     ) -> None:
         delivery, begun = item.value, begin()
-        if isinstance(begun, Held):
+        if isinstance(begun, LeasedElsewhere):
             begun = self._await_turn(batch, delivery, begun)
             if begun.lease is not None:  # what was looked up before is as old as the waiting was long
                 try:
@@ -212,7 +222,7 @@ class Deliver:
                 delivery=delivery,
                 directory=self.directory,
                 ledger=self.ledger,
-                lease=KeptLease(self.ledger, self.clock, delivery.record_id, begun.lease),
+                lease=RenewingLease(self.ledger, self.clock, delivery.record_id, begun.lease),
                 publisher=self.publisher,
                 caller=self.caller,
                 clock=self.clock,
@@ -239,7 +249,7 @@ class Deliver:
             self.ledger.release(record_id)
 
     def _emit_outcomes(
-        self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], done: Mapping[int, Decided]
+        self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], done: Mapping[int, RecipientResult]
     ) -> None:
         """One outcome for the whole record, of everything recorded, or several where their message ids are many; that
         somebody waits for the provider is told once, not each time.
@@ -312,8 +322,8 @@ def _by_size(
         yield from _by_size([entry for entry in outcomes if entry.position >= middle], middle, end)
 
 
-def _is_held(start: "Future[_Begun | Held]") -> bool:
-    return start.exception() is None and isinstance(start.result(), Held)
+def _is_held(start: "Future[_Begun | LeasedElsewhere]") -> bool:
+    return start.exception() is None and isinstance(start.result(), LeasedElsewhere)
 
 
 def _misshapen(column: ContentColumn, count: int) -> bool:

@@ -22,7 +22,7 @@ from masscomm.kafka.avro import Codec
 from masscomm.observability import traces
 from masscomm.stores.back_off import BackOff
 from masscomm.stores.delayed_records import DelayedRecord, DelayStore
-from masscomm.stores.delivery_ledger import Decided
+from masscomm.stores.delivery_ledger import RecipientResult
 
 DELAY_REASON = "back_off"
 # Largest record, with room for the headers.
@@ -58,7 +58,7 @@ class RetryScheduler:
             bounded=not endpoint_alone,
         )
 
-    def put(self, item: Item[DeliveryRequested], done: Iterable[Decided], codec: Codec) -> None:
+    def put(self, item: Item[DeliveryRequested], done: Iterable[RecipientResult], codec: Codec) -> None:
         """Put the delayed recipients into the delay store, for the topic of their record. Errors: Retry, Stop."""
         delivery, topic = item.value, item.record.topic
         delayed = {entry.position: entry for entry in done if entry.retry_at_ms is not None}
@@ -79,7 +79,7 @@ class RetryScheduler:
                 )
 
 
-def _parts(delayed: Mapping[int, Decided]) -> dict[tuple[int, str], set[int]]:
+def _parts(delayed: Mapping[int, RecipientResult]) -> dict[tuple[int, str], set[int]]:
     """(retry time, delay reason) → positions: all positions of the provider are retried at the earliest of their
     times."""
     tried: dict[int, int] = {}
@@ -103,7 +103,10 @@ def _carried(item: Item[DeliveryRequested]) -> tuple[tuple[str, bytes], ...]:
 
 
 def _records(
-    delivery: DeliveryRequested, step: str, delayed: Mapping[int, Decided], encode: Callable[[dict[str, Any]], bytes]
+    delivery: DeliveryRequested,
+    step: str,
+    delayed: Mapping[int, RecipientResult],
+    encode: Callable[[dict[str, Any]], bytes],
 ) -> Iterator[tuple[str, bytes]]:
     """(id, value) of the retry records of those positions: one, or halves of the range where it is too large.
 
@@ -124,14 +127,14 @@ def _records(
             yield part.record_id, value
 
 
-def _next_id(delivery: DeliveryRequested, step: str, delayed: Iterable[Decided], start: int, end: int) -> str:
+def _next_id(delivery: DeliveryRequested, step: str, delayed: Iterable[RecipientResult], start: int, end: int) -> str:
     if delivery.waits and any(entry.numbered for entry in delayed):
         # Recorded by the previous code, which may have put the record into the delay store already.
         return numbered_id(delivery.record_id, step, delivery.waits + 1, start, end)
     return released_id(delivery.record_id, step, start, end)
 
 
-def _part(delivery: DeliveryRequested, part_id: str, delayed: Mapping[int, Decided]) -> DeliveryRequested:
+def _part(delivery: DeliveryRequested, part_id: str, delayed: Mapping[int, RecipientResult]) -> DeliveryRequested:
     """The retry record of those positions, with their devices that have the message."""
     rows = [row for row, position in enumerate(delivery.positions) if position in delayed]
     return replace(
@@ -145,10 +148,10 @@ def _part(delivery: DeliveryRequested, part_id: str, delayed: Mapping[int, Decid
         content=[_of_rows(column, rows) for column in delivery.content],
         withdrawn=[entry for entry in delivery.withdrawn if entry.position in delayed],
         taken=[
-            Taken(position=position, target=answer.target, message_id=answer.message_id)
+            Taken(position=position, target=call.target, message_id=call.message_id)
             for position, entry in sorted(delayed.items())
-            for answer in entry.answers
-            if answer.message_id is not None
+            for call in entry.call_results
+            if call.message_id is not None
         ],
     )
 

@@ -25,7 +25,14 @@ from masscomm.domain.users import Device, Settings, User
 from masscomm.errors import Retry
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import LEASE_LOSSES
-from masscomm.stores.delivery_ledger import Answer, Conflict, Decided, DeliveryLedger, KeptLease, taken_before
+from masscomm.stores.delivery_ledger import (
+    CallResult,
+    DeliveryLedger,
+    RecipientResult,
+    RenewingLease,
+    SliceConflict,
+    accepted_before_delay,
+)
 
 logger = logs.logger("delivery")
 
@@ -62,7 +69,7 @@ class _Recipient:
     devices: Sequence[Device] = ()
     unregistered: bool = False
     decision: Decision | None = None
-    taken: tuple[Answer, ...] = ()
+    taken: tuple[CallResult, ...] = ()
 
     @property
     def left(self) -> list[Device]:
@@ -84,12 +91,12 @@ class Slices:
     delivery: DeliveryRequested
     directory: Directory
     ledger: DeliveryLedger
-    lease: KeptLease
+    lease: RenewingLease
     publisher: Publisher
     caller: Caller
     clock: Clock
     size: int
-    done: dict[int, Decided]
+    done: dict[int, RecipientResult]
     invocation_s: Callable[[], float]
     confirm: Callable[[int], None]
     gone: Callable[[Device, TargetGone], None]
@@ -152,7 +159,7 @@ class Slices:
     def _undecided(self, settings: Mapping[int, Settings]) -> Iterable[_Recipient]:
         delivery = self._with_current_addresses()
         withdrawn = {entry.position: _withdrawn(entry) for entry in delivery.withdrawn}
-        taken = taken_before(delivery)
+        taken = accepted_before_delay(delivery)
         # Whatever the category: who opted out may have to be told, an address that takes nothing cannot be.
         now_ms, suppressed, addressed = self.clock.now_ms(), set[str](), delivery.channel == "email"
         if addressed:
@@ -209,7 +216,7 @@ class Slices:
         return left
 
     def _let_wait(self, left: Sequence[_Recipient]) -> None:
-        """Record that they wait. Errors: Retry where nothing speaks against going on at once; Conflict.
+        """Record that they wait. Errors: Retry where nothing speaks against going on at once; SliceConflict.
 
         Whoever took the record over while we were asleep began with the first of these: both write that slice.
         """
@@ -225,7 +232,7 @@ class Slices:
             error=min(self._errors),
         )
 
-    def _publish(self, part: Sequence[_Recipient], patience_s: float) -> tuple[list[Decided], list[_Recipient]]:
+    def _publish(self, part: Sequence[_Recipient], patience_s: float) -> tuple[list[RecipientResult], list[_Recipient]]:
         calls: list[tuple[_Recipient, Call]] = [
             (who, call)
             for who in part
@@ -260,7 +267,7 @@ class Slices:
                 self._errors.update(str(answer.error) for _, answer in answers if _is_refusal(answer.error))
         return decided, left
 
-    def _record(self, decided: Sequence[Decided]) -> None:
+    def _record(self, decided: Sequence[RecipientResult]) -> None:
         """Keep a slice; what cannot be kept is published again, so it is tried for as long as the invocation lasts.
 
         Errors: Retry: no further slice is begun.
@@ -269,7 +276,7 @@ class Slices:
         while True:
             try:
                 self.ledger.record(self.delivery.record_id, decided)  # guard: delivery_ledger.slice_by_slice
-            except Conflict:
+            except SliceConflict:
                 metrics.add(LEASE_LOSSES)
                 raise
             except Retry:
@@ -375,31 +382,31 @@ def _is_refusal(error: ProviderError | None) -> bool:
     return error is not None and not isinstance(error, NotTried)
 
 
-def _answer(call: Call, published: Published) -> Answer:
+def _answer(call: Call, published: Published) -> CallResult:
     error = None if published.error is None else type(published.error).__name__
-    return Answer(target=call.target, message_id=published.message_id, error=error)
+    return CallResult(target=call.target, message_id=published.message_id, error=error)
 
 
-def _decided(who: _Recipient, decision: Decision, answers: tuple[Answer, ...]) -> Decided:
+def _decided(who: _Recipient, decision: Decision, answers: tuple[CallResult, ...]) -> RecipientResult:
     """Whoever is held waits; of everybody else it is the end, and whoever has it on a device was sent to."""
     if decision.until_ms is None and who.taken:
         decision = SENT
-    return Decided(
+    return RecipientResult(
         position=who.position,
         user_id=who.user_id,
         decision=replace(decision, until_ms=None),
-        answers=answers,
+        call_results=answers,
         retry_at_ms=decision.until_ms,
     )
 
 
-def _let_wait(who: _Recipient, answers: tuple[Answer, ...], retry_at_ms: int | None) -> Decided:
+def _let_wait(who: _Recipient, answers: tuple[CallResult, ...], retry_at_ms: int | None) -> RecipientResult:
     """That they wait for the devices that are left, or what becomes of them where nothing is tried any more."""
     decision = _WAITS
     if retry_at_ms is None:
         decision = SENT if any(answer.message_id is not None for answer in answers) else EXPIRED
-    return Decided(
-        position=who.position, user_id=who.user_id, decision=decision, answers=answers, retry_at_ms=retry_at_ms
+    return RecipientResult(
+        position=who.position, user_id=who.user_id, decision=decision, call_results=answers, retry_at_ms=retry_at_ms
     )
 
 

@@ -43,7 +43,7 @@ from masscomm.kafka.event import KafkaRecord, parse
 from masscomm.kafka.source_records import SourceRecords
 from masscomm.stores.back_off import BackOff
 from masscomm.stores.delayed_records import DelayedRecord, DelayStore
-from masscomm.stores.delivery_ledger import DeliveryLedger, ended
+from masscomm.stores.delivery_ledger import DeliveryLedger, final_results
 
 DELAY_REASON = "on_failure"
 # How often a record has come back, and how often of those its last invocation had ended in an error.
@@ -187,7 +187,7 @@ class TakeBack:
         Errors: Retry.
         """
         outcomes = []
-        for _, entry in sorted(ended(parent, self.ledger.decided(parent.record_id), decision).items()):
+        for _, entry in sorted(final_results(parent, self.ledger.results(parent.record_id), decision).items()):
             last = entry.decision
             if entry.retry_at_ms is not None:  # whether the record they wait in was written nobody knows
                 last = SENT if entry.message_ids else decision

@@ -1,8 +1,8 @@
-"""What delivery has done, kept outside the function: a redelivered record goes on where the last one stopped.
+"""The delivery ledger: results of each delivery record, so that a redelivery continues after the last recorded slice.
 
-For each delivery record there is a short lease (who works on it) and, for each slice of its recipients, what was
-decided: the status, and what each device or address answered. A lease keeps two invocations apart while both are alive;
-it cannot stop a provider call that is on its way: duplicates are bounded and not excluded (docs/guarantees.md).
+For each delivery record there is a short lease (which invocation works on it) and, for each slice of its recipients,
+their results: the status, and the result of each provider call. A lease keeps two live invocations apart; it cannot
+stop a provider call that has begun: duplicates are bounded, not excluded (docs/guarantees.md).
 """
 
 import threading
@@ -21,21 +21,24 @@ from masscomm.errors import Retry
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import LEASE_LOSSES
 
-# How long a lease lasts: whoever comes after a crash waits for so long, and no provider call may outlive it.
+# Duration of a lease: a redelivery after a crash waits that long, and no provider call may outlive it.
 LEASE_S = 12.0
-# What the clocks of two functions may differ by.
+# Largest clock skew of two functions.
 CLOCK_SKEW_S = 1.0
-# Longer than the delivery topics keep a record (72 h): what is forgotten is published again when it is replayed.
+# Longer than the delivery topics keep a record (72 h): a replay without its results publishes again.
 KEPT_S = 7 * 86_400
-# A lease is kept longer than the slices it stands for: a record without a lease is known to have none.
+# A lease's item is kept longer than the record's slices: a record without that item has no slices.
 LEASE_KEPT_S = KEPT_S + 86_400
 # How a slice's delayed records get their ids: by the parent and the range alone.
 _IDS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What one provider call came to. target: the device's id, or `email`; error: its class, where it gave no id."""
+class CallResult:
+    """The result of one provider call.
+
+    target: the device's id, or `email`; error: the class of the error, where the provider returned no id.
+    """
 
     target: str
     message_id: str | None = None
@@ -43,43 +46,44 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """One recipient's first and only decision, with the answers it rests on.
+class RecipientResult:
+    """One recipient's result: the decision and the calls it is based on. The first recorded result counts.
 
-    retry_at_ms: for a delayed recipient, when (ms since the epoch) their retry record is released; it has a slice of
-    its own. numbered: whether the id of the retry record counts the delays, as in items of the previous form.
+    retry_at_ms: for a delayed recipient, when (ms since the epoch) their retry record is released; that record has
+    slices of its own. numbered: whether the id of the retry record counts the delays, as in items of the previous form.
     """
 
     position: int
     user_id: int
     decision: Decision
-    answers: tuple[Answer, ...] = ()
+    call_results: tuple[CallResult, ...] = ()
     retry_at_ms: int | None = None
     numbered: bool = False
 
     @property
     def message_ids(self) -> tuple[str, ...]:
-        """The provider's ids: one a call that was taken."""
-        return tuple(answer.message_id for answer in self.answers if answer.message_id is not None)
+        """The provider's ids, one for each accepted call."""
+        return tuple(call.message_id for call in self.call_results if call.message_id is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """A record is ours. valid_until: by Clock.monotonic; fresh: nobody had it before, so nothing is recorded of it."""
+    """This invocation has the lease. valid_until: by Clock.monotonic; fresh: the first lease, so no slice is
+    recorded."""
 
     valid_until: float
     fresh: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
-    """A record is somebody else's, for free_in_s more seconds unless they renew."""
+class LeasedElsewhere:
+    """Another invocation has the lease, for free_in_s more seconds unless it renews."""
 
     free_in_s: float
 
 
-class Conflict(Retry):
-    """Somebody else recorded this slice at the same time: their decisions stand."""
+class SliceConflict(Retry):
+    """Another invocation recorded this slice at the same time: its results count."""
 
 
 class DeliveryLedger(Protocol):
@@ -88,33 +92,32 @@ class DeliveryLedger(Protocol):
     Errors of each: Retry (down, slow, throttled), Stop (there is no table, or it refuses us).
     """
 
-    def acquire(self, record_id: str) -> Lease | Held:
-        """Take the lease where it is free, has run out, or is ours already."""
+    def acquire(self, record_id: str) -> Lease | LeasedElsewhere:
+        """Acquire the lease if it is free, has expired, or belongs to this environment."""
         ...
 
     def renew(self, record_id: str) -> Lease | None:
-        """Our lease for longer; None where it has become another's."""
+        """Extend the lease; None if another environment has acquired it."""
         ...
 
     def release(self, record_id: str) -> None:
-        """Let the next one have it at once; nothing where it is not ours."""
+        """Release the lease; no effect if another environment has it."""
         ...
 
-    def decided(self, record_id: str) -> list[Decided]:
-        """Everything recorded, by position; of two decisions for a position the one recorded first."""
+    def results(self, record_id: str) -> list[RecipientResult]:
+        """Every recorded result, by position; of two results of a position the first recorded."""
         ...
 
-    def record(self, record_id: str, decided: Sequence[Decided]) -> None:
-        """Keep a slice's decisions; it must not be empty. Doing it again changes nothing.
+    def record(self, record_id: str, results: Sequence[RecipientResult]) -> None:
+        """Record a slice's results; it must not be empty. Repeating the call changes nothing.
 
-        It needs no lease: what was published is a fact, and the sooner it is known the fewer get it twice.
-        Errors: Conflict too.
+        No lease is needed: a publication is a fact, and early recording avoids duplicates. Errors: SliceConflict too.
         """
         ...
 
 
-class KeptLease:
-    """A lease while it is worked under: renewed when little of it is left. Thread-safe."""
+class RenewingLease:
+    """A lease in use: renewed when little of it remains. Thread-safe."""
 
     def __init__(self, ledger: DeliveryLedger, clock: Clock, record_id: str, lease: Lease) -> None:
         self._ledger = ledger
@@ -125,16 +128,16 @@ class KeptLease:
         self._lock = threading.Lock()
 
     def remaining_s(self, needed_s: float) -> float:
-        """The seconds for which the record is surely ours, renewed where they are fewer than needed_s.
+        """The seconds for which the lease is certainly valid, renewed if they are fewer than needed_s.
 
-        0 where it has become another's; what was left, where the ledger does not answer.
+        0 if another environment has acquired it; the rest of the old lease if the ledger does not respond.
         """
         with self._lock:
-            if not self._lost and self._left() < needed_s:
+            if not self._lost and self._remaining_s() < needed_s:
                 self._renew()
-            return 0.0 if self._lost else max(0.0, self._left())
+            return 0.0 if self._lost else max(0.0, self._remaining_s())
 
-    def _left(self) -> float:
+    def _remaining_s(self) -> float:
         return self._valid_until - self._clock.monotonic()
 
     def _renew(self) -> None:
@@ -149,25 +152,25 @@ class KeptLease:
             self._valid_until = lease.valid_until
 
 
-def to_document(decided: Sequence[Decided]) -> dict[str, Any]:
+def to_document(results: Sequence[RecipientResult]) -> dict[str, Any]:
     """A slice as plain JSON: each distinct decision once, recipients in columns."""
-    distinct = list(dict.fromkeys(entry.decision for entry in decided))
+    distinct = list(dict.fromkeys(entry.decision for entry in results))
     places = {decision: place for place, decision in enumerate(distinct)}
-    delayed = any(entry.retry_at_ms is not None for entry in decided)
+    delayed = any(entry.retry_at_ms is not None for entry in results)
     return {
         "decisions": [
             [decision.status, decision.reason, decision.layer, decision.rule, decision.settings_version]
             for decision in distinct
         ],
-        "positions": [entry.position for entry in decided],
-        "user_ids": [entry.user_id for entry in decided],
-        "decision": [places[entry.decision] for entry in decided],
-        "answers": [[[a.target, a.message_id, a.error] for a in entry.answers] for entry in decided],
-        **({"again_ms": [entry.retry_at_ms for entry in decided], "ids": _IDS} if delayed else {}),
+        "positions": [entry.position for entry in results],
+        "user_ids": [entry.user_id for entry in results],
+        "decision": [places[entry.decision] for entry in results],
+        "answers": [[[a.target, a.message_id, a.error] for a in entry.call_results] for entry in results],
+        **({"again_ms": [entry.retry_at_ms for entry in results], "ids": _IDS} if delayed else {}),
     }
 
 
-def from_document(document: dict[str, Any]) -> list[Decided]:
+def from_document(document: dict[str, Any]) -> list[RecipientResult]:
     """The slice that to_document wrote."""
     decisions = [
         Decision(Status(status), None if reason is None else Reason(reason), layer, rule, version)
@@ -179,53 +182,57 @@ def from_document(document: dict[str, Any]) -> list[Decided]:
         document["positions"], document["user_ids"], document["decision"], document["answers"], retry_times, strict=True
     )
     return [
-        Decided(
+        RecipientResult(
             position=position,
             user_id=user_id,
             decision=decisions[place],
-            answers=tuple(Answer(target=t, message_id=m, error=e) for t, m, e in answers),
+            call_results=tuple(CallResult(target=t, message_id=m, error=e) for t, m, e in calls),
             retry_at_ms=retry_at_ms,
             numbered=numbered and retry_at_ms is not None,
         )
-        for position, user_id, place, answers, retry_at_ms in columns
+        for position, user_id, place, calls, retry_at_ms in columns
     ]
 
 
-def taken_before(delivery: DeliveryRequested) -> dict[int, tuple[Answer, ...]]:
-    """By position: the answers of devices that took the message before the record waited for the others."""
-    found: dict[int, tuple[Answer, ...]] = {}
+def accepted_before_delay(delivery: DeliveryRequested) -> dict[int, tuple[CallResult, ...]]:
+    """By position: the calls that succeeded before the record was delayed for other devices."""
+    found: dict[int, tuple[CallResult, ...]] = {}
     for entry in delivery.taken:
-        answer = Answer(target=entry.target, message_id=entry.message_id)
-        found[entry.position] = (*found.get(entry.position, ()), answer)
+        call = CallResult(target=entry.target, message_id=entry.message_id)
+        found[entry.position] = (*found.get(entry.position, ()), call)
     return found
 
 
-def recorded_of(delivery: DeliveryRequested, recorded: Sequence[Decided]) -> list[Decided]:
-    """The decisions but for those about other users at the record's positions, which may be recorded under its id.
+def results_for_recipients(delivery: DeliveryRequested, recorded: Sequence[RecipientResult]) -> list[RecipientResult]:
+    """The results without those about other users, which a producer's reused id can have recorded.
 
-    A user who was erased since is no other.
+    A result of an erased user counts as the recipient's.
     """
     users = dict(zip(delivery.positions, delivery.user_ids, strict=True))
     return [entry for entry in recorded if entry.user_id in (users.get(entry.position, entry.user_id), ERASED_USER)]
 
 
-def ended(delivery: DeliveryRequested, recorded: Sequence[Decided], decision: Decision) -> dict[int, Decided]:
-    """By position: what becomes of everybody where nothing more is tried: what is recorded of them, or else that.
+def final_results(
+    delivery: DeliveryRequested, recorded: Sequence[RecipientResult], decision: Decision
+) -> dict[int, RecipientResult]:
+    """By position: the recorded result, or else `decision`, for a record that is not tried again.
 
-    Whoever waits in a record of their own is told of there.
+    A delayed recipient has an outcome through their retry record.
     """
-    found = {entry.position: entry for entry in recorded_of(delivery, recorded)}
-    taken = taken_before(delivery)
+    found = {entry.position: entry for entry in results_for_recipients(delivery, recorded)}
+    taken = accepted_before_delay(delivery)
     for position, user_id in zip(delivery.positions, delivery.user_ids, strict=True):
-        answers = taken.get(position, ())
-        last = Decided(position=position, user_id=user_id, decision=SENT if answers else decision, answers=answers)
+        calls = taken.get(position, ())
+        last = RecipientResult(
+            position=position, user_id=user_id, decision=SENT if calls else decision, call_results=calls
+        )
         found.setdefault(position, last)
     return found
 
 
-def first_decisions(slices: Sequence[tuple[int, list[Decided]]]) -> list[Decided]:
-    """Slices, each with when it was recorded (ms), as one decision a position: the first."""
-    found: dict[int, Decided] = {}
+def first_results(slices: Sequence[tuple[int, list[RecipientResult]]]) -> list[RecipientResult]:
+    """Slices, each with when it was recorded (ms), as one result a position: the first recorded."""
+    found: dict[int, RecipientResult] = {}
     for _, entries in sorted(slices, key=itemgetter(0)):
         for entry in entries:
             found.setdefault(entry.position, entry)

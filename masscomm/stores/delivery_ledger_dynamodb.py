@@ -19,11 +19,11 @@ from masscomm.stores.delivery_ledger import (
     KEPT_S,
     LEASE_KEPT_S,
     LEASE_S,
-    Conflict,
-    Decided,
-    Held,
     Lease,
-    first_decisions,
+    LeasedElsewhere,
+    RecipientResult,
+    SliceConflict,
+    first_results,
     from_document,
     to_document,
 )
@@ -49,12 +49,12 @@ class DynamoDbDeliveryLedger:
         # One more try here is quicker than a whole record again, and both together end well within a lease.
         self._client: Any = client or DynamoDb(Limits(connections=connections, connect_s=1, read_s=2, attempts=2))
 
-    def acquire(self, record_id: str) -> Lease | Held:
+    def acquire(self, record_id: str) -> Lease | LeasedElsewhere:
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()
         lapsed_ms = now_ms - round(CLOCK_SKEW_S * 1000)
         try:
             with answering("a lease"):
-                answer = self._client.update_item(
+                response = self._client.update_item(
                     TableName=self._table,
                     Key={"record_id": {"S": record_id}, "part": _LEASE},
                     UpdateExpression="SET #owner = :owner, until_ms = :until, expires_at = :expires",
@@ -67,8 +67,8 @@ class DynamoDbDeliveryLedger:
                 )
         except ConditionFailed as failed:
             until_ms = int(failed.item["until_ms"]["N"])
-            return Held(free_in_s=max(0.0, (until_ms - lapsed_ms) / 1000))
-        return Lease(valid_until=began + LEASE_S, fresh="Attributes" not in answer)
+            return LeasedElsewhere(free_in_s=max(0.0, (until_ms - lapsed_ms) / 1000))
+        return Lease(valid_until=began + LEASE_S, fresh="Attributes" not in response)
 
     def renew(self, record_id: str) -> Lease | None:
         began, now_ms = self._clock.monotonic(), self._clock.now_ms()
@@ -100,7 +100,7 @@ class DynamoDbDeliveryLedger:
         except ConditionFailed:
             return
 
-    def decided(self, record_id: str) -> list[Decided]:
+    def results(self, record_id: str) -> list[RecipientResult]:
         items = []
         with answering("a record's slices"):
             pages = self._client.get_paginator("query").paginate(
@@ -112,11 +112,11 @@ class DynamoDbDeliveryLedger:
             )
             for page in pages:
                 items += page["Items"]
-        return first_decisions([(int(item["recorded_ms"]["N"]), decided) for item, decided in slices_of(items)])
+        return first_results([(int(item["recorded_ms"]["N"]), results) for item, results in slices_of(items)])
 
-    def record(self, record_id: str, decided: Sequence[Decided]) -> None:
-        now_ms, position = self._clock.now_ms(), decided[0].position
-        text = json.dumps(to_document(decided), separators=(",", ":")).encode()
+    def record(self, record_id: str, results: Sequence[RecipientResult]) -> None:
+        now_ms, position = self._clock.now_ms(), results[0].position
+        text = json.dumps(to_document(results), separators=(",", ":")).encode()
         parts, digest = [part.decode() for part in parts_of(text)], digest_of(text)
         common = {"record_id": {"S": record_id}, "expires_at": {"N": str(now_ms // 1000 + KEPT_S)}}
         with answering("a slice"):
@@ -143,7 +143,7 @@ class DynamoDbDeliveryLedger:
         except ConditionFailed as failed:
             # Our own, where the answer to the first attempt was lost.
             if any(failed.item.get(name) != item.get(name) for name in ("decided", "digest")):
-                raise Conflict(f"positions from {position} were recorded by somebody else") from failed
+                raise SliceConflict(f"positions from {position} were recorded by another invocation") from failed
 
     def _lease(self, now_ms: int) -> dict[str, Any]:
         return {
@@ -153,7 +153,7 @@ class DynamoDbDeliveryLedger:
         }
 
 
-def slices_of(items: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], list[Decided]]]:
+def slices_of(items: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], list[RecipientResult]]]:
     """(a slice's own item, its decisions) of the items of one record. Errors: Retry where a part is not there yet."""
     by_key = {item["part"]["S"]: item for item in items}
     for key, item in by_key.items():

@@ -1,4 +1,4 @@
-"""The delivery ledger's contract without a server, for unit tests; it passes the same test as the one on DynamoDB."""
+"""The delivery ledger's contract without a server, for unit tests; the DynamoDB ledger passes the same tests."""
 
 import threading
 from collections import Counter
@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from masscomm.clock import Clock
 from masscomm.domain.ids import is_record_id
 from masscomm.errors import DeadLetter
-from masscomm.stores.delivery_ledger import CLOCK_SKEW_S, LEASE_S, Conflict, Decided, Held, Lease, first_decisions
+from masscomm.stores.delivery_ledger import (
+    CLOCK_SKEW_S,
+    LEASE_S,
+    Lease,
+    LeasedElsewhere,
+    RecipientResult,
+    SliceConflict,
+    first_results,
+)
 
 
 @dataclass
@@ -19,15 +27,15 @@ class LedgerTable:
     """
 
     leases: dict[str, tuple[str, float]] = field(default_factory=dict)
-    slices: dict[str, dict[int, tuple[int, list[Decided]]]] = field(default_factory=dict)
+    slices: dict[str, dict[int, tuple[int, list[RecipientResult]]]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class InMemoryDeliveryLedger:
     """A ledger in dictionaries.
 
-    fail: asked before each call with the method's name; what it answers is raised. calls: how often each method was
-    asked, for tests of round trips.
+    fail: called before each method with its name; its result is raised. calls: the number of calls of each method, for
+    tests of round trips.
     """
 
     def __init__(self, *, clock: Clock, owner: str = "owner", table: LedgerTable | None = None) -> None:
@@ -37,17 +45,17 @@ class InMemoryDeliveryLedger:
         self._clock = clock
         self._owner = owner
 
-    def acquire(self, record_id: str) -> Lease | Held:
+    def acquire(self, record_id: str) -> Lease | LeasedElsewhere:
         self._called("acquire")
         if not is_record_id(record_id):
             raise DeadLetter("invalid", "the record's id is no key")
         with self.table.lock:
-            held = self.table.leases.get(record_id)
-            if held is not None and held[0] != self._owner:
-                left = held[1] / 1000 + CLOCK_SKEW_S - self._clock.now_ms() / 1000
-                if left > 0:
-                    return Held(free_in_s=left)
-            return self._leased(record_id, fresh=held is None)
+            lease = self.table.leases.get(record_id)
+            if lease is not None and lease[0] != self._owner:
+                free_in_s = lease[1] / 1000 + CLOCK_SKEW_S - self._clock.now_ms() / 1000
+                if free_in_s > 0:
+                    return LeasedElsewhere(free_in_s=free_in_s)
+            return self._leased(record_id, fresh=lease is None)
 
     def renew(self, record_id: str) -> Lease | None:
         self._called("renew")
@@ -60,18 +68,18 @@ class InMemoryDeliveryLedger:
             if self._is_ours(record_id):
                 self.table.leases[record_id] = (self._owner, 0)
 
-    def decided(self, record_id: str) -> list[Decided]:
-        self._called("decided")
+    def results(self, record_id: str) -> list[RecipientResult]:
+        self._called("results")
         with self.table.lock:
-            return first_decisions(list(self.table.slices.get(record_id, {}).values()))
+            return first_results(list(self.table.slices.get(record_id, {}).values()))
 
-    def record(self, record_id: str, decided: Sequence[Decided]) -> None:
+    def record(self, record_id: str, results: Sequence[RecipientResult]) -> None:
         self._called("record")
         with self.table.lock:
             slices = self.table.slices.setdefault(record_id, {})
-            entry = slices.setdefault(decided[0].position, (self._clock.now_ms(), list(decided)))
-            if entry[1] != list(decided):
-                raise Conflict(f"positions from {decided[0].position} were recorded by somebody else")
+            entry = slices.setdefault(results[0].position, (self._clock.now_ms(), list(results)))
+            if entry[1] != list(results):
+                raise SliceConflict(f"positions from {results[0].position} were recorded by another invocation")
 
     def _leased(self, record_id: str, *, fresh: bool = False) -> Lease:
         self.table.leases[record_id] = (self._owner, self._clock.now_ms() + LEASE_S * 1000)

@@ -16,7 +16,7 @@ from masscomm.domain.records import ContentColumn, DeliveryRequested
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.stores.delayed_records import DelayedRecord
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
-from masscomm.stores.delivery_ledger import Answer, Decided
+from masscomm.stores.delivery_ledger import CallResult, RecipientResult
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from tests.support.harness.chain import NOW
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
@@ -142,17 +142,19 @@ def test_delayed_record_of_an_earlier_version_leaves_no_part(world: World) -> No
 
 
 def test_ledger_keeps_decisions_and_loses_the_user(world: World) -> None:
-    answers = (Answer(target="device-of-ada", message_id="m1"), Answer(target="device-2", error="Throttled"))
+    answers = (CallResult(target="device-of-ada", message_id="m1"), CallResult(target="device-2", error="Throttled"))
     slices = [
-        Decided(position=0, user_id=7, decision=SENT, answers=answers),
-        Decided(position=1, user_id=8, decision=SENT, answers=(Answer(target="device-of-bob", message_id="m2"),)),
+        RecipientResult(position=0, user_id=7, decision=SENT, call_results=answers),
+        RecipientResult(
+            position=1, user_id=8, decision=SENT, call_results=(CallResult(target="device-of-bob", message_id="m2"),)
+        ),
     ]
     world.ledger.acquire("record")
     world.ledger.record("record", slices)
     world.ledger.record("of others", slices[1:])
     person = Person(user_id=7, club_id=3)
     assert world.erasing.erase_ledger(person) == 1
-    first, second = world.ledger.decided("record")
+    first, second = world.ledger.results("record")
     assert (first.position, first.user_id, first.decision) == (0, ERASED_USER, SENT)
     assert first.message_ids == ("m1",)
     assert second == slices[1]
@@ -162,16 +164,16 @@ def test_ledger_keeps_decisions_and_loses_the_user(world: World) -> None:
 
 def test_large_slice_keeps_decisions_and_leaves_no_part(world: World) -> None:
     """It is stored in several items, by the digest of its text."""
-    devices = tuple(Answer(target=f"device-of-ada-{number}", message_id=str(uuid4())) for number in range(8_000))
+    devices = tuple(CallResult(target=f"device-of-ada-{number}", message_id=str(uuid4())) for number in range(8_000))
     slices = [
-        Decided(position=3, user_id=7, decision=SENT, answers=devices),
-        Decided(position=4, user_id=8, decision=SENT, answers=devices[:1]),
+        RecipientResult(position=3, user_id=7, decision=SENT, call_results=devices),
+        RecipientResult(position=4, user_id=8, decision=SENT, call_results=devices[:1]),
     ]
     world.ledger.record("large", slices)
     parts = len(world.admin.scan(TableName=world.ledger_table)["Items"])
     assert parts > 1
     assert world.erasing.erase_ledger(Person(user_id=7, club_id=3)) == 1
-    first, second = world.ledger.decided("large")
+    first, second = world.ledger.results("large")
     assert (first.user_id, first.message_ids) == (ERASED_USER, tuple(answer.message_id for answer in devices))
     assert second == slices[1]
     assert '"device-of-ada-1"' not in world.texts()

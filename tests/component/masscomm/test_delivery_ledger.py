@@ -14,7 +14,7 @@ from masscomm.clock import FixedClock
 from masscomm.errors import Retry, Stop
 from masscomm.stores.delivery_ledger import KEPT_S, LEASE_KEPT_S
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
-from tests.support.contracts.delivery_ledger import DeliveryLedgerContract, Ledgers, decided
+from tests.support.contracts.delivery_ledger import DeliveryLedgerContract, Ledgers, result
 
 TABLE = json.loads((SCHEMAS / "dynamodb" / "delivery_ledger.json").read_text())["table"]["TableName"]
 
@@ -45,7 +45,7 @@ class TestDynamoDbDeliveryLedger(DeliveryLedgerContract):
     ) -> None:
         client = boto3.client("dynamodb")
         ledgers("a").acquire(record_id)
-        ledgers("a").record(record_id, [decided(0)])
+        ledgers("a").record(record_id, [result(0)])
         items = client.query(
             TableName=TABLE,
             KeyConditionExpression="record_id = :id",
@@ -60,9 +60,9 @@ class TestDynamoDbDeliveryLedger(DeliveryLedgerContract):
         assert ttl == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
 
     def test_provisioning_again_changes_nothing(self, ledgers: Ledgers, record_id: str) -> None:
-        ledgers("a").record(record_id, [decided(0)])
+        ledgers("a").record(record_id, [result(0)])
         create_dynamodb_tables(boto3.client("dynamodb"))
-        assert ledgers("a").decided(record_id) == [decided(0)]
+        assert ledgers("a").results(record_id) == [result(0)]
 
     def test_a_table_that_is_not_there_stops(self, clock: FixedClock) -> None:
         ledger = DynamoDbDeliveryLedger(table=f"no-{uuid4()}", owner="a", clock=clock)
@@ -79,8 +79,8 @@ class TestUnreachable:
             yield DynamoDbDeliveryLedger(table=TABLE, owner="a", clock=clock)
 
     def test_every_method_asks_for_another_try(self, ledger: DynamoDbDeliveryLedger) -> None:
-        for method in (ledger.acquire, ledger.renew, ledger.release, ledger.decided):
+        for method in (ledger.acquire, ledger.renew, ledger.release, ledger.results):
             with pytest.raises(Retry):
                 method("record")
         with pytest.raises(Retry):
-            ledger.record("record", [decided(0)])
+            ledger.record("record", [result(0)])

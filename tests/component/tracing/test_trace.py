@@ -29,7 +29,7 @@ from masscomm.kafka.avro import Codec, HttpSchemaRegistry
 from masscomm.kafka.producer import Headers
 from masscomm.observability import traces
 from masscomm.stores.delayed_records import InMemoryDelayStore
-from masscomm.stores.delivery_ledger import Answer, Decided
+from masscomm.stores.delivery_ledger import CallResult, RecipientResult
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
 from tests.support.harness.chain import NOW, Chain, build, delivery, send
 from tests.support.inputs import receipt_events
@@ -60,8 +60,8 @@ def send_id(
         table=tables["delivery_ledger"], owner="o", clock=FixedClock(NOW + 4_000), client=client
     )
     sent = Decision(Status.SENT, None, "provider")
-    answers = (Answer(target="11", message_id="message-1", error=None),)
-    ledger.record(record.record_id, [Decided(position=0, user_id=1, decision=sent, answers=answers)])
+    answers = (CallResult(target="11", message_id="message-1", error=None),)
+    ledger.record(record.record_id, [RecipientResult(position=0, user_id=1, decision=sent, call_results=answers)])
     out = Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", "push")
     common: dict[str, Any] = {"channel": "push", "start": 0, "end": 500, "directory": None}
     asked = build([1], record_id=str(uuid4()), send_id=made)

@@ -225,7 +225,7 @@ def test_unfinished_record_is_released_to_others_at_once() -> None:
 
 
 @pytest.mark.guarantee("dynamodb_down.nothing_is_published")
-@pytest.mark.parametrize("method", ["acquire", "decided"])
+@pytest.mark.parametrize("method", ["acquire", "results"])
 def test_nothing_is_published_while_the_ledger_is_down(method: str) -> None:
     fleet = Fleet()
     fleet.deliver(fleet.record(range(1000, 1001)))  # so that there is something to be asked for

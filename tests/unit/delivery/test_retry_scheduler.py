@@ -22,7 +22,7 @@ from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.observability import traces
 from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
-from masscomm.stores.delivery_ledger import Decided, from_document, to_document
+from masscomm.stores.delivery_ledger import RecipientResult, from_document, to_document
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
 from tests.support.harness.chain import NOW, delivery, entry, results_of
 from tests.support.harness.delivery import Delivery, by_email
@@ -140,7 +140,7 @@ def test_waits_the_previous_code_recorded_keep_their_ids() -> None:
     chain = Delivery()
     record = delivery([1, 2], waits=1, parent_id="an earlier record")
     previous = to_document(
-        [Decided(position=p, user_id=p + 1, decision=PROVIDER_DELAYED, retry_at_ms=NOW) for p in (0, 1)]
+        [RecipientResult(position=p, user_id=p + 1, decision=PROVIDER_DELAYED, retry_at_ms=NOW) for p in (0, 1)]
     )
     del previous["ids"]
     chain.ledger.acquire(record.record_id)

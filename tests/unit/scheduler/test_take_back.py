@@ -22,7 +22,7 @@ from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITIO
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.back_off import BackOff
 from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delivery_ledger import Answer, Decided
+from masscomm.stores.delivery_ledger import CallResult, RecipientResult
 from tests.support.harness.chain import NOW, build, delivery, entry, recheck, results_of, send
 from tests.support.harness.take_back import PARTIAL, Headers, Office
 from tests.support.inputs.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS
@@ -191,11 +191,11 @@ def test_expired_crashing_record_gets_its_outcomes_here() -> None:
     office = Office()
     office.clock.advance(3600)
     record = delivery([1, 2, 3], expires_at=NOW + 1_000)
-    sent = Decided(
-        position=record.positions[0], user_id=1, decision=SENT, answers=(Answer(target="11", message_id="m"),)
+    sent = RecipientResult(
+        position=record.positions[0], user_id=1, decision=SENT, call_results=(CallResult(target="11", message_id="m"),)
     )
     waits = replace(
-        sent, position=record.positions[1], user_id=2, decision=Decision(Status.SENDING), answers=(), retry_at_ms=1
+        sent, position=record.positions[1], user_id=2, decision=Decision(Status.SENDING), call_results=(), retry_at_ms=1
     )
     office.ledger.record(record.record_id, [sent, waits])
     assert office.give_up(record, topics.DELIVERY, last=CRASH, took_s=1) == []
@@ -223,7 +223,7 @@ def test_expired_record_after_an_outage_returns_to_its_function() -> None:
 def test_of_a_crasher_that_had_sent_to_some_those_were_sent_to() -> None:
     office = Office()
     record = delivery([1, 2])
-    sent = Decided(position=record.positions[0], user_id=1, decision=SENT)
+    sent = RecipientResult(position=record.positions[0], user_id=1, decision=SENT)
     office.ledger.record(record.record_id, [sent])
     before = ((CRASHED, str(MAX_CRASHES).encode()),)
     assert office.give_up(record, topics.DELIVERY, last=CRASH, headers=before) == []
