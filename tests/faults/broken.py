@@ -43,7 +43,7 @@ def oversize(bench: Bench, _: Send) -> None:
 def chunk_index_used_again(bench: Bench, _: Send) -> None:
     """One-recipient sends with one send_id and chunk index, to several users: the first of them is sent to."""
     users = [user_id for user_id in bench.shared if user_id % 10 >= 6][:3]  # they have a device, and want everything
-    sent = bench.foretell(f"{time.time_ns():x}-{len(bench.sends)}", users)
+    sent = bench.expect_send(f"{time.time_ns():x}-{len(bench.sends)}", users)
     sent.uncounted = frozenset(users[1:])
     for user_id in sent.uncounted:
         sent.fates[user_id] = frozenset({"dead_letter"})
@@ -53,7 +53,7 @@ def chunk_index_used_again(bench: Bench, _: Send) -> None:
 
 def _encoded(bench: Bench, users: Sequence[int], data: dict[str, str] | None = None) -> bytes:
     """A send to these people as the monolith writes it; it is judged from now on."""
-    return _value(bench, bench.foretell(f"{time.time_ns():x}-{len(bench.sends)}", users), users, data)
+    return _value(bench, bench.expect_send(f"{time.time_ns():x}-{len(bench.sends)}", users), users, data)
 
 
 def _value(bench: Bench, sent: Sent, users: Sequence[int], data: dict[str, str] | None = None) -> bytes:

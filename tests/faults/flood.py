@@ -38,7 +38,7 @@ def flood(count: int, *, patience_s: float) -> FaultOf:
         letters = {f"{letter.topic}-{letter.partition}@{letter.offset}" for letter in bench.letters.all()}
         missing = [place for place, record in written.items() if _is_unreadable(bench, record) and place not in letters]
         assert missing == [], f"{len(missing)} of {len(written)} are neither handled nor dead letters: {missing[:5]}"
-        bench.forget_letters()
+        bench.accept_dead_letters()
 
     return fault
 

@@ -21,7 +21,7 @@ from tests.faults.moments import (
     path,
     received,
 )
-from tests.support.fault_stack.bench import CHAIN, Bench, Beside, tail
+from tests.support.fault_stack.bench import CHAIN, Bench, ExtraEnvironment, tail
 from tests.support.fault_stack.cell import FaultOf, Send
 from tests.support.fault_stack.proxy import Answer, Delay, Hold, HoldAnswer, produce_to
 from tests.support.harness.chain import entry, event
@@ -147,7 +147,7 @@ def crashes_again_and_again(bench: Bench, send: Send) -> None:
 
 def twice(bench: Bench, send: Send) -> None:
     """A second environment of delivery is invoked with the record while the first publishes it."""
-    with _beside(bench) as (beside, records):
+    with _extra_environment(bench) as (beside, records):
         bench.stack.sns.answer(Rule(code="slow", delay_s=0.05))
         send()
         beside.invoke(_event_of(records))
@@ -160,7 +160,7 @@ def asleep(bench: Bench, send: Send) -> None:
 
     The record is one slice, so that nothing but its lease says that the time is over.
     """
-    with _beside(bench, topics.in_lane(topics.DELIVERY, Lane.SMALL)) as (beside, records):
+    with _extra_environment(bench, topics.in_lane(topics.DELIVERY, Lane.SMALL)) as (beside, records):
         bench.stack.sns.answer(Rule(code="hold"))
         send()
         until("each worker is at a call", lambda: bench.stack.sns.counts().held == WORKERS, every_s=0.05)
@@ -212,9 +212,9 @@ def redelivered_after_counting(bench: Bench, send: Send) -> None:
 
 
 @contextmanager
-def _beside(bench: Bench, topic: str = topics.DELIVERY) -> Iterator[tuple[Beside, TopicReader]]:
+def _extra_environment(bench: Bench, topic: str = topics.DELIVERY) -> Iterator[tuple[ExtraEnvironment, TopicReader]]:
     """A warm environment of delivery, and a topic's records for it from now on."""
-    beside = bench.beside("delivery")
+    beside = bench.extra_environment("delivery")
     records = tail(bench, topic)
     try:
         yield beside, records

@@ -32,7 +32,7 @@ from tests.support.harness.device_registrar import Registrar
 from tests.support.harness.preference_checker import Checker
 from tests.support.harness.receipts import Receipts
 from tests.support.harness.relay import Relay
-from tests.support.harness.take_back import Office
+from tests.support.harness.take_back import Rescheduler
 from tests.support.inputs import receipt_events
 from tests.support.inputs.api_gateway_events import get, lambda_context
 from tests.support.inputs.debezium_records import row
@@ -155,9 +155,9 @@ def from_receipts(error: Exception) -> Chain:
 
 
 def from_scheduler(error: Exception) -> Chain:
-    chain = Office()
+    chain = Rescheduler()
     chain.store.put = fails(error)  # type: ignore[method-assign]
-    chain.give_up(delivery([1]), topics.DELIVERY)
+    chain.reschedule(delivery([1]), topics.DELIVERY)
     return chain
 
 
@@ -263,7 +263,7 @@ def test_an_unreadable_record_lets_no_canary_out(value: bytes, written: Callable
         (Checker(), topics.SEND_MONOLITH),
         (Builder(), topics.BUILD),
         (Delivery(), topics.DELIVERY),
-        (Office(), topics.ON_FAILURE),
+        (Rescheduler(), topics.ON_FAILURE),
     ]
     for chain, topic in runs:
         chain.run(chain.use_case, entry(value, topic=topic))  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from masscomm.errors import Retry
 from masscomm.kafka import topics
 from tests.support.harness.chain import delivery, results_of, send
 from tests.support.harness.delivery import Delivery
-from tests.support.harness.whole_chain import World
+from tests.support.harness.whole_chain import WholeChain
 
 SENT = ("sent", None)
 FAILED = (DEAD_LETTERED.status, DEAD_LETTERED.reason)
@@ -27,7 +27,7 @@ def test_other_users_under_a_recorded_id_are_dead_letters(together: bool) -> Non
     records = [delivery([user_id]) for user_id in (1, 2, 3)]
     for batch in [records] if together else [[record] for record in records]:
         assert chain.deliver(*batch) == []
-    assert chain.reached() == ["arn-1"]
+    assert chain.published_arns() == ["arn-1"]
     assert [letter["masscomm.reason"] for letter in chain.dead_letters()] == ["invalid"] * 2
     outcomes = chain.outcomes()
     assert results_of(outcomes) == {(1, "push"): SENT, (2, "push"): FAILED, (3, "push"): FAILED}
@@ -40,7 +40,7 @@ def test_a_redelivered_dead_letter_has_the_same_outcome_id() -> None:
         assert chain.deliver(delivery([user_id])) == []
     by_id = {outcome.record_id: outcome.user_ids for outcome in chain.outcomes()}
     assert sorted(by_id.values()) == [[1], [2]]
-    assert chain.reached() == ["arn-1"]
+    assert chain.published_arns() == ["arn-1"]
 
 
 def test_recorded_users_among_others_have_one_outcome() -> None:
@@ -63,7 +63,7 @@ def test_a_user_erased_since_is_no_other() -> None:
     assert chain.deliver(delivery([1, 2])) == []
     assert chain.dead_letters() == []
     assert set(results_of(chain.outcomes()).values()) == {SENT}
-    assert chain.reached() == ["arn-1", "arn-2"]
+    assert chain.published_arns() == ["arn-1", "arn-2"]
 
 
 def test_a_record_that_is_refused_leaves_the_lease_free() -> None:
@@ -80,21 +80,21 @@ def test_a_record_that_is_refused_leaves_the_lease_free() -> None:
 
 @pytest.mark.guarantee("dead_letter.reused_chunk_index")
 def test_each_user_of_a_chunk_id_ends_once_through_the_chain() -> None:
-    world = World(random.Random(0), growing=False)  # noqa: S311
-    world.directory.put(*(Settings(user_id=user_id) for user_id in (1, 2, 3)))
-    sends = [world.encoded(send([user_id]), topics.SEND_MONOLITH, offset=user_id) for user_id in (1, 2, 3)]
-    assert world.run(world.checker, *sends) == []
-    assert world.run(world.builder, *world.take(topics.BUILD)) == []
-    assert world.run(world.use_case, *world.take(topics.DELIVERY)) == []
-    assert results_of(world.outcomes()) == {(1, "push"): SENT, (2, "push"): FAILED, (3, "push"): FAILED}
-    assert len({outcome.record_id for outcome in world.outcomes()}) == 3
+    chain = WholeChain(random.Random(0), growing=False)  # noqa: S311
+    chain.directory.put(*(Settings(user_id=user_id) for user_id in (1, 2, 3)))
+    sends = [chain.encoded(send([user_id]), topics.SEND_MONOLITH, offset=user_id) for user_id in (1, 2, 3)]
+    assert chain.run(chain.checker, *sends) == []
+    assert chain.run(chain.builder, *chain.consume(topics.BUILD)) == []
+    assert chain.run(chain.use_case, *chain.consume(topics.DELIVERY)) == []
+    assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): FAILED, (3, "push"): FAILED}
+    assert len({outcome.record_id for outcome in chain.outcomes()}) == 3
 
 
 def test_chunks_of_other_users_have_their_own_outcomes() -> None:
-    world = World(random.Random(0), growing=False)  # noqa: S311
-    world.directory.put(*(Settings(user_id=user_id) for user_id in range(1, 7)))
-    sends = [world.encoded(send([n, n + 1]), topics.SEND_MONOLITH, offset=n) for n in (1, 3, 5)]
-    assert world.run(world.checker, *sends) == []
-    failed = {user_id: outcome.record_id for outcome in world.outcomes() for user_id in outcome.user_ids}
+    chain = WholeChain(random.Random(0), growing=False)  # noqa: S311
+    chain.directory.put(*(Settings(user_id=user_id) for user_id in range(1, 7)))
+    sends = [chain.encoded(send([n, n + 1]), topics.SEND_MONOLITH, offset=n) for n in (1, 3, 5)]
+    assert chain.run(chain.checker, *sends) == []
+    failed = {user_id: outcome.record_id for outcome in chain.outcomes() for user_id in outcome.user_ids}
     assert failed.keys() == {3, 4, 5, 6}
     assert failed[3] == failed[4] != failed[5] == failed[6]

@@ -1,4 +1,4 @@
-"""Whatever changes between two deliveries of a record, and wherever a function is killed: everybody ends once.
+"""Each notification ends once, although data changes between deliveries of a record and functions are killed.
 
 The chain in memory, from a send to the provider. Each function's batch is delivered several times: all but the last
 time it is killed with any subset of its records acknowledged, and before the next time settings, users, templates and
@@ -25,7 +25,7 @@ from masscomm.domain.users import Settings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, send
-from tests.support.harness.whole_chain import CHANNELS, USERS, AnyQueue, World
+from tests.support.harness.whole_chain import CHANNELS, USERS, RandomQueue, WholeChain
 
 
 def _counted(outcomes: Sequence[NotificationOutcome]) -> list[NotificationOutcome]:
@@ -33,7 +33,7 @@ def _counted(outcomes: Sequence[NotificationOutcome]) -> list[NotificationOutcom
     return list({outcome.record_id: outcome for outcome in reversed(outcomes)}.values())
 
 
-def _said(outcome: NotificationOutcome) -> list[tuple[int, str, str | None]]:
+def _results(outcome: NotificationOutcome) -> list[tuple[int, str, str | None]]:
     results = [outcome.results[place] for place in outcome.result_index]
     return [(p, r.status, r.reason) for p, r in zip(outcome.positions, results, strict=True)]
 
@@ -41,23 +41,23 @@ def _said(outcome: NotificationOutcome) -> list[tuple[int, str, str | None]]:
 def _statuses(outcomes: Sequence[NotificationOutcome]) -> dict[tuple[int, str], Status]:
     found: dict[tuple[int, str], Status] = {}
     for outcome in outcomes:
-        for position, status, _ in _said(outcome):
+        for position, status, _ in _results(outcome):
             key = (position, outcome.channel)
             found[key] = merge(found.get(key, Status.ACCEPTED), Status(status))
     return found
 
 
-def _published(world: World) -> Counter[tuple[int, str]]:
-    pushed = Counter((int(push.endpoint_arn.removeprefix("arn-")) - 1, "push") for push in world.push.published)
+def _published(chain: WholeChain) -> Counter[tuple[int, str]]:
+    pushed = Counter((int(push.endpoint_arn.removeprefix("arn-")) - 1, "push") for push in chain.push.published)
     return pushed + Counter(
         (USERS.index(int(sent.recipient.split("@")[0])), "email")
-        for sent in world.email.sent
+        for sent in chain.email.sent
         if sent.recipient != "other@example.com"
     )
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges, parts and records so small that a dozen recipients have several of each."""
     monkeypatch.setattr(check_preferences, "RANGE_SIZE", 3)
     monkeypatch.setattr(chunks, "PART_SIZE", 6)
@@ -65,42 +65,44 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_messages, "_MAX_GROWN_BYTES", 400)
 
 
-def everybody_ends_once(seed: int, *, growing: bool) -> None:
-    throw = random.Random(seed)  # noqa: S311 - nothing secret
-    world = World(throw, growing=growing)
+def assert_each_notification_ends_once(seed: int, *, growing: bool) -> None:
+    rng = random.Random(seed)  # noqa: S311 - nothing secret
+    chain = WholeChain(rng, growing=growing)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(check_preferences, "SPLIT_ABOVE", throw.choice([8, len(USERS)]))
-        world.send(NOW + 5_000_000 if throw.random() < 0.3 else None)
-    outcomes = world.outcomes()
+        patch.setattr(check_preferences, "SPLIT_ABOVE", rng.choice([8, len(USERS)]))
+        chain.send(NOW + 5_000_000 if rng.random() < 0.3 else None)
+    outcomes = chain.outcomes()
     counted = _counted(outcomes)
-    everybody = {(position, channel) for position in range(len(USERS)) for channel in CHANNELS}
+    notifications = {(position, channel) for position in range(len(USERS)) for channel in CHANNELS}
 
-    # Nothing is in flight, and nobody is lost.
+    # No notification is in flight or lost.
     statuses = _statuses(counted)
-    assert statuses.keys() == everybody
+    assert statuses.keys() == notifications
     assert set(statuses.values()) <= TERMINAL
-    # Whoever was published to is sent, and nobody else.
-    published = _published(world)
+    # Exactly the published notifications are sent.
+    published = _published(chain)
     assert {who for who, status in statuses.items() if status is Status.SENT} == published.keys()
-    assert all(set(push.message) & set("XYZ") for push in world.push.published)
+    assert all(set(push.message) & set("XYZ") for push in chain.push.published)
     # An id that is refused tells of nobody anew. (Why somebody alone goes no further may be told in two ways.)
     first = {outcome.record_id: outcome for outcome in counted}
     assert all(outcome.positions == first[outcome.record_id].positions for outcome in outcomes)
-    assert all(_said(outcome) == _said(first[outcome.record_id]) for outcome in outcomes if len(outcome.positions) > 1)
+    assert all(
+        _results(outcome) == _results(first[outcome.record_id]) for outcome in outcomes if len(outcome.positions) > 1
+    )
     # What the preference checker said first it says always: nobody is told of and passed on. (Of whoever was held and
     # is alone in a record since, nothing is recorded; the rank settles it, as above.)
-    alone = {position for record in world.rechecks() if len(record.positions) == 1 for position in record.positions}
-    passed_on = {(p, record.channel) for record in world.builds() for p in record.positions if p not in alone}
+    alone = {position for record in chain.rechecks() if len(record.positions) == 1 for position in record.positions}
+    passed_on = {(p, record.channel) for record in chain.builds() for p in record.positions if p not in alone}
     with_outcome = [
         (p, each.channel)
         for each in counted
         if each.step == "preference"
-        for p, status, _ in _said(each)
+        for p, status, _ in _results(each)
         if status != Status.HELD and p not in alone
     ]
     assert len(with_outcome) == len(set(with_outcome))
     assert passed_on.isdisjoint(with_outcome)
-    assert len({(r.record_id, *r.positions) for r in world.builds()}) == len({r.record_id for r in world.builds()})
+    assert len({(r.record_id, *r.positions) for r in chain.builds()}) == len({r.record_id for r in chain.builds()})
     if not growing:
         assert set(published.values()) <= {1}
 
@@ -109,65 +111,65 @@ def everybody_ends_once(seed: int, *, growing: bool) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
 def test_each_recipient_ends_once_and_is_sent_once(seed: int) -> None:
-    everybody_ends_once(seed, growing=False)
+    assert_each_notification_ends_once(seed, growing=False)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32))
 def test_each_recipient_ends_once_though_messages_grow(seed: int) -> None:
-    everybody_ends_once(seed, growing=True)
+    assert_each_notification_ends_once(seed, growing=True)
 
 
 def test_kill_between_outcome_and_build_record_ends_each_once() -> None:
     """The smallest case: of two acknowledgements one came, and two users changed their minds meanwhile."""
-    world = World(random.Random(0), growing=False)  # noqa: S311
-    world.directory.put(Settings(user_id=1, channels={"push": False}))
-    place = world.encoded(send([1, 2]), topics.SEND_MONOLITH)
-    world.producer.fail = lambda topic, _: None if topic == topics.OUTCOME else Retry("killed")
-    assert world.run(world.checker, place) == [0]
-    world.producer.fail = lambda *_: None
-    world.directory.put(Settings(user_id=1), Settings(user_id=2, channels={"push": False}))
-    assert world.run(world.checker, place) == []
-    (build,) = world.builds()
+    chain = WholeChain(random.Random(0), growing=False)  # noqa: S311
+    chain.directory.put(Settings(user_id=1, channels={"push": False}))
+    place = chain.encoded(send([1, 2]), topics.SEND_MONOLITH)
+    chain.producer.fail = lambda topic, _: None if topic == topics.OUTCOME else Retry("killed")
+    assert chain.run(chain.checker, place) == [0]
+    chain.producer.fail = lambda *_: None
+    chain.directory.put(Settings(user_id=1), Settings(user_id=2, channels={"push": False}))
+    assert chain.run(chain.checker, place) == []
+    (build,) = chain.builds()
     assert build.user_ids == [2]
-    assert {tuple(outcome.user_ids) for outcome in world.outcomes()} == {(1,)}
+    assert {tuple(outcome.user_ids) for outcome in chain.outcomes()} == {(1,)}
 
 
 @pytest.mark.guarantee("tenants.changed_lane_delivers_once")
 def test_record_redelivered_in_another_lane_is_sent_once() -> None:
     """The answer of the first check is lost; the tenant's budget is used up at the second."""
-    world = World(random.Random(0), growing=False)  # noqa: S311
-    world.directory.put(*(Settings(user_id=user_id) for user_id in (1, 2, 3)))
-    asked = world.encoded(send([1, 2, 3]), topics.SEND_MONOLITH)
+    chain = WholeChain(random.Random(0), growing=False)  # noqa: S311
+    chain.directory.put(*(Settings(user_id=user_id) for user_id in (1, 2, 3)))
+    asked = chain.encoded(send([1, 2, 3]), topics.SEND_MONOLITH)
     for burst in (3, 0):
-        checker = replace(world.checker, small_sends=SmallSends(burst=burst))
-        assert world.run(checker, asked) == []
-    lanes = [topics.lane_of(record["topic"]) for record in world.take(topics.BUILD)]
+        checker = replace(chain.checker, small_sends=SmallSends(burst=burst))
+        assert chain.run(checker, asked) == []
+    lanes = [topics.lane_of(record["topic"]) for record in chain.consume(topics.BUILD)]
     assert (lanes[0], lanes[1] in BROADCASTS) == (Lane.SMALL, True)
-    assert len({record.record_id for record in world.builds()}) == 1
-    assert world.run(world.builder, *world.take(topics.BUILD)) == []
-    assert [topics.lane_of(record["topic"]) for record in world.take(topics.DELIVERY)] == lanes
-    assert world.run(world.use_case, *world.take(topics.DELIVERY)) == []
-    assert sorted(push.endpoint_arn for push in world.push.published) == ["arn-1", "arn-2", "arn-3"]
-    assert len({record.record_id for record in world.outcomes()}) == 1
+    assert len({record.record_id for record in chain.builds()}) == 1
+    assert chain.run(chain.builder, *chain.consume(topics.BUILD)) == []
+    assert [topics.lane_of(record["topic"]) for record in chain.consume(topics.DELIVERY)] == lanes
+    assert chain.run(chain.use_case, *chain.consume(topics.DELIVERY)) == []
+    assert sorted(push.endpoint_arn for push in chain.push.published) == ["arn-1", "arn-2", "arn-3"]
+    assert len({record.record_id for record in chain.outcomes()}) == 1
 
 
 @pytest.mark.guarantee("tenants.changed_queue_delivers_once")
 def test_chunk_redelivered_in_another_queue_is_sent_once() -> None:
     """The answer of the first check is lost, and the tenant's queue is another's by the second."""
-    world = World(random.Random(0), growing=False)  # noqa: S311
+    chain = WholeChain(random.Random(0), growing=False)  # noqa: S311
     users = list(USERS)
-    world.directory.put(*(Settings(user_id=user_id) for user_id in users))
-    asked = world.encoded(send(users, chunk_count=2), topics.SEND_MONOLITH)
+    chain.directory.put(*(Settings(user_id=user_id) for user_id in users))
+    asked = chain.encoded(send(users, chunk_count=2), topics.SEND_MONOLITH)
     for queue in (Lane.BULK_2, Lane.BULK_4):
-        checker = replace(world.checker, queues=AnyQueue(world.throw, queue))
-        assert world.run(checker, asked) == []
-    assert [record["topic"] for record in world.take(topics.RECHECK)] == ["recheck.bulk2", "recheck.bulk4"]
-    assert world.run(world.checker, *world.take(topics.RECHECK)) == []
-    assert world.run(world.builder, *world.take(topics.BUILD)) == []
-    deliveries = world.take(topics.DELIVERY)
+        checker = replace(chain.checker, queues=RandomQueue(chain.rng, queue))
+        assert chain.run(checker, asked) == []
+    assert [record["topic"] for record in chain.consume(topics.RECHECK)] == ["recheck.bulk2", "recheck.bulk4"]
+    assert chain.run(chain.checker, *chain.consume(topics.RECHECK)) == []
+    assert chain.run(chain.builder, *chain.consume(topics.BUILD)) == []
+    deliveries = chain.consume(topics.DELIVERY)
     assert {record["topic"] for record in deliveries} == {"delivery.bulk2", "delivery.bulk4"}
-    assert len({record.record_id for record in world.deliveries()}) == len(deliveries) / 2
-    assert world.run(world.use_case, *deliveries) == []
-    assert sorted(push.endpoint_arn for push in world.push.published) == sorted(f"arn-{user_id}" for user_id in users)
-    assert len({record.record_id for record in world.outcomes()}) == len(deliveries) / 2
+    assert len({record.record_id for record in chain.deliveries()}) == len(deliveries) / 2
+    assert chain.run(chain.use_case, *deliveries) == []
+    assert sorted(push.endpoint_arn for push in chain.push.published) == sorted(f"arn-{user_id}" for user_id in users)
+    assert len({record.record_id for record in chain.outcomes()}) == len(deliveries) / 2

@@ -28,7 +28,7 @@ from masscomm.kafka.producer import Headers, Report
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from tests.support.harness.chain import Context, send
 from tests.support.harness.delivery import Delivery
-from tests.support.harness.event_source import ENVELOPE, Answered, until
+from tests.support.harness.event_source import ENVELOPE, FunctionResponse, until
 
 LOUD, QUIET = 1, 5  # clubs; by their ids alone they would share a queue
 ROOT = Path(__file__).parents[2]
@@ -111,10 +111,10 @@ class City(Delivery):
                 continue
             use_case = self.functions[spec.name]
 
-            async def invoke(payload: bytes, use_case: UseCase[Any] = use_case) -> Answered:
+            async def invoke(payload: bytes, use_case: UseCase[Any] = use_case) -> FunctionResponse:
                 await asyncio.sleep(0)
                 answer = self.driver.run(json.loads(payload), Context(self.clock), use_case)
-                return Answered(json.dumps(answer).encode())
+                return FunctionResponse(json.dumps(answer).encode())
 
             mapping = EventSourceMapping(
                 spec=spec,

@@ -12,7 +12,7 @@ from devstack.config import StackConfig
 from masscomm.cdc.change_events import RowChanged
 from masscomm.errors import Retry
 from masscomm.kafka.topics import cdc_topic
-from tests.support.harness.change_data_capture import Generated, same_rows
+from tests.support.harness.change_data_capture import RunningGeneration, same_rows
 
 TABLES = ("users", "user_settings", "devices", "notification_templates")
 
@@ -42,7 +42,7 @@ def await_wait_for(connection: psycopg.Connection, transaction: str) -> None:
 
 def test_transaction_open_during_the_snapshot_wins(stack: StackConfig) -> None:
     """It wins although its LSN is lower than the snapshot's."""
-    with Generated.made(stack) as made, made.sql() as sql:
+    with RunningGeneration.made(stack) as made, made.sql() as sql:
         insert_user(sql, 1, "before")
         insert_user(sql, 2, "before")
         first, second, open_one = (made.sql(autocommit=False) for _ in range(3))
@@ -57,10 +57,10 @@ def test_transaction_open_during_the_snapshot_wins(stack: StackConfig) -> None:
         open_one.execute("UPDATE users SET first_name = 'open' WHERE id = 1")
         open_one.execute("INSERT INTO users (id, club_id, first_name, last_name) VALUES (3, 1, 'open', 'x')")
         second.commit()
-        made.pump(made.complete)
+        made.consume_until(made.complete)
         assert made.documents("users")["1"]["first_name"] == "before"
         open_one.commit()
-        made.pump(lambda: "3" in made.documents("users"))
+        made.consume_until(lambda: "3" in made.documents("users"))
 
         change = next(c for c in made.changes() if isinstance(c, RowChanged) and c.id == "1" and c.version > 1)
         snapshot_lsn = lsn_of_snapshot(made)
@@ -71,7 +71,7 @@ def test_transaction_open_during_the_snapshot_wins(stack: StackConfig) -> None:
             connection.close()
 
 
-def lsn_of_snapshot(made: Generated) -> int:
+def lsn_of_snapshot(made: RunningGeneration) -> int:
     for record in made.records:
         value = json.loads(record.value or b"null")
         if value and value.get("op") == "r":
@@ -80,7 +80,7 @@ def lsn_of_snapshot(made: Generated) -> int:
 
 
 def test_rows_committed_during_the_snapshot_are_served(stack: StackConfig) -> None:
-    with Generated.made(stack) as made, made.sql() as sql:
+    with RunningGeneration.made(stack) as made, made.sql() as sql:
         sql.execute(
             "INSERT INTO users (id, club_id, first_name, last_name)"
             " SELECT g, 1, 'f' || g, 'x' FROM generate_series(1, 5000) g"
@@ -103,16 +103,16 @@ def test_rows_committed_during_the_snapshot_are_served(stack: StackConfig) -> No
         writer.start()
         try:
             made.start_connector()
-            made.pump(made.complete)
+            made.consume_until(made.complete)
         finally:
             ended.set()
             writer.join()
-        made.pump(lambda: same_rows(made.documents("users"), made.rows("users")))
+        made.consume_until(lambda: same_rows(made.documents("users"), made.rows("users")))
         assert not made.producer.produced
 
 
 def test_every_kind_of_change_ends_as_the_tables_say(stack: StackConfig) -> None:
-    with Generated.made(stack) as made, made.sql() as sql:
+    with RunningGeneration.made(stack) as made, made.sql() as sql:
         for number in range(1, 9):
             insert_user(sql, number, f"n{number}")
         sql.execute("INSERT INTO user_settings (user_id, club_id, channels) VALUES (1, 1, '{\"push\": false}')")
@@ -123,7 +123,7 @@ def test_every_kind_of_change_ends_as_the_tables_say(stack: StackConfig) -> None
         )
         sql.execute("INSERT INTO devices (id, user_id, platform, token) VALUES (1, 1, 'gcm', 'a'), (2, 2, 'apns', 'b')")
         made.start_connector()
-        made.pump(made.complete)
+        made.consume_until(made.complete)
 
         with sql.transaction():
             sql.execute("UPDATE users SET first_name = 'once' WHERE id = 2")
@@ -146,7 +146,7 @@ def test_every_kind_of_change_ends_as_the_tables_say(stack: StackConfig) -> None
         sql.execute("DELETE FROM devices WHERE id = 2")
         insert_user(sql, 999, "last")
 
-        made.pump(lambda: all(same_rows(made.documents(t), made.rows(t)) for t in TABLES))
+        made.consume_until(lambda: all(same_rows(made.documents(t), made.rows(t)) for t in TABLES))
         assert made.documents("users")["2"]["first_name"] == "twice"
         twice = [c.version for c in made.changes() if isinstance(c, RowChanged) and c.table == "users" and c.id == "2"]
         assert len(set(twice)) == 3, "two changes of a row in one transaction have LSNs of their own"
@@ -157,7 +157,7 @@ def test_every_kind_of_change_ends_as_the_tables_say(stack: StackConfig) -> None
 
 
 def test_before_the_marker_nothing_is_looked_up(stack: StackConfig) -> None:
-    with Generated.made(stack) as made, made.sql() as sql:
+    with RunningGeneration.made(stack) as made, made.sql() as sql:
         insert_user(sql, 1, "a")
         directory = made.directory()
 
@@ -167,34 +167,34 @@ def test_before_the_marker_nothing_is_looked_up(stack: StackConfig) -> None:
             return True
 
         made.start_connector()
-        made.pump(lambda: "1" in made.documents("users"))
+        made.consume_until(lambda: "1" in made.documents("users"))
         if not made.complete():  # the index holds the user, and still nothing is said of him
             assert refused(lambda: directory.users([1]))
             assert refused(lambda: directory.devices([1]))
             assert refused(lambda: directory.templates([(1, "news", "push")]))
-        made.pump(made.complete)
+        made.consume_until(made.complete)
         assert directory.users([1, 2]).keys() == {1}
 
 
 def test_a_truncate_is_answered_with_not_ready(stack: StackConfig) -> None:
-    with Generated.made(stack) as made, made.sql() as sql:
+    with RunningGeneration.made(stack) as made, made.sql() as sql:
         insert_user(sql, 1, "a")
         sql.execute("INSERT INTO devices (id, user_id, platform, token) VALUES (1, 1, 'gcm', 'a')")
         made.start_connector()
-        made.pump(made.complete)
+        made.consume_until(made.complete)
         directory = made.directory()
         assert directory.users([1])
         sql.execute("TRUNCATE devices")
-        made.pump(lambda: not made.complete())
+        made.consume_until(lambda: not made.complete())
         assert "devices was truncated" in made.state()["rebuild_reason"]
         with pytest.raises(Retry, match="not ready"):
             directory.users([1])
 
 
 def test_confirm_waits_for_the_database_and_the_consumer(stack: StackConfig) -> None:
-    with Generated.made(stack) as made, made.sql() as sql:
+    with RunningGeneration.made(stack) as made, made.sql() as sql:
         made.start_connector()
-        made.pump(made.complete)
+        made.consume_until(made.complete)
         insert_user(sql, 7, "new")
         row = sql.execute("SELECT (extract(epoch from clock_timestamp()) * 1000)::bigint").fetchone()
         assert row is not None
@@ -211,7 +211,7 @@ def test_confirm_waits_for_the_database_and_the_consumer(stack: StackConfig) -> 
                 return False
             return True
 
-        made.pump(believed)
+        made.consume_until(believed)
         assert directory.users([7]).keys() == {7}
         assert confirmed[-1].ts_ms >= now
         assert directory.position() == confirmed[-1]
@@ -219,7 +219,7 @@ def test_confirm_waits_for_the_database_and_the_consumer(stack: StackConfig) -> 
 
 def test_snapshot_end_alone_does_not_complete_a_generation(stack: StackConfig) -> None:
     """Small batches do at Debezium's producer what a slow broker does: its queue is long when the snapshot ends."""
-    with Generated.made(stack, **{"producer.override.batch.size": "1000"}) as made, made.sql() as sql:
+    with RunningGeneration.made(stack, **{"producer.override.batch.size": "1000"}) as made, made.sql() as sql:
         sql.execute(
             "INSERT INTO users (id, club_id, first_name, last_name)"
             " SELECT g, 1, 'f' || g, 'x' FROM generate_series(1, 20000) g"

@@ -8,7 +8,7 @@ import pytest
 from devstack.config import StackConfig
 from masscomm.errors import Retry
 from masscomm.kafka.producer import KafkaProducer, Producer
-from tests.support.contracts.producer import TOO_LARGE, ProducerContract, Reports, Target
+from tests.support.contracts.producer import TOO_LARGE, DeliveryReports, ProducerContract, Target
 from tests.support.servers.kafka_topics import make_topic, messages_of
 
 
@@ -31,7 +31,7 @@ class TestKafkaProducer(ProducerContract):
             yield KafkaProducer(f"127.0.0.1:{bound.getsockname()[1]}", message_timeout_ms=1000)
 
     def test_record_too_large_for_the_broker_is_a_dead_letter(self, target: Target) -> None:
-        reports = Reports()
+        reports = DeliveryReports()
         assert len(TOO_LARGE) < 3_000_000  # the client's own limit
         target.producer.produce(target.topic, None, TOO_LARGE, [], reports.to("large"))
         target.producer.flush(20)
@@ -40,14 +40,14 @@ class TestKafkaProducer(ProducerContract):
 
     @pytest.mark.guarantee("kafka_answer.no_topic")
     def test_absent_topic_is_a_retry(self, kafka: StackConfig) -> None:
-        reports = Reports()
+        reports = DeliveryReports()
         producer = KafkaProducer(kafka.kafka_bootstrap, message_timeout_ms=1000)
         producer.produce("absent", None, b"value", [], reports.to("a"))
         producer.flush(20)
         assert [type(error) for error in reports.of["a"]] == [Retry]
 
     def test_timed_out_record_is_reported_by_the_client(self, unreachable: Producer) -> None:
-        reports = Reports()
+        reports = DeliveryReports()
         unreachable.produce("topic", None, b"value", [], reports.to("a"))
         unreachable.flush(20)
         (error,) = reports.of["a"]

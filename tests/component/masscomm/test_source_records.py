@@ -8,21 +8,21 @@ from devstack.config import StackConfig
 from masscomm.errors import Retry
 from masscomm.kafka.producer import KafkaProducer
 from masscomm.kafka.source_records import KafkaSourceRecords
-from tests.support.contracts.source_records import HEADERS, Kept, SourceRecordsContract
+from tests.support.contracts.source_records import HEADERS, SourceRecordsContract, StoredRecords
 from tests.support.servers.kafka_topics import make_topic
 
 
 class TestKafkaSourceRecords(SourceRecordsContract):
     @pytest.fixture
-    def kept(self, kafka: StackConfig) -> Kept:
-        kept = Kept(KafkaSourceRecords(kafka.kafka_bootstrap), make_topic(kafka.kafka_bootstrap))
+    def stored(self, kafka: StackConfig) -> StoredRecords:
+        stored = StoredRecords(KafkaSourceRecords(kafka.kafka_bootstrap), make_topic(kafka.kafka_bootstrap))
         producer = KafkaProducer(kafka.kafka_bootstrap)
         errors: list[Exception | None] = []
-        for value in kept.values:
-            producer.produce(kept.topic, b"key", value, list(HEADERS), errors.append)
+        for value in stored.values:
+            producer.produce(stored.topic, b"key", value, list(HEADERS), errors.append)
         producer.flush(20)
         assert errors == [None] * 3
-        return kept
+        return stored
 
 
 def test_unreachable_broker_is_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,8 @@ from masscomm.domain import ids
 from masscomm.domain.categories import resolve_channels
 from masscomm.kafka.topics import chain_topics
 from tests.support.servers.metrics_database import metrics_database
-from tests.support.spark.metrics_by_hand import ByHand, count_by_hand
-from tests.support.spark.metrics_job import counted_up_to, jobs_on, recompute, wait_until
+from tests.support.spark.metrics_by_hand import ExpectedMetrics, expected_metrics
+from tests.support.spark.metrics_job import await_watermark, jobs_on, recompute, wait_until
 from tests.support.spark.metrics_topics import Topics
 
 # Where a batch is held up: what the trigger is on. Those of a constraint trigger hold the commit itself.
@@ -249,7 +249,7 @@ def test_metrics_equal_a_group_by_after_any_kill(seed: int, stack: Stack, tmp_pa
             print(f"{dies} dies {point}")  # noqa: T201
             if point == "before the commit":
                 # A crash of the server may have emptied what is staged beside: it is staged again at its turn.
-                counted_up_to(job, time.time())
+                await_watermark(job, time.time())
             with held_up(database, "during the commit" if point == "after the commit" else point) as held:
                 producing.step(sends)
                 wait_until(f"a batch to come {point}", held.waiting, job)
@@ -264,11 +264,11 @@ def test_metrics_equal_a_group_by_after_any_kill(seed: int, stack: Stack, tmp_pa
                 if point == "during the commit":
                     held.cut_off()
             job = start(SPARK_GRACE_S="1", SPARK_MAX_OFFSETS_PER_TRIGGER="400")
-        counted_up_to(job, producing.last())
+        await_watermark(job, producing.last())
         # Only now minutes are complete: the driver never lived long enough to say so.
         producing.step(3)
-        counted_up_to(job, producing.last())
-        expected = count_by_hand(config.kafka_bootstrap, config.registry_url)
+        await_watermark(job, producing.last())
+        expected = expected_metrics(config.kafka_bootstrap, config.registry_url)
         assert expected.repeated > 0
         assert expected.quarantined
         assert_is(expected, database)
@@ -278,7 +278,7 @@ def test_metrics_equal_a_group_by_after_any_kill(seed: int, stack: Stack, tmp_pa
         assert told.stdout == "0 differing rows\n0 positions differ between archive and topics\n", told.stderr
 
 
-def assert_is(expected: ByHand, database: str) -> None:
+def assert_is(expected: ExpectedMetrics, database: str) -> None:
     """All three grains, the sends' totals, the log and the quarantine: difference 0."""
     with psycopg.connect(database) as connection:
 

@@ -27,7 +27,15 @@ from masscomm.domain.categories import resolve_channels
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.topics import chain_topics
 from tests.support.servers.metrics_database import metrics_database
-from tests.support.spark.metrics_job import WAIT_S, StartJob, counted_up_to, jobs_on, one, recompute, wait_until
+from tests.support.spark.metrics_job import (
+    WAIT_S,
+    StartJob,
+    await_watermark,
+    jobs_on,
+    query_value,
+    recompute,
+    wait_until,
+)
 from tests.support.spark.metrics_topics import Topics
 
 MINIMAL = ("type", "club_id", "timestamp", "to_users")
@@ -266,11 +274,13 @@ def test_job_counts_good_records_once_and_quarantines_bad(
 ) -> None:
     retry_s = {"SPARK_DENIED_SCHEMA_RETRY_S": "8"}
     job = start_job(**as_the_page_says(database, tmp_path), **retry_s, SPARK_REHEARSE="true")
-    wait_until("the ready file", lambda: one(job.database, "select state from stream_status") == "running", job)
+    wait_until("the ready file", lambda: query_value(job.database, "select state from stream_status") == "running", job)
     # What was rehearsed has left nothing behind.
     assert "rehearsed 4 batches" in job.log.read_text()
     assert_is_a_plain_count(job.database, World(stack.config, {}))
-    assert one(job.database, "select not exists (select from sends) and not exists (select from archive_batches)")
+    assert query_value(
+        job.database, "select not exists (select from sends) and not exists (select from archive_batches)"
+    )
     assert [path.name for path in (tmp_path / "archive").iterdir() if not path.name.startswith(".")] == ["_archive_id"]
     # A writer that knows four fields uses its schema some seconds before the registry has it.
     schema = own_schema("SendRequested")
@@ -284,7 +294,7 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     for _ in range(20):
         world.a_send(times=world.rng.choice([1, 1, 3]))
     world.put_poison()
-    counted_up_to(job, world.flush())
+    await_watermark(job, world.flush())
     assert_is_a_plain_count(job.database, world)
     with psycopg.connect(job.database) as connection:
         rows = connection.execute("select distinct schema_id from quarantine where reason = 'unknown_schema'")
@@ -296,16 +306,16 @@ def test_job_counts_good_records_once_and_quarantines_bad(
         world.a_send()
         world.flush()
         behind = "select jsonb_build_array(lag, lags) from stream_status where lag > 0"
-        lag, lags = wait_until("the lag", lambda: one(job.database, behind), job)
+        lag, lags = wait_until("the lag", lambda: query_value(job.database, behind), job)
     assert sum(records for partitions in lags.values() for records in partitions.values()) == lag
     assert set(lags) <= {topic.name for topic in chain_topics()}
-    wait_until("no lag", lambda: one(job.database, "select lags = '{}' and lag = 0 from stream_status"), job)
-    assert one(job.database, "select input_rate >= 0 from stream_status")
+    wait_until("no lag", lambda: query_value(job.database, "select lags = '{}' and lag = 0 from stream_status"), job)
+    assert query_value(job.database, "select input_rate >= 0 from stream_status")
 
     for _ in range(2):
         world.a_send_of_the_minimal_producer(schema, coming)
         world.a_send(times=2)
-    counted_up_to(job, world.flush())
+    await_watermark(job, world.flush())
     assert_is_a_plain_count(job.database, world)
     assert_views_are_sums_of_the_counts(job.database)
 
@@ -328,7 +338,7 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     assert "counts_day: served" in told.stdout
     assert "0 positions differ between archive and topics" in told.stdout
     world.a_send(times=2)
-    counted_up_to(job, world.flush())
+    await_watermark(job, world.flush())
     assert_is_a_plain_count(job.database, world)
     assert_views_are_sums_of_the_counts(job.database)
 
@@ -339,14 +349,14 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     for club_id in (666, 667):
         world.put_refused(club_id)
     world.a_send(times=2)
-    counted_up_to(job, world.flush())
+    await_watermark(job, world.flush())
     assert_is_a_plain_count(job.database, world)
-    assert one(job.database, "select count(*) from quarantine where reason = 'unstorable'") == 2
+    assert query_value(job.database, "select count(*) from quarantine where reason = 'unstorable'") == 2
     world.allow_refused()
 
     job.process.send_signal(signal.SIGTERM)
     assert job.process.wait(WAIT_S) == 0
-    assert one(job.database, "select state from stream_status") == "stopped"
+    assert query_value(job.database, "select state from stream_status") == "stopped"
 
 
 @pytest.mark.guarantee("postgres_answer.no_tables")
@@ -357,7 +367,7 @@ def test_job_waits_for_its_tables_and_logs_it(start_job: StartJob, database: str
     wait_until("the log", lambda: "tables are missing: counts_day" in job.log.read_text(), job)
     with psycopg.connect(database) as connection:
         connection.execute("alter table not_yet rename to counts_day")
-    counted_up_to(job, world.flush())
+    await_watermark(job, world.flush())
     assert_is_a_plain_count(database, world)
 
 
@@ -405,17 +415,17 @@ def test_aborted_transaction_is_not_counted(
     taken_back.put_poison()
     producer.flush(WAIT_S)
     producer.abort_transaction()
-    counted_up_to(job, time.time())
+    await_watermark(job, time.time())
     assert_is_a_plain_count(job.database, world)
 
     # Of what is not decided yet nothing is counted, and nobody is told that all of it were.
     producer.begin_transaction()
     world.a_send()
     written = world.flush()
-    wait_until("the lag", lambda: one(job.database, "select lag > 0 from stream_status"), job)
-    assert one(job.database, "select extract(epoch from watermark) from stream_watermark") < written
+    wait_until("the lag", lambda: query_value(job.database, "select lag > 0 from stream_status"), job)
+    assert query_value(job.database, "select extract(epoch from watermark) from stream_watermark") < written
     producer.commit_transaction()
-    counted_up_to(job, time.time())
+    await_watermark(job, time.time())
     assert_is_a_plain_count(job.database, world)
     told = recompute(job, "--check-topics")
     assert told.stdout == "0 differing rows\n0 positions differ between archive and topics\n", told.stderr

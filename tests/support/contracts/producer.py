@@ -14,7 +14,7 @@ TOO_LARGE = hashlib.shake_128(b"too large").digest(2_000_000)
 
 
 @dataclass
-class Reports:
+class DeliveryReports:
     """What was reported of each record, in the order of the reports."""
 
     of: dict[str, list[Exception | None]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class ProducerContract:
     """Subclasses give the fixtures `target` and `unreachable`, a producer whose broker does not answer."""
 
     def test_a_record_is_reported_once_and_is_on_its_topic_then(self, target: Target) -> None:
-        reports = Reports()
+        reports = DeliveryReports()
         for name in ("a", "b", "c"):
             target.producer.produce(target.topic, name.encode(), name.encode(), [], reports.to(name))
         target.producer.flush(20)
@@ -47,7 +47,7 @@ class ProducerContract:
         assert sorted(target.values(), key=repr) == [b"a", b"b", b"c"]
 
     def test_a_tombstone_and_headers_are_taken(self, target: Target) -> None:
-        reports = Reports()
+        reports = DeliveryReports()
         target.producer.produce(target.topic, None, None, [("a", b"\xff"), ("a", b"")], reports.to("tombstone"))
         target.producer.flush(20)
         assert reports.of == {"tombstone": [None]}
@@ -55,7 +55,7 @@ class ProducerContract:
 
     @pytest.mark.guarantee("kafka_answer.record_too_large")
     def test_oversized_record_alone_is_a_dead_letter(self, target: Target) -> None:
-        reports = Reports()
+        reports = DeliveryReports()
         for name, value in (("before", b"1"), ("large", TOO_LARGE), ("after", b"2")):
             target.producer.produce(target.topic, name.encode(), value, [], reports.to(name))
         target.producer.flush(20)
@@ -65,7 +65,7 @@ class ProducerContract:
         assert reports.of == {"before": [None], "after": [None]}
 
     def test_headers_that_are_too_large_are_a_dead_letter(self, target: Target) -> None:
-        reports = Reports()
+        reports = DeliveryReports()
         target.producer.produce(target.topic, None, b"1", [("a", TOO_LARGE)], reports.to("large"))
         target.producer.flush(20)
         (error,) = reports.of["large"]
@@ -74,7 +74,7 @@ class ProducerContract:
 
     @pytest.mark.guarantee("kafka_answer.header_encoding")
     def test_a_header_that_cannot_be_written_is_a_dead_letter(self, target: Target) -> None:
-        reports = Reports()
+        reports = DeliveryReports()
         target.producer.produce(target.topic, None, b"1", [("\ud800", b"")], reports.to("bad"))
         target.producer.produce(target.topic, None, b"2", [], reports.to("good"))
         target.producer.flush(20)
@@ -86,7 +86,7 @@ class ProducerContract:
 
     @pytest.mark.guarantee("kafka_answer.record_without_key")
     def test_a_record_without_a_key_in_a_compacted_topic_is_refused(self, target: Target) -> None:
-        reports = Reports()
+        reports = DeliveryReports()
         target.producer.produce(target.compacted, None, b"1", [], reports.to("bad"))
         target.producer.produce(target.topic, None, b"2", [], reports.to("good"))
         target.producer.flush(20)
@@ -95,7 +95,7 @@ class ProducerContract:
 
     @pytest.mark.guarantee("kafka_answer.no_acknowledgement")
     def test_a_broker_that_does_not_answer_is_reported_once_as_retry(self, unreachable: Producer) -> None:
-        reports = Reports()
+        reports = DeliveryReports()
         unreachable.produce("topic", b"key", b"value", [], reports.to("a"))
         unreachable.produce("topic", b"key", b"value", [], reports.to("b"))
         unreachable.flush(2)

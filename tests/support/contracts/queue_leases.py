@@ -40,8 +40,8 @@ class UseStoreContract:
     def test_tenants_that_begin_concurrently_get_separate_queues(self, store: UseStore) -> None:
         both_have_read = Barrier(2, timeout=20)
 
-        class Meeting:
-            """Whoever asks first is answered only when the other one has asked, too."""
+        class StoreWithBarrier:
+            """The first read of each tenant returns once both tenants have read."""
 
             def __init__(self) -> None:
                 self.met = False
@@ -57,6 +57,8 @@ class UseStoreContract:
                 return store.replace(version, uses, now_ms)
 
         with ThreadPoolExecutor(2) as pool:
-            queues = list(pool.map(lambda club_id: BroadcastQueues(Meeting()).of(club_id, SystemClock()), (1, 2)))
+            queues = list(
+                pool.map(lambda club_id: BroadcastQueues(StoreWithBarrier()).of(club_id, SystemClock()), (1, 2))
+            )
         assert sorted(queues) == [Lane.BULK, Lane.BULK_2]
         assert {lane: found.club_id for lane, found in store.read().of.items()} == {queues[0]: 1, queues[1]: 2}

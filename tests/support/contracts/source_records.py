@@ -8,7 +8,7 @@ HEADERS = (("name", b"\xff"), ("name", b""))
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredRecords:
     """A topic of one partition that has three records, with these values and HEADERS, from offset 0 on."""
 
     source: SourceRecords
@@ -17,16 +17,16 @@ class Kept:
 
 
 class SourceRecordsContract:
-    """Subclasses give the fixture `kept`."""
+    """Subclasses give the fixture `stored`."""
 
-    def test_record_is_read_whole_by_its_position(self, kept: Kept) -> None:
+    def test_record_is_read_whole_by_its_position(self, stored: StoredRecords) -> None:
         for offset in (1, 2, 0):
-            record = kept.source.at(kept.topic, 0, offset)
+            record = stored.source.at(stored.topic, 0, offset)
             assert record is not None
-            assert (record.topic, record.partition, record.offset, record.key) == (kept.topic, 0, offset, b"key")
-            assert (record.value, record.headers) == (kept.values[offset], HEADERS)
+            assert (record.topic, record.partition, record.offset, record.key) == (stored.topic, 0, offset, b"key")
+            assert (record.value, record.headers) == (stored.values[offset], HEADERS)
             assert record.timestamp_ms > 0
 
-    def test_absent_offset_or_partition_has_no_record(self, kept: Kept) -> None:
-        assert kept.source.at(kept.topic, 0, 3) is None
-        assert kept.source.at(kept.topic, 9, 0) is None
+    def test_absent_offset_or_partition_has_no_record(self, stored: StoredRecords) -> None:
+        assert stored.source.at(stored.topic, 0, 3) is None
+        assert stored.source.at(stored.topic, 9, 0) is None

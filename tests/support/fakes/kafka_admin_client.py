@@ -10,23 +10,26 @@ import pytest
 from confluent_kafka import TopicCollection, Uuid
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch, *ends: int, topics: Collection[str] = ("outcome",)) -> list[str]:
-    """Have each client that is made say another end of each topic's only partition; -1001, as where a leader is gone.
+def patch_admin_client(
+    monkeypatch: pytest.MonkeyPatch, *ends: int, topics: Collection[str] = ("outcome",)
+) -> list[str]:
+    """Replace AdminClient by a fake whose nth instance returns ends[n] as the end of each topic's only partition.
 
-    The end is its id, too.
+    The end is also the topic's id; -1001 is Kafka's answer for a partition without a leader.
 
-    Gives what becomes of clients, as it happens: "made", "destroyed".
+    Returns:
+        A list that grows with each creation ("made") and destruction ("destroyed") of a client.
     """
     left = iter(ends)
-    said: list[str] = []
+    events: list[str] = []
 
     class Client:
         def __init__(self, _settings: dict[str, Any]) -> None:
             self.end = next(left)
-            said.append("made")
+            events.append("made")
 
         def __exit__(self, *_: object) -> None:
-            said.append("destroyed")
+            events.append("destroyed")
 
         def list_topics(self, *_: object, **__: object) -> SimpleNamespace:
             return SimpleNamespace(topics=dict.fromkeys(topics, SimpleNamespace(error=None, partitions={0: None})))
@@ -42,4 +45,4 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, *ends: int, topics: Collection[str
             return dict.fromkeys(asked, answer)
 
     monkeypatch.setattr(confluent_kafka.admin, "AdminClient", Client)
-    return said
+    return events

@@ -42,7 +42,7 @@ from masscomm.kafka.offsets import topic_offsets
 from tests.support.fault_stack.cell import Cell, Load, Result
 from tests.support.fault_stack.population import CATEGORIES, CLUB, CLUBS, DEVICES_A_USER, Population, address
 from tests.support.fault_stack.stack import FaultStack
-from tests.support.until import TooLate, until
+from tests.support.until import WaitTimeoutError, until
 
 CHAIN = ("preference_checker", "builder", "delivery")
 SHARED_USERS = 2_000
@@ -165,12 +165,12 @@ class Bench:
         """A send to these people by the monolith; options: of Emitter.send."""
         to_users = list(users) if named is None else [users[place] for place in named]
         send_id = f"{time.time_ns():x}-{len(self.sends)}"
-        sent = self.foretell(send_id, to_users, gone=gone, channel=channel, club_id=club_id)
+        sent = self.expect_send(send_id, to_users, gone=gone, channel=channel, club_id=club_id)
         category = CATEGORIES[channel]
         self.emitter.send(category, club_id, to_users, chunk_size=chunk, send_id=sent.send_id, **options)
         return sent
 
-    def foretell(
+    def expect_send(
         self,
         send_id: str,
         to_users: Sequence[int],
@@ -179,7 +179,7 @@ class Bench:
         channel: str = "push",
         club_id: int = CLUB,
     ) -> Sent:
-        """What the oracle says of a send; it is judged from now on."""
+        """The oracle's expectation of a send; the cell is judged by it."""
         asked = Ask(club_id=club_id, type=CATEGORIES[channel], to_users=to_users, channels=[channel])
         expected = expect(self.population.world, asked)
         fates = {user_id: frozenset({fate}) for (user_id, _), fate in expected.fates.items()}
@@ -259,9 +259,9 @@ class Bench:
         """Wait until so many publishes stand unanswered at the provider."""
         until(f"{count} publishes held", lambda: self.stack.sns.counts().held >= count)
 
-    def beside(self, function: str) -> "Beside":
-        """A further environment of a function, warm, for one invocation beside those of its mapping."""
-        return Beside(function, self.stack.environment, self.stack.code)
+    def extra_environment(self, function: str) -> "ExtraEnvironment":
+        """A warm environment of a function, for one invocation concurrent with those of its mapping."""
+        return ExtraEnvironment(function, self.stack.environment, self.stack.code)
 
     def produce(self, topic: str, values: Sequence[bytes], *, partition: int) -> list[Message]:
         """Put bytes into one partition, one after another; where they stand."""
@@ -290,13 +290,13 @@ class Bench:
     # --- the end ---
 
     def settle(self, timeout_s: float | None = None) -> None:
-        """Wait until everybody has a terminal status and nothing is left to do. Errors: TooLate."""
+        """Wait until everybody has a terminal status and nothing is left to do. Errors: WaitTimeoutError."""
         timeout_s = timeout_s or self.patience_s
         until("everybody has an end", lambda: all(map(self.ended, self.sends)), timeout_s, every_s=0.1)
         try:
             until("nothing is left in the chain's topics", self.at_rest, timeout_s, every_s=0.1)
-        except TooLate as late:
-            raise TooLate(f"{late}; {self._left}") from late
+        except WaitTimeoutError as late:
+            raise WaitTimeoutError(f"{late}; {self._left}") from late
 
     def ended(self, sent: Sent) -> bool:
         """Whether everybody of it has a terminal status."""
@@ -322,7 +322,7 @@ class Bench:
         return found
 
     def await_receipts(self) -> None:
-        """Wait until every expected receipt has an outcome and no receipt is left. Errors: TooLate."""
+        """Wait until every expected receipt has an outcome and no receipt is left. Errors: WaitTimeoutError."""
 
         def all_receipts_have_outcomes() -> bool:
             try:
@@ -336,21 +336,21 @@ class Bench:
         until("nothing is left of receipts", lambda: self.at_rest(_SOURCES_OF_RECEIPTS), self.patience_s, every_s=0.1)
 
     def await_counted(self, sent: Sent) -> None:
-        """Wait until the metrics say of a send what the oracle says. Errors: TooLate."""
+        """Wait until the metrics say of a send what the oracle says. Errors: WaitTimeoutError."""
         expected = self._expected_status(sent)
         until("it is counted", lambda: self.api.status(sent.send_id) == expected, self.patience_s, every_s=0.2)
 
     def at_rest(self, sources: "Mapping[str, Sequence[str]] | None" = None) -> bool:
         """Whether the functions of the chain, or else these groups, have read their topics to the end."""
         try:
-            return self._nothing_left(sources or _SOURCES)
+            return self._all_read(sources or _SOURCES)
         except (KafkaException, Retry) as error:
             # A client that lost the group's coordinator, or a partition's leader, does not find it again.
             self.admin.close()
             self._left = str(error)
             return False
 
-    def _nothing_left(self, sources: Mapping[str, Sequence[str]]) -> bool:
+    def _all_read(self, sources: Mapping[str, Sequence[str]]) -> bool:
         for group, names in sources.items():
             asked = ConsumerGroupTopicPartitions(group)
             committed = self.admin.client().list_consumer_group_offsets([asked], request_timeout=10)[group].result()
@@ -384,8 +384,8 @@ class Bench:
         if sorted(letters) != sorted(cell.expectation.dead_letters):
             result.wrong.append(f"dead letters {letters} instead of {list(cell.expectation.dead_letters)}")
 
-    def forget_letters(self) -> None:
-        """The cell has accounted for the dead letters that there are."""
+    def accept_dead_letters(self) -> None:
+        """Ignore the present dead letters when the cell is judged."""
         self._letters_before = len(self.letters.all())
 
     def _new_letters(self) -> list[DeadLettered]:
@@ -456,7 +456,7 @@ class Bench:
             return 0
         try:
             until("the metrics say the same", equal, 5 if result.wrong else min(60, self.patience_s), every_s=0.2)
-        except TooLate:
+        except WaitTimeoutError:
             result.wrong.append(f"metrics: {status} instead of {expected}")
             return _difference(expected, status or SendStatus(0, {}, 0, 0, 0)) or 1
         return 0
@@ -481,7 +481,7 @@ class Bench:
 
         try:
             until("the metrics by minute say the same", equal, 5 if result.wrong else 20, every_s=0.3)
-        except TooLate:
+        except WaitTimeoutError:
             result.wrong.append(f"metrics by minute grew by {grown} instead of {dict(expected)}")
             return sum(abs(grown.get(name, 0) - expected[name]) for name in grown) or 1
         return 0
@@ -543,8 +543,8 @@ print("answer " + json.dumps(handler(json.loads(sys.stdin.readline()), Context()
 """
 
 
-class Beside:
-    """One environment of a function that the function host knows nothing of: for the same batch a second time."""
+class ExtraEnvironment:
+    """One environment of a function outside the function host: it processes the same batch a second time."""
 
     def __init__(self, function: str, environment: Mapping[str, str], code: Path) -> None:
         self._process = subprocess.Popen(
@@ -559,7 +559,7 @@ class Beside:
         self._read("warm")
 
     def invoke(self, event: Mapping[str, Any]) -> None:
-        """Begin its one invocation."""
+        """Start its only invocation."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(event) + "\n")
         self._process.stdin.flush()
@@ -571,7 +571,7 @@ class Beside:
         return answer
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """Kill the process."""
         self._process.kill()
         self._process.communicate()
 
@@ -580,7 +580,7 @@ class Beside:
         for line in self._process.stdout:  # the functions log there, too
             if line.startswith(word):
                 return line.removeprefix(word).strip()
-        raise AssertionError(f"the environment beside ended before {word!r}")
+        raise AssertionError(f"the extra environment ended before {word!r}")
 
 
 def tail(bench: Bench, topic: str) -> TopicReader:

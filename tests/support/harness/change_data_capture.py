@@ -87,8 +87,8 @@ def driver(producer: InMemoryProducer | None = None) -> BatchDriver:
 
 
 @dataclass
-class Generated:
-    """One generation; records: every record consumed so far, in the order in which it was."""
+class RunningGeneration:
+    """One generation with its connector and consumer; records: all consumed records, in order."""
 
     config: StackConfig
     name: str
@@ -131,8 +131,8 @@ class Generated:
     def stop_connector(self) -> None:
         httpx.delete(f"{self.config.connect_url}/connectors/{self.name}", timeout=30)
 
-    def pump(self, until: Callable[[], bool], timeout_s: float = 40.0) -> None:
-        """Consume until something is so; fails the test where it is not so in time."""
+    def consume_until(self, until: Callable[[], bool], timeout_s: float = 40.0) -> None:
+        """Consume until the condition holds; fails the test on a time-out."""
         deadline = time.monotonic() + timeout_s
         while not until():
             if time.monotonic() > deadline:
@@ -140,7 +140,7 @@ class Generated:
             self.step()
 
     def step(self) -> None:
-        """Poll once and apply what came; what fails comes again before anything is committed."""
+        """Poll once and apply the records; a failed batch is redelivered before its offsets are committed."""
         if self._consumer is None:
             self._consumer = Consumer(
                 {

@@ -106,8 +106,8 @@ class Delivery(Chain):
         values = self.values(topics.DEVICE_STATUS)
         return [DeviceStatusChanged.from_avro(self.codec.decode("DeviceStatusChanged", value)) for value in values]
 
-    def reached(self) -> list[str]:
-        """The endpoints that took a message."""
+    def published_arns(self) -> list[str]:
+        """ARNs of the endpoints that a message was published to."""
         return sorted(push.endpoint_arn for push in self.push.published)
 
 

@@ -52,6 +52,7 @@ class Registrar:
         answer = self.driver.run({"records": {"any-0": entries}}, self.context, self.use_case)
         return [item["itemIdentifier"]["offset"] for item in answer["batchItemFailures"]]
 
-    def asked(self) -> list[tuple[str, str]]:
+    def take_calls(self) -> list[tuple[str, str]]:
+        """The calls to the provider since the last call of this method."""
         calls, self.endpoints.calls = self.endpoints.calls, []
         return calls

@@ -18,7 +18,7 @@ Position = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Answered:
+class FunctionResponse:
     """What the function answered."""
 
     payload: bytes = b"null"
@@ -28,13 +28,13 @@ class Answered:
     executed_version: str = "$LATEST"
 
 
-BROKEN = Answered(b'{"errorType": "E", "errorMessage": "m"}', "Unhandled")
+BROKEN = FunctionResponse(b'{"errorType": "E", "errorMessage": "m"}', "Unhandled")
 
 
-def failing(positions: Iterable[Position]) -> Answered:
+def failing(positions: Iterable[Position]) -> FunctionResponse:
     """A partial batch response that names these (topic-partition, offset)."""
     items = [{"itemIdentifier": {"partition": name, "offset": offset}} for name, offset in positions]
-    return Answered(json.dumps({"batchItemFailures": items}).encode())
+    return FunctionResponse(json.dumps({"batchItemFailures": items}).encode())
 
 
 def positions(event: Mapping[str, Any]) -> list[Position]:
@@ -46,13 +46,13 @@ def positions(event: Mapping[str, Any]) -> list[Position]:
 class Function:
     """Remembers its events, and answers what `behave` says of their positions; `gate` holds every invocation back."""
 
-    behave: Callable[[list[Position]], Answered] = lambda _positions: Answered()
+    behave: Callable[[list[Position]], FunctionResponse] = lambda _positions: FunctionResponse()
     gate: asyncio.Event | None = None
     payloads: list[bytes] = field(default_factory=list)
     batches: list[list[Position]] = field(default_factory=list)
     running: list[list[Position]] = field(default_factory=list)
 
-    async def __call__(self, payload: bytes) -> Answered:
+    async def __call__(self, payload: bytes) -> FunctionResponse:
         batch = positions(json.loads(payload))
         self.payloads.append(payload)
         self.batches.append(batch)
@@ -84,7 +84,7 @@ def spec(**changes: Any) -> MappingSpec:
 
 
 @dataclass
-class Bench:
+class RunningMapping:
     """A running mapping and all it touches."""
 
     broker: MemoryBroker
@@ -126,7 +126,7 @@ async def running(
     wall_clock: Callable[[], float] | None = None,
     destination: Any = None,
     **changes: Any,
-) -> AsyncIterator[Bench]:
+) -> AsyncIterator[RunningMapping]:
     """A mapping on `made`, to which records may have been produced before, so that they make one batch."""
     made = made or broker()
     function = function or Function()
@@ -142,7 +142,7 @@ async def running(
     )
     await mapping.start()
     try:
-        yield Bench(made, source, function, mapping)
+        yield RunningMapping(made, source, function, mapping)
     finally:
         if function.gate is not None:
             function.gate.set()

@@ -17,8 +17,8 @@ ENVELOPE = EventEnvelope(event_source_arn="arn:aws:kafka", bootstrap_servers="br
 Headers = tuple[tuple[str, bytes], ...]
 
 
-class Office(Chain):
-    """The use case over adapters in memory."""
+class Rescheduler(Chain):
+    """The use case over in-memory adapters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Office(Chain):
         self.ledger = InMemoryDeliveryLedger(clock=self.clock, table=LedgerTable())
         self.use_case = TakeBack(store=self.store, source=self.source, ledger=self.ledger, clock=self.clock)
 
-    def give_up(
+    def reschedule(
         self,
         record: AvroRecord | bytes,
         topic: str,
@@ -66,6 +66,6 @@ class Office(Chain):
         )
         return self.run(self.use_case, entry(document, topic=topics.ON_FAILURE, headers=outer))
 
-    def only(self) -> DelayedRecord:
+    def delayed_record(self) -> DelayedRecord:
         (item,) = self.store.items.values()
         return item

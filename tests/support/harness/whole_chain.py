@@ -29,33 +29,33 @@ CHANNELS = ("push", "email")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnyLane(SmallSends):
-    """A tenant's budget of which nobody knows what is left: another lane each time a record is checked."""
+class RandomLane(SmallSends):
+    """A random lane each time a record is checked, as if the tenant's budget were unknown."""
 
-    throw: random.Random
+    rng: random.Random
 
     def may(self, club_id: int, recipients: int, now_s: float) -> bool:
-        return self.throw.random() < 0.5
+        return self.rng.random() < 0.5
 
 
-class AnyQueue(BroadcastQueues):
-    """Tenants come and go: another queue of these each time a record is checked."""
+class RandomQueue(BroadcastQueues):
+    """A random queue each time a record is checked, as if tenants came and went."""
 
-    def __init__(self, throw: random.Random, *queues: Lane) -> None:
+    def __init__(self, rng: random.Random, *queues: Lane) -> None:
         super().__init__(InMemoryUseStore())
-        self.throw = throw
+        self.rng = rng
         self.queues = queues
 
     def of(self, club_id: int, clock: Clock) -> Lane:
-        return self.throw.choice(self.queues)
+        return self.rng.choice(self.queues)
 
 
-class World(Delivery):
+class WholeChain(Delivery):
     """The chain's use cases, one directory and one producer for all of them."""
 
-    def __init__(self, throw: random.Random, *, growing: bool) -> None:
+    def __init__(self, rng: random.Random, *, growing: bool) -> None:
         super().__init__()
-        self.throw = throw
+        self.rng = rng
         self.growing = growing
         self.log = InMemoryDecisionLog()
         self.checker_delay_store = InMemoryDelayStore()
@@ -64,10 +64,10 @@ class World(Delivery):
             clock=self.clock,
             delay_store=self.checker_delay_store,
             decisions=self.log,
-            small_sends=AnyLane(throw=throw),
-            queues=AnyQueue(throw, *BROADCASTS),
+            small_sends=RandomLane(rng=rng),
+            queues=RandomQueue(rng, *BROADCASTS),
         )
-        self.scheduler, self.night = (
+        self.scheduler, self.delivery_scheduler = (
             ReleaseDue(store=store, producer=self.producer, clock=self.clock, logger=Logger())
             for store in (self.checker_delay_store, self.delay_store)
         )
@@ -85,7 +85,7 @@ class World(Delivery):
             self.put_template(number, channel, 10)
 
     def put_template(self, number: int, channel: str, length: int) -> None:
-        text = self.throw.choice("XYZ") * length
+        text = self.rng.choice("XYZ") * length
         self.directory.put(
             Template(
                 template_id=number,
@@ -99,19 +99,19 @@ class World(Delivery):
         )
 
     def quiet_hours(self) -> dict[str, str] | None:
-        """None for most; some have begun, some begin soon."""
-        start = self.throw.randrange(24)
-        hours = {"start": f"{start:02}:00", "end": f"{(start + self.throw.randint(1, 23)) % 24:02}:00"}
-        return hours if self.throw.random() < 0.4 else None
+        """None for most users; the others' have begun or begin soon."""
+        start = self.rng.randrange(24)
+        hours = {"start": f"{start:02}:00", "end": f"{(start + self.rng.randint(1, 23)) % 24:02}:00"}
+        return hours if self.rng.random() < 0.4 else None
 
-    def change(self) -> None:
-        """Something else is so when the record comes again."""
-        throw = self.throw
-        for user_id in throw.sample(USERS, throw.randint(0, 6)):
+    def change_directory(self) -> None:
+        """Change users, settings, templates and the clock before a redelivery."""
+        rng = self.rng
+        for user_id in rng.sample(USERS, rng.randint(0, 6)):
             user = User(user_id=user_id, club_id=7)
-            match throw.randint(0, 6):
+            match rng.randint(0, 6):
                 case 0:
-                    self.directory.put(Settings(user_id=user_id, channels={throw.choice(CHANNELS): False}))
+                    self.directory.put(Settings(user_id=user_id, channels={rng.choice(CHANNELS): False}))
                 case 1:
                     self.directory.put(Settings(user_id=user_id))
                 case 2:
@@ -126,63 +126,61 @@ class World(Delivery):
                     self.directory.put(
                         User(user_id=user_id, club_id=7, first_name="Ada", email=f"{user_id}@example.com")
                     )
-        number = throw.randrange(len(CHANNELS))
-        if throw.random() < 0.2:
+        number = rng.randrange(len(CHANNELS))
+        if rng.random() < 0.2:
             key = (7, "news", CHANNELS[number])
             self.directory.remove(*self.directory.templates([key])[key])
-        elif throw.random() < 0.5:
-            self.put_template(
-                number, CHANNELS[number], throw.randint(1, 300) if self.growing else throw.choice([10, 60])
-            )
-        self.clock.advance(throw.choice([0, 1, 10, 3_000]))
+        elif rng.random() < 0.5:
+            self.put_template(number, CHANNELS[number], rng.randint(1, 300) if self.growing else rng.choice([10, 60]))
+        self.clock.advance(rng.choice([0, 1, 10, 3_000]))
 
     def step(self, use_case: UseCase[Any], entries: Sequence[Mapping[str, Any]]) -> None:
-        """Deliver records as batches, each several times, the last time to the end."""
+        """Invoke a use case with batches of records: each is interrupted several times, then completed."""
         while entries:
             batch, entries = entries[:3], entries[3:]
-            for _ in range(self.throw.randint(0, 3)):
-                self.producer.fail = lambda *_: Retry("killed") if self.throw.random() < 0.5 else None
+            for _ in range(self.rng.randint(0, 3)):
+                self.producer.fail = lambda *_: Retry("killed") if self.rng.random() < 0.5 else None
                 self.run(use_case, *batch)
-                self.change()
+                self.change_directory()
             self.producer.fail = lambda *_: None
             assert self.run(use_case, *batch) == []
 
-    def take(self, topic: str) -> list[dict[str, Any]]:
-        """What was produced to a topic in any lane; as consumers see it who read everything."""
+    def consume(self, topic: str) -> list[dict[str, Any]]:
+        """Event entries of all records produced to a topic in any lane."""
         lanes = {topics.in_lane(topic, lane) for lane in Lane}
         found = [(name, value) for name, _, value, _ in self.producer.produced if name in lanes]
         return [entry(value, topic=name, offset=offset) for offset, (name, value) in enumerate(found)]
 
     def send(self, expires_at: int | None) -> None:
-        """One send to everybody through the whole chain."""
-        # One of few, or a chunk of a broadcast.
-        chunks = self.throw.choice([1, 2])
+        """Pass one send to all users through the whole chain."""
+        # A small send, or a chunk of a broadcast.
+        chunks = self.rng.choice([1, 2])
         record = send(USERS, channels=list(CHANNELS), expires_at=expires_at, chunk_count=chunks)
         asked = self.encoded(record, topics.SEND_MONOLITH)
         self.step(self.checker, [asked])
-        # A long chunk in parts, or a broadcast's as it is.
-        known = self.take(topics.RECHECK)
+        # The parts of a long chunk, or a broadcast's chunk unchanged.
+        known = self.consume(topics.RECHECK)
         self.step(self.checker, known)
         while self.checker_delay_store.items:
             due_ms = min(item.due_ms for item in self.checker_delay_store.items.values())
             self.clock.advance(max(0, due_ms - self.clock.now_ms()) / 1000)
             assert self.scheduler.sweep(lambda: 60).released
-            released = self.take(topics.RECHECK)[len(known) :]
+            released = self.consume(topics.RECHECK)[len(known) :]
             known += released
-            # What was decided about long ago comes again, too: somebody did not commit.
-            self.step(self.checker, self.throw.choice([[], [asked]]))
-            late = self.throw.sample(known, self.throw.randint(0, min(2, len(known))))
+            # The request is redelivered after it was decided: its offset was not committed.
+            self.step(self.checker, self.rng.choice([[], [asked]]))
+            late = self.rng.sample(known, self.rng.randint(0, min(2, len(known))))
             self.step(self.checker, released + late)
-            known += self.take(topics.RECHECK)[len(known) :]
-        self.step(self.builder, self.take(topics.BUILD))
-        built = known = self.take(topics.DELIVERY)
+            known += self.consume(topics.RECHECK)[len(known) :]
+        self.step(self.builder, self.consume(topics.BUILD))
+        built = known = self.consume(topics.DELIVERY)
         self.step(self.use_case, built)
-        # Some are asleep by now; their part, and the record it is of, may come again then.
+        # Some are in quiet hours by now; their part and its parent record may be redelivered.
         while self.delay_store.items:
             due_ms = min(item.due_ms for item in self.delay_store.items.values())
             self.clock.advance(max(0, due_ms - self.clock.now_ms()) / 1000)
-            assert self.night.sweep(lambda: 60).released
-            released = self.take(topics.DELIVERY)[len(known) :]
+            assert self.delivery_scheduler.sweep(lambda: 60).released
+            released = self.consume(topics.DELIVERY)[len(known) :]
             known = known + released
-            self.step(self.use_case, released + self.throw.sample(known, self.throw.randint(0, min(2, len(known)))))
-            known = known + self.take(topics.DELIVERY)[len(known) :]
+            self.step(self.use_case, released + self.rng.sample(known, self.rng.randint(0, min(2, len(known)))))
+            known = known + self.consume(topics.DELIVERY)[len(known) :]

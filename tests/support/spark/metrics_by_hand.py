@@ -37,13 +37,13 @@ type Notification = tuple[str, int, str, int]
 
 
 @dataclass
-class ByHand:
+class ExpectedMetrics:
     """counts: (at_ms, club_id, type, channel, measure); log: (user_id, at_ms, send_id, channel, club_id, type, status,
     reason); sent: what each notification came to; repeated: records that stand in the topics again."""
 
     counts: Counter[tuple[int, int, str, str, str]] = field(default_factory=Counter)
     requested: Counter[tuple[str, str]] = field(default_factory=Counter)
-    came_to: dict[Notification, tuple[Status, str]] = field(default_factory=dict)
+    final_results: dict[Notification, tuple[Status, str]] = field(default_factory=dict)
     log: Counter[tuple[int, int, str, str, int, str, str, str]] = field(default_factory=Counter)
     quarantined: set[tuple[str, int, int]] = field(default_factory=set)
     repeated: int = 0
@@ -57,7 +57,7 @@ class ByHand:
 
     def totals(self) -> Counter[tuple[str, str, str, str]]:
         """(send_id, channel, status, reason): notifications."""
-        return Counter((send, channel, *said) for (send, _, channel, _), said in self.came_to.items())
+        return Counter((send, channel, *said) for (send, _, channel, _), said in self.final_results.items())
 
     def count(self, kind: str, message: Message, value: dict[str, Any]) -> None:
         """Count a record that is none of those before."""
@@ -75,8 +75,8 @@ class ByHand:
             status, reason = Status(value["results"][index]["status"]), value["results"][index]["reason"] or ""
             self.log[user_id, at_ms, send_id, channel, club_id, category, status, reason] += 1
             key = send_id, value["chunk_index"], channel, position
-            if key not in self.came_to or RANK[status] > RANK[self.came_to[key][0]]:
-                self.came_to[key] = status, reason
+            if key not in self.final_results or RANK[status] > RANK[self.final_results[key][0]]:
+                self.final_results[key] = status, reason
 
     def _send(self, value: dict[str, Any], send_id: str) -> None:
         users = value["to_users"]
@@ -94,9 +94,9 @@ def send_id_of(message: Message, value: dict[str, Any]) -> str:
     )
 
 
-def count_by_hand(bootstrap_servers: str, registry_url: str) -> ByHand:
+def expected_metrics(bootstrap_servers: str, registry_url: str) -> ExpectedMetrics:
     """Everything that stands in the topics now."""
-    found, seen = ByHand(), set()
+    found, seen = ExpectedMetrics(), set()
     schemas: dict[int, Any] = {}
     for message in sorted(_messages(bootstrap_servers), key=lambda m: (m.topic(), m.partition(), m.offset())):
         kind = KINDS[message.topic() or ""]

@@ -109,25 +109,21 @@ def jobs_on(config: StackConfig, database: str, folder: Path) -> Iterator[StartJ
             job.kill()
 
 
-def one(database: str, query: str) -> Any:
+def query_value(database: str, query: str) -> Any:
     with psycopg.connect(database) as connection:
         row = connection.execute(query.encode()).fetchone()
     return row[0] if row else None
 
 
-def counted_up_to(job: Job, moment: float) -> None:
+def await_watermark(job: Job, moment: float) -> None:
     """Wait until the watermark has passed a time: everything that was in the topics then is counted."""
 
     def passed() -> bool:
         try:
-            return bool((one(job.database, "select extract(epoch from watermark) from stream_watermark") or 0) > moment)
+            return bool(
+                (query_value(job.database, "select extract(epoch from watermark) from stream_watermark") or 0) > moment
+            )
         except psycopg.OperationalError:
             return False
 
     wait_until("the watermark", passed, job)
-
-
-def batches(job: Job, more_than: int) -> int:
-    """Wait until so many batches are merged and one more; how many are."""
-    query = f"select batch_id + 1 from stream_status where batch_id + 1 > {more_than}"  # noqa: S608
-    return int(wait_until("a batch", lambda: one(job.database, query), job))

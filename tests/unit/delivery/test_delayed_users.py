@@ -48,7 +48,7 @@ def test_changed_user_of_a_delayed_message_is_suppressed(change: Change, reason:
     chain = _delayed(change, channel)
     assert chain.release() == []
     assert results_of(chain.outcomes()) == {(1, channel): SENT, (2, channel): ("suppressed", reason)}
-    assert chain.reached() == (["arn-1"] if channel == "push" else [])
+    assert chain.published_arns() == (["arn-1"] if channel == "push" else [])
     assert [sent.recipient for sent in chain.email.sent] == (["user1@example.com"] if channel == "email" else [])
 
 
@@ -105,7 +105,7 @@ def test_user_erased_after_one_device_was_reached_is_sent() -> None:
     chain.directory.remove(USER)
     chain.forget()
     assert chain.release() == []
-    assert chain.reached() == ["arn-2"]
+    assert chain.published_arns() == ["arn-2"]
     assert results_of(chain.outcomes()) == {(2, "push"): SENT}
 
 

@@ -46,7 +46,7 @@ def _once(error: ProviderError) -> Callable[[str], ProviderError | None]:
 def test_each_user_with_a_device_is_sent() -> None:
     chain = Delivery()
     assert chain.deliver(delivery([1, 2, 3])) == []
-    assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
+    assert chain.published_arns() == ["arn-1", "arn-2", "arn-3"]
     (outcome,) = chain.outcomes()
     assert results_of([outcome]) == dict.fromkeys([(1, "push"), (2, "push"), (3, "push")], SENT)
     assert [len(ids) for ids in outcome.provider_message_ids] == [1, 1, 1]
@@ -80,7 +80,7 @@ def test_of_several_devices_one_that_takes_it_is_enough() -> None:
     chain.deliver(delivery([1]))
     (outcome,) = chain.outcomes()
     assert results_of([outcome]) == {(1, "push"): SENT}
-    assert chain.reached() == ["arn-11"]
+    assert chain.published_arns() == ["arn-11"]
     assert "arn-12" not in chain.push.calls
 
 
@@ -88,7 +88,7 @@ def test_every_device_of_a_user_gets_the_message() -> None:
     chain = Delivery()
     chain.put_device(11, 1)
     chain.deliver(delivery([1]))
-    assert chain.reached() == ["arn-1", "arn-11"]
+    assert chain.published_arns() == ["arn-1", "arn-11"]
     assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [2]
 
 
@@ -99,7 +99,7 @@ def test_unreachable_device_is_retried_alone() -> None:
     chain.put_device(11, 1)
     chain.push.fail = lambda arn: Transient("Throttled", throttled=True) if arn == "arn-11" else None
     assert chain.deliver(delivery([1, 2])) == []
-    assert chain.reached() == ["arn-1", "arn-2"]
+    assert chain.published_arns() == ["arn-1", "arn-2"]
     assert results_of(chain.outcomes()) == {(1, "push"): DELAYED, (2, "push"): SENT}
     assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [0, 1]
     chain.forget()
@@ -108,7 +108,7 @@ def test_unreachable_device_is_retried_alone() -> None:
     chain.push.fail = lambda _arn: None
     assert chain.release() == []
     assert results_of(chain.outcomes()) == {(1, "push"): SENT}
-    assert chain.reached() == ["arn-1", "arn-11", "arn-2"]
+    assert chain.published_arns() == ["arn-1", "arn-11", "arn-2"]
     assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [2]
 
 
@@ -123,7 +123,7 @@ def test_user_reached_on_one_device_is_sent_despite_opt_out() -> None:
     while chain.delay_store.items:
         assert chain.release() == []
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): SENT}
-    assert chain.reached() == ["arn-1", "arn-2"]
+    assert chain.published_arns() == ["arn-1", "arn-2"]
 
 
 @pytest.mark.guarantee("devices.disabled_endpoint_is_skipped")
@@ -143,13 +143,13 @@ def test_user_without_device_is_suppressed_once_caught_up() -> None:
     chain.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
     assert chain.deliver(delivery([1, 99])) == []
     # The one who can be reached is not kept waiting.
-    assert chain.reached() == ["arn-1"]
+    assert chain.published_arns() == ["arn-1"]
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): DELAYED}
     chain.forget()
     chain.directory.caught_up = Position(lsn=2, ts_ms=NOW)
     chain.put_user(99)
     assert chain.release() == []
-    assert chain.reached() == ["arn-1"]
+    assert chain.published_arns() == ["arn-1"]
     assert results_of(chain.outcomes()) == {(99, "push"): ("suppressed", "no_device")}
 
 
@@ -179,11 +179,11 @@ def test_unregistered_device_delays_no_other_recipient(after_s: float, waits: bo
     use_case = chain.environment(chain.ledger, directory=directory)
     assert chain.run(use_case, chain.encoded(delivery([9, 1]), topics.DELIVERY)) == []
     assert order[0] == NOW / 1000
-    assert chain.reached() == (["arn-1"] if waits else ["arn-1", "arn-9"])
+    assert chain.published_arns() == (["arn-1"] if waits else ["arn-1", "arn-9"])
     assert chain.clock.monotonic() - NOW / 1000 <= 11
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (9, "push"): DELAYED if waits else SENT}
     assert chain.release(environment=use_case) == []
-    assert chain.reached() == ["arn-1", "arn-9"]
+    assert chain.published_arns() == ["arn-1", "arn-9"]
 
 
 @pytest.mark.parametrize("error", [Transient("InternalError"), Transient("Throttled", throttled=True)])
@@ -191,7 +191,7 @@ def test_transient_error_is_retried_and_sent(error: Transient) -> None:
     chain = Delivery()
     chain.push.fail = _once(error)
     assert chain.deliver(delivery([1, 2, 3])) == []
-    assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
+    assert chain.published_arns() == ["arn-1", "arn-2", "arn-3"]
     assert chain.clock.now_ms() > NOW
     assert set(results_of(chain.outcomes()).values()) == {SENT}
 
@@ -207,7 +207,7 @@ def test_lasting_error_delays_only_the_affected_recipients(error: Transient) -> 
     chain.push.fail = lambda _arn: None
     chain.forget()
     assert chain.release() == []
-    assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
+    assert chain.published_arns() == ["arn-1", "arn-2", "arn-3"]
     assert results_of(chain.outcomes()) == {(2, "push"): SENT}
 
 
@@ -218,7 +218,7 @@ def test_lost_outcome_repeats_no_publish() -> None:
     chain.producer.fail = lambda _topic, _value: None
     chain.clock.advance(30)
     assert chain.deliver(delivery([1, 2])) == []
-    assert chain.reached() == ["arn-1", "arn-2"]
+    assert chain.published_arns() == ["arn-1", "arn-2"]
     assert set(results_of(chain.outcomes()).values()) == {SENT}
 
 
@@ -232,7 +232,7 @@ def test_fault_for_one_recipient_publishes_no_push_twice() -> None:
     chain.push.fail = fault
     assert chain.deliver(delivery([1, 2, 3])) == []
     assert chain.deliver(delivery([1, 2, 3])) == []
-    assert chain.reached() == ["arn-1", "arn-3"]
+    assert chain.published_arns() == ["arn-1", "arn-3"]
     assert list(chain.delayed_user_ids().values()) == [[2]]
 
 
@@ -240,7 +240,7 @@ def test_one_record_that_waits_does_not_hold_up_the_others() -> None:
     chain = Delivery()
     chain.push.fail = lambda arn: Transient("down") if arn == "arn-1" else None
     assert chain.deliver(delivery([1], record_id="a"), delivery([2], record_id="b")) == []
-    assert chain.reached() == ["arn-2"]
+    assert chain.published_arns() == ["arn-2"]
 
 
 @pytest.mark.kills(guard="masking.provider_errors")
@@ -271,7 +271,7 @@ def test_an_opt_out_that_is_newer_than_the_decision_is_honoured() -> None:
     chain = Delivery()
     chain.directory.put(Settings(user_id=2, channels={"push": False}))
     chain.deliver(delivery([1, 2]))
-    assert chain.reached() == ["arn-1"]
+    assert chain.published_arns() == ["arn-1"]
     assert results_of(chain.outcomes())[2, "push"] == ("suppressed", "opted_out")
 
 
@@ -296,7 +296,7 @@ def test_mandatory_message_is_delivered_despite_opt_out() -> None:
     chain = Delivery()
     chain.directory.put(Settings(user_id=2, channels={"push": False}))
     chain.deliver(delivery([2], type="one_time_password"))
-    assert chain.reached() == ["arn-2"]
+    assert chain.published_arns() == ["arn-2"]
 
 
 def test_expired_message_is_not_published() -> None:
@@ -330,11 +330,11 @@ def test_no_call_begins_that_could_outlive_the_invocation() -> None:
     # Eight seconds for the call and two for the flush stay free.
     assert began
     assert max(began) <= 50
-    published = chain.reached()
+    published = chain.published_arns()
     chain.push.fail = lambda _arn: None
     assert chain.deliver(delivery(range(10, 40))) == []
     assert len(published) < 30
-    assert chain.reached() == sorted(f"arn-{user_id}" for user_id in range(10, 40))
+    assert chain.published_arns() == sorted(f"arn-{user_id}" for user_id in range(10, 40))
 
 
 @pytest.mark.guarantee("opensearch_down.all_records_are_redelivered")
@@ -399,7 +399,7 @@ def test_inconsistent_delivery_record_is_dead_lettered(values: dict[str, Any]) -
     chain = Delivery()
     assert chain.deliver(delivery([1, 2], **values), delivery([3])) == []
     assert [headers["masscomm.reason"] for headers in chain.dead_letters()] == ["invalid"]
-    assert chain.reached() == ["arn-3"]
+    assert chain.published_arns() == ["arn-3"]
 
 
 def test_dead_letter_outcome_keeps_the_sent_recipients() -> None:
@@ -483,7 +483,7 @@ def test_each_recipient_has_one_outcome_and_one_message(fates: list[str], outage
     assert {user_id for user_id, _ in after} == waited
     outcomes = first | after
     assert sorted(user_id for user_id, _ in outcomes) == list(users)
-    took = chain.reached()
+    took = chain.published_arns()
     assert len(took) == len(set(took))
     two = {user_id for user_id, fate in zip(users, fates, strict=True) if fate in ("two devices", "one of two busy")}
     assert {f"arn-{user_id}" for user_id in two} | {f"arn-{1000 + user_id}" for user_id in two} <= set(took)
@@ -547,13 +547,13 @@ def test_disabled_application_delays_its_recipients_at_once() -> None:
     chain = Delivery()
     chain.push.fail = lambda arn: ApplicationOff("PlatformApplicationDisabled") if arn == "arn-2" else None
     assert chain.deliver(delivery([1, 2, 3])) == []
-    assert chain.reached() == ["arn-1", "arn-3"]
+    assert chain.published_arns() == ["arn-1", "arn-3"]
     assert chain.clock.now_ms() == NOW
     chain.push.fail = lambda _arn: None
     chain.forget()
     assert chain.release() == []
     assert results_of(chain.outcomes()) == {(2, "push"): SENT}
-    assert chain.reached() == ["arn-1", "arn-2", "arn-3"]
+    assert chain.published_arns() == ["arn-1", "arn-2", "arn-3"]
 
 
 def test_each_gone_device_has_a_device_status() -> None:
@@ -616,4 +616,4 @@ def test_small_record_is_delivered_before_a_large_one() -> None:
     many = delivery(range(4, 12), record_id="44444444-4444-5444-8444-444444444444")
     assert world.deliver(many, delivery([1])) == []
     assert world.push.published[0].endpoint_arn == "arn-1"
-    assert len(world.reached()) == 9
+    assert len(world.published_arns()) == 9

@@ -65,10 +65,10 @@ def test_delayed_push_is_held_during_quiet_hours() -> None:
     while evening.clock.now_ms() < evening.open_ms:
         assert [why for _, why in evening.dues()] in (["back_off"], ["back_off", "quiet_hours"], ["quiet_hours"])
         assert evening.release() == []
-    assert evening.reached() == ["arn-2"]
+    assert evening.published_arns() == ["arn-2"]
     assert evening.dues() == [(NEW_YORK_7, "quiet_hours")]
     assert evening.release() == []
-    assert evening.reached() == ["arn-1", "arn-2"]
+    assert evening.published_arns() == ["arn-1", "arn-2"]
     assert evening.delay_store.items == {}
     said = [(who, what) for outcome in evening.outcomes() for (who, _), what in results_of([outcome]).items()]
     assert [what for who, what in said if who == 1] == [DELAYED, HELD, SENT]
@@ -82,7 +82,7 @@ def test_push_that_arrives_late_is_held_during_quiet_hours() -> None:
     evening.sleeper(1)
     evening.at(NEW_YORK_6PM)
     assert evening.deliver(delivery([1, 2], timestamp=NEW_YORK_6PM - LONG_MS, built_at=NEW_YORK_6PM - 5)) == []
-    assert evening.reached() == ["arn-2"]
+    assert evening.published_arns() == ["arn-2"]
     assert evening.dues() == [(NEW_YORK_7, "quiet_hours")]
 
 
@@ -92,7 +92,7 @@ def test_recently_checked_record_costs_no_look_up() -> None:
     evening.at(NEW_YORK_6PM)
     lately = NEW_YORK_6PM - LONG_MS + 1
     assert evening.deliver(delivery([1, 2], timestamp=lately, built_at=lately)) == []
-    assert evening.reached() == ["arn-1", "arn-2"]
+    assert evening.published_arns() == ["arn-1", "arn-2"]
     assert evening.directory.calls["users"] == 0
 
 
@@ -101,7 +101,7 @@ def test_record_without_quiet_hours_costs_no_look_up() -> None:
     evening.sleeper(1, quiet_hours=None)
     evening.at(NEW_YORK_6PM)
     assert evening.deliver(delivery([1, 2])) == []
-    assert evening.reached() == ["arn-1", "arn-2"]
+    assert evening.published_arns() == ["arn-1", "arn-2"]
     assert evening.directory.calls["users"] == 0
 
 
@@ -111,7 +111,7 @@ def test_mandatory_or_critical_push_ignores_quiet_hours(category: str, topic: st
     evening.sleeper(1)
     evening.at(NEW_YORK_6PM)
     assert evening.run(evening.use_case, evening.encoded(delivery([1], type=category), topic)) == []
-    assert evening.reached() == ["arn-1"]
+    assert evening.published_arns() == ["arn-1"]
 
 
 def test_an_e_mail_is_held_with_its_address() -> None:
@@ -142,11 +142,11 @@ def test_each_end_of_quiet_hours_has_its_own_stable_record() -> None:
     evening.at(LOS_ANGELES_7)
     assert evening.deliver(record) == []  # by then nobody is asleep: the first decision stands
     assert {item.id: item.value for item in evening.delay_store.items.values()} == first
-    assert evening.reached() == []
+    assert evening.published_arns() == []
     assert evening.release() == []
     assert evening.deliver(record) == []
     assert evening.release() == []
-    assert evening.reached() == ["arn-1", "arn-2", "arn-3"]
+    assert evening.published_arns() == ["arn-1", "arn-2", "arn-3"]
 
 
 def test_failed_hold_redelivers_the_record_with_the_same_hold() -> None:
@@ -159,10 +159,10 @@ def test_failed_hold_redelivers_the_record_with_the_same_hold() -> None:
     evening.delay_store.failing = None
     evening.at(NEW_YORK_7)
     assert evening.deliver(delivery([1, 2])) == []
-    assert evening.reached() == ["arn-2"]
+    assert evening.published_arns() == ["arn-2"]
     assert results_of(evening.outcomes()) == {(1, "push"): HELD, (2, "push"): SENT}
     assert evening.release() == []
-    assert evening.reached() == ["arn-1", "arn-2"]
+    assert evening.published_arns() == ["arn-1", "arn-2"]
 
 
 def test_failed_quiet_hours_look_up_publishes_nothing() -> None:
@@ -178,7 +178,7 @@ def test_failed_quiet_hours_look_up_publishes_nothing() -> None:
     broken.sleeper(1)
     broken.directory.users = users  # type: ignore[method-assign, assignment]
     assert evening.deliver(delivery([1]), environment=replace(evening.use_case, directory=broken.directory)) == [0]
-    assert evening.reached() == []
+    assert evening.published_arns() == []
     before = evening.clock.now_ms()
     assert evening.deliver(delivery([1])) == []
     assert evening.clock.now_ms() == before, "the lease was waited for"
@@ -226,7 +226,7 @@ def test_held_recipient_ends_within_the_retry_lifetime() -> None:
         assert evening.release() == []
         assert evening.clock.now_ms() - NOW < 4 * DAY_MS
     assert results_of(evening.outcomes()[-1:]) == {(1, "push"): EXPIRED}
-    assert evening.reached() == []
+    assert evening.published_arns() == []
 
 
 def test_second_device_is_reached_after_quiet_hours() -> None:
@@ -240,9 +240,9 @@ def test_second_device_is_reached_after_quiet_hours() -> None:
     evening.push.fail = lambda _: None
     assert evening.release() == []
     assert evening.dues() == [(NEW_YORK_7, "quiet_hours")]
-    assert evening.reached() == ["arn-1"]
+    assert evening.published_arns() == ["arn-1"]
     assert evening.release() == []
-    assert evening.reached() == ["arn-1", "arn-11"]
+    assert evening.published_arns() == ["arn-1", "arn-11"]
     (sent,) = (outcome for outcome in evening.outcomes() if outcome.results[0].status == "sent")
     assert len(sent.provider_message_ids[0]) == 2
 

@@ -98,7 +98,7 @@ def test_delays_double_until_expiry_with_one_waiting_outcome() -> None:
         {(1, "push"): DELAYED},
         {(1, "push"): ("expired",) * 2},
     ]
-    assert chain.reached() == []
+    assert chain.published_arns() == []
 
 
 def test_record_without_expiry_expires_after_three_days() -> None:
@@ -125,13 +125,13 @@ def test_failed_delay_redelivers_the_record_with_the_same_part() -> None:
     chain.clock.advance(5)
     assert chain.deliver(delivery([1, 2])) == []
     first = dict(chain.delay_store.items)
-    assert chain.reached() == ["arn-1"]  # that it waits was recorded before
+    assert chain.published_arns() == ["arn-1"]  # that it waits was recorded before
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): DELAYED}
     chain.clock.advance(5)
     assert chain.deliver(delivery([1, 2])) == []
     assert chain.delay_store.items == first
     assert chain.release() == []
-    assert chain.reached() == ["arn-1", "arn-2"]
+    assert chain.published_arns() == ["arn-1", "arn-2"]
 
 
 @pytest.mark.guarantee("delayed.previous_ids_continue")
@@ -149,7 +149,7 @@ def test_waits_the_previous_code_recorded_keep_their_ids() -> None:
     (item,) = chain.delay_store.items.values()
     assert item.id == numbered_id(record.record_id, "back_off", 2, 0, 500)
     assert chain.release() == []
-    assert chain.reached() == ["arn-1", "arn-2"]
+    assert chain.published_arns() == ["arn-1", "arn-2"]
 
 
 def test_a_delayed_record_of_the_previous_code_is_delivered_once() -> None:
@@ -164,7 +164,7 @@ def test_a_delayed_record_of_the_previous_code_is_delivered_once() -> None:
     assert chain.deliver(old) == []
     chain.push.fail = _busy()
     assert chain.release() == []
-    assert chain.reached() == ["arn-1", "arn-2"]
+    assert chain.published_arns() == ["arn-1", "arn-2"]
 
 
 def test_record_released_twice_is_published_once() -> None:
@@ -176,7 +176,7 @@ def test_record_released_twice_is_published_once() -> None:
     chain.forget()
     chain.release()
     assert chain.run(chain.use_case, entry(item.value, topic=item.topic, offset=77)) == []
-    assert chain.reached() == ["arn-1", "arn-2"]
+    assert chain.published_arns() == ["arn-1", "arn-2"]
     first, second = chain.outcomes()
     assert (first.record_id, first.positions, first.results) == (second.record_id, second.positions, second.results)
 
@@ -217,7 +217,7 @@ def test_refused_recipients_block_no_worker() -> None:
     chain.push.fail = fail
     assert chain.deliver(delivery(range(10, 60))) == []
     assert set(began.values()) == {NOW / 1000}
-    assert len(chain.reached()) == 30
+    assert len(chain.published_arns()) == 30
 
 
 def _refuse(outage: Outage) -> None:

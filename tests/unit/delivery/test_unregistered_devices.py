@@ -28,12 +28,12 @@ def test_ready_device_gets_it_at_once_the_other_waits(age_s: float | None) -> No
     _put_unregistered(chain, 11, 1, age_s=age_s)
     assert chain.deliver(delivery([1, 2])) == []
     assert chain.clock.now_ms() == NOW
-    assert chain.reached() == ["arn-1", "arn-2"]
+    assert chain.published_arns() == ["arn-1", "arn-2"]
     assert results_of(chain.outcomes()) == {(1, "push"): DELAYED, (2, "push"): SENT}
     chain.put_device(11, 1)
     chain.forget()
     assert chain.release() == []
-    assert chain.reached() == ["arn-1", "arn-11", "arn-2"]
+    assert chain.published_arns() == ["arn-1", "arn-11", "arn-2"]
     assert results_of(chain.outcomes()) == {(1, "push"): SENT}
     assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [2]
 
@@ -46,7 +46,7 @@ def test_a_kill_after_the_ready_device_publishes_it_once() -> None:
     assert chain.deliver(delivery([1])) == [0]
     chain.delay_store.failing = None
     assert chain.deliver(delivery([1])) == []
-    assert chain.reached() == ["arn-1"]
+    assert chain.published_arns() == ["arn-1"]
 
 
 @pytest.mark.parametrize("age_s", [3_600, None])
@@ -83,7 +83,7 @@ def test_an_endpoint_that_never_comes_ends_as_sent_by_the_others() -> None:
         chain.forget()
         assert chain.release() == []
     assert results_of(chain.outcomes()) == {(1, "push"): SENT}
-    assert chain.reached() == ["arn-1"]
+    assert chain.published_arns() == ["arn-1"]
 
 
 def test_waits_for_an_endpoint_double_without_an_upper_bound() -> None:

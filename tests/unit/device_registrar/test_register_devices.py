@@ -26,18 +26,18 @@ def test_snapshot_and_streamed_rows_are_registered_alike() -> None:
 def test_redelivered_row_causes_no_provider_call() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "c", 50, device(1, "a")))
-    registrar.asked()
+    registrar.take_calls()
     assert registrar.run(row("devices", "c", 50, device(1, "a")), row("devices", "u", 60, device(1, "a"))) == []
-    assert registrar.asked() == []
+    assert registrar.take_calls() == []
     assert registrar.states.states["1"].version == 60
 
 
 def test_an_older_row_undoes_nothing() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "u", 60, device(1, "new")))
-    registrar.asked()
+    registrar.take_calls()
     assert registrar.run(row("devices", "c", 50, device(1, "old")), row("devices", "d", 55, None, device(1, "x"))) == []
-    assert registrar.asked() == []
+    assert registrar.take_calls() == []
     assert registrar.states.states["1"].token == "new"
 
 
@@ -60,7 +60,7 @@ def test_several_changes_of_a_device_in_a_batch_are_one_call() -> None:
     registrar = Registrar()
     rows = [row("devices", "u", lsn, device(1, token)) for lsn, token in ((10, "a"), (30, "c"), (20, "b"))]
     assert registrar.run(*rows) == []
-    assert registrar.asked() == [("register", "c")]
+    assert registrar.take_calls() == [("register", "c")]
 
 
 def test_an_inactive_device_is_left_out_until_it_is_active() -> None:
@@ -111,7 +111,7 @@ def test_unreachable_device_states_redeliver_all() -> None:
     registrar.states.failing = Retry("OpenSearch is down")
     rows = [row("devices", "c", 10, device(1, "a")), row("devices", "c", 11, device(2, "b"))]
     assert registrar.run(*rows) == [r.offset for r in rows]
-    assert registrar.asked() == []
+    assert registrar.take_calls() == []
 
 
 def test_refused_provider_access_redelivers_all() -> None:
@@ -126,7 +126,7 @@ def test_no_call_begins_that_the_invocation_would_not_outlive() -> None:
     registrar.context.remaining_ms = 10_000
     late = row("devices", "c", 10, device(1, "a"))
     assert registrar.run(late) == [late.offset]
-    assert registrar.asked() == []
+    assert registrar.take_calls() == []
 
 
 @pytest.mark.guarantee("device_registrar.refused_row_is_skipped")
@@ -215,5 +215,5 @@ def test_a_new_snapshot_does_not_try_a_dead_token_again() -> None:
         token="a", endpoint_arn="arn:gcm:a", enabled=False, reason="takes_nothing", version=50, updated_at=1
     )
     assert registrar.run(row("devices", "r", 90, device(1, "a"), generation="g2")) == []
-    assert registrar.asked() == []
+    assert registrar.take_calls() == []
     assert not registrar.states.states["1"].enabled

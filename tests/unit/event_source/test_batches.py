@@ -7,7 +7,7 @@ import pytest
 
 from emulators.event_source import Partition, SourceRecord
 from emulators.event_source.record import EventEnvelope
-from tests.support.harness.event_source import ENVELOPE, Answered, Function, broker, running, spec, until
+from tests.support.harness.event_source import ENVELOPE, Function, FunctionResponse, broker, running, spec, until
 
 
 async def test_a_batch_has_at_most_batch_size_records() -> None:
@@ -121,10 +121,10 @@ async def test_rarely_used_topic_waits_for_one_batch_at_most() -> None:
         made.produce("a", b"v")
         made.produce("b", b"v")
 
-    def behave(batch: list[tuple[str, int]]) -> Answered:
+    def behave(batch: list[tuple[str, int]]) -> FunctionResponse:
         if batch == [("a-0", 3)]:
             made.produce("few", b"v")
-        return Answered()
+        return FunctionResponse()
 
     function = Function(behave)
     turns = (("few",), ("a", "b"))

@@ -3,7 +3,7 @@
 import asyncio
 
 from emulators.event_source import Partition
-from tests.support.harness.event_source import BROKEN, Answered, Function, broker, failing, running, until
+from tests.support.harness.event_source import BROKEN, Function, FunctionResponse, broker, failing, running, until
 
 ZERO, ONE = Partition("in", 0), Partition("in", 1)
 
@@ -139,7 +139,7 @@ async def test_retry_leaves_out_revoked_partitions() -> None:
     made.produce("in", b"v", partition=0)
     made.produce("in", b"v", partition=1)
     answers = [BROKEN]
-    function = Function(lambda _: answers.pop() if answers else Answered())
+    function = Function(lambda _: answers.pop() if answers else FunctionResponse())
     async with running(function, made, first_backoff_s=3600, last_backoff_s=3600) as bench:
         await until(lambda: bench.mapping.statistics.failures == 1)
         await bench.source.revoke([ZERO])

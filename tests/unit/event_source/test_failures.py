@@ -12,8 +12,8 @@ from emulators.event_source.ports import RecordTooLargeError
 from tests.support.harness.event_source import (
     ARN,
     BROKEN,
-    Answered,
     Function,
+    FunctionResponse,
     Position,
     broker,
     failing,
@@ -29,9 +29,9 @@ def fails_whole(*poison: Position, times: int | None = None) -> Function:
     """Breaks on a batch that has one of these, always or so many times."""
     left = [times]
 
-    def behave(batch: list[Position]) -> Answered:
+    def behave(batch: list[Position]) -> FunctionResponse:
         if not set(batch) & set(poison) or left[0] == 0:
-            return Answered()
+            return FunctionResponse()
         if left[0] is not None:
             left[0] -= 1
         return BROKEN
@@ -43,10 +43,10 @@ def names(*poison: Position, times: int | None = None) -> Function:
     """Names those of these that are in the batch, always or so many times."""
     left = [times]
 
-    def behave(batch: list[Position]) -> Answered:
+    def behave(batch: list[Position]) -> FunctionResponse:
         found = [position for position in batch if position in poison]
         if not found or left[0] == 0:
-            return Answered()
+            return FunctionResponse()
         if left[0] is not None:
             left[0] -= 1
         return failing(found)
@@ -70,7 +70,7 @@ def one_batch(count: int = 6, partitions: int = 1) -> Any:
     [b"", b"null", b'""', b"{}", b'{"batchItemFailures": []}', b'{"batchItemFailures": null}', b'{"statusCode": 200}'],
 )
 async def test_an_empty_answer_is_success(payload: bytes) -> None:
-    async with running(Function(lambda _: Answered(payload)), one_batch()) as bench:
+    async with running(Function(lambda _: FunctionResponse(payload)), one_batch()) as bench:
         await bench.until_committed(6)
     assert len(bench.function.batches) == 1
 
@@ -102,7 +102,7 @@ async def test_an_empty_answer_is_success(payload: bytes) -> None:
 @pytest.mark.parametrize("reading", PartialFailures)
 async def test_malformed_response_fails_the_whole_batch(payload: bytes, reading: PartialFailures) -> None:
     """So does a response that names a record outside the batch."""
-    answers = [Answered(payload), Answered()]
+    answers = [FunctionResponse(payload), FunctionResponse()]
     async with running(Function(lambda _: answers.pop(0)), one_batch(), partial_failures=reading) as bench:
         await bench.until_committed(6)
     assert bench.function.batches[0] == bench.function.batches[1]
@@ -120,10 +120,10 @@ async def test_function_error_fails_the_batch_and_commits_no_offset() -> None:
 async def test_refused_invocation_is_retried_and_not_counted() -> None:
     refusals = [OSError("throttled")] * 5
 
-    def behave(_batch: list[Position]) -> Answered:
+    def behave(_batch: list[Position]) -> FunctionResponse:
         if refusals:
             raise refusals.pop()
-        return Answered()
+        return FunctionResponse()
 
     async with running(Function(behave), one_batch(), max_retries=0, on_failure="on-failure") as bench:
         await bench.until_committed(6)

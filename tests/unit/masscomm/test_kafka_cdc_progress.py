@@ -9,18 +9,18 @@ from confluent_kafka import KafkaError, KafkaException
 from masscomm.cdc.progress import KafkaCdcProgress
 from masscomm.errors import Retry
 from masscomm.kafka.topics import CDC_TABLES, cdc_topic
-from tests.support.fakes.kafka_admin_client import stand_in
+from tests.support.fakes.kafka_admin_client import patch_admin_client
 
 
 def test_timed_out_request_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+    events: list[str] = []
 
     class Client:
         def __init__(self, _settings: dict[str, Any]) -> None:
-            said.append("made")
+            events.append("made")
 
         def __exit__(self, *_: object) -> None:
-            said.append("destroyed")
+            events.append("destroyed")
 
         def list_topics(self, timeout: float) -> None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
@@ -28,20 +28,20 @@ def test_timed_out_request_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(confluent_kafka.admin, "AdminClient", Client)
     progress = KafkaCdcProgress("broker:9092", generation="g1", group="g", offsets_topic="o")
     for ask in (progress.committed_offsets, progress.committed_offsets, progress.end_offsets):
-        said.clear()
+        events.clear()
         with pytest.raises(Retry):
             ask()
-        assert said == ["made", "destroyed"]
+        assert events == ["made", "destroyed"]
 
 
 @pytest.mark.guarantee("kafka_down.no_leader_means_incomplete")
 def test_partition_without_a_known_end_is_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = [cdc_topic(table, "g1") for table in CDC_TABLES]
-    said = stand_in(monkeypatch, -1001, 7, topics=tables)
+    events = patch_admin_client(monkeypatch, -1001, 7, topics=tables)
     progress = KafkaCdcProgress("broker:9092", generation="g1", group="g", offsets_topic="o")
     with pytest.raises(Retry, match="no answer for"):
         progress.end_offsets()
     assert progress.end_offsets() == {table: {0: 7} for table in tables}
-    assert said == ["made", "destroyed", "made"]
+    assert events == ["made", "destroyed", "made"]
     progress.close()
-    assert said[3:] == ["destroyed"]
+    assert events[3:] == ["destroyed"]

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from masscomm.errors import Retry
 from masscomm.kafka.producer import InMemoryProducer, KafkaProducer, Producer
-from tests.support.contracts.producer import ProducerContract, Reports, Target
+from tests.support.contracts.producer import DeliveryReports, ProducerContract, Target
 
 
 class TestInMemoryProducer(ProducerContract):
@@ -61,7 +61,7 @@ def clients(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
 
 
 def test_a_client_that_is_lost_for_good_is_replaced(clients: list[Client]) -> None:
-    producer, reports = KafkaProducer("nowhere:1"), Reports()
+    producer, reports = KafkaProducer("nowhere:1"), DeliveryReports()
     fatal = KafkaError(KafkaError._FATAL, "lost its place", fatal=True)
     clients[0].errors.append(KafkaException(fatal))
     producer.produce("topic", None, b"1", [], reports.to("lost"))
@@ -73,7 +73,7 @@ def test_a_client_that_is_lost_for_good_is_replaced(clients: list[Client]) -> No
 
 
 def test_a_passing_error_does_not_cost_the_client(clients: list[Client]) -> None:
-    producer, reports = KafkaProducer("nowhere:1"), Reports()
+    producer, reports = KafkaProducer("nowhere:1"), DeliveryReports()
     clients[0].errors.append(KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, "down")))
     producer.produce("topic", None, b"1", [], reports.to("lost"))
     producer.produce("topic", None, b"2", [], reports.to("next"))
@@ -84,7 +84,7 @@ def test_a_passing_error_does_not_cost_the_client(clients: list[Client]) -> None
 
 
 def test_a_full_queue_is_emptied_first(clients: list[Client]) -> None:
-    producer, reports = KafkaProducer("nowhere:1"), Reports()
+    producer, reports = KafkaProducer("nowhere:1"), DeliveryReports()
     clients[0].errors += [BufferError("full"), BufferError("full")]
     producer.produce("topic", None, b"1", [], reports.to("a"))
     producer.flush(1)
@@ -92,7 +92,7 @@ def test_a_full_queue_is_emptied_first(clients: list[Client]) -> None:
 
 
 def test_report_after_its_flush_gave_up_is_ignored(clients: list[Client]) -> None:
-    producer, reports = KafkaProducer("nowhere:1"), Reports()
+    producer, reports = KafkaProducer("nowhere:1"), DeliveryReports()
     producer.produce("topic", None, b"1", [], reports.to("late"))
     late = clients[0].waiting.pop()
     producer.flush(1)

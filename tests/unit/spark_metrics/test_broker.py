@@ -4,21 +4,21 @@ import pytest
 
 from masscomm.errors import Retry
 from spark_metrics.broker import Broker
-from tests.support.fakes.kafka_admin_client import stand_in
+from tests.support.fakes.kafka_admin_client import patch_admin_client
 
 
 def test_unknown_end_offset_is_a_retry_on_a_new_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = stand_in(monkeypatch, -1001, 7)
+    events = patch_admin_client(monkeypatch, -1001, 7)
     asked = Broker("broker:9092")
     with pytest.raises(Retry, match="no answer for outcome-0"):
         asked.ends(["outcome"])
     assert asked.ends(["outcome"]).end == {("outcome", 0): 7}
-    assert said == ["made", "destroyed", "made"]
+    assert events == ["made", "destroyed", "made"]
 
 
 def test_topic_created_before_topic_ids_has_no_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka gives such a topic an id later without recreating it."""
-    stand_in(monkeypatch, 0)
+    patch_admin_client(monkeypatch, 0)
     assert Broker("broker:9092").topic_ids(["outcome"]) == {}
-    stand_in(monkeypatch, 7)
+    patch_admin_client(monkeypatch, 7)
     assert set(Broker("broker:9092").topic_ids(["outcome"])) == {"outcome"}
