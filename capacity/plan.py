@@ -1,4 +1,5 @@
-"""A deployment as far as its capacity goes: an environment's settings, the functions, the topics and what AWS grants.
+"""A deployment as far as its capacity goes: an environment's configuration, the functions, the topics and what AWS
+grants.
 
 Everything but what AWS grants is read from where it is deployed from: infra/cdk/config.py, functions/functions.yaml
 and schemas/topics.yaml.
@@ -47,7 +48,7 @@ class Plan:
 
     @classmethod
     def of(cls, environment: Environment) -> Self:
-        """The environment as its settings deploy it, in an account that has asked for nothing."""
+        """The environment as configured, in an account with the default quotas."""
         entries = functions()
         partitions = {topic.name: topic.partitions for topic in topics.chain_topics()}
         factor = environment.kafka.partitions_factor
@@ -119,7 +120,7 @@ def batch_records(step: str, lane: Lane = Lane.BULK) -> int:
     source = functions()[step if lane is Lane.BULK else f"{step}-critical"].event_source
     if source is None:
         raise ValueError(f"{step} has no event source")
-    return int(source.settings["batch_size"])
+    return int(source.config["batch_size"])
 
 
 def recipients_a_record(step: str, workload: Workload) -> float:

@@ -19,7 +19,7 @@ from devstack.config import GENERATION, StackConfig
 from devstack.handle import RunningStack
 from devstack.service import function_environment
 from masscomm import environment
-from masscomm.aws.authentication import kafka_settings
+from masscomm.aws.authentication import kafka_client_config
 from masscomm.directory.bulk_writes import connect, connect_from_environment
 from masscomm.directory.client import OpenSearch
 
@@ -79,7 +79,7 @@ class Installation:
             kafka_bootstrap=environment.required("KAFKA_BOOTSTRAP_SERVERS"),
             registry_url=environment.required("SCHEMA_REGISTRY_URL"),
             generation=environment.required("CDC_GENERATION"),
-            security=kafka_settings(),
+            security=kafka_client_config(),
             tables={
                 name: os.environ.get(f"{name.upper()}_TABLE", name)
                 for name in ("delivery_ledger", "decisions", "waiting")

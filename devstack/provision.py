@@ -24,7 +24,7 @@ from devstack.client_log import KAFKA_LOGGER
 from devstack.config import GENERATION, ROOT, StackConfig
 from devstack.service import AWS_CREDENTIALS, Task, function_environment
 from emulators.local import REGION
-from masscomm.cdc.debezium import debezium_settings
+from masscomm.cdc.debezium import debezium_config
 from masscomm.kafka.topics import Topic, cdc_topics, chain_topics
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 from provisioning.database import TABLES, apply_sql
@@ -93,7 +93,7 @@ def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:
             topic.name,
             num_partitions=topic.partitions,
             replication_factor=topic.replication_factor,
-            config=topic.settings,
+            config=topic.config,
         )
         for topic in wanted
         if topic.name not in existing
@@ -204,7 +204,7 @@ def connector_name(generation: str) -> str:
 def connector_config(generation: str, database_url: str) -> dict[str, str]:
     """Debezium's configuration for one snapshot generation of the monolith's database, on one broker."""
     database = urlsplit(database_url)
-    return debezium_settings(generation) | {
+    return debezium_config(generation) | {
         "database.hostname": str(database.hostname),
         "database.port": str(database.port),
         "database.user": str(database.username),

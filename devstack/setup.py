@@ -203,12 +203,12 @@ class Steps:
 def package_index(pip: str) -> "dict[str, str]":
     """uv's settings for the mirror and certificates a user has given to pip: uv does not read pip's configuration."""
     names = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "cert": "SSL_CERT_FILE"}
-    settings = {}
+    environment = {}
     for line in _first_line([pip, "config", "list"]).split("\n"):
         found = re.match(r"(?:global|install|:env:)\.([a-z-]+)='(.*)'$", line)
         if found and found.group(1) in names and names[found.group(1)] not in os.environ:
-            settings[names[found.group(1)]] = found.group(2)
-    return settings
+            environment[names[found.group(1)]] = found.group(2)
+    return environment
 
 
 def make_uv(steps: Steps, python: str) -> str:

@@ -115,13 +115,13 @@ _FIELDS = {
 
 
 def _mapping(function: FunctionSpec, source: EventSource, group: str, overrides: Mapping[str, Any]) -> MappingSpec:
-    unknown = source.settings.keys() - _FIELDS.keys()
+    unknown = source.config.keys() - _FIELDS.keys()
     if unknown:
         raise ValueError(f"function {function.name}: event_source has no {', '.join(sorted(unknown))}")
-    settings: dict[str, Any] = {_FIELDS[name]: value for name, value in source.settings.items()}
-    settings |= overrides
-    if "partial_failures" in settings:
-        settings["partial_failures"] = PartialFailures(settings["partial_failures"])
+    config: dict[str, Any] = {_FIELDS[name]: value for name, value in source.config.items()}
+    config |= overrides
+    if "partial_failures" in config:
+        config["partial_failures"] = PartialFailures(config["partial_failures"])
     return MappingSpec(
         name=function.name,
         group=group,
@@ -130,5 +130,5 @@ def _mapping(function: FunctionSpec, source: EventSource, group: str, overrides:
         concurrency=function.concurrency,
         turns=tuple(in_turns(source.topics)),
         on_failure=source.on_failure,
-        **settings,
+        **config,
     )

@@ -10,7 +10,7 @@ The configuration is a JSON file:
     environment         variables of all functions; KAFKA_BOOTSTRAP_SERVERS must be one of them
     log_dir             each function's processes append to <function>.log there
     task_root           optional: what functions are imported from, by default the folder above functions_file's
-    mappings            optional: settings for all event source mappings (first_backoff_s, partial_failures, …)
+    mappings            optional: configuration of all event source mappings (first_backoff_s, partial_failures, …)
     schedule_s          optional: seconds between the invocations of every schedule, in place of functions.yaml's
     bulk_nice           optional: how much functions of bulk let the others go first: in Lambda, where each has a share
                         of a processor of its own, nobody has to (0)

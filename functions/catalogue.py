@@ -22,12 +22,12 @@ PREFIX = "masscomm"
 class EventSource:
     """A function's Kafka trigger.
 
-    topics, on_failure: names in Kafka; settings: everything else, under functions.yaml's own words.
+    topics, on_failure: names in Kafka; config: the other keys of functions.yaml, by their names there.
     """
 
     topics: tuple[str, ...]
     on_failure: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ def _event_source(source: Mapping[str, Any], lane: Lane, generation: str) -> Eve
             topic for name in source["topics"] for topic in topics.resolve(name, lane=lane, generation=generation)
         ),
         on_failure=None if on_failure is None else topics.in_lane(on_failure, lane),
-        settings={name: value for name, value in source.items() if name not in ("topics", "on_failure")},
+        config={name: value for name, value in source.items() if name not in ("topics", "on_failure")},
     )
 
 

@@ -26,7 +26,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from masscomm.aws.authentication import kafka_settings, spark_kafka_options
+from masscomm.aws.authentication import kafka_client_config, spark_kafka_options
 from masscomm.errors import MasscommError, Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.avro import HttpSchemaRegistry
@@ -218,7 +218,7 @@ class Job:
         self._told_age: float | None = None
         self._settings = settings
         self._stop = threading.Event()
-        self._broker = Broker(settings.bootstrap_servers, **kafka_settings())
+        self._broker = Broker(settings.bootstrap_servers, **kafka_client_config())
         self._sink = PostgresSink(
             settings.database_url,
             window_s=settings.redelivery_window_s,

@@ -47,7 +47,7 @@ def spec_of(mapping: Mapping[str, Any]) -> MappingSpec:
 class Pollers:
     """While it lasts, the records of every mapping reach its function.
 
-    client: makes boto3's Lambda with these settings.
+    client: makes boto3's Lambda with this configuration.
     """
 
     def __init__(self, *, bootstrap_servers: str, client: Callable[[Config], Any]) -> None:

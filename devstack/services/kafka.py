@@ -20,7 +20,7 @@ advertised.listeners=PLAINTEXT://{host}:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={data}
-# Every topic is created by us, with its own settings: a misspelt name must fail, not appear.
+# Provisioning creates every topic with its own configuration: a misspelt name must fail, not appear.
 auto.create.topics.enable=false
 default.replication.factor=1
 offsets.topic.replication.factor=1

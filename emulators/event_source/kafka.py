@@ -61,7 +61,7 @@ class KafkaSource:
     ) -> None:
         self._topics = list(topics)
         self._revocation_s = revocation_s
-        settings: dict[str, str | int | float | bool] = {
+        config: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap_servers,
             "group.id": group,
             "client.id": f"event-source-{group}",
@@ -88,8 +88,8 @@ class KafkaSource:
         }
         if instance is not None:
             # A static member that returns keeps its partitions, and gets none of a topic that it did not read before.
-            settings["group.instance.id"] = f"{instance}-{zlib.crc32(' '.join(sorted(self._topics)).encode()):08x}"
-        self._consumer = Consumer(settings, logger=log)
+            config["group.instance.id"] = f"{instance}-{zlib.crc32(' '.join(sorted(self._topics)).encode()):08x}"
+        self._consumer = Consumer(config, logger=log)
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._ended = False

@@ -27,7 +27,7 @@ def bootstrap() -> "RequestSend":
     """The adapters, built at the first invocation and kept."""
     from functions.send_handler.request_send import RequestSend
 
-    traces.check_settings()
+    traces.check_config()
     return RequestSend(
         codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),
         producer=KafkaProducer.from_environment(),

@@ -1,4 +1,4 @@
-"""How the functions show who they are to Kafka, OpenSearch and Postgres, chosen by settings.
+"""Authentication of the functions to Kafka, OpenSearch and Postgres, chosen by environment variables.
 
     KAFKA_AUTHENTICATION              none (where nothing is said), aws_msk_iam
     OPENSEARCH_AUTHENTICATION         none, aws_sigv4
@@ -40,8 +40,12 @@ def _now() -> datetime:
 # --- Kafka ------------------------------------------------------------------------------------------------------------
 
 
-def kafka_settings() -> dict[str, Any]:
-    """What a client of confluent-kafka is given beside its servers. Errors: Stop for a setting that does not exist."""
+def kafka_client_config() -> dict[str, Any]:
+    """Authentication properties of a confluent-kafka client.
+
+    Raises:
+        Stop: KAFKA_AUTHENTICATION has an unknown value.
+    """
     if environment.choice("KAFKA_AUTHENTICATION", (NONE, MSK_IAM)) == NONE:
         return {}
     region, credentials = environment.required("AWS_REGION"), RoleCredentials()

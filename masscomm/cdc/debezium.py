@@ -10,8 +10,8 @@ def heartbeat_topic(generation: str) -> str:
     return f"__debezium-heartbeat.{cdc_prefix(generation)}"
 
 
-def debezium_settings(generation: str) -> dict[str, str]:
-    """The connector's configuration for one snapshot generation; who runs it adds the database and the replication."""
+def debezium_config(generation: str) -> dict[str, str]:
+    """The connector's configuration for one snapshot generation; the deployment adds database and replication."""
     slot = f"masscomm_{generation}"
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from masscomm import environment
-from masscomm.aws.authentication import kafka_settings
+from masscomm.aws.authentication import kafka_client_config
 from masscomm.errors import Retry
 from masscomm.json_reader import InvalidJson, read_json
 from masscomm.kafka import topics
@@ -92,7 +92,7 @@ class KafkaCdcProgress:
             generation=generation,
             group=environment.required("CDC_CONSUMER_GROUP"),
             offsets_topic=os.environ.get("CONNECT_OFFSETS_TOPIC") or "connect.offsets",
-            **kafka_settings(),
+            **kafka_client_config(),
         )
 
     def close(self) -> None:

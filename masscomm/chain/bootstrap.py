@@ -19,7 +19,7 @@ from masscomm.observability import traces
 
 def batch_driver(function: str, logger: Logger) -> BatchDriver:
     """The batch driver over the real broker and registry. Errors: Stop where the environment lacks a setting."""
-    traces.check_settings()
+    traces.check_config()
     return BatchDriver(
         function=function,
         codec=Codec(HttpSchemaRegistry(environment.required("SCHEMA_REGISTRY_URL"))),

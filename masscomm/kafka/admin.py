@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class KafkaAdmin:
     """One client at a time, for one thread at a time; there is none before the first question."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        """settings: librdkafka's."""
-        self._settings = dict(settings)
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """config: librdkafka's."""
+        self._config = dict(config)
         self._client: AdminClient | None = None
 
     def client(self) -> "AdminClient":
@@ -27,7 +27,7 @@ class KafkaAdmin:
         from confluent_kafka.admin import AdminClient
 
         if self._client is None:
-            self._client = AdminClient(self._settings)
+            self._client = AdminClient(self._config)
         return self._client
 
     def close(self) -> None:

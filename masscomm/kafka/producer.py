@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from masscomm import environment
-from masscomm.aws.authentication import kafka_settings
+from masscomm.aws.authentication import kafka_client_config
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 
@@ -63,7 +63,7 @@ class KafkaProducer:
     @classmethod
     def from_environment(cls) -> Self:
         """The broker of KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing or wrong."""
-        return cls(environment.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_settings())
+        return cls(environment.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_client_config())
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
         from confluent_kafka import KafkaException

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from masscomm import environment
-from masscomm.aws.authentication import kafka_settings
+from masscomm.aws.authentication import kafka_client_config
 from masscomm.errors import Retry
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.topics import SOURCE_RECORDS_GROUP
@@ -39,7 +39,7 @@ class KafkaSourceRecords:
     @classmethod
     def from_environment(cls) -> Self:
         """The broker of KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing or wrong."""
-        return cls(environment.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_settings())
+        return cls(environment.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_client_config())
 
     def at(self, topic: str, partition: int, offset: int) -> KafkaRecord | None:
         from confluent_kafka import KafkaException, TopicPartition

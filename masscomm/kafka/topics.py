@@ -35,8 +35,8 @@ class Topic:
         return f"{self.name}-value"
 
     @property
-    def settings(self) -> dict[str, str]:
-        """Its configuration as Kafka understands it."""
+    def config(self) -> dict[str, str]:
+        """The topic's configuration, by Kafka's names."""
         return {
             "cleanup.policy": self.cleanup,
             "retention.ms": str(self.retention_hours * 3_600_000),

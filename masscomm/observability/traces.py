@@ -180,8 +180,12 @@ def _masked(span: Span) -> Span:
     return replace(span, attributes=masked(span.attributes), error=span.error and mask(span.error))
 
 
-def check_settings() -> None:
-    """Errors: Stop where a variable is wrong, before anything is traced."""
+def check_config() -> None:
+    """Check the variables of tracing at start.
+
+    Raises:
+        Stop: a variable has an invalid value.
+    """
     _export()
     _ratio()
 

@@ -18,7 +18,7 @@ from devstack.config import ROOT
 from devstack.demo.directory import TABLES
 from devstack.provision import connector_name, create_indices, create_topics, put_connector
 from emulators.sns_stand_in.script import Rule
-from masscomm.cdc.debezium import debezium_settings
+from masscomm.cdc.debezium import debezium_config
 from masscomm.kafka.topics import CDC_TABLES, cdc_topics
 from tests.faults.moments import path
 from tests.support.fault_stack.bench import Bench
@@ -153,7 +153,7 @@ class _Generations:
         """Its connector, slot and publication; nothing where there are none."""
         with httpx.Client(base_url=self._config.connect_url, timeout=_TIMEOUT_S, trust_env=False) as client:
             client.delete(f"/connectors/{connector_name(name)}")
-        slot = debezium_settings(name)["slot.name"]
+        slot = debezium_config(name)["slot.name"]
         with psycopg.connect(self._config.database_url("monolith"), autocommit=True) as connection:
 
             def dropped() -> bool:

@@ -48,7 +48,7 @@ def _places(bench: Bench, sent: Sent) -> list[int]:
 def _batch_size() -> int:
     [delivery] = [entry for entry in read_catalogue(generation="g1") if entry.name == "delivery"]
     assert delivery.event_source is not None
-    return int(delivery.event_source.settings["batch_size"])
+    return int(delivery.event_source.config["batch_size"])
 
 
 _BATCH = _batch_size()

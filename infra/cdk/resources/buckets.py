@@ -56,12 +56,12 @@ def access_log_bucket(scope: Construct, *, environment: Environment) -> s3.Bucke
     return bucket
 
 
-def _bucket(scope: Construct, id: str, environment: Environment, **config: object) -> s3.Bucket:
+def _bucket(scope: Construct, id: str, environment: Environment, **properties: object) -> s3.Bucket:
     return s3.Bucket(
         scope,
         id,
         block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
         enforce_ssl=True,
         removal_policy=removal(environment),
-        **config,
+        **properties,
     )

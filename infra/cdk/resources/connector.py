@@ -20,7 +20,7 @@ from infra.cdk.resources.authorities import ONE_AUTHORITY
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.kafka import KafkaCluster
 from infra.cdk.resources.logs import log_group
-from masscomm.cdc.debezium import debezium_settings, heartbeat_topic
+from masscomm.cdc.debezium import debezium_config, heartbeat_topic
 from masscomm.kafka.topics import cdc_topics, generations
 
 # Pinned in devstack/jars/debezium/pom.xml and infra/connect, made by `make setup`.
@@ -98,7 +98,7 @@ class DebeziumConnector(Construct):
                     # One task reads one slot; a second worker would only wait.
                     provisioned_capacity=connect.CfnConnector.ProvisionedCapacityProperty(mcu_count=1, worker_count=1)
                 ),
-                connector_configuration=debezium_settings(generation)
+                connector_configuration=debezium_config(generation)
                 | {
                     # The worker reads the secret; MSK Connect would start the connector anew time and again otherwise.
                     "config.action.reload": "none",

@@ -49,7 +49,7 @@ class EventSources(Construct):
         source = function.entry.event_source
         if source is None:
             raise ValueError(f"{function.name} has no event source")
-        if unknown := source.settings.keys() - _KNOWN - _ONLY_LOCAL:
+        if unknown := source.config.keys() - _KNOWN - _ONLY_LOCAL:
             raise ValueError(f"{function.name}: no event source mapping has {', '.join(sorted(unknown))}")
         groups = {topic: consumer_group(function.entry.group, topic) for topic in source.topics}
         function.grant(
@@ -80,8 +80,8 @@ class EventSources(Construct):
     ) -> lambda_.CfnEventSourceMapping:
         source = function.entry.event_source
         assert source is not None  # noqa: S101 - __init__ has looked
-        settings: dict[str, Any] = dict(source.settings)
-        retries = settings.get("attempts")
+        config: dict[str, Any] = dict(source.config)
+        retries = config.get("attempts")
         return lambda_.CfnEventSourceMapping(
             self,
             topic,
@@ -89,11 +89,11 @@ class EventSources(Construct):
             topics=[topic],
             starting_position="TRIM_HORIZON",
             **kafka.event_source(group),
-            batch_size=settings["batch_size"],
-            maximum_batching_window_in_seconds=settings["window_s"],
+            batch_size=config["batch_size"],
+            maximum_batching_window_in_seconds=config["window_s"],
             maximum_retry_attempts=retries,
-            maximum_record_age_in_seconds=settings.get("max_age_s"),
-            bisect_batch_on_function_error=settings.get("bisect"),
+            maximum_record_age_in_seconds=config.get("max_age_s"),
+            bisect_batch_on_function_error=config.get("bisect"),
             function_response_types=["ReportBatchItemFailures"],
             destination_config=lambda_.CfnEventSourceMapping.DestinationConfigProperty(
                 on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(destination=f"kafka://{source.on_failure}")

@@ -112,7 +112,7 @@ class KafkaCluster(Construct):
             topic_name=topic.name,
             partition_count=partitions_of(topic, environment),
             replication_factor=config.replication_factor,
-            configs=base64.b64encode(json.dumps(topic.settings, sort_keys=True).encode()).decode(),
+            configs=base64.b64encode(json.dumps(topic.config, sort_keys=True).encode()).decode(),
             # A topic that is taken out of the file must be deleted by hand: records are not a deployment's to delete.
         ).apply_removal_policy(RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY)
 

@@ -87,7 +87,7 @@ def topic(name: str, **changes: Any) -> Topic:
     return Topic(**(values | changes))
 
 
-def test_topics_are_created_once_with_their_settings(kafka: StackConfig) -> None:
+def test_topics_are_created_once_with_their_config(kafka: StackConfig) -> None:
     wanted = topic(f"provision-{uuid4().hex}")
     create_topics(kafka.kafka_bootstrap, [wanted])
     create_topics(kafka.kafka_bootstrap, [wanted])

@@ -26,7 +26,7 @@ def elsewhere(postgres: StackConfig) -> Iterator[str]:
             server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
-def test_sessions_begin_with_the_settings_of_their_role(elsewhere: str) -> None:
+def test_sessions_begin_with_the_parameters_of_their_role(elsewhere: str) -> None:
     apply_sql(elsewhere, TABLES)
     with connect(elsewhere, "a test") as connection:
         assert connection.execute("show timezone").fetchone() == ("UTC",)

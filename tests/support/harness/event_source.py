@@ -130,10 +130,10 @@ async def running(
     """A mapping on `made`, to which records may have been produced before, so that they make one batch."""
     made = made or broker()
     function = function or Function()
-    settings = spec(**changes)
-    source = MemorySource(made, group=settings.group, topics=settings.topics)
+    config = spec(**changes)
+    source = MemorySource(made, group=config.group, topics=config.topics)
     mapping = EventSourceMapping(
-        spec=settings,
+        spec=config,
         source=source,
         destination=destination or MemoryDestination(made),
         envelope=ENVELOPE,

@@ -7,12 +7,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 
-def make_topic(bootstrap: str, **config: str) -> str:
-    """A topic of one partition under a name of its own; config: by Kafka's names, with _ for a dot."""
+def make_topic(bootstrap: str, **options: str) -> str:
+    """A topic of one partition under a name of its own; options: by Kafka's names, with _ for a dot."""
     name = f"test.{uuid4()}"
     with AdminClient({"bootstrap.servers": bootstrap}) as admin:
-        settings = {key.replace("_", "."): value for key, value in config.items()}
-        admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result(20)
+        config = {key.replace("_", "."): value for key, value in options.items()}
+        admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(20)
     return name
 
 

@@ -242,11 +242,11 @@ def test_the_size_reckoned_is_never_below_the_events(count: int) -> None:
 
 
 def test_defaults_are_lambdas() -> None:
-    settings = spec(batch_size=100)
-    assert settings.window_s == 0
-    assert settings.retries == -1
-    assert settings.max_age_s == -1
-    assert not settings.bisect
+    config = spec(batch_size=100)
+    assert config.window_s == 0
+    assert config.retries == -1
+    assert config.max_age_s == -1
+    assert not config.bisect
 
 
 @pytest.mark.parametrize(

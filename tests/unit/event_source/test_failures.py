@@ -231,8 +231,8 @@ async def test_exhausted_batch_without_destination_is_discarded() -> None:
 @pytest.mark.parametrize("reading", PartialFailures)
 async def test_named_records_have_attempts_too(reading: PartialFailures) -> None:
     function = names(POISON)
-    settings: dict[str, Any] = {"partial_failures": reading, "max_retries": 4, "on_failure": "on-failure"}
-    async with running(function, one_batch(), **settings) as bench:
+    config: dict[str, Any] = {"partial_failures": reading, "max_retries": 4, "on_failure": "on-failure"}
+    async with running(function, one_batch(), **config) as bench:
         await bench.until_committed(6)
         expected = [POISON] if reading is PartialFailures.ONLY_FAILED else [("in-0", n) for n in (3, 4, 5)]
         assert bench.given_up() == expected
@@ -246,8 +246,8 @@ async def test_record_over_its_age_goes_to_on_failure_uninvoked() -> None:
     made = broker()
     made.produce("in", b"old", timestamp_ms=1_000_000)
     made.produce("in", b"new", timestamp_ms=1_090_000)
-    settings: dict[str, Any] = {"max_age_s": 60, "on_failure": "on-failure", "wall_clock": lambda: 1_100.0}
-    async with running(made=made, **settings) as bench:
+    config: dict[str, Any] = {"max_age_s": 60, "on_failure": "on-failure", "wall_clock": lambda: 1_100.0}
+    async with running(made=made, **config) as bench:
         await bench.until_committed(2)
         (record,) = bench.on_failure()
     assert bench.function.batches == [[("in-0", 1)]]
@@ -261,8 +261,8 @@ async def test_failing_record_over_its_age_goes_to_on_failure() -> None:
     made = broker()
     made.produce("in", b"v", timestamp_ms=1_000_000)
     function = fails_whole(("in-0", 0))
-    settings: dict[str, Any] = {"max_age_s": 60, "on_failure": "on-failure", "max_retries": 10_000}
-    async with running(function, made, wall_clock=lambda: now[0], **settings) as bench:
+    config: dict[str, Any] = {"max_age_s": 60, "on_failure": "on-failure", "max_retries": 10_000}
+    async with running(function, made, wall_clock=lambda: now[0], **config) as bench:
         await until(lambda: len(function.batches) >= 2)
         now[0] = 1_061.0
         await bench.until_committed(1)
@@ -276,8 +276,8 @@ async def test_failing_record_over_its_age_goes_to_on_failure() -> None:
 
 async def test_bisect_isolates_the_poison_record() -> None:
     function = fails_whole(POISON)
-    settings: dict[str, Any] = {"bisect": True, "max_retries": 2, "on_failure": "on-failure"}
-    async with running(function, one_batch(8), **settings) as bench:
+    config: dict[str, Any] = {"bisect": True, "max_retries": 2, "on_failure": "on-failure"}
+    async with running(function, one_batch(8), **config) as bench:
         await bench.until_committed(8)
         assert bench.given_up() == [POISON]
     assert bench.mapping.statistics.succeeded == 7
@@ -293,8 +293,8 @@ async def test_bisect_splits_in_halves_in_order() -> None:
 
 async def test_splitting_does_not_use_up_attempts() -> None:
     function = fails_whole(POISON)
-    settings: dict[str, Any] = {"bisect": True, "max_retries": 1, "on_failure": "on-failure"}
-    async with running(function, one_batch(8), **settings) as bench:
+    config: dict[str, Any] = {"bisect": True, "max_retries": 1, "on_failure": "on-failure"}
+    async with running(function, one_batch(8), **config) as bench:
         await bench.until_committed(8)
     alone = [batch for batch in function.batches if batch == [POISON]]
     assert len(alone) == 2  # the first and one retry
@@ -303,21 +303,21 @@ async def test_splitting_does_not_use_up_attempts() -> None:
 
 async def test_several_poison_records_are_each_isolated() -> None:
     poison = [("in-0", 0), ("in-0", 5), ("in-0", 6)]
-    settings: dict[str, Any] = {"bisect": True, "max_retries": 0, "on_failure": "on-failure"}
-    async with running(fails_whole(*poison), one_batch(8), **settings) as bench:
+    config: dict[str, Any] = {"bisect": True, "max_retries": 0, "on_failure": "on-failure"}
+    async with running(fails_whole(*poison), one_batch(8), **config) as bench:
         await bench.until_committed(8)
         assert bench.given_up() == poison
 
 
 async def test_bisect_gives_up_only_on_the_failed_records() -> None:
     function = names(POISON, ("in-0", 6))
-    settings: dict[str, Any] = {
+    config: dict[str, Any] = {
         "bisect": True,
         "max_retries": 1,
         "on_failure": "on-failure",
         "partial_failures": PartialFailures.FROM_LOWEST,
     }
-    async with running(function, one_batch(8), **settings) as bench:
+    async with running(function, one_batch(8), **config) as bench:
         await bench.until_committed(8)
         assert bench.given_up() == [POISON, ("in-0", 6)]
 
@@ -328,8 +328,8 @@ async def test_bisect_gives_up_only_on_the_failed_records() -> None:
 async def test_the_on_failure_record_is_lambdas_with_the_record_in_it() -> None:
     made = broker()
     made.produce("in", b"value", key=b"key", headers=[("h", b"\xff")], timestamp_ms=1_700_000_000_123)
-    settings: dict[str, Any] = {"max_retries": 2, "on_failure": "on-failure", "wall_clock": lambda: 1_700_000_060.5}
-    async with running(fails_whole(("in-0", 0)), made, **settings) as bench:
+    config: dict[str, Any] = {"max_retries": 2, "on_failure": "on-failure", "wall_clock": lambda: 1_700_000_060.5}
+    async with running(fails_whole(("in-0", 0)), made, **config) as bench:
         await bench.until_committed(1)
         (record,) = bench.on_failure()
         event = json.loads(bench.function.payloads[0])
@@ -377,8 +377,8 @@ async def test_nothing_is_committed_before_the_on_failure_topic_has_it() -> None
             await gate.wait()
             await super().send(topic, key, value)
 
-    settings: dict[str, Any] = {"max_retries": 0, "on_failure": "on-failure", "destination": Slow(made)}
-    async with running(fails_whole(("in-0", 0)), made, **settings) as bench:
+    config: dict[str, Any] = {"max_retries": 0, "on_failure": "on-failure", "destination": Slow(made)}
+    async with running(fails_whole(("in-0", 0)), made, **config) as bench:
         await until(lambda: bench.mapping.statistics.failures == 1)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -398,8 +398,8 @@ async def test_unreachable_on_failure_topic_is_retried() -> None:
                 raise failures.pop()
             await super().send(topic, key, value)
 
-    settings: dict[str, Any] = {"max_retries": 0, "on_failure": "on-failure", "destination": Down(made)}
-    async with running(fails_whole(("in-0", 0)), made, **settings) as bench:
+    config: dict[str, Any] = {"max_retries": 0, "on_failure": "on-failure", "destination": Down(made)}
+    async with running(fails_whole(("in-0", 0)), made, **config) as bench:
         await bench.until_committed(2)
         assert bench.given_up() == [("in-0", 0), ("in-0", 1)]
 
@@ -413,8 +413,8 @@ async def test_too_large_on_failure_record_omits_the_payload() -> None:
                 raise RecordTooLargeError("too large")
             await super().send(topic, key, value)
 
-    settings: dict[str, Any] = {"max_retries": 0, "on_failure": "on-failure", "destination": Small(made)}
-    async with running(fails_whole(("in-0", 0)), made, **settings) as bench:
+    config: dict[str, Any] = {"max_retries": 0, "on_failure": "on-failure", "destination": Small(made)}
+    async with running(fails_whole(("in-0", 0)), made, **config) as bench:
         await bench.until_committed(1)
         (record,) = bench.on_failure()
     assert "payload" not in record

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[3]
 
 
 def read(path: Path, **changes: Any) -> dict[str, Deployment]:
-    settings: dict[str, Any] = {"task_root": ROOT, "generation": "g1", "environment": {"A": "1"}}
-    return {each.function.name: each for each in read_deployments(path, **(settings | changes))}
+    config: dict[str, Any] = {"task_root": ROOT, "generation": "g1", "environment": {"A": "1"}}
+    return {each.function.name: each for each in read_deployments(path, **(config | changes))}
 
 
 def write(folder: Path, **event_source: Any) -> Path:
@@ -55,7 +55,7 @@ def test_bulk_functions_have_the_configured_niceness(tmp_path: Path) -> None:
     assert {each.function.nice for each in read(write(tmp_path)).values()} == {0}
 
 
-def test_the_settings_of_a_trigger_are_the_mappings(tmp_path: Path) -> None:
+def test_config_of_a_trigger_is_the_mappings(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         batch_size=7,

@@ -52,8 +52,8 @@ class Function:
 
 @contextlib.asynccontextmanager
 async def serving(function: Function, **changes: Any) -> AsyncIterator[httpx.AsyncClient]:
-    settings: dict[str, Any] = {"ready": lambda: {"ready": True}, "status": lambda: {"functions": {}}}
-    gateway = Gateway([Route.parse(text, text) for text in ROUTES], invoke=function, **(settings | changes))
+    config: dict[str, Any] = {"ready": lambda: {"ready": True}, "status": lambda: {"functions": {}}}
+    gateway = Gateway([Route.parse(text, text) for text in ROUTES], invoke=function, **(config | changes))
     await gateway.start(0)
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{gateway.port}", trust_env=False) as client:

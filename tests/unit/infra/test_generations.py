@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from infra.cdk.resources.event_sources import consumer_group
-from masscomm.cdc.debezium import debezium_settings, heartbeat_topic
+from masscomm.cdc.debezium import debezium_config, heartbeat_topic
 from masscomm.kafka.topics import CDC_TABLES, cdc_topic, cdc_topics
 from tests.support.cdk.templates import SynthesisedEnvironment, flat, statements, targets
 
@@ -39,7 +39,7 @@ def test_each_generation_has_topics_and_a_connector(replacing: SynthesisedEnviro
     connectors = _connectors(replacing)
     assert len(connectors) == len(GENERATIONS)
     for generation, configuration in zip(GENERATIONS, connectors.values(), strict=True):
-        assert configuration.items() >= debezium_settings(generation).items()
+        assert configuration.items() >= debezium_config(generation).items()
     assert len({configuration["slot.name"] for configuration in connectors.values()}) == len(GENERATIONS)
 
 

@@ -13,7 +13,7 @@ from devstack.config import ROOT
 from functions.catalogue import read_catalogue
 from infra.cdk.config import ENVIRONMENTS
 from infra.cdk.profiles import PROFILES
-from masscomm.cdc.debezium import debezium_settings
+from masscomm.cdc.debezium import debezium_config
 from masscomm.domain.lanes import Lane
 from masscomm.kafka.topics import cdc_topics, chain_topics, in_lane
 from spark_metrics.job import AVRO_OPTIONS
@@ -622,7 +622,7 @@ def test_each_route_needs_authorisation_and_an_api_key(environment: SynthesisedE
 def test_the_connector_is_the_local_one_with_another_database(environment: SynthesisedEnvironment) -> None:
     (connector,) = environment.resources("AWS::KafkaConnect::Connector")
     configuration = connector.properties["ConnectorConfiguration"]
-    for name, value in debezium_settings("g1").items():
+    for name, value in debezium_config("g1").items():
         assert configuration[name] == value
     secret = ENVIRONMENTS[environment.name].monolith.secret_name
     for name, field in {"hostname": "host", "user": "username", "password": "password", "dbname": "dbname"}.items():

@@ -175,7 +175,7 @@ def test_an_unverified_mode_is_found(text: str) -> None:
 def test_kafkas_clients_compare_the_brokers_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_AUTHENTICATION", "aws_msk_iam")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
-    ours, sparks = authentication.kafka_settings(), authentication.spark_kafka_options(topics.SPARK_GROUP)
+    ours, sparks = authentication.kafka_client_config(), authentication.spark_kafka_options(topics.SPARK_GROUP)
     assert (ours["security.protocol"], sparks["kafka.security.protocol"]) == ("SASL_SSL", "SASL_SSL")
     assert ours["ssl.endpoint.identification.algorithm"] == "https"
     assert sparks["kafka.ssl.endpoint.identification.algorithm"] == "https"

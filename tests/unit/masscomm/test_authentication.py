@@ -110,7 +110,7 @@ def test_libpq_reads_the_password_out_of_the_address_again(password: str) -> Non
     }
 
 
-# --- chosen by settings -----------------------------------------------------------------------------------------------
+# --- chosen by variables ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -128,10 +128,10 @@ def as_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
 NAMES = ("KAFKA_AUTHENTICATION", "OPENSEARCH_AUTHENTICATION", "METRICS_DATABASE_AUTHENTICATION")
 
 
-def test_without_authentication_settings_no_request_is_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_authentication_variables_signs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
-    assert authentication.kafka_settings() == {}
+    assert authentication.kafka_client_config() == {}
     assert authentication.opensearch_auth() is None
     assert authentication.database_url("postgresql://u:p@127.0.0.1/d") == "postgresql://u:p@127.0.0.1/d"
 
@@ -140,7 +140,7 @@ def test_without_authentication_settings_no_request_is_signed(monkeypatch: pytes
 def test_a_way_that_does_not_exist_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "kerberos")
     ask: Callable[[], object] = {
-        "KAFKA_AUTHENTICATION": authentication.kafka_settings,
+        "KAFKA_AUTHENTICATION": authentication.kafka_client_config,
         "OPENSEARCH_AUTHENTICATION": authentication.opensearch_auth,
         "METRICS_DATABASE_AUTHENTICATION": lambda: authentication.database_url("postgresql://h/d"),
     }[name]
@@ -150,7 +150,7 @@ def test_a_way_that_does_not_exist_is_refused_by_name(monkeypatch: pytest.Monkey
 
 def test_kafka_asks_for_a_token_whenever_it_needs_one(monkeypatch: pytest.MonkeyPatch, as_a_role: None) -> None:
     monkeypatch.setenv("KAFKA_AUTHENTICATION", "aws_msk_iam")
-    made = authentication.kafka_settings()
+    made = authentication.kafka_client_config()
     assert (made["security.protocol"], made["sasl.mechanisms"]) == ("SASL_SSL", "OAUTHBEARER")
     token, until = made["oauth_cb"]("")
     address, query = _asked(token)

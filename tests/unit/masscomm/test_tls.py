@@ -272,7 +272,7 @@ def test_broker_without_a_valid_certificate_is_refused(
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     server = serving(name)
     said: list[str] = []
-    settings = authentication.kafka_settings() | {
+    config = authentication.kafka_client_config() | {
         "bootstrap.servers": f"localhost:{server.port}",
         "broker.address.family": "v4",
         "log_level": 0,
@@ -280,7 +280,7 @@ def test_broker_without_a_valid_certificate_is_refused(
         "error_cb": lambda error: said.append(str(error)),
         **({"ssl.ca.location": str(authority.path)} if trusted else {}),
     }
-    client = AdminClient(settings)
+    client = AdminClient(config)
     for _ in range(100):
         if any("verify failed" in each for each in said):
             break

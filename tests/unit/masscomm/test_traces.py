@@ -80,7 +80,7 @@ def test_sampled_share_follows_the_setting(
     assert 400 < sampled < 600
     monkeypatch.setenv("TRACE_SAMPLE_RATIO", "often")
     with pytest.raises(Stop, match="TRACE_SAMPLE_RATIO"):
-        traces.check_settings()
+        traces.check_config()
 
 
 def _driver(chain: Chain) -> BatchDriver:
@@ -217,4 +217,4 @@ def test_nothing_is_written_where_nothing_is_wanted(
     assert capsys.readouterr().out == ""
     monkeypatch.setenv("TRACE_EXPORT", "somewhere")
     with pytest.raises(Stop, match="TRACE_EXPORT"):
-        traces.check_settings()
+        traces.check_config()
