@@ -1,7 +1,7 @@
 """What a recipient costs, from a thousand to a million of them: `python -m benchmarks.recipients`.
 
 Runs the preference checker and the builder over adapters in memory, fed and drained chunk by chunk as the event source
-mapping does, and prints for each size: time, directory round trips, writes of first decisions, records and bytes a
+mapping does, and prints for each size: time, directory round trips, writes of the decision log, records and bytes a
 recipient, and the process's peak memory. Flat columns are the point (invariant 8); the ratio to the smallest size is
 printed beside the time. Each size runs in a process of its own, several times; the median is printed.
 """
@@ -130,12 +130,12 @@ def measure(recipients: int) -> dict[str, float]:
         if topic.schema is not None:
             registry.register(topic.subject, own_schema(topic.schema))
     codec = Codec(registry)
-    checker = CheckPreferences(directory=directory, clock=clock, delay_store=InMemoryDelayStore(), decisions=log)
+    checker = CheckPreferences(directory=directory, clock=clock, delay_store=InMemoryDelayStore(), decision_log=log)
     builder = BuildMessages(
         directory=directory,
         templates=TemplateCache(directory, clock),
         clock=clock,
-        decisions=log,
+        decision_log=log,
     )
     # One tenant's: its queue is the first.
     to_build, to_deliver = Drain(topics.RECHECK, topics.BUILD), Drain()

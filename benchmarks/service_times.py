@@ -112,7 +112,7 @@ class Chain:
                 directory=self.directory,
                 clock=clock,
                 delay_store=InMemoryDelayStore(),
-                decisions=decisions,
+                decision_log=decisions,
             ),
         )
         self.build = self._step(
@@ -122,7 +122,7 @@ class Chain:
                 directory=self.directory,
                 templates=TemplateCache(self.directory, clock),
                 clock=clock,
-                decisions=decisions,
+                decision_log=decisions,
             ),
         )
         self.deliver = self._step(

@@ -18,7 +18,7 @@ from masscomm.domain.records import AvroRecord, BuildRequested, ContentColumn, D
 from masscomm.domain.statuses import Reason, Status
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
-from masscomm.stores.decision_log import Decisions, InMemoryDecisionLog, settled
+from masscomm.stores.decision_log import Decisions, InMemoryDecisionLog, record_decisions
 from masscomm.stores.delivery_ledger import CallResult, RecipientResult, to_document
 
 KB = 1024
@@ -174,13 +174,13 @@ def _ledger_item(workload: Workload) -> int:
 
 
 def _decision_units(count: int, allowed: float) -> int:
-    """Write units of the first decisions of so many recipients."""
+    """Write units of the decision log for so many recipients."""
     log = InMemoryDecisionLog()
     step = max(1, round(1 / (1 - allowed))) if allowed < 1 else count + 1
     by_channel = {"push": dict.fromkeys(range(0, count, step), _OPTED_OUT)} if allowed < 1 else {"push": {}}
     users = [_FIRST_USER + place for place in range(count)]
-    settled(log, _ID, Decisions(positions=list(range(count)), user_ids=users, by_channel=by_channel))
-    return sum(ceil((len(item) + 100) / KB) for item in log.decided.values())
+    record_decisions(log, _ID, Decisions(positions=list(range(count)), user_ids=users, by_channel=by_channel))
+    return sum(ceil((len(item) + 100) / KB) for item in log.recorded.values())
 
 
 def _encoded(name: str, record: AvroRecord) -> int:

@@ -10,7 +10,7 @@ class Kind(StrEnum):
     """Where a step was found."""
 
     RECORD = "record"  # in a topic
-    DECISION = "decision"  # in the table of first decisions
+    DECISION = "decision"  # in the decision log
     LEDGER = "ledger"  # in the delivery ledger
     WAITING = "waiting"  # in the table of what waits
     SPAN = "span"  # in a function's log: what it did about one record

@@ -1,4 +1,4 @@
-"""What the tables keep of a send: first decisions, the delivery ledger, and what waits."""
+"""What the tables keep of a send: the decision log, the delivery ledger, the delay store."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from devstack.tracing.steps import Asked, Kind, Step
 from masscomm.domain.preferences import Decision
 from masscomm.errors import DeadLetter
 from masscomm.kafka.avro import Codec
-from masscomm.stores.decision_log import KEPT_S, unpacked
+from masscomm.stores.decision_log import KEPT_S, unpack_decisions
 from masscomm.stores.decision_log_dynamodb import whole
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger import RecipientResult
@@ -81,7 +81,7 @@ def _decisions(client: "DynamoDBClient", table: str, read: Read, record_id: str,
         first.setdefault(user_id, place)
     positions = list(read.value.get("positions") or first.values())
     try:
-        decided = unpacked(whole(client, table, item), positions=positions, user_ids=users)
+        decided = unpack_decisions(whole(client, table, item), positions=positions, user_ids=users)
     except DeadLetter:
         return
     lines = []

@@ -33,7 +33,7 @@ from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
-from masscomm.stores.decision_log import DecisionLog, Decisions, settled
+from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions
 
 # Under what a topic takes, with room for the record's own fields.
 MAX_CONTENT_BYTES = 700_000
@@ -80,7 +80,7 @@ class BuildMessages:
     directory: Directory
     templates: TemplateCache
     clock: Clock
-    decisions: DecisionLog
+    decision_log: DecisionLog
 
     def decode(self, record: KafkaRecord, codec: Codec) -> BuildRequested:
         """A record of build. Errors: DeadLetter, Retry."""
@@ -143,7 +143,7 @@ class BuildMessages:
             by_channel={build.channel: draft.written.decisions},
             parts=tuple((part.start, part.end) for part in draft.parts),
         )
-        return settled(self.decisions, build.record_id, now)
+        return record_decisions(self.decision_log, build.record_id, now)
 
     def _pass_on(self, batch: Batch[BuildRequested], draft: "Draft", settling: Callable[[], Decisions]) -> None:
         """Emit delivery records and outcomes by the first recorded decisions of the record.

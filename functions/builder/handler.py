@@ -30,7 +30,7 @@ def bootstrap() -> "tuple[BatchDriver, BuildMessages]":
         directory=directory,
         templates=TemplateCache(directory, clock),
         clock=clock,
-        decisions=DynamoDbDecisionLog.from_environment(clock=clock),
+        decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
     )
 
 

@@ -36,7 +36,7 @@ from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import REPEATED_RECIPIENTS
 from masscomm.stores.back_off import BackOff
-from masscomm.stores.decision_log import DecisionLog, Decisions, settled
+from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions
 from masscomm.stores.delayed_records import DelayedRecord, DelayStore
 
 # Recorded like any decision: a redelivery delays the same recipients.
@@ -78,7 +78,7 @@ class CheckPreferences:
     directory: Directory
     clock: Clock
     delay_store: DelayStore
-    decisions: DecisionLog
+    decision_log: DecisionLog
     back_off: BackOff = field(default_factory=BackOff)
     small_sends: SmallSends = field(default_factory=SmallSends)
     queues: BroadcastQueues = field(default_factory=lambda: BroadcastQueues(InMemoryUseStore()))
@@ -245,7 +245,7 @@ class CheckPreferences:
         """Emit outcomes and build records by the first recorded decisions of the record."""
         asked = item.value.asked
         now = Decisions(positions=asked.positions, user_ids=asked.user_ids, by_channel=by_channel)
-        decided = settled(self.decisions, asked.record_id, now)  # guard: decisions.held_stays_held
+        decided = record_decisions(self.decision_log, asked.record_id, now)  # guard: decisions.held_stays_held
         delayed = {position for why in decided.by_channel.values() for position in why if why[position] == _DELAYED}
         if delayed:
             self._delay(batch, item, _delayed_part(asked, delayed))
@@ -378,7 +378,7 @@ def _parts_that_are_held(
 ) -> Iterator[tuple[RecheckRequested, int]]:
     """(part, when it goes on): for each end of quiet hours, and for the channels it is about.
 
-    Whoever is alone in their record keeps its id: no first decision is kept of them, so that a redelivery when their
+    Whoever is alone in their record keeps its id: the decision log has no entry for it, so that a redelivery when their
     quiet hours are over passes them on at once, as the record that was held does.
     """
     ends: dict[int, tuple[int, list[str]]] = {}

@@ -31,7 +31,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         clock=clock,
         delay_store=DynamoDbDelayStore.from_environment(),
         back_off=BackOff.from_environment(),
-        decisions=DynamoDbDecisionLog.from_environment(clock=clock),
+        decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
         small_sends=SmallSends(
             per_s=environment.number("SMALL_SENDS_PER_S", PER_S), burst=environment.number("SMALL_SENDS_BURST", BURST)
         ),

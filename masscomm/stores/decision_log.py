@@ -1,12 +1,12 @@
-"""What was decided first of a record, kept outside the function: whoever gets the record again decides the same.
+"""The decision log: the decisions recorded first about a record count for every redelivery.
 
-A record's decisions become several records: outcomes of some recipients, and what goes on of the others. Between them a
-function can be killed, and when the record is redelivered, settings, users and templates may say something else. So
-what was decided is recorded before anything is produced, with one conditional write a record whatever the number of its
-recipients, and what stands there is what is produced: each recipient has exactly one outcome or goes on.
+A record's decisions become several records: outcomes of some recipients, and records that pass on the others. A
+function can be killed between two of them, and settings, users and templates can change before the redelivery. So the
+decisions are recorded before anything is produced, with one conditional write a record for any number of recipients,
+and the function produces what is recorded: each recipient has exactly one outcome.
 
-Of one recipient on a channel there is one record to produce: nothing can come between, and nothing is kept. That a
-producer used its id for another user is found by the delivery ledger.
+A single recipient on one channel leads to one record: no crash can come in between, and nothing is recorded. The
+delivery ledger detects a producer that reused such an id for another user.
 """
 
 import json
@@ -21,17 +21,16 @@ from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter, OtherRecipients
 
-# Longer than Kafka keeps the records that are decided about (7 days).
+# Longer than Kafka keeps the input records (7 days).
 KEPT_S = 8 * 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decisions:
-    """What became of a record's recipients.
+    """Decisions about a record's recipients.
 
-    positions, user_ids: all of them; by_channel: channel → position → the decision about a recipient that goes no
-    further; all others go on;
-    parts: ranges [start, end) of positions that what goes on is cut into, where it is.
+    positions, user_ids: of all recipients; by_channel: channel → position → the decision about a recipient that is not
+    passed on; parts: ranges [start, end) of positions of the records that pass on the others, where they are cut.
     """
 
     positions: Sequence[int]
@@ -41,38 +40,38 @@ class Decisions:
 
 
 class DecisionLog(Protocol):
-    """Where they are kept, for KEPT_S. Errors: Retry (down, slow), Stop (there is no table, or it refuses us)."""
+    """Keeps decisions for KEPT_S. Errors: Retry (down, slow), Stop (no table, or access denied)."""
 
-    def first(self, record_id: str, decided: bytes) -> bytes:
-        """What stands for the record: what was recorded before, or this from now on; of any size."""
+    def put_if_absent(self, record_id: str, packed: bytes) -> bytes:
+        """Record the decisions of any size if none are recorded; return the recorded ones."""
         ...
 
 
-def settled(log: DecisionLog, record_id: str, decided: Decisions) -> Decisions:
-    """What the record's recipients become: what was recorded first of them, or this.
+def record_decisions(log: DecisionLog, record_id: str, decisions: Decisions) -> Decisions:
+    """Record the decisions, or return those that an earlier delivery of the record recorded.
 
-    Errors: those of DecisionLog; OtherRecipients where another record's were recorded under the id.
+    Errors: those of DecisionLog; OtherRecipients if they were recorded for other recipients.
     """
-    if len(decided.positions) < 2:
-        return decided
-    packed = _pack(decided)
-    standing = log.first(record_id, packed)
-    return decided if standing == packed else _unpack(standing, decided)  # guard: decisions.first_write_wins
+    if len(decisions.positions) < 2:
+        return decisions
+    packed = _pack(decisions)
+    recorded = log.put_if_absent(record_id, packed)
+    return decisions if recorded == packed else _unpack(recorded, decisions)  # guard: decisions.first_write_wins
 
 
-def unpacked(packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int]) -> Decisions:
-    """What was recorded of a record with these recipients. Errors: OtherRecipients."""
+def unpack_decisions(packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int]) -> Decisions:
+    """The recorded decisions about a record with these recipients. Errors: OtherRecipients."""
     return _unpack(packed, Decisions(positions=positions, user_ids=user_ids, by_channel={}))
 
 
-def _pack(decided: Decisions) -> bytes:
+def _pack(decisions: Decisions) -> bytes:
     """Each distinct decision once; settings' versions, which nearly every user has another of, in a column."""
     places: dict[tuple[str | int | None, ...], int] = {}
     channels = {}
-    for channel, by_position in decided.by_channel.items():
-        index = [0] * len(decided.positions)
+    for channel, by_position in decisions.by_channel.items():
+        index = [0] * len(decisions.positions)
         versions = []
-        for row, position in enumerate(decided.positions):
+        for row, position in enumerate(decisions.positions):
             decision = by_position.get(position)
             if decision is not None:
                 until = () if decision.until_ms is None else (decision.until_ms,)
@@ -81,10 +80,10 @@ def _pack(decided: Decisions) -> bytes:
                 versions.append(decision.settings_version)
         channels[channel] = [index, versions]
     document = {
-        "of": _recipients(decided),
+        "of": _recipients(decisions),
         "decisions": list(places),
         "channels": channels,
-        "parts": decided.parts,
+        "parts": decisions.parts,
     }
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode())
 
@@ -109,27 +108,27 @@ def _decision(text: Sequence[Any], version: int | None) -> Decision:
     return Decision(Status(status), None if reason is None else Reason(reason), layer, rule, version, *until)
 
 
-def _recipients(decided: Decisions) -> str:
-    """Tells one record's recipients from another's."""
-    text = json.dumps([list(decided.positions), list(decided.user_ids)])
+def _recipients(decisions: Decisions) -> str:
+    """Digest that distinguishes one record's recipients from another's."""
+    text = json.dumps([list(decisions.positions), list(decisions.user_ids)])
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 class InMemoryDecisionLog:
     """The log's contract in a dictionary, for unit tests.
 
-    failing: raised by every call; calls: how often it was asked.
+    failing: raised by every call; calls: the number of calls.
     """
 
     def __init__(self) -> None:
-        self.decided: dict[str, bytes] = {}
+        self.recorded: dict[str, bytes] = {}
         self.failing: Exception | None = None
         self.calls = 0
 
-    def first(self, record_id: str, decided: bytes) -> bytes:
+    def put_if_absent(self, record_id: str, packed: bytes) -> bytes:
         self.calls += 1
         if self.failing is not None:
             raise self.failing
         if not is_record_id(record_id):
             raise DeadLetter("invalid", "the record's id is no key")
-        return self.decided.setdefault(record_id, decided)
+        return self.recorded.setdefault(record_id, packed)

@@ -1,7 +1,7 @@
-"""First decisions on DynamoDB: the table of schemas/dynamodb/decisions.json, one conditional write a record.
+"""The decision log on DynamoDB: the table of schemas/dynamodb/decisions.json, one conditional write a record.
 
-What one item cannot hold stands in several. The further ones are written first, under ids that follow from the whole,
-and the record's own item, by its condition, decides which of them count.
+Decisions larger than an item take several. The further items are written first, under ids derived from the whole, and
+the condition on the record's own item determines which of them count.
 """
 
 import os
@@ -22,7 +22,7 @@ TABLE = "decisions"
 
 
 class DynamoDbDecisionLog:
-    """One for each function environment, for all its threads; connections: calls at once; client: for tests."""
+    """One for each function environment, for all its threads. connections: concurrent calls; client: for tests."""
 
     def __init__(
         self, *, clock: Clock, table: str = TABLE, connections: int = 10, client: "DynamoDBClient | None" = None
@@ -36,20 +36,20 @@ class DynamoDbDecisionLog:
         """The table of DECISIONS_TABLE, or as schemas/dynamodb calls it."""
         return cls(clock=clock, table=os.environ.get("DECISIONS_TABLE", TABLE))
 
-    def first(self, record_id: str, decided: bytes) -> bytes:
-        parts, digest = parts_of(decided), digest_of(decided)
+    def put_if_absent(self, record_id: str, packed: bytes) -> bytes:
+        parts, digest = parts_of(packed), digest_of(packed)
         expires = {"N": str(self._clock.now_ms() // 1000 + KEPT_S)}
         item: dict[str, Any] = {"record_id": {"S": record_id}, "decided": {"B": parts[0]}, "expires_at": expires}
         if len(parts) > 1:
             item |= {"parts": {"N": str(len(parts))}, "digest": {"S": digest}}
-        with answering("first decisions"):
+        with answering("the decision log"):
             for number, part in enumerate(parts[1:], start=1):
                 key = {"record_id": {"S": _part_id(record_id, digest, number)}}
                 self._client.put_item(
                     TableName=self._table, Item={**key, "decided": {"B": part}, "expires_at": expires}
                 )
         try:
-            with answering("first decisions"):
+            with answering("the decision log"):
                 self._client.put_item(
                     TableName=self._table,
                     Item=item,
@@ -58,21 +58,21 @@ class DynamoDbDecisionLog:
                 )
         except ConditionFailed as failed:
             return whole(self._client, self._table, failed.item)
-        return decided
+        return packed
 
 
 def whole(client: Any, table: str, item: Mapping[str, Any]) -> bytes:
-    """What a record's item says, with its further parts. Errors: Retry, Stop."""
-    decided = bytes(item["decided"]["B"])
+    """The packed decisions of a record's item, with its further parts. Errors: Retry, Stop."""
+    packed = bytes(item["decided"]["B"])
     if "parts" in item:
         for number in range(1, int(item["parts"]["N"])):
             key = {"record_id": {"S": _part_id(item["record_id"]["S"], item["digest"]["S"], number)}}
-            with answering("first decisions"):
+            with answering("the decision log"):
                 part = client.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
             if part is None:
-                raise Retry(f"a part of the first decisions of {item['record_id']['S']} is not there")
-            decided += bytes(part["decided"]["B"])
-    return decided
+                raise Retry(f"a part of the decisions about {item['record_id']['S']} is missing")
+            packed += bytes(part["decided"]["B"])
+    return packed
 
 
 def _part_id(record_id: str, digest: str, number: int) -> str:

@@ -79,7 +79,7 @@ CELLS = (
     ),
     Cell(
         name="an opt-out between two checks of one batch",
-        fault=processes.first_decision_stands,
+        fault=processes.recorded_decision_counts,
         load=Load(users=400, own=True),
     ),
     Cell(

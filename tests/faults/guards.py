@@ -419,7 +419,7 @@ MUTANTS = (
     ),
     Mutant(
         guard="decisions.first_write_wins",
-        rule="The first decision about a record is kept.",
+        rule="The decision log keeps the first decisions about a record.",
         change=Always(),
         cell="an opt-out between two checks of one batch",
     ),

@@ -276,7 +276,7 @@ def opt_out_between(bench: Bench, send: Send) -> None:
         sent.fates[later] = frozenset({"opted_out"})
 
 
-def first_decision_stands(bench: Bench, send: Send) -> None:
+def recorded_decision_counts(bench: Bench, send: Send) -> None:
     """The checker is killed when its records are out and its outcome is not; then one who was passed on opts out."""
     with bench.stack.kafka.fault(HoldAnswer(), when=produce_to("build")) as held:
         send()

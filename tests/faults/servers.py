@@ -184,7 +184,7 @@ def dynamodb_down_while_publishing(bench: Bench, send: Send) -> None:
 
 
 def dynamodb_down_while_deciding(bench: Bench, send: Send) -> None:
-    """First decisions cannot be recorded for a while."""
+    """The decision log is down for a while."""
     with bench.stack.dynamodb.fault(Cut(), when=dynamodb("decisions", "PutItem")) as cut:
         send()
         cut.await_hits(6)

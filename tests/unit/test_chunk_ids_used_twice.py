@@ -1,6 +1,7 @@
 """A chunk index is used for several users: the first is sent to, the others have failed, each with an outcome.
 
-A record of one recipient has no first decision that would show it (docs/decisions/036): the delivery ledger does.
+A record of one recipient has no entry in the decision log that would show it (docs/decisions/036): the delivery
+ledger does.
 """
 
 import random

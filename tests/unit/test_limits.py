@@ -93,7 +93,7 @@ class Path(Chain):
             directory=InMemoryDirectory(),
             clock=self.clock,
             delay_store=InMemoryDelayStore(),
-            decisions=InMemoryDecisionLog(),
+            decision_log=InMemoryDecisionLog(),
         )
 
     def accepted(self, request: dict[str, Any]) -> bool:

@@ -51,14 +51,14 @@ class City(Delivery):
                 directory=self.directory,
                 clock=self.clock,
                 delay_store=self.delay_store,
-                decisions=log,
+                decision_log=log,
                 small_sends=SmallSends(burst=burst),
             ),
             "builder": BuildMessages(
                 directory=self.directory,
                 templates=TemplateCache(self.directory, self.clock),
                 clock=self.clock,
-                decisions=log,
+                decision_log=log,
             ),
             "delivery": self.use_case,
         }

@@ -150,7 +150,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(office: Office, regis
         directory=directory,
         clock=FixedClock(NOW),
         delay_store=InMemoryDelayStore(),
-        decisions=InMemoryDecisionLog(),
+        decision_log=InMemoryDecisionLog(),
     )
 
     def dead_letter(coming: int) -> DeadLetter:

@@ -90,7 +90,7 @@ def test_send_becomes_build_record_outcome_and_dead_letter(
         directory=directory,
         clock=clock,
         delay_store=InMemoryDelayStore(),
-        decisions=InMemoryDecisionLog(),
+        decision_log=InMemoryDecisionLog(),
     )
     assert failed_offsets(driver.run(batch, Context(clock), use_case)) == []
 

@@ -1,4 +1,4 @@
-"""First decisions on LocalStack's DynamoDB, under the contract of those in memory."""
+"""The decision log on DynamoDB of LocalStack, under the contract of the in-memory one."""
 
 from typing import Any
 from uuid import uuid4
@@ -25,4 +25,4 @@ class TestDynamoDbDecisionLog(DecisionLogContract):
     def test_a_table_that_is_not_there_stops(self, localstack: StackConfig) -> None:
         client = dynamodb(localstack)
         with pytest.raises(Stop):
-            DynamoDbDecisionLog(clock=FixedClock(), table=f"no-{uuid4()}", client=client).first("r", b"x")
+            DynamoDbDecisionLog(clock=FixedClock(), table=f"no-{uuid4()}", client=client).put_if_absent("r", b"x")

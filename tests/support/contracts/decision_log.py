@@ -17,22 +17,22 @@ class DecisionLogContract:
     def test_an_id_that_is_no_key_is_refused(self, log: DecisionLog, record_id: str) -> None:
         """It belongs to the record, and stops no other."""
         with pytest.raises(DeadLetter):
-            log.first(record_id, b"a")
+            log.put_if_absent(record_id, b"a")
 
     def test_of_many_at_once_one_stands_for_all(self, log: DecisionLog) -> None:
         record_id = str(uuid4())
         with ThreadPoolExecutor(8) as pool:
-            found = set(pool.map(lambda number: log.first(record_id, str(number).encode()), range(8)))
+            found = set(pool.map(lambda number: log.put_if_absent(record_id, str(number).encode()), range(8)))
         assert len(found) == 1
 
     def test_first_write_wins(self, log: DecisionLog) -> None:
         record_id = str(uuid4())
-        assert log.first(record_id, b"\0first") == b"\0first"
-        assert log.first(record_id, b"second") == b"\0first"
-        assert log.first(record_id, b"\0first") == b"\0first"
+        assert log.put_if_absent(record_id, b"\0first") == b"\0first"
+        assert log.put_if_absent(record_id, b"second") == b"\0first"
+        assert log.put_if_absent(record_id, b"\0first") == b"\0first"
 
     def test_records_are_apart(self, log: DecisionLog) -> None:
-        assert [log.first(str(uuid4()), text) for text in (b"a", b"b")] == [b"a", b"b"]
+        assert [log.put_if_absent(str(uuid4()), text) for text in (b"a", b"b")] == [b"a", b"b"]
 
     @pytest.mark.guarantee("decision_log.large_record_is_split")
     def test_record_larger_than_an_item_is_kept_whole(self, log: DecisionLog) -> None:
@@ -41,14 +41,14 @@ class DecisionLogContract:
         large = hashlib.shake_128(b"large").digest(1_000_000)
         other = large[:-1] + bytes([large[-1] ^ 1])
         for text in (large, large, other, b"small"):
-            assert log.first(record_id, text) == large
+            assert log.put_if_absent(record_id, text) == large
 
     def test_large_second_write_returns_the_first(self, log: DecisionLog) -> None:
         record_id = str(uuid4())
-        assert log.first(record_id, b"small") == b"small"
-        assert log.first(record_id, bytes(1_000_000)) == b"small"
+        assert log.put_if_absent(record_id, b"small") == b"small"
+        assert log.put_if_absent(record_id, bytes(1_000_000)) == b"small"
 
     def test_decisions_about_ten_thousand_recipients_are_kept_whole(self, log: DecisionLog) -> None:
         record_id, large = str(uuid4()), hashlib.shake_128(b"large").digest(390_000)
-        assert log.first(record_id, large) == large
-        assert log.first(record_id, b"") == large
+        assert log.put_if_absent(record_id, large) == large
+        assert log.put_if_absent(record_id, b"") == large

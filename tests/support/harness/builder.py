@@ -26,7 +26,7 @@ class Builder(Chain):
             directory=self.directory,
             templates=TemplateCache(self.directory, self.clock),
             clock=self.clock,
-            decisions=self.log,
+            decision_log=self.log,
         )
         for user_id, name in enumerate(("Ada", "Bob", "Eve"), start=1):
             self.put_user(user_id, first_name=name)

@@ -26,7 +26,9 @@ class Checker(Chain):
 
     def environment(self, directory: InMemoryDirectory) -> CheckPreferences:
         """The use case with another directory."""
-        return CheckPreferences(directory=directory, clock=self.clock, delay_store=self.delay_store, decisions=self.log)
+        return CheckPreferences(
+            directory=directory, clock=self.clock, delay_store=self.delay_store, decision_log=self.log
+        )
 
     def put_users(self, user_ids: Iterable[int], **columns: Any) -> None:
         """Users of club 7 with settings that say nothing."""

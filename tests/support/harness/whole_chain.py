@@ -63,7 +63,7 @@ class WholeChain(Delivery):
             directory=self.directory,
             clock=self.clock,
             delay_store=self.checker_delay_store,
-            decisions=self.log,
+            decision_log=self.log,
             small_sends=RandomLane(rng=rng),
             queues=RandomQueue(rng, *BROADCASTS),
         )
@@ -75,7 +75,7 @@ class WholeChain(Delivery):
             directory=self.directory,
             templates=TemplateCache(self.directory, self.clock),
             clock=self.clock,
-            decisions=self.log,
+            decision_log=self.log,
         )
         for user_id in USERS:
             self.put_device(user_id, user_id)

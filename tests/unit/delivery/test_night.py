@@ -140,7 +140,7 @@ def test_each_end_of_quiet_hours_has_its_own_stable_record() -> None:
     first = {item.id: item.value for item in evening.delay_store.items.values()}
     evening.sleeper(1, quiet_hours=None)
     evening.at(LOS_ANGELES_7)
-    assert evening.deliver(record) == []  # by then nobody is asleep: the first decision stands
+    assert evening.deliver(record) == []  # quiet hours have ended by then: the recorded result counts
     assert {item.id: item.value for item in evening.delay_store.items.values()} == first
     assert evening.published_arns() == []
     assert evening.release() == []

@@ -58,17 +58,17 @@ class FusedStore(InMemoryDelayStore):
 
 
 class FusedLog(InMemoryDecisionLog):
-    """First decisions; any write may be the last step."""
+    """The decision log; any write may be the last step."""
 
     def __init__(self, fuse: Fuse) -> None:
         super().__init__()
         self._fuse = fuse
 
-    def first(self, record_id: str, decided: bytes) -> bytes:
+    def put_if_absent(self, record_id: str, packed: bytes) -> bytes:
         self._fuse.step()
-        standing = super().first(record_id, decided)
+        recorded = super().put_if_absent(record_id, packed)
         self._fuse.step()
-        return standing
+        return recorded
 
 
 class Office(Chain):
@@ -93,7 +93,7 @@ class Office(Chain):
         self.known.caught_up = Position(lsn=2, ts_ms=NOW)
 
     def environment(self) -> CheckPreferences:
-        return CheckPreferences(directory=self.known, clock=self.clock, delay_store=self.store, decisions=self.log)
+        return CheckPreferences(directory=self.known, clock=self.clock, delay_store=self.store, decision_log=self.log)
 
     def released(self) -> list[dict[str, object]]:
         self.clock.advance(60)

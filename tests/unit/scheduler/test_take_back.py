@@ -39,7 +39,7 @@ def _checker(rescheduler: Rescheduler) -> CheckPreferences:
         directory=directory,
         clock=rescheduler.clock,
         delay_store=rescheduler.store,
-        decisions=InMemoryDecisionLog(),
+        decision_log=InMemoryDecisionLog(),
     )
 
 

@@ -1,4 +1,4 @@
-"""First decisions: whole when they are read again, small enough to be kept, one write whatever the number."""
+"""The decision log: decisions are read complete, fit into an item, and take one write per record."""
 
 import random
 import zlib
@@ -12,7 +12,14 @@ from masscomm.chain.chunks import SPLIT_ABOVE
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter
-from masscomm.stores.decision_log import DecisionLog, Decisions, InMemoryDecisionLog, _pack, settled, unpacked
+from masscomm.stores.decision_log import (
+    DecisionLog,
+    Decisions,
+    InMemoryDecisionLog,
+    _pack,
+    record_decisions,
+    unpack_decisions,
+)
 from tests.support.contracts.decision_log import DecisionLogContract
 
 # What DynamoDB takes in an item, less its names.
@@ -52,15 +59,15 @@ def test_later_decisions_return_the_first_ones(
         st.dictionaries(st.sampled_from(["push", "email"]), st.dictionaries(st.sampled_from(positions), DECISION))
     )
     log, first = InMemoryDecisionLog(), _decisions(positions, by_channel)
-    assert settled(log, "r", first) == first
+    assert record_decisions(log, "r", first) == first
     later = _decisions(positions, {"push": {positions[0]: Decision(Status.EXPIRED)}})
-    again = settled(log, "r", later)
+    again = record_decisions(log, "r", later)
     assert again.by_channel == by_channel
     assert again.parts == first.parts == ()
-    assert settled(log, "other", later) == later
+    assert record_decisions(log, "other", later) == later
     cut = Decisions(positions=positions, user_ids=positions, by_channel=by_channel, parts=parts)
-    assert settled(log, "cut", cut) == cut
-    assert settled(log, "cut", Decisions(positions=positions, user_ids=positions, by_channel={})) == cut
+    assert record_decisions(log, "cut", cut) == cut
+    assert record_decisions(log, "cut", Decisions(positions=positions, user_ids=positions, by_channel={})) == cut
 
 
 def test_an_earlier_versions_reason_is_read_as_its_new_name() -> None:
@@ -68,22 +75,22 @@ def test_an_earlier_versions_reason_is_read_as_its_new_name() -> None:
     user = Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
     now = _decisions([0, 1], {"push": {0: user}})
     stored = zlib.compress(zlib.decompress(_pack(now)).replace(b"unknown_user", b"other_tenant"))
-    assert unpacked(stored, positions=now.positions, user_ids=now.user_ids) == now
+    assert unpack_decisions(stored, positions=now.positions, user_ids=now.user_ids) == now
 
 
 def test_of_one_recipient_nothing_is_kept() -> None:
     log = InMemoryDecisionLog()
     alone = _decisions([3], {"push": {3: Decision(Status.EXPIRED)}})
-    assert settled(log, "r", alone) == alone
+    assert record_decisions(log, "r", alone) == alone
     assert log.calls == 0
 
 
 def test_other_recipients_under_the_same_id_are_a_bad_record() -> None:
     log = InMemoryDecisionLog()
-    settled(log, "r", Decisions(positions=[0, 1], user_ids=[1, 2], by_channel={}))
+    record_decisions(log, "r", Decisions(positions=[0, 1], user_ids=[1, 2], by_channel={}))
     for positions, user_ids in (([0, 1], [1, 3]), ([0, 2], [1, 2]), ([0, 1, 2], [1, 2, 3])):
         with pytest.raises(DeadLetter):
-            settled(log, "r", Decisions(positions=positions, user_ids=user_ids, by_channel={"push": {}}))
+            record_decisions(log, "r", Decisions(positions=positions, user_ids=user_ids, by_channel={"push": {}}))
 
 
 def test_the_worst_that_a_record_can_come_to_fits_in_an_item() -> None:
@@ -102,5 +109,5 @@ def test_the_worst_that_a_record_can_come_to_fits_in_an_item() -> None:
     unknown = Decision(Status.FAILED, Reason.UNKNOWN_CHANNEL, "default", "channel:pigeon")
     by_channel |= {f"pigeon{n}": dict.fromkeys(versions, unknown) for n in range(14)}
     log = InMemoryDecisionLog()
-    settled(log, "r", _decisions(list(versions), by_channel))
-    assert len(log.decided["r"]) < _ITEM_BYTES
+    record_decisions(log, "r", _decisions(list(versions), by_channel))
+    assert len(log.recorded["r"]) < _ITEM_BYTES
