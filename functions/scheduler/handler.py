@@ -1,4 +1,4 @@
-"""scheduler: each minute, what is due goes on; what a mapping gave up on begins to wait."""
+"""scheduler: release due records each minute; reschedule records of the on-failure topic."""
 
 import os
 from dataclasses import asdict
@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 from uuid import uuid4
 
-from functions.scheduler.release_due import ReleaseDue
-from functions.scheduler.take_back import MAX_CRASHES, TIMEOUT_S, TakeBack
+from functions.scheduler.release_due_records import ReleaseDueRecords
+from functions.scheduler.reschedule_records import MAX_CRASHES, TIMEOUT_S, RescheduleRecords
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import batch_driver
@@ -24,12 +24,14 @@ logger = logs.logger("scheduler")
 
 
 @cache
-def bootstrap() -> tuple[BatchDriver, TakeBack, ReleaseDue]:
+def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords]:
     """The adapters, built at the first invocation and kept."""
     driver = batch_driver("scheduler", logger)
     store, clock = DynamoDbDelayStore.from_environment(), SystemClock()
-    sweep = ReleaseDue(store=store, producer=driver.producer, clock=clock, logger=logger, codec=driver.codec)
-    take_back = TakeBack(
+    release_due_records = ReleaseDueRecords(
+        store=store, producer=driver.producer, clock=clock, logger=logger, codec=driver.codec
+    )
+    reschedule_records = RescheduleRecords(
         store=store,
         source=KafkaSourceRecords.from_environment(),
         ledger=DynamoDbDeliveryLedger(
@@ -40,13 +42,13 @@ def bootstrap() -> tuple[BatchDriver, TakeBack, ReleaseDue]:
         max_crashes=int(environment.number("CRASHES_UNTIL_DEAD_LETTER", MAX_CRASHES)),
         timeout_s=environment.number("CHAIN_TIMEOUT_S", TIMEOUT_S),
     )
-    return driver, take_back, sweep
+    return driver, reschedule_records, release_due_records
 
 
 @observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Entry point: EventBridge's scheduled event to what the sweep came to, or an aws:kafka event of on-failure."""
-    driver, take_back, release_due = bootstrap()
+    """Entry point: EventBridge's scheduled event, or an aws:kafka event of on-failure."""
+    driver, reschedule_records, release_due_records = bootstrap()
     if event.get("source") == "aws.events":
-        return asdict(release_due.sweep(lambda: context.get_remaining_time_in_millis() / 1000))
-    return driver.run(event, context, take_back)
+        return asdict(release_due_records.sweep(lambda: context.get_remaining_time_in_millis() / 1000))
+    return driver.run(event, context, reschedule_records)

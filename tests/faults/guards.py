@@ -438,7 +438,7 @@ MUTANTS = (
     Mutant(
         guard="on_failure.time_out_is_no_crash",
         rule="A function's time-out is no crash.",
-        change=Returns("there, _Last.CRASH"),
+        change=Returns("source_record, _LastInvocation.CRASH"),
         cell="a function takes too long for longer than all attempts",
     ),
     Mutant(
@@ -582,7 +582,7 @@ MUTANTS = (
     Mutant(
         guard="delay_store.one_sweep",
         rule="One sweep at a time releases a delayed record.",
-        change=Becomes("[item for item in group if self._may_go(item)]"),
+        change=Becomes("[item for item in group if self._is_releasable(item)]"),
         no_cell="a record that is released twice has the same id, which is harmless",
     ),
     Mutant(

@@ -32,7 +32,7 @@ from tests.support.harness.device_registrar import Registrar
 from tests.support.harness.preference_checker import Checker
 from tests.support.harness.receipts import Receipts
 from tests.support.harness.relay import Relay
-from tests.support.harness.take_back import Rescheduler
+from tests.support.harness.reschedule_records import Rescheduler
 from tests.support.inputs import receipt_events
 from tests.support.inputs.api_gateway_events import get, lambda_context
 from tests.support.inputs.debezium_records import row

@@ -22,7 +22,7 @@ from functions.device_registrar.endpoints import InMemoryEndpoints
 from functions.device_registrar.register_devices import RegisterDevices
 from functions.receipts.process_receipts import ProcessReceipts
 from functions.receipts.sent_messages import InMemorySentMessages
-from functions.scheduler.take_back import TakeBack
+from functions.scheduler.reschedule_records import RescheduleRecords
 from functions.send_handler.request_send import parse_request
 from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.chain.batch import UseCase
@@ -85,7 +85,7 @@ def _receipts() -> tuple[Chain, UseCase[Any]]:
 
 def _scheduler() -> tuple[Chain, UseCase[Any]]:
     chain = Chain()
-    return chain, TakeBack(
+    return chain, RescheduleRecords(
         store=InMemoryDelayStore(),
         source=InMemorySourceRecords(),
         ledger=InMemoryDeliveryLedger(clock=chain.clock, table=LedgerTable()),

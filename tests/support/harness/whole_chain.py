@@ -12,7 +12,7 @@ from functions.builder.templates import TemplateCache
 from functions.preference_checker.broadcast_queues import BroadcastQueues, InMemoryUseStore
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.small_sends import SmallSends
-from functions.scheduler.release_due import ReleaseDue
+from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.chain.batch import UseCase
 from masscomm.clock import Clock
 from masscomm.domain.lanes import BROADCASTS, Lane
@@ -68,7 +68,7 @@ class WholeChain(Delivery):
             queues=RandomQueue(rng, *BROADCASTS),
         )
         self.scheduler, self.delivery_scheduler = (
-            ReleaseDue(store=store, producer=self.producer, clock=self.clock, logger=Logger())
+            ReleaseDueRecords(store=store, producer=self.producer, clock=self.clock, logger=Logger())
             for store in (self.checker_delay_store, self.delay_store)
         )
         self.builder = BuildMessages(

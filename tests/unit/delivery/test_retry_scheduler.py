@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from functions.delivery.deliver import Deliver
 from functions.delivery.publishing import PATIENCE_S, Outage
-from functions.scheduler.release_due import ReleaseDue
+from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.channels.provider import Transient
 from masscomm.clock import FixedClock
 from masscomm.domain.ids import numbered_id, released_id
@@ -351,7 +351,9 @@ class Mortal(Delivery):
                         todo.pop(0)
                 else:
                     self.clock.advance(60)
-                    sweep = ReleaseDue(store=self.delay_store, producer=self.producer, clock=self.clock, logger=logger)
+                    sweep = ReleaseDueRecords(
+                        store=self.delay_store, producer=self.producer, clock=self.clock, logger=logger
+                    )
                     sweep.sweep(lambda: 60)
             except KilledError:
                 kills += 1

@@ -8,7 +8,7 @@ import pytest
 from aws_lambda_powertools import Logger
 
 from functions.preference_checker.check_preferences import CheckPreferences
-from functions.scheduler.release_due import ReleaseDue
+from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.chain.chunks import chunk_of, split_parts
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import NAMESPACE, derived_id, released_id
@@ -98,7 +98,7 @@ class Office(Chain):
     def released(self) -> list[dict[str, object]]:
         self.clock.advance(60)
         before = len(self.producer.produced)
-        ReleaseDue(store=self.store, producer=self.producer, clock=self.clock, logger=Logger()).sweep(lambda: 60)
+        ReleaseDueRecords(store=self.store, producer=self.producer, clock=self.clock, logger=Logger()).sweep(lambda: 60)
         new = self.producer.produced[before:]
         return [
             entry(value, topic=topic, offset=100)

@@ -10,7 +10,7 @@ import pytest
 from aws_lambda_powertools import Logger
 
 from functions.preference_checker.check_preferences import MAX_HELD
-from functions.scheduler.release_due import ReleaseDue
+from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.domain.lanes import Lane
 from masscomm.domain.quiet_hours import MAX_ENDS
 from masscomm.domain.records import RecheckRequested
@@ -58,7 +58,7 @@ class Night(Checker):
 
     def released(self) -> list[dict[str, Any]]:
         before = len(self.producer.produced)
-        scheduler = ReleaseDue(store=self.delay_store, producer=self.producer, clock=self.clock, logger=Logger())
+        scheduler = ReleaseDueRecords(store=self.delay_store, producer=self.producer, clock=self.clock, logger=Logger())
         scheduler.sweep(lambda: 60)
         return [
             entry(value, topic=topic, offset=100 + place, headers=headers)

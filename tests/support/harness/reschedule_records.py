@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from emulators.event_source.on_failure import Condition, LastAnswer, failure_record
 from emulators.event_source.record import EventEnvelope, Partition, SourceRecord
-from functions.scheduler.take_back import TakeBack
+from functions.scheduler.reschedule_records import RescheduleRecords
 from masscomm.domain.records import AvroRecord
 from masscomm.kafka import topics
 from masscomm.kafka.source_records import InMemorySourceRecords
@@ -25,46 +25,47 @@ class Rescheduler(Chain):
         self.store = InMemoryDelayStore()
         self.source = InMemorySourceRecords()
         self.ledger = InMemoryDeliveryLedger(clock=self.clock, table=LedgerTable())
-        self.use_case = TakeBack(store=self.store, source=self.source, ledger=self.ledger, clock=self.clock)
+        self.use_case = RescheduleRecords(store=self.store, source=self.source, ledger=self.ledger, clock=self.clock)
 
     def reschedule(
         self,
         record: AvroRecord | bytes,
         topic: str,
         *,
-        last: LastAnswer | None = PARTIAL,
+        last_invocation: LastAnswer | None = PARTIAL,
         headers: Headers = (),
-        outer: Headers = (),
+        on_failure_headers: Headers = (),
         with_payload: bool = True,
-        took_s: float = 0.0,
+        after_s: float = 0.0,
         invocations: int = 11,
     ) -> list[int]:
-        """Take back what stood at partition 3, offset 41, and was given up on took_s after it was put there.
+        """Consume the on-failure record of a record at partition 3, offset 41, which failed after_s after it was
+        produced.
 
         Returns the offsets to be redelivered.
         """
         value = (
             record if isinstance(record, bytes) else self.codec.encode(topic, type(record).__name__, record.to_avro())
         )
-        failed = SourceRecord(
+        source_record = SourceRecord(
             partition=Partition(topic, 3),
             offset=41,
-            timestamp_ms=self.clock.now_ms() - round(took_s * 1000),
+            timestamp_ms=self.clock.now_ms() - round(after_s * 1000),
             key=b"k",
             value=value,
             headers=headers,
         )
         document = failure_record(
-            failed,
+            source_record,
             condition=Condition.RETRIES_EXHAUSTED,
             invocations=invocations,
-            last=last,
+            last=last_invocation,
             function_arn="arn:aws:lambda:us-east-1:000000000000:function:f",
             envelope=ENVELOPE,
             now=datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC),
             with_payload=with_payload,
         )
-        return self.run(self.use_case, entry(document, topic=topics.ON_FAILURE, headers=outer))
+        return self.run(self.use_case, entry(document, topic=topics.ON_FAILURE, headers=on_failure_headers))
 
     def delayed_record(self) -> DelayedRecord:
         (item,) = self.store.items.values()

@@ -1,4 +1,4 @@
-"""What a mapping gave up on comes back until it has expired, under the ids it had."""
+"""On-failure records are rescheduled under their own ids until they expire."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from functions.catalogue import read_catalogue
 from functions.preference_checker.check_preferences import CheckPreferences
-from functions.scheduler.take_back import CRASHED, MAX_CRASHES, RETURNED, TIMEOUT_S
+from functions.scheduler.reschedule_records import CRASHED, MAX_CRASHES, RETURNED, TIMEOUT_S
 from masscomm.chain.chunks import SMALL_SEND
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import derived_id
@@ -24,7 +24,7 @@ from masscomm.stores.back_off import BackOff
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delivery_ledger import CallResult, RecipientResult
 from tests.support.harness.chain import NOW, build, delivery, entry, recheck, results_of, send
-from tests.support.harness.take_back import PARTIAL, Headers, Rescheduler
+from tests.support.harness.reschedule_records import PARTIAL, Headers, Rescheduler
 from tests.support.inputs.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS
 
 CRASH = replace(PARTIAL, function_error="Unhandled")
@@ -150,10 +150,10 @@ def test_a_long_chunk_comes_back_in_parts() -> None:
 def test_crashing_record_is_dead_lettered_and_recipients_fail() -> None:
     rescheduler = Rescheduler()
     before = ((CRASHED, str(MAX_CRASHES - 1).encode()), (RETURNED, b"50"))
-    assert rescheduler.reschedule(build([1, 2]), topics.BUILD, last=CRASH, headers=before) == []
+    assert rescheduler.reschedule(build([1, 2]), topics.BUILD, last_invocation=CRASH, headers=before) == []
     headers = rescheduler.delayed_record().headers
     rescheduler.store.items.clear()
-    assert rescheduler.reschedule(build([1, 2]), topics.BUILD, last=CRASH, headers=headers) == []
+    assert rescheduler.reschedule(build([1, 2]), topics.BUILD, last_invocation=CRASH, headers=headers) == []
     assert not rescheduler.store.items
     assert [letter["masscomm.reason"] for letter in rescheduler.dead_letters()] == ["crashes"]
     assert results_of(rescheduler.outcomes()) == {
@@ -161,7 +161,11 @@ def test_crashing_record_is_dead_lettered_and_recipients_fail() -> None:
         (2, "push"): ("failed", "dead_letter"),
     }
     rescheduler.reschedule(
-        build([1, 2]), topics.BUILD, last=CRASH, headers=headers, outer=((REPLAYED, b"dead-letter-0@1"),)
+        build([1, 2]),
+        topics.BUILD,
+        last_invocation=CRASH,
+        headers=headers,
+        on_failure_headers=((REPLAYED, b"dead-letter-0@1"),),
     )
     assert dict(rescheduler.delayed_record().headers)[CRASHED] == b"1"
 
@@ -173,7 +177,10 @@ def test_timed_out_record_returns_until_expiry() -> None:
     headers: Headers = ()
     while True:
         rescheduler.store.items.clear()
-        assert rescheduler.reschedule(record, topics.BUILD, last=CRASH, headers=headers, took_s=11 * TIMEOUT_S) == []
+        assert (
+            rescheduler.reschedule(record, topics.BUILD, last_invocation=CRASH, headers=headers, after_s=11 * TIMEOUT_S)
+            == []
+        )
         if not rescheduler.store.items:
             break
         item = rescheduler.delayed_record()
@@ -191,7 +198,7 @@ def test_timed_out_record_returns_until_expiry() -> None:
 def test_crash_caused_by_another_record_is_not_counted() -> None:
     rescheduler = Rescheduler()
     # Five times with a record that crashes the function at once, then eleven times alone, each a time-out.
-    rescheduler.reschedule(build([1]), topics.BUILD, last=CRASH, took_s=11 * TIMEOUT_S, invocations=16)
+    rescheduler.reschedule(build([1]), topics.BUILD, last_invocation=CRASH, after_s=11 * TIMEOUT_S, invocations=16)
     assert dict(rescheduler.delayed_record().headers)[CRASHED] == b"0"
 
 
@@ -206,7 +213,7 @@ def test_expired_crashing_record_gets_its_outcomes_here() -> None:
         sent, position=record.positions[1], user_id=2, decision=Decision(Status.SENDING), call_results=(), retry_at_ms=1
     )
     rescheduler.ledger.record(record.record_id, [sent, waits])
-    assert rescheduler.reschedule(record, topics.DELIVERY, last=CRASH, took_s=1) == []
+    assert rescheduler.reschedule(record, topics.DELIVERY, last_invocation=CRASH, after_s=1) == []
     assert not rescheduler.store.items
     assert results_of(rescheduler.outcomes()) == {
         (1, "push"): ("sent", None),
@@ -223,7 +230,7 @@ def test_expired_crashing_record_gets_its_outcomes_here() -> None:
 def test_expired_record_after_an_outage_returns_to_its_function() -> None:
     rescheduler = Rescheduler()
     rescheduler.clock.advance(3600)
-    rescheduler.reschedule(delivery([1], expires_at=NOW + 1_000), topics.DELIVERY, last=PARTIAL)
+    rescheduler.reschedule(delivery([1], expires_at=NOW + 1_000), topics.DELIVERY, last_invocation=PARTIAL)
     assert rescheduler.delayed_record().topic == topics.DELIVERY
     assert rescheduler.outcomes() == []
 
@@ -234,7 +241,7 @@ def test_of_a_crasher_that_had_sent_to_some_those_were_sent_to() -> None:
     sent = RecipientResult(position=record.positions[0], user_id=1, decision=SENT)
     rescheduler.ledger.record(record.record_id, [sent])
     before = ((CRASHED, str(MAX_CRASHES).encode()),)
-    assert rescheduler.reschedule(record, topics.DELIVERY, last=CRASH, headers=before) == []
+    assert rescheduler.reschedule(record, topics.DELIVERY, last_invocation=CRASH, headers=before) == []
     assert [letter["masscomm.reason"] for letter in rescheduler.dead_letters()] == ["crashes"]
     assert results_of(rescheduler.outcomes()) == {(1, "push"): ("sent", None), (2, "push"): ("failed", "dead_letter")}
 

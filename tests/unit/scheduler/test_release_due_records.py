@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from aws_lambda_powertools import Logger
 
-from functions.scheduler.release_due import ReleaseDue, Swept
+from functions.scheduler.release_due_records import ReleaseDueRecords, SweepResult
 from masscomm.clock import FixedClock
 from masscomm.domain.lanes import Lane
 from masscomm.errors import Retry
@@ -44,13 +44,13 @@ class Scheduler:
         self.clock = FixedClock(NOW)
         self.store = InMemoryDelayStore()
         self.producer = InMemoryProducer()
-        self.use_case = ReleaseDue(store=self.store, producer=self.producer, clock=self.clock, logger=Logger())
+        self.use_case = ReleaseDueRecords(store=self.store, producer=self.producer, clock=self.clock, logger=Logger())
 
     def put(self, *items: DelayedRecord) -> None:
         for item in items:
             self.store.put(item, NOW)
 
-    def sweep(self, seconds: float = 60) -> Swept:
+    def sweep(self, seconds: float = 60) -> SweepResult:
         return self.use_case.sweep(lambda: seconds)
 
     def released(self) -> list[str]:
@@ -61,12 +61,12 @@ def test_due_record_is_released_to_its_topic_under_its_id() -> None:
     scheduler = Scheduler()
     due, later = delayed_record(topic="delivery", headers=(("a", b"1"),)), delayed_record(NOW + 1)
     scheduler.put(due, later)
-    assert scheduler.sweep() == Swept(released=1)
+    assert scheduler.sweep() == SweepResult(released=1)
     assert scheduler.producer.produced == [
         ("delivery", due.id.encode(), b"v", [("a", b"1"), ("masscomm.released", b"send_at")])
     ]
     assert list(scheduler.store.items.values()) == [later]
-    assert scheduler.sweep() == Swept()
+    assert scheduler.sweep() == SweepResult()
 
 
 @pytest.mark.kills(guard="delay_store.one_sweep")
@@ -75,18 +75,20 @@ def test_two_sweeps_at_once_release_it_once() -> None:
     item = delayed_record()
     scheduler.put(item)
     other = Scheduler()
-    other.use_case = ReleaseDue(store=scheduler.store, producer=other.producer, clock=scheduler.clock, logger=Logger())
+    other.use_case = ReleaseDueRecords(
+        store=scheduler.store, producer=other.producer, clock=scheduler.clock, logger=Logger()
+    )
 
     class Meanwhile(InMemoryProducer):
         """The other sweep runs between this one's claim and its release."""
 
         def flush(self, timeout_s: float) -> None:
-            assert other.sweep() == Swept(claimed_by_others=1)
+            assert other.sweep() == SweepResult(claimed_by_others=1)
             super().flush(timeout_s)
 
     producer = Meanwhile()
-    mine = ReleaseDue(store=scheduler.store, producer=producer, clock=scheduler.clock, logger=Logger())
-    assert mine.sweep(lambda: 60) == Swept(released=1)
+    mine = ReleaseDueRecords(store=scheduler.store, producer=producer, clock=scheduler.clock, logger=Logger())
+    assert mine.sweep(lambda: 60) == SweepResult(released=1)
     assert len(producer.produced) + len(other.producer.produced) == 1
 
 
@@ -95,19 +97,19 @@ def test_failed_release_is_repeated_once_its_claim_lapsed() -> None:
     item = delayed_record()
     scheduler.put(item, delayed_record())
     scheduler.producer.fail = lambda _topic, _value: Retry("down")
-    assert scheduler.sweep() == Swept(failed=2)
+    assert scheduler.sweep() == SweepResult(failed=2)
     assert len(scheduler.store.items) == 2
     scheduler.producer.fail = lambda _topic, _value: None
-    assert scheduler.sweep() == Swept(claimed_by_others=2)
+    assert scheduler.sweep() == SweepResult(claimed_by_others=2)
     scheduler.clock.advance(CLAIM_S)
-    assert scheduler.sweep() == Swept(released=2)
+    assert scheduler.sweep() == SweepResult(released=2)
     assert item.id in scheduler.released()
 
 
 def test_a_sweep_stops_before_its_time_ends() -> None:
     scheduler = Scheduler()
     scheduler.put(delayed_record())
-    assert scheduler.sweep(seconds=19) == Swept(complete=False)
+    assert scheduler.sweep(seconds=19) == SweepResult(complete=False)
     assert scheduler.released() == []
 
 
@@ -123,7 +125,7 @@ def test_twenty_thousand_held_items_delay_no_critical_one() -> None:
     calls = iter(range(60, 0, -1))
     swept = scheduler.use_case.sweep(lambda: next(calls))
     assert scheduler.released()[0] == "password"
-    assert swept == Swept(released=1 + 40 * 50, complete=False)
+    assert swept == SweepResult(released=1 + 40 * 50, complete=False)
 
 
 def test_unreadable_bulk_delays_no_critical_record() -> None:
@@ -147,23 +149,23 @@ def test_an_unreadable_item_stops_no_other_and_is_counted(capsys: pytest.Capture
     bad, good = delayed_record(id="bad"), [delayed_record(), delayed_record(topic="recheck.critical")]
     scheduler.put(bad, *good)
     scheduler.store.unreadable.add(key_of(bad))
-    scheduler.use_case = replace(scheduler.use_case, logger=logs.logger("test_release_due"))
+    scheduler.use_case = replace(scheduler.use_case, logger=logs.logger("test_release_due_records"))
     metrics.taken()
-    assert scheduler.sweep() == Swept(released=2, unreadable=1)
+    assert scheduler.sweep() == SweepResult(released=2, unreadable=1)
     assert set(scheduler.released()) == {item.id for item in good}
     counted = metrics.taken()[0]
     assert (counted["WaitingUnreadable"], counted["WaitingBacklog"]) == (1, 0)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     (line,) = [line for line in lines if line["message"] == "a delayed record cannot be read"]
     assert (line["due_bucket"], line["id"]) == key_of(bad)
-    assert scheduler.sweep() == Swept(unreadable=1)
+    assert scheduler.sweep() == SweepResult(unreadable=1)
 
 
 def test_a_record_that_no_client_can_write_stops_no_other() -> None:
     scheduler = Scheduler()
     bad, good = delayed_record(id="a", headers=(("\ud800", b""),)), delayed_record(id="b")
     scheduler.put(bad, good)
-    assert scheduler.sweep() == Swept(released=1, failed=1)
+    assert scheduler.sweep() == SweepResult(released=1, failed=1)
     assert scheduler.released() == [good.id]
 
 
@@ -238,7 +240,7 @@ def test_unreleased_record_is_logged_with_its_own_ids(capsys: pytest.CaptureFixt
     value = chain.codec.encode("delivery", "DeliveryRequested", record.to_avro())
     scheduler.put(replace(delayed_record(topic="delivery"), value=value), delayed_record(topic="delivery"))
     scheduler.producer.fail = lambda _topic, _value: Retry("down")
-    replace(scheduler.use_case, codec=chain.codec, logger=logs.logger("test_release_due")).sweep(lambda: 60)
+    replace(scheduler.use_case, codec=chain.codec, logger=logs.logger("test_release_due_records")).sweep(lambda: 60)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     failed = [line for line in lines if line["message"] == "not released"]
     assert sorted((line.get("send_id"), line.get("club_id")) for line in failed if "send_id" in line) == [("a send", 3)]
