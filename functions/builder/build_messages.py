@@ -23,7 +23,6 @@ from masscomm.chain.chunks import checked
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.domain.categories import CHANNELS
-from masscomm.domain.ids import derived_id
 from masscomm.domain.outcomes import DEAD_LETTERED, RecipientOutcome
 from masscomm.domain.preferences import UNKNOWN, Decision, is_member
 from masscomm.domain.records import BuildRequested, ContentColumn, DeliveryRequested, Withdrawn
@@ -176,23 +175,14 @@ class BuildMessages:
         return self.templates.load([_key(build)])[_key(build)]
 
     def _record(self, build: BuildRequested, part: "Part", withdrawn: Mapping[int, Decision]) -> DeliveryRequested:
-        return DeliveryRequested(
-            record_id=derived_id(build.record_id, "delivery", build.channel, part.start, part.end),
-            parent_id=build.record_id,
-            send_id=build.send_id,
-            chunk_index=build.chunk_index,
-            range_start=part.start,
-            range_end=part.end,
-            club_id=build.club_id,
-            type=build.type,
-            timestamp=build.timestamp,
+        return build.derive(
+            DeliveryRequested,
+            "delivery",
+            build.channel,
+            (part.start, part.end),
+            [message.position for message in part.messages],
+            [message.user_id for message in part.messages],
             built_at=self.clock.now_ms(),
-            channel=build.channel,
-            expires_at=build.expires_at,
-            collapse_key=build.collapse_key,
-            reference=build.reference,
-            positions=[message.position for message in part.messages],
-            user_ids=[message.user_id for message in part.messages],
             addresses=[message.address for message in part.messages] if build.channel == "email" else [],
             content=_columns(part.messages),
             withdrawn=[

@@ -20,7 +20,7 @@ from masscomm.chain.chunks import (
 )
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
-from masscomm.domain.ids import derived_id, envelope_id, others_id, released_id
+from masscomm.domain.ids import envelope_id, others_id, released_id
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RANGE_SIZE, SCHEDULED, RecipientOutcome
 from masscomm.domain.preferences import Decision, decide, is_open
@@ -365,12 +365,7 @@ def _delayed_part(asked: RecheckRequested, positions: Collection[int]) -> Rechec
 
 def _part(asked: RecheckRequested, positions: Collection[int]) -> RecheckRequested:
     """Those of the record's recipients alone."""
-    rows = [row for row, position in enumerate(asked.positions) if position in positions]
-    return replace(
-        asked,
-        positions=[asked.positions[row] for row in rows],
-        user_ids=[asked.user_ids[row] for row in rows],
-    )
+    return asked.part(row for row, position in enumerate(asked.positions) if position in positions)
 
 
 def _parts_that_are_held(
@@ -403,26 +398,13 @@ def _parts_that_are_held(
 
 
 def _build_record(asked: RecheckRequested, channel: str, start: int, end: int, rows: Sequence[int]) -> BuildRequested:
-    return BuildRequested(
-        record_id=derived_id(asked.record_id, "build", channel, start, end),
-        parent_id=asked.record_id,
-        send_id=asked.send_id,
-        chunk_index=asked.chunk_index,
-        range_start=start,
-        range_end=end,
-        club_id=asked.club_id,
-        type=asked.type,
-        timestamp=asked.timestamp,
-        channel=channel,
-        template=asked.template,
-        data=asked.data,
-        locale=asked.locale,
-        expires_at=asked.expires_at,
-        collapse_key=asked.collapse_key,
-        reference=asked.reference,
-        waited_until=asked.waited_until,
-        positions=[asked.positions[row] for row in rows],
-        user_ids=[asked.user_ids[row] for row in rows],
+    return asked.derive(
+        BuildRequested,
+        "build",
+        channel,
+        (start, end),
+        [asked.positions[row] for row in rows],
+        [asked.user_ids[row] for row in rows],
     )
 
 

@@ -1,7 +1,7 @@
 """A send's chunk as the recipients it names, and as what goes on once its send_at has come."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -20,7 +20,14 @@ from masscomm.domain.limits import (
     MAX_RECORD_ID_BYTES,
     SEND_ID_PATTERN,
 )
-from masscomm.domain.records import BuildRequested, DeliveryRequested, RecheckRequested, SendRequested
+from masscomm.domain.records import (
+    CARRIED,
+    BuildRequested,
+    DeliveryRequested,
+    RecheckRequested,
+    SendRequested,
+    carry_over,
+)
 from masscomm.errors import DeadLetter
 from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import KafkaRecord
@@ -46,24 +53,16 @@ def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
     for place, user_id in enumerate(send.to_users):
         positions.setdefault(user_id, place)
     chunk = chunk_id(send_id, send.chunk_index)
-    return RecheckRequested(
+    return carry_over(
+        send,
+        RecheckRequested,
         record_id=chunk,
         parent_id=chunk,
         why="send",
         send_id=send_id,
-        chunk_index=send.chunk_index,
         range_start=0,
         range_end=len(send.to_users),
-        club_id=send.club_id,
-        type=send.type,
-        timestamp=send.timestamp,
         channels=resolve_channels(send.type, send.channels) if _is_countable(send, record) else [],
-        template=send.template,
-        data=send.data,
-        locale=send.locale,
-        expires_at=send.expires_at,
-        collapse_key=send.collapse_key,
-        reference=send.reference,
         positions=list(positions.values()),
         user_ids=list(positions),
     )
@@ -72,8 +71,7 @@ def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
 def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> DeadLetter | None:
     """Why a chunk of a send cannot be processed, None where it can; checked wherever a send enters the chain."""
     size = len(record.value or b"")
-    copied = [send.template, send.locale, send.collapse_key, send.reference, *send.data, *send.data.values()]
-    copied_bytes = sum(len(text.encode()) for text in copied if text is not None)
+    copied_bytes = sum(len(text.encode()) for name in CARRIED if name != "type" for text in _texts(getattr(send, name)))
     if size > MAX_RECORD_BYTES:
         return DeadLetter("too_large", f"the record has {size} bytes, more than {MAX_RECORD_BYTES}")
     if copied_bytes > MAX_COPIED_BYTES:
@@ -94,6 +92,13 @@ def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> Dead
     if send.send_at is not None and send.send_at > now_ms + MAX_AHEAD_MS:
         return DeadLetter("invalid", f"send_at lies more than {MAX_AHEAD_MS // 86_400_000} days ahead")
     return None
+
+
+def _texts(value: object) -> list[str]:
+    """Return the texts of a carried field; a number has none."""
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return [value] if isinstance(value, str) else []
 
 
 def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
@@ -138,39 +143,27 @@ def lane_of_send(send: SendRequested, topic: str) -> Lane:
 
 
 def split_parts(whole: RecheckRequested) -> list[RecheckRequested]:
-    """A long chunk by position."""
-    return [
-        _part(whole, derived_id(whole.record_id, "recheck", "split", start, end), "split", start, end, rows)
-        for start, end, rows in ranges(whole, PART_SIZE)
-    ]
+    """Return a long chunk in parts, by position."""
+    return _parts(whole, "split", lambda start, end: derived_id(whole.record_id, "recheck", "split", start, end))
 
 
 def after_send_at(chunk: RecheckRequested, send_at: int) -> list[RecheckRequested]:
-    """What goes on of a chunk that had a send_at, in parts; empty where it has no recipients.
+    """Return the parts of a chunk that continue at its send_at; empty where it has no recipients.
 
-    The same records whether the chunk waited or came too late to: a redelivery that finds its time come must derive
-    what the one before it has left to the scheduler.
+    The parts are the same before and after send_at: a redelivery after it derives the records that an earlier delivery
+    stored in the delay store.
     """
     waited = replace(chunk, waited_until=send_at)
+    return _parts(waited, SEND_AT, lambda start, end: released_id(chunk.record_id, SEND_AT, start, end))
+
+
+def _parts(whole: RecheckRequested, why: str, id_of: Callable[[int, int], str]) -> list[RecheckRequested]:
     return [
-        _part(waited, released_id(chunk.record_id, SEND_AT, start, end), SEND_AT, start, end, rows)
-        for start, end, rows in ranges(chunk, PART_SIZE)
+        whole.part(
+            rows, record_id=id_of(start, end), parent_id=whole.record_id, why=why, range_start=start, range_end=end
+        )
+        for start, end, rows in ranges(whole, PART_SIZE)
     ]
-
-
-def _part(
-    whole: RecheckRequested, record_id: str, why: str, start: int, end: int, rows: Sequence[int]
-) -> RecheckRequested:
-    return replace(
-        whole,
-        record_id=record_id,
-        parent_id=whole.record_id,
-        why=why,
-        range_start=start,
-        range_end=end,
-        positions=[whole.positions[row] for row in rows],
-        user_ids=[whole.user_ids[row] for row in rows],
-    )
 
 
 def ranges(

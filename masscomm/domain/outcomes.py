@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from masscomm.domain.ids import derived_id
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import BuildRequested, DeliveryRequested, NotificationOutcome, RecheckRequested, Result
 from masscomm.domain.statuses import Reason, Status
@@ -56,21 +55,16 @@ def outcome(
     distinct = list(counts)
     places = {decision: place for place, decision in enumerate(distinct)}
     any_published = any(entry.message_ids for entry in outcomes)
-    return NotificationOutcome(
-        record_id=derived_id(parent.record_id, f"outcome.{step}{kind}", channel, start, end),
-        parent_id=parent.record_id,
+    return parent.derive(
+        NotificationOutcome,
+        f"outcome.{step}{kind}",
+        channel,
+        (start, end),
+        [entry.position for entry in outcomes],
+        [entry.user_id for entry in outcomes],
         step=step,
-        send_id=parent.send_id,
-        chunk_index=parent.chunk_index,
-        range_start=start,
-        range_end=end,
-        club_id=parent.club_id,
-        type=parent.type,
-        channel=channel,
         timestamp=now_ms,
         requested_at=parent.timestamp,
-        positions=[entry.position for entry in outcomes],
-        user_ids=[entry.user_id for entry in outcomes],
         results=[_result(decision, counts[decision], now_ms, directory) for decision in distinct],
         result_index=[places[decision] for decision in decisions],
         provider_message_ids=[list(entry.message_ids) for entry in outcomes] if any_published else [],

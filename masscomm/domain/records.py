@@ -1,8 +1,11 @@
 """The records of the chain as Python values; field for field what schemas/*.avsc says."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any, Self, cast
+
+from masscomm.domain.ids import derived_id
 
 
 class AvroRecord:
@@ -28,54 +31,126 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def carry_over[R: AvroRecord](record: AvroRecord, kind: type[R], **own: Any) -> R:
+    """Return a record of another kind that has `own` and each other field that both kinds have."""
+    kinds: tuple[Any, Any] = type(record), kind
+    return kind(**{name: getattr(record, name) for name in _shared_fields(*kinds)} | own)
+
+
+@cache
+def _shared_fields(one: Any, other: Any) -> tuple[str, ...]:
+    names = {each.name for each in fields(other)}
+    return tuple(each.name for each in fields(one) if each.name in names)
+
+
 @dataclass(frozen=True, kw_only=True)
-class SendRequested(AvroRecord):
+class SendFields(AvroRecord):
+    """The fields of a send that each record up to delivery carries.
+
+    A new field of a send is one line here, or in ContentFields where delivery does not need it, and the schemas.
+    """
+
+    club_id: int
+    # The category.
+    type: str
+    # When the send was requested.
+    timestamp: int
+    expires_at: int | None = None
+    collapse_key: str | None = None
+    reference: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContentFields(SendFields):
+    """The fields of a send that each record up to build carries; delivery records have the messages instead."""
+
+    template: str | None = None
+    data: dict[str, str] = field(default_factory=dict)
+    locale: str | None = None
+
+
+# Copied into each derived record, up to the messages.
+CARRIED = tuple(each.name for each in fields(ContentFields))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SendRequested(ContentFields):
     """A chunk of a send; to_users by position."""
 
-    type: str
-    club_id: int
-    timestamp: int
     to_users: list[int]
     send_id: str | None = None
     chunk_index: int = 0
     chunk_count: int = 1
     channels: list[str] = field(default_factory=list)
-    template: str | None = None
-    data: dict[str, str] = field(default_factory=dict)
-    locale: str | None = None
     priority: str | None = None
-    expires_at: int | None = None
     send_at: int | None = None
-    collapse_key: str | None = None
-    reference: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecheckRequested(AvroRecord):
-    """Recipients of a chunk that are to be checked (again): a part of a long chunk, or some who waited."""
+class DerivedRecord(AvroRecord):
+    """Recipients of positions [range_start, range_end) of a chunk: the users at some of these positions, ascending."""
 
     record_id: str
     parent_id: str
-    why: str
     send_id: str
     chunk_index: int
     range_start: int
     range_end: int
-    club_id: int
-    type: str
-    timestamp: int
+    positions: list[int]
+    user_ids: list[int]
+
+    def derive[R: DerivedRecord](
+        self,
+        kind: type[R],
+        step: str,
+        channel: str,
+        span: tuple[int, int],
+        positions: list[int],
+        user_ids: list[int],
+        /,
+        **own: Any,
+    ) -> R:
+        """Return the record that a step derives for some recipients on a channel.
+
+        Args:
+            kind: The class of the new record. Fields that both classes have are copied unless they are in `own`.
+            step: The step that derives it: its id follows from this record, the step, the channel and the span.
+            channel: The channel of the new record.
+            span: The positions that it covers: the first, and the one after the last.
+            positions: The positions of its recipients.
+            user_ids: The users at these positions.
+            own: The other fields of the new record.
+        """
+        start, end = span
+        return carry_over(
+            self,
+            kind,
+            record_id=derived_id(self.record_id, step, channel, start, end),
+            parent_id=self.record_id,
+            range_start=start,
+            range_end=end,
+            channel=channel,
+            positions=positions,
+            user_ids=user_ids,
+            **own,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecheckRequested(ContentFields, DerivedRecord):
+    """Recipients of a chunk that are to be checked (again): a part of a long chunk, or delayed recipients."""
+
+    why: str
     channels: list[str]
-    template: str | None = None
-    data: dict[str, str] = field(default_factory=dict)
-    locale: str | None = None
-    expires_at: int | None = None
-    collapse_key: str | None = None
-    reference: str | None = None
     waited_until: int | None = None
     waits: int = 0
     held: int = 0
-    positions: list[int]
-    user_ids: list[int]
+
+    def part(self, rows: Iterable[int], **changes: Any) -> Self:
+        """Return the record with the recipients at these rows, and other fields changed."""
+        rows = list(rows)
+        positions, user_ids = [self.positions[row] for row in rows], [self.user_ids[row] for row in rows]
+        return replace(self, positions=positions, user_ids=user_ids, **changes)
 
     @property
     def since_ms(self) -> int:
@@ -84,28 +159,11 @@ class RecheckRequested(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildRequested(AvroRecord):
+class BuildRequested(ContentFields, DerivedRecord):
     """Recipients of positions [range_start, range_end) who may be notified on one channel."""
 
-    record_id: str
-    parent_id: str
-    send_id: str
-    chunk_index: int
-    range_start: int
-    range_end: int
-    club_id: int
-    type: str
-    timestamp: int
     channel: str
-    template: str | None = None
-    data: dict[str, str] = field(default_factory=dict)
-    locale: str | None = None
-    expires_at: int | None = None
-    collapse_key: str | None = None
-    reference: str | None = None
     waited_until: int | None = None
-    positions: list[int]
-    user_ids: list[int]
 
     @property
     def since_ms(self) -> int:
@@ -150,26 +208,12 @@ class Taken(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeliveryRequested(AvroRecord):
-    """Written messages for positions [range_start, range_end) on one channel; waits: how often they have waited."""
+class DeliveryRequested(SendFields, DerivedRecord):
+    """Messages for positions [range_start, range_end) on one channel; waits: how often they were delayed."""
 
-    record_id: str
-    parent_id: str
-    send_id: str
-    chunk_index: int
-    range_start: int
-    range_end: int
-    club_id: int
-    type: str
-    timestamp: int
     built_at: int
     channel: str
-    expires_at: int | None = None
-    collapse_key: str | None = None
-    reference: str | None = None
     waits: int = 0
-    positions: list[int]
-    user_ids: list[int]
     addresses: list[str]
     content: list[ContentColumn]
     withdrawn: list[Withdrawn] = field(default_factory=list)
@@ -231,23 +275,16 @@ class Result(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NotificationOutcome(AvroRecord):
-    """What became of the recipients of positions [range_start, range_end) on one channel at one step."""
+class NotificationOutcome(DerivedRecord):
+    """The results of the recipients of positions [range_start, range_end) on one channel at one step."""
 
-    record_id: str
-    parent_id: str
     step: str
-    send_id: str
-    chunk_index: int
-    range_start: int
-    range_end: int
     club_id: int
     type: str
     channel: str
+    # When the outcome was emitted; requested_at is the send's timestamp.
     timestamp: int
     requested_at: int
-    positions: list[int]
-    user_ids: list[int]
     results: list[Result]
     result_index: list[int]
     provider_message_ids: list[list[str]] = field(default_factory=list)

@@ -1,0 +1,134 @@
+"""Each record that is derived from a send has the send's values in the fields that it carries."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from functions.builder.build_messages import BuildMessages
+from functions.builder.templates import TemplateCache
+from functions.preference_checker.check_preferences import CheckPreferences
+from masscomm.channels.provider import Transient
+from masscomm.domain import records
+from masscomm.domain.records import CARRIED, AvroRecord, DerivedRecord, SendRequested
+from masscomm.domain.users import Settings, Template, User
+from masscomm.kafka import topics
+from masscomm.stores.decision_log import InMemoryDecisionLog
+from tests.support.harness.chain import NOW, SEND_ID, entry, send
+from tests.support.harness.delivery import Delivery
+
+# A broadcast's chunk of more than 500 recipients is a recheck record first.
+USERS = range(1, 502)
+OPTED_OUT, ASLEEP, NAMELESS, UNREACHABLE = 1, 2, 3, 4
+# For each carried field a value that no other field has.
+VALUES: dict[str, Any] = {
+    "club_id": 7,
+    "type": "news",
+    "timestamp": NOW - 5,
+    "expires_at": NOW + 86_400_000,
+    "collapse_key": "a collapse key",
+    "reference": "a reference",
+    "template": "a template",
+    "data": {"score": "3:1"},
+    "locale": "fr",
+}
+# The other fields of a send: each step handles them itself.
+OWN = {"to_users", "send_id", "chunk_index", "chunk_count", "channels", "priority", "send_at"}
+
+
+class Chain(Delivery):
+    """preference_checker, builder and delivery with recipients who leave the chain at each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        log = InMemoryDecisionLog()
+        self.checker = CheckPreferences(
+            directory=self.directory, clock=self.clock, delay_store=self.delay_store, decision_log=log
+        )
+        self.builder = BuildMessages(
+            directory=self.directory,
+            templates=TemplateCache(self.directory, self.clock),
+            clock=self.clock,
+            decision_log=log,
+        )
+        for user_id in USERS:
+            self.put_device(user_id, user_id)
+            name = "" if user_id == NAMELESS else "Ada"
+            self.directory.put(User(user_id=user_id, club_id=7, first_name=name), Settings(user_id=user_id))
+        self.directory.put(
+            Settings(user_id=OPTED_OUT, channels={"push": False}),
+            Settings(user_id=ASLEEP, quiet_hours={"start": "00:00", "end": "23:59"}),
+            Template(
+                template_id=1,
+                club_id=None,
+                type=VALUES["template"],
+                channel="push",
+                locale="fr",
+                title="Hello",
+                body="Hello {{ user.first_name[0] }}",
+            ),
+        )
+        self.push.fail = lambda arn: Transient("throttled", throttled=True) if arn == f"arn-{UNREACHABLE}" else None
+
+    def follow(self, record: SendRequested) -> list[AvroRecord]:
+        """Return each record that the functions derive from a send, delayed records included."""
+        assert self.run(self.checker, self.encoded(record, topics.SEND_MONOLITH)) == []
+        assert self.run(self.checker, *self.entries(topics.RECHECK)) == []
+        assert self.run(self.builder, *self.entries(topics.BUILD)) == []
+        assert self.run(self.use_case, *self.entries(topics.DELIVERY)) == []
+        return [*self.rechecks(), *self.builds(), *self.deliveries(), *self.outcomes(), *self.delayed()]
+
+    def entries(self, topic: str) -> list[dict[str, Any]]:
+        return [entry(value, topic=topic, offset=offset) for offset, value in enumerate(self.values(topic))]
+
+    def delayed(self) -> Iterator[AvroRecord]:
+        kinds = {topics.RECHECK: "RecheckRequested", topics.DELIVERY: "DeliveryRequested"}
+        for item in self.delay_store.items.values():
+            kind = kinds[topics.base_of(item.topic)]
+            yield getattr(records, kind).from_avro(self.codec.decode(kind, item.value))
+
+
+@pytest.fixture(scope="module")
+def derived() -> list[AvroRecord]:
+    return Chain().follow(send(USERS, channels=["push"], chunk_index=1, chunk_count=2, **VALUES))
+
+
+def _name(record: AvroRecord) -> str:
+    return getattr(record, "step", None) or getattr(record, "why", None) or type(record).__name__
+
+
+def test_a_send_leaves_records_of_each_kind(derived: list[AvroRecord]) -> None:
+    waiting = {"RecheckRequested": {"send", "quiet_hours"}, "NotificationOutcome": {"preference", "build", "delivery"}}
+    found: dict[str, set[str]] = {}
+    for record in derived:
+        found.setdefault(type(record).__name__, set()).add(_name(record))
+    assert found == waiting | {name: {name} for name in ("BuildRequested", "DeliveryRequested")}
+    assert {record.waits for record in derived if isinstance(record, records.DeliveryRequested)} == {0, 1}
+
+
+@pytest.mark.parametrize("field", CARRIED)
+def test_derived_records_have_the_sends_value(field: str, derived: list[AvroRecord]) -> None:
+    """An outcome has the send's timestamp as requested_at."""
+    for record in derived:
+        is_renamed = isinstance(record, records.NotificationOutcome) and field == "timestamp"
+        name = "requested_at" if is_renamed else field
+        if name in _names(type(record)):
+            assert getattr(record, name) == VALUES[field], _name(record)
+
+
+def test_derived_records_name_their_send(derived: list[AvroRecord]) -> None:
+    for record in derived:
+        assert isinstance(record, DerivedRecord)
+        assert (record.send_id, record.chunk_index) == (SEND_ID, 1)
+
+
+def test_each_field_of_a_send_is_carried_or_handled() -> None:
+    """A new field of a send belongs to SendFields or ContentFields: the others would end at preference_checker."""
+    assert _names(SendRequested) == set(CARRIED) | OWN
+    assert VALUES.keys() == set(CARRIED)
+    assert len({repr(value) for value in VALUES.values()}) == len(CARRIED)
+
+
+def _names(kind: Any) -> set[str]:
+    return {each.name for each in dataclasses.fields(kind)}
