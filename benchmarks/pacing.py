@@ -37,7 +37,7 @@ from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import NotificationOutcome
-from masscomm.domain.users import Device, Settings
+from masscomm.domain.users import Device, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
@@ -60,7 +60,7 @@ class EverybodyHasADevice(InMemoryDirectory):
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         return {user_id: [_device(user_id)] for user_id in user_ids}
 
-    def settings(self, user_ids: Sequence[int]) -> dict[int, Settings]:  # noqa: ARG002
+    def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:  # noqa: ARG002
         return {}
 
 

@@ -25,7 +25,7 @@ from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.clock import SystemClock
 from masscomm.domain.records import SendRequested
-from masscomm.domain.users import Device, Position, Settings, Template, User
+from masscomm.domain.users import Device, Position, Template, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import Headers, Report
@@ -50,12 +50,12 @@ class EndlessDirectory:
             for user_id in user_ids
         }
 
-    def settings(self, user_ids: Sequence[int]) -> dict[int, Settings]:
+    def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
         self.calls += 1
-        return {user_id: Settings(user_id=user_id, channels={"push": user_id % 10 != 0}) for user_id in user_ids}
+        return {user_id: UserSettings(user_id=user_id, channels={"push": user_id % 10 != 0}) for user_id in user_ids}
 
-    def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, Settings]]:
-        answer = self.users(user_ids), self.settings(user_ids)
+    def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
+        answer = self.users(user_ids), self.user_settings(user_ids)
         self.calls -= 1  # one look-up answers both
         return answer
 

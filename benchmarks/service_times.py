@@ -51,7 +51,7 @@ from masscomm.clock import SystemClock
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.domain.records import AvroRecord, DeliveryRequested, RecheckRequested
-from masscomm.domain.users import Device, Settings, Template, User
+from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
@@ -162,7 +162,7 @@ def fill(tables: OpenSearchTables, users: int) -> None:
     """So many users of one club with settings and a device each, and one template a channel."""
     ids = range(1, users + 1)
     tables.put(*(User(user_id=i, club_id=CLUB, first_name=f"Name{i}", email=f"{i}@example.com") for i in ids))
-    tables.put(*(Settings(user_id=i, channels={"push": i % 10 != 0}) for i in ids))
+    tables.put(*(UserSettings(user_id=i, channels={"push": i % 10 != 0}) for i in ids))
     for start in range(1, users + 1, 1000):
         some = range(start, min(start + 1000, users + 1))
         tables.put(*(Device(device_id=i, user_id=i, platform="gcm", token=f"t{i}", endpoint_arn=arn(i)) for i in some))

@@ -64,7 +64,7 @@ _CHOICES: tuple[tuple[tuple[dict[str, bool], dict[str, Any]] | None, int], ...] 
 
 
 @dataclass(frozen=True)
-class Settings:
+class UserSettings:
     """A row of user_settings."""
 
     channels: dict[str, bool]
@@ -95,7 +95,7 @@ class User:
     locale: str
     time_zone: str
     created_at: datetime
-    settings: Settings | None
+    settings: UserSettings | None
     devices: tuple[Device, ...]
 
 
@@ -156,7 +156,7 @@ def _user(random: Random, seed: int, club_id: int, user_id: int, quiet_hours: fl
         locale=_pick(random, _LOCALES),
         time_zone=_pick(random, _TIME_ZONES),
         created_at=_EPOCH - timedelta(minutes=random.randrange(1_000_000)),
-        settings=None if choice is None else Settings(*choice, quiet),
+        settings=None if choice is None else UserSettings(*choice, quiet),
         devices=tuple(_device(random, seed, user_id * 10 + n) for n in range(_pick(random, _DEVICE_COUNTS))),
     )
 

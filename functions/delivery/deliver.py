@@ -32,7 +32,7 @@ from masscomm.domain.ids import derived_id, others_id
 from masscomm.domain.outcomes import DEAD_LETTERED, RecipientOutcome
 from masscomm.domain.records import ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.domain.statuses import Reason, Status
-from masscomm.domain.users import Device, Settings, User
+from masscomm.domain.users import Device, User, UserSettings
 from masscomm.errors import DeadLetter, MasscommError, OtherRecipients, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -78,7 +78,7 @@ class _Begun:
 class _Found:
     """What the directory says of a batch's users; users: of those of delayed records alone."""
 
-    settings: Mapping[int, Settings]
+    settings: Mapping[int, UserSettings]
     devices: Mapping[int, list[Device]]
     users: Mapping[int, User]
 
@@ -157,7 +157,7 @@ class Deliver:
         delayed = [item for item in items if _was_delayed(item)]
         direct = [item for item in items if not _was_delayed(item)]
         with ThreadPoolExecutor(2) as pool:
-            settings = pool.submit(self.directory.settings, _user_ids(direct)) if direct else None
+            settings = pool.submit(self.directory.user_settings, _user_ids(direct)) if direct else None
             both = pool.submit(self.directory.users_and_settings, _user_ids(delayed)) if delayed else None
             devices = self.directory.devices(_user_ids(pushed)) if pushed else {}
             users, of_delayed = both.result() if both is not None else ({}, {})

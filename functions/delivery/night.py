@@ -14,7 +14,7 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.preferences import Decision
 from masscomm.domain.quiet_hours import decide_by_hours
 from masscomm.domain.records import DeliveryRequested
-from masscomm.domain.users import Settings
+from masscomm.domain.users import UserSettings
 from masscomm.stores.back_off import BackOff
 
 # Quiet hours are missed by so long at most.
@@ -30,7 +30,9 @@ class Night:
     back_off: BackOff
     after_s: float = LOOK_AGAIN_AFTER_S
 
-    def asleep(self, delivery: DeliveryRequested, lane: Lane, settings: Mapping[int, Settings]) -> dict[int, Decision]:
+    def asleep(
+        self, delivery: DeliveryRequested, lane: Lane, settings: Mapping[int, UserSettings]
+    ) -> dict[int, Decision]:
         """By user, of whoever is in quiet hours: held until they end, or expired by then.
 
         Errors: Retry where they cannot be looked up; Stop (no time zones).

@@ -18,10 +18,10 @@ from masscomm.channels.provider_errors import code_of
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.domain.outcomes import EXPIRED, SENT
-from masscomm.domain.preferences import Decision, decide, decide_by_settings
+from masscomm.domain.preferences import Decision, decide, decide_by_user_settings
 from masscomm.domain.records import DeliveryRequested, Withdrawn
 from masscomm.domain.statuses import Reason, Status
-from masscomm.domain.users import Device, Settings, User
+from masscomm.domain.users import Device, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import LEASE_LOSSES
@@ -106,7 +106,7 @@ class Slices:
 
     def finish(
         self,
-        settings: Mapping[int, Settings],
+        settings: Mapping[int, UserSettings],
         devices: Mapping[int, list[Device]],
         asleep: Mapping[int, Decision],
     ) -> None:
@@ -134,7 +134,7 @@ class Slices:
         if left:
             self._let_wait(left)
 
-    def _look_up_absent(self, settings: Mapping[int, Settings]) -> tuple[set[int], Mapping[int, Settings]]:
+    def _look_up_absent(self, settings: Mapping[int, UserSettings]) -> tuple[set[int], Mapping[int, UserSettings]]:
         """Look up once more the users of a delayed record who are not in the directory, with their settings.
 
         Returns: the users who may still be on their way into it, and everybody's settings. A user who is absent once
@@ -156,7 +156,7 @@ class Slices:
         self.users = {**self.users, **users}
         return set(), {**settings, **wishes}
 
-    def _undecided(self, settings: Mapping[int, Settings]) -> Iterable[_Recipient]:
+    def _undecided(self, settings: Mapping[int, UserSettings]) -> Iterable[_Recipient]:
         delivery = self._with_current_addresses()
         withdrawn = {entry.position: _withdrawn(entry) for entry in delivery.withdrawn}
         taken = accepted_before_delay(delivery)
@@ -191,11 +191,11 @@ class Slices:
             )
         return delivery
 
-    def _wanted(self, user_id: int, wishes: Settings | None) -> Decision:
+    def _wanted(self, user_id: int, wishes: UserSettings | None) -> Decision:
         """An opt-out may be newer than the preference checker's decision; so may the user's erasure, after a delay."""
         delivery = self.delivery
         if self.users is None:
-            return decide_by_settings(wishes, type=delivery.type, channel=delivery.channel)
+            return decide_by_user_settings(wishes, type=delivery.type, channel=delivery.channel)
         user = self.users.get(user_id)
         return decide(user, wishes, club_id=delivery.club_id, type=delivery.type, channel=delivery.channel)
 

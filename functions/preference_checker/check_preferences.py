@@ -28,7 +28,7 @@ from masscomm.domain.quiet_hours import DELAY_REASON as _QUIET_HOURS
 from masscomm.domain.quiet_hours import by_end, decide_by_hours
 from masscomm.domain.records import BuildRequested, RecheckRequested, SendRequested
 from masscomm.domain.statuses import Status
-from masscomm.domain.users import Settings, User
+from masscomm.domain.users import User, UserSettings
 from masscomm.errors import DeadLetter, OtherRecipients, Retry
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
@@ -46,7 +46,7 @@ _DIRECTORY = "directory"
 # come too late for the rest: after so many times it ends.
 MAX_HELD = 3
 
-_Found = tuple[dict[int, User], dict[int, Settings]]
+_Found = tuple[dict[int, User], dict[int, UserSettings]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,24 +178,24 @@ class CheckPreferences:
     def _check(self, batch: Batch[Chunk], group: Sequence[Item[Chunk]]) -> None:
         try:
             believed = {id(item) for item in group if self.directory.is_confirmed(self._asked_at(item))}
-            users, settings = self.directory.users_and_settings(_user_ids(group))
+            users, user_settings = self.directory.users_and_settings(_user_ids(group))
         except Retry as error:
             _fail(group, error)
             return
         doubtful = []
         for item in group:
-            if id(item) not in believed and _absent(item, users, settings):
+            if id(item) not in believed and _absent(item, users, user_settings):
                 doubtful.append(item)
             else:  # before the directory is waited for: it can change nothing of these
-                batch.attempt(item, partial(self._decide, batch, item, frozenset(), users, settings))
+                batch.attempt(item, partial(self._decide, batch, item, frozenset(), users, user_settings))
         try:
             behind = self._behind(batch, doubtful)
-            found = self._looked_up_again([item for item in doubtful if id(item) not in behind], users, settings)
+            found = self._looked_up_again([item for item in doubtful if id(item) not in behind], users, user_settings)
         except Retry as error:
             _fail(doubtful, error)
             return
         for item in doubtful:
-            unsure = frozenset(_absent(item, users, settings)) if id(item) in behind else frozenset[int]()
+            unsure = frozenset(_absent(item, users, user_settings)) if id(item) in behind else frozenset[int]()
             batch.attempt(item, partial(self._decide, batch, item, unsure, *found))
 
     def _decide(
@@ -204,7 +204,7 @@ class CheckPreferences:
         item: Item[Chunk],
         unsure: frozenset[int],
         users: Mapping[int, User],
-        settings: Mapping[int, Settings],
+        user_settings: Mapping[int, UserSettings],
     ) -> None:
         """unsure: users of whom a row is missing that may still come."""
         asked = item.value.asked
@@ -217,7 +217,7 @@ class CheckPreferences:
         for channel in asked.channels:
             why = by_channel[channel] = {}
             for position, user_id in zip(asked.positions, asked.user_ids, strict=True):
-                user, wishes = users.get(user_id), settings.get(user_id)
+                user, wishes = users.get(user_id), user_settings.get(user_id)
                 decision = (
                     delayed
                     if user_id in unsure
@@ -229,7 +229,7 @@ class CheckPreferences:
                     why[position] = decision
         self._pass_on(batch, item, by_channel)
 
-    def _by_hours(self, chunk: Chunk, user: User, wishes: Settings, now_ms: int) -> Decision | None:
+    def _by_hours(self, chunk: Chunk, user: User, wishes: UserSettings, now_ms: int) -> Decision | None:
         """Whether it must be later for somebody who may be notified: never of what is urgent."""
         if chunk.lane is Lane.CRITICAL:
             return None
@@ -308,17 +308,17 @@ class CheckPreferences:
         return behind
 
     def _looked_up_again(
-        self, doubtful: Sequence[Item[Chunk]], users: dict[int, User], settings: dict[int, Settings]
+        self, doubtful: Sequence[Item[Chunk]], users: dict[int, User], user_settings: dict[int, UserSettings]
     ) -> _Found:
         """Whoever had no row is looked up once more, now that the directory is past the moment of asking.
 
         Errors: Retry where it cannot be looked up.
         """
-        absent = dict.fromkeys(user_id for item in doubtful for user_id in _absent(item, users, settings))
+        absent = dict.fromkeys(user_id for item in doubtful for user_id in _absent(item, users, user_settings))
         if not absent:
-            return users, settings
-        found_users, found_settings = self.directory.users_and_settings(list(absent))
-        return users | found_users, settings | found_settings
+            return users, user_settings
+        found_users, found_user_settings = self.directory.users_and_settings(list(absent))
+        return users | found_users, user_settings | found_user_settings
 
     def _asked_at(self, item: Item[Chunk]) -> int:
         """When it was asked; a producer's clock that is ahead must not make us wait for the future."""
@@ -423,7 +423,7 @@ def _groups(items: Iterable[Item[Chunk]]) -> Iterator[list[Item[Chunk]]]:
         yield group
 
 
-def _absent(item: Item[Chunk], users: Mapping[int, User], settings: Mapping[int, Settings]) -> list[int]:
+def _absent(item: Item[Chunk], users: Mapping[int, User], user_settings: Mapping[int, UserSettings]) -> list[int]:
     """The item's users of whom the directory lacks a row that could change the decision."""
     asked = item.value.asked
     return [
@@ -431,7 +431,7 @@ def _absent(item: Item[Chunk], users: Mapping[int, User], settings: Mapping[int,
         for user_id in asked.user_ids
         if is_open(
             users.get(user_id),
-            settings.get(user_id),
+            user_settings.get(user_id),
             club_id=asked.club_id,
             type=asked.type,
             channels=asked.channels,

@@ -9,7 +9,7 @@ from typing import Any
 
 from masscomm.domain.ids import address_id
 from masscomm.domain.suppressions import Suppression, suppressed
-from masscomm.domain.users import Device, Position, Settings, Template, User
+from masscomm.domain.users import Device, Position, Template, User, UserSettings
 from masscomm.errors import Retry
 
 _CAUGHT_UP = Position(lsn=1, ts_ms=2**53)
@@ -28,33 +28,33 @@ class InMemoryDirectory:
         self.caught_up = caught_up
         self.calls: Counter[str] = Counter()
         self._users: dict[int, User] = {}
-        self._settings: dict[int, Settings] = {}
+        self._user_settings: dict[int, UserSettings] = {}
         self._devices: dict[int, Device] = {}
         self._templates: dict[int, Template] = {}
         self._suppressions: dict[str, Mapping[str, Any]] = {}
         self._confirmed: Position | None = None
 
-    def put(self, *rows: User | Settings | Device | Template) -> None:
+    def put(self, *rows: User | UserSettings | Device | Template) -> None:
         """Make rows what the tables say; a row with the same primary key is replaced."""
         for row in rows:
             match row:
                 case User():
                     self._users[row.user_id] = row
-                case Settings():
-                    self._settings[row.user_id] = row
+                case UserSettings():
+                    self._user_settings[row.user_id] = row
                 case Device():
                     self._devices[row.device_id] = row
                 case Template():
                     self._templates[row.template_id] = row
 
-    def remove(self, *rows: User | Settings | Device | Template) -> None:
+    def remove(self, *rows: User | UserSettings | Device | Template) -> None:
         """Take rows out of the tables, by their primary keys; a row that is not there stays away."""
         for row in rows:
             match row:
                 case User():
                     self._users.pop(row.user_id, None)
-                case Settings():
-                    self._settings.pop(row.user_id, None)
+                case UserSettings():
+                    self._user_settings.pop(row.user_id, None)
                 case Device():
                     self._devices.pop(row.device_id, None)
                 case Template():
@@ -64,15 +64,15 @@ class InMemoryDirectory:
         self._called("users")
         return {user_id: self._users[user_id] for user_id in user_ids if user_id in self._users}
 
-    def settings(self, user_ids: Sequence[int]) -> dict[int, Settings]:
-        self._called("settings")
-        return {user_id: self._settings[user_id] for user_id in user_ids if user_id in self._settings}
+    def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
+        self._called("user_settings")
+        return {user_id: self._user_settings[user_id] for user_id in user_ids if user_id in self._user_settings}
 
-    def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, Settings]]:
+    def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
         self._called("users_and_settings")
         return (
             {user_id: self._users[user_id] for user_id in user_ids if user_id in self._users},
-            {user_id: self._settings[user_id] for user_id in user_ids if user_id in self._settings},
+            {user_id: self._user_settings[user_id] for user_id in user_ids if user_id in self._user_settings},
         )
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:

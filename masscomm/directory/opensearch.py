@@ -17,7 +17,7 @@ from masscomm.clock import Clock, SystemClock
 from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.domain import suppressions
-from masscomm.domain.users import Device, Position, Settings, Template, User
+from masscomm.domain.users import Device, Position, Template, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka.topics import CDC_TABLES
 
@@ -86,20 +86,20 @@ class OpenSearchDirectory:
         found = self._by_id([(USERS, user_id) for user_id in dict.fromkeys(user_ids)])
         return {user_id: _user(user_id, source) for (_, user_id), (source, _) in found.items()}
 
-    def settings(self, user_ids: Sequence[int]) -> dict[int, Settings]:
+    def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
         found = self._by_id([(USER_SETTINGS, user_id) for user_id in dict.fromkeys(user_ids)])
-        return {user_id: _settings(user_id, source, version) for (_, user_id), (source, version) in found.items()}
+        return {user_id: _user_settings(user_id, source, version) for (_, user_id), (source, version) in found.items()}
 
-    def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, Settings]]:
+    def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
         wanted = [(table, user_id) for user_id in dict.fromkeys(user_ids) for table in (USERS, USER_SETTINGS)]
         users: dict[int, User] = {}
-        settings: dict[int, Settings] = {}
+        user_settings: dict[int, UserSettings] = {}
         for (table, user_id), (source, version) in self._by_id(wanted, tables=2).items():
             if table == USERS:
                 users[user_id] = _user(user_id, source)
             else:
-                settings[user_id] = _settings(user_id, source, version)
-        return users, settings
+                user_settings[user_id] = _user_settings(user_id, source, version)
+        return users, user_settings
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
         found: dict[int, list[Device]] = {user_id: [] for user_id in user_ids}
@@ -324,8 +324,8 @@ def _user(user_id: int, source: Source) -> User:
     )
 
 
-def _settings(user_id: int, source: Source, version: int) -> Settings:
-    return Settings(
+def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:
+    return UserSettings(
         user_id=user_id,
         channels=source.get("channels") or {},
         categories=source.get("categories") or {},

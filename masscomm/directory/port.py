@@ -11,7 +11,7 @@ A look-up has four different answers, and they are never mistaken for one anothe
 from collections.abc import Sequence
 from typing import Protocol
 
-from masscomm.domain.users import Device, Position, Settings, Template, User
+from masscomm.domain.users import Device, Position, Template, User, UserSettings
 
 
 class Directory(Protocol):
@@ -21,11 +21,11 @@ class Directory(Protocol):
         """The users among the ids, by id; an id that is absent from the answer is not in the directory now."""
         ...
 
-    def settings(self, user_ids: Sequence[int]) -> dict[int, Settings]:
-        """The settings among the ids, by user id."""
+    def user_settings(self, user_ids: Sequence[int]) -> dict[int, UserSettings]:
+        """The user settings found, by user id."""
         ...
 
-    def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, Settings]]:
+    def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
         """Both at once, in half the round trips."""
         ...
 

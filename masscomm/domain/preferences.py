@@ -10,7 +10,7 @@ from typing import Any
 
 from masscomm.domain.categories import CHANNELS, category
 from masscomm.domain.statuses import Reason, Status
-from masscomm.domain.users import Settings, User
+from masscomm.domain.users import User, UserSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Decision:
     """status None: go on; otherwise what becomes of the notification, why, and who said so.
 
     layer: user, default or directory; rule: what was said, e.g. `category:news channel:push`;
-    settings_version: of the settings that were read, None where there are none; until_ms: how long they are held.
+    settings_version: of the user settings that were read, None where there are none; until_ms: how long they are held.
     """
 
     status: Status | None
@@ -38,45 +38,46 @@ def is_member(user: User | None, club_id: int) -> bool:
     return user is not None and user.club_id == club_id
 
 
-def decide(user: User | None, settings: Settings | None, *, club_id: int, type: str, channel: str) -> Decision:
-    """Whether a club's user is to be notified; user None: believed unknown; settings None: believed to have none."""
+def decide(user: User | None, user_settings: UserSettings | None, *, club_id: int, type: str, channel: str) -> Decision:
+    """Whether a club's user is to be notified; user None: believed unknown; user_settings None: believed to have
+    none."""
     if channel not in CHANNELS:
         return Decision(Status.FAILED, Reason.UNKNOWN_CHANNEL, "default", f"channel:{channel}")
     if not is_member(user, club_id):
         return UNKNOWN
-    return decide_by_settings(settings, type=type, channel=channel)
+    return decide_by_user_settings(user_settings, type=type, channel=channel)
 
 
 def is_open(
-    user: User | None, settings: Settings | None, *, club_id: int, type: str, channels: Collection[str]
+    user: User | None, user_settings: UserSettings | None, *, club_id: int, type: str, channels: Collection[str]
 ) -> bool:
     """Whether a row that is missing could change the decision: only then is the directory waited for."""
     if not any(channel in CHANNELS for channel in channels):
         return False
     if not is_member(user, club_id):  # guard: tenancy.other_tenants_user
         return True
-    return settings is None and not category(type).mandatory  # guard: preferences.mandatory_without_settings
+    return user_settings is None and not category(type).mandatory  # guard: preferences.mandatory_without_settings
 
 
-def decide_by_settings(settings: Settings | None, *, type: str, channel: str) -> Decision:
+def decide_by_user_settings(user_settings: UserSettings | None, *, type: str, channel: str) -> Decision:
     """The part of the decision that a newer opt-out can change until the last moment."""
     if category(type).mandatory:
-        return Decision(None, None, "default", "mandatory", settings.version if settings else None)
-    if settings is None:
+        return Decision(None, None, "default", "mandatory", user_settings.version if user_settings else None)
+    if user_settings is None:
         return Decision(None)
-    wanted, rule = _wanted(settings, type, channel)
+    wanted, rule = _wanted(user_settings, type, channel)
     if wanted:
-        return Decision(None, None, "user" if rule else "default", rule, settings.version)
-    return Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", rule, settings.version)
+        return Decision(None, None, "user" if rule else "default", rule, user_settings.version)
+    return Decision(Status.SUPPRESSED, Reason.OPTED_OUT, "user", rule, user_settings.version)
 
 
-def _wanted(settings: Settings, type_: str, channel: str) -> tuple[bool, str | None]:
+def _wanted(user_settings: UserSettings, type_: str, channel: str) -> tuple[bool, str | None]:
     """(wanted, the rule that says so); anything but a plain true is an opt-out: settings fail closed.
 
     That goes for the settings as a whole, too: they are a customer's JSON, and what is no object says nothing we can
     read. A null is nothing said, whole or by entry.
     """
-    by_category, by_channels = settings.categories, settings.channels
+    by_category, by_channels = user_settings.categories, user_settings.channels
     for name, said in (("categories", by_category), ("channels", by_channels)):
         if said is not None and not isinstance(said, Mapping):
             return False, f"{name} malformed"

@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 from masscomm.domain.categories import category
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
-from masscomm.domain.users import Settings, User
+from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Stop
 
 NIGHT = (time(21), time(9))
@@ -54,7 +54,7 @@ def quiet_now(said: object, time_zone: object, now_ms: int) -> Quiet | None:
 
 
 def decide_by_hours(
-    user: User, settings: Settings, *, type: str, now_ms: int, expires_at: int | None
+    user: User, user_settings: UserSettings, *, type: str, now_ms: int, expires_at: int | None
 ) -> Decision | None:
     """What becomes of somebody who may be notified, but not at this time of day, on whatever channel; None: go on.
 
@@ -63,12 +63,12 @@ def decide_by_hours(
     """
     if category(type).mandatory:
         return None
-    quiet = quiet_now(settings.quiet_hours, user.time_zone, now_ms)
+    quiet = quiet_now(user_settings.quiet_hours, user.time_zone, now_ms)
     if quiet is None:
         return None
     if expires_at is not None and expires_at <= quiet.until_ms:
-        return Decision(Status.EXPIRED, Reason.EXPIRED, "user", quiet.rule, settings.version)
-    return Decision(Status.HELD, None, "user", quiet.rule, settings.version, quiet.until_ms)
+        return Decision(Status.EXPIRED, Reason.EXPIRED, "user", quiet.rule, user_settings.version)
+    return Decision(Status.HELD, None, "user", quiet.rule, user_settings.version, quiet.until_ms)
 
 
 def by_end[K](ends: Mapping[int, tuple[int, K]]) -> dict[tuple[int, K], set[int]]:

@@ -20,7 +20,7 @@ class User:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class UserSettings:
     """One row of the monolith's user_settings.
 
     channels: channel → wanted; categories: category → wanted, or → {channel: wanted}; what is absent is wanted.

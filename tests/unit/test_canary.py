@@ -18,7 +18,7 @@ from masscomm.channels.provider import ProviderError, Rejected, TargetGone, Tran
 from masscomm.domain.outcomes import RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import Reason, Status
-from masscomm.domain.users import Settings
+from masscomm.domain.users import UserSettings
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.producer import InMemoryProducer
@@ -126,7 +126,7 @@ def test_no_stage_of_a_batch_lets_a_canary_out(stage: str, error: Exception, wri
 
 def from_checker(error: Exception) -> Chain:
     chain = Checker()
-    chain.directory.put(Settings(user_id=2, categories={"news": {"push": False}}))
+    chain.directory.put(UserSettings(user_id=2, categories={"news": {"push": False}}))
     chain.directory.failing = error
     chain.check(send([1, 2]))
     return chain

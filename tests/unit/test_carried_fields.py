@@ -12,7 +12,7 @@ from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm.channels.provider import Transient
 from masscomm.domain import records
 from masscomm.domain.records import CARRIED, AvroRecord, DerivedRecord, SendRequested
-from masscomm.domain.users import Settings, Template, User
+from masscomm.domain.users import Template, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from tests.support.harness.chain import NOW, SEND_ID, entry, send
@@ -55,10 +55,10 @@ class Chain(Delivery):
         for user_id in USERS:
             self.put_device(user_id, user_id)
             name = "" if user_id == NAMELESS else "Ada"
-            self.directory.put(User(user_id=user_id, club_id=7, first_name=name), Settings(user_id=user_id))
+            self.directory.put(User(user_id=user_id, club_id=7, first_name=name), UserSettings(user_id=user_id))
         self.directory.put(
-            Settings(user_id=OPTED_OUT, channels={"push": False}),
-            Settings(user_id=ASLEEP, quiet_hours={"start": "00:00", "end": "23:59"}),
+            UserSettings(user_id=OPTED_OUT, channels={"push": False}),
+            UserSettings(user_id=ASLEEP, quiet_hours={"start": "00:00", "end": "23:59"}),
             Template(
                 template_id=1,
                 club_id=None,

@@ -11,7 +11,7 @@ import pytest
 
 from masscomm.domain.ids import ERASED_USER
 from masscomm.domain.outcomes import DEAD_LETTERED
-from masscomm.domain.users import Settings
+from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from tests.support.harness.chain import delivery, results_of, send
@@ -82,7 +82,7 @@ def test_a_record_that_is_refused_leaves_the_lease_free() -> None:
 @pytest.mark.guarantee("dead_letter.reused_chunk_index")
 def test_each_user_of_a_chunk_id_ends_once_through_the_chain() -> None:
     chain = WholeChain(random.Random(0), growing=False)  # noqa: S311
-    chain.directory.put(*(Settings(user_id=user_id) for user_id in (1, 2, 3)))
+    chain.directory.put(*(UserSettings(user_id=user_id) for user_id in (1, 2, 3)))
     sends = [chain.encoded(send([user_id]), topics.SEND_MONOLITH, offset=user_id) for user_id in (1, 2, 3)]
     assert chain.run(chain.checker, *sends) == []
     assert chain.run(chain.builder, *chain.consume(topics.BUILD)) == []
@@ -93,7 +93,7 @@ def test_each_user_of_a_chunk_id_ends_once_through_the_chain() -> None:
 
 def test_chunks_of_other_users_have_their_own_outcomes() -> None:
     chain = WholeChain(random.Random(0), growing=False)  # noqa: S311
-    chain.directory.put(*(Settings(user_id=user_id) for user_id in range(1, 7)))
+    chain.directory.put(*(UserSettings(user_id=user_id) for user_id in range(1, 7)))
     sends = [chain.encoded(send([n, n + 1]), topics.SEND_MONOLITH, offset=n) for n in (1, 3, 5)]
     assert chain.run(chain.checker, *sends) == []
     failed = {user_id: outcome.record_id for outcome in chain.outcomes() for user_id in outcome.user_ids}

@@ -21,7 +21,7 @@ from masscomm.chain import chunks
 from masscomm.domain.lanes import BROADCASTS, Lane
 from masscomm.domain.records import NotificationOutcome
 from masscomm.domain.statuses import TERMINAL, Status, merge
-from masscomm.domain.users import Settings
+from masscomm.domain.users import UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, send
@@ -123,12 +123,12 @@ def test_each_recipient_ends_once_though_messages_grow(seed: int) -> None:
 def test_kill_between_outcome_and_build_record_ends_each_once() -> None:
     """The smallest case: of two acknowledgements one came, and two users changed their minds meanwhile."""
     chain = WholeChain(random.Random(0), growing=False)  # noqa: S311
-    chain.directory.put(Settings(user_id=1, channels={"push": False}))
+    chain.directory.put(UserSettings(user_id=1, channels={"push": False}))
     place = chain.encoded(send([1, 2]), topics.SEND_MONOLITH)
     chain.producer.fail = lambda topic, _: None if topic == topics.OUTCOME else Retry("killed")
     assert chain.run(chain.checker, place) == [0]
     chain.producer.fail = lambda *_: None
-    chain.directory.put(Settings(user_id=1), Settings(user_id=2, channels={"push": False}))
+    chain.directory.put(UserSettings(user_id=1), UserSettings(user_id=2, channels={"push": False}))
     assert chain.run(chain.checker, place) == []
     (build,) = chain.builds()
     assert build.user_ids == [2]
@@ -139,7 +139,7 @@ def test_kill_between_outcome_and_build_record_ends_each_once() -> None:
 def test_record_redelivered_in_another_lane_is_sent_once() -> None:
     """The answer of the first check is lost; the tenant's budget is used up at the second."""
     chain = WholeChain(random.Random(0), growing=False)  # noqa: S311
-    chain.directory.put(*(Settings(user_id=user_id) for user_id in (1, 2, 3)))
+    chain.directory.put(*(UserSettings(user_id=user_id) for user_id in (1, 2, 3)))
     asked = chain.encoded(send([1, 2, 3]), topics.SEND_MONOLITH)
     for burst in (3, 0):
         checker = replace(chain.checker, small_sends=SmallSends(burst=burst))
@@ -159,7 +159,7 @@ def test_chunk_redelivered_in_another_queue_is_sent_once() -> None:
     """The answer of the first check is lost, and the tenant's queue is another's by the second."""
     chain = WholeChain(random.Random(0), growing=False)  # noqa: S311
     users = list(USERS)
-    chain.directory.put(*(Settings(user_id=user_id) for user_id in users))
+    chain.directory.put(*(UserSettings(user_id=user_id) for user_id in users))
     asked = chain.encoded(send(users, chunk_count=2), topics.SEND_MONOLITH)
     for queue in (Lane.BULK_2, Lane.BULK_4):
         checker = replace(chain.checker, queues=RandomQueue(chain.rng, queue))

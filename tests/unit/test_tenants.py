@@ -22,7 +22,7 @@ from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.small_sends import SmallSends
 from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.domain.lanes import Lane
-from masscomm.domain.users import Settings, Template, User
+from masscomm.domain.users import Template, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.producer import Headers, Report
 from masscomm.stores.decision_log import InMemoryDecisionLog
@@ -84,7 +84,7 @@ class City(Delivery):
     def people(self, club_id: int, user_ids: Iterable[int]) -> list[int]:
         users = list(user_ids)
         for user_id in users:
-            self.directory.put(User(user_id=user_id, club_id=club_id, first_name="Ada"), Settings(user_id=user_id))
+            self.directory.put(User(user_id=user_id, club_id=club_id, first_name="Ada"), UserSettings(user_id=user_id))
             self.put_device(user_id, user_id)
         return users
 

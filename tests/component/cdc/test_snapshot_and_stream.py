@@ -153,7 +153,7 @@ def test_every_kind_of_change_ends_as_the_tables_say(stack: StackConfig) -> None
         assert len(made.documents("notification_templates")["1"]["body"]) == 32_000
         directory = made.directory()
         assert directory.users([6, 100]) == {}
-        assert directory.settings([1])[1].quiet_hours == {"start": "22:00"}
+        assert directory.user_settings([1])[1].quiet_hours == {"start": "22:00"}
 
 
 def test_before_the_marker_nothing_is_looked_up(stack: StackConfig) -> None:

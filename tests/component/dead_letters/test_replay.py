@@ -26,7 +26,7 @@ from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import send_id_of_record
 from masscomm.domain.records import BuildRequested, SendRequested
-from masscomm.domain.users import Settings, User
+from masscomm.domain.users import User, UserSettings
 from masscomm.errors import DeadLetter as Bad
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry, InMemorySchemaRegistry, own_schema
@@ -145,7 +145,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(office: Office, regis
     office.source = topics.SEND_MONOLITH
     codec = Codec(HttpSchemaRegistry(url))
     directory = InMemoryDirectory()
-    directory.put(User(user_id=1, club_id=7), Settings(user_id=1))
+    directory.put(User(user_id=1, club_id=7), UserSettings(user_id=1))
     use_case = CheckPreferences(
         directory=directory,
         clock=FixedClock(NOW),

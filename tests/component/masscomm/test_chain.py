@@ -13,7 +13,7 @@ from masscomm.chain.batch import BatchDriver
 from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import BuildRequested, NotificationOutcome
-from masscomm.domain.users import Settings, User
+from masscomm.domain.users import User, UserSettings
 from masscomm.errors import DeadLetter
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, HttpSchemaRegistry, own_schema
@@ -83,7 +83,7 @@ def test_send_becomes_build_record_outcome_and_dead_letter(
     )
     directory = InMemoryDirectory()
     directory.put(User(user_id=1, club_id=7), User(user_id=2, club_id=7))
-    directory.put(Settings(user_id=1), Settings(user_id=2, channels={"push": False}))
+    directory.put(UserSettings(user_id=1), UserSettings(user_id=2, channels={"push": False}))
     clock = FixedClock(NOW)
     driver = BatchDriver(function="preference_checker", codec=codec, producer=producer)
     use_case = CheckPreferences(

@@ -7,7 +7,7 @@ import pytest
 from masscomm.directory.port import Directory
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Suppression
-from masscomm.domain.users import Device, Settings, Template, User
+from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.errors import Retry
 
 NOW = 1_700_000_000_000
@@ -18,7 +18,7 @@ def suppression(address: str) -> Suppression:
     return Suppression(club_id=7, address=address, reason=Reason.COMPLAINED, at_ms=NOW - 1_000, expires_ms=NOW + 1_000)
 
 
-type Row = User | Settings | Device | Template
+type Row = User | UserSettings | Device | Template
 
 
 class Tables(ABC):
@@ -50,7 +50,7 @@ class Tables(ABC):
 
 
 USER = User(user_id=1, club_id=7, first_name="Ada", email="ada@club.example", locale="de", time_zone="Europe/Berlin")
-SETTINGS = Settings(user_id=1, channels={"push": False}, categories={"news": {"push": True}})
+SETTINGS = UserSettings(user_id=1, channels={"push": False}, categories={"news": {"push": True}})
 DEVICE = Device(device_id=11, user_id=1, platform="gcm", token="t11", endpoint_arn="arn:11")
 TEMPLATE = Template(template_id=5, club_id=7, type="news", channel="push", locale="en", title="t", body="b", version=3)
 
@@ -61,11 +61,11 @@ class DirectoryContract:
     def test_known_rows_are_found_and_others_absent(self, tables: Tables) -> None:
         tables.put(USER, SETTINGS)
         assert tables.directory.users([1, 2, 1]) == {1: USER}
-        found = tables.directory.settings([2, 1])
+        found = tables.directory.user_settings([2, 1])
         assert found.keys() == {1}
         assert (found[1].channels, found[1].categories) == (SETTINGS.channels, SETTINGS.categories)
-        users, settings = tables.directory.users_and_settings([1, 2])
-        assert (users, settings) == ({1: USER}, found)
+        users, user_settings = tables.directory.users_and_settings([1, 2])
+        assert (users, user_settings) == ({1: USER}, found)
         assert tables.directory.users([]) == {}
 
     def test_deleted_rows_are_absent(self, tables: Tables) -> None:
@@ -141,7 +141,7 @@ class DirectoryContract:
         with pytest.raises(Retry, match="not ready"):
             tables.directory.users([1])
         with pytest.raises(Retry, match="not ready"):
-            tables.directory.settings([1])
+            tables.directory.user_settings([1])
         with pytest.raises(Retry, match="not ready"):
             tables.directory.users_and_settings([1])
         with pytest.raises(Retry, match="not ready"):

@@ -6,7 +6,7 @@ from typing import Any
 from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import AvroRecord
-from masscomm.domain.users import Settings, User
+from masscomm.domain.users import User, UserSettings
 from masscomm.kafka import topics
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
@@ -33,7 +33,7 @@ class Checker(Chain):
     def put_users(self, user_ids: Iterable[int], **columns: Any) -> None:
         """Users of club 7 with settings that say nothing."""
         for user_id in user_ids:
-            self.directory.put(User(**{"user_id": user_id, "club_id": 7} | columns), Settings(user_id=user_id))
+            self.directory.put(User(**{"user_id": user_id, "club_id": 7} | columns), UserSettings(user_id=user_id))
 
     def check(self, *records: AvroRecord, topic: str = topics.SEND_MONOLITH, **place: Any) -> list[int]:
         """Drive these records at offsets 0, 1, …; returns the offsets to be redelivered."""

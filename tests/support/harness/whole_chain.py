@@ -16,7 +16,7 @@ from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.chain.batch import UseCase
 from masscomm.clock import Clock
 from masscomm.domain.lanes import BROADCASTS, Lane
-from masscomm.domain.users import Settings, Template, User
+from masscomm.domain.users import Template, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.stores.decision_log import InMemoryDecisionLog
@@ -80,7 +80,7 @@ class WholeChain(Delivery):
         for user_id in USERS:
             self.put_device(user_id, user_id)
             self.directory.put(User(user_id=user_id, club_id=7, first_name="Ada", email=f"{user_id}@example.com"))
-            self.directory.put(Settings(user_id=user_id, quiet_hours=self.quiet_hours()))
+            self.directory.put(UserSettings(user_id=user_id, quiet_hours=self.quiet_hours()))
         for number, channel in enumerate(CHANNELS):
             self.put_template(number, channel, 10)
 
@@ -111,15 +111,15 @@ class WholeChain(Delivery):
             user = User(user_id=user_id, club_id=7)
             match rng.randint(0, 6):
                 case 0:
-                    self.directory.put(Settings(user_id=user_id, channels={rng.choice(CHANNELS): False}))
+                    self.directory.put(UserSettings(user_id=user_id, channels={rng.choice(CHANNELS): False}))
                 case 1:
-                    self.directory.put(Settings(user_id=user_id))
+                    self.directory.put(UserSettings(user_id=user_id))
                 case 2:
                     self.directory.remove(user)
                 case 3:
                     self.directory.put(user)  # without an address
                 case 4:
-                    self.directory.put(Settings(user_id=user_id, quiet_hours=self.quiet_hours()))
+                    self.directory.put(UserSettings(user_id=user_id, quiet_hours=self.quiet_hours()))
                 case 5:
                     self.directory.put(User(user_id=user_id, club_id=8, email="other@example.com"))
                 case _:

@@ -10,14 +10,14 @@ from masscomm.directory.bulk_writes import VersionedDocument, write
 from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.domain.ids import address_id
 from masscomm.domain.suppressions import Suppression
-from masscomm.domain.users import Device, Settings, Template, User
+from masscomm.domain.users import Device, Template, User, UserSettings
 from masscomm.kafka.topics import CDC_TABLES
 from tests.support.contracts.directory import Row, Tables
 from tests.support.servers.opensearch_client import TestClient
 
 _INDICES: dict[type, tuple[str, str]] = {
     User: ("users", "user_id"),
-    Settings: ("user_settings", "user_id"),
+    UserSettings: ("user_settings", "user_id"),
     Device: ("devices", "device_id"),
     Template: ("notification_templates", "template_id"),
 }
@@ -73,7 +73,7 @@ class OpenSearchTables(Tables):
     def _columns(self, row: Row) -> dict[str, Any]:
         columns = {k: v for k, v in asdict(row).items() if k not in ("endpoint_arn", "enabled")}
         match row:
-            case Settings():
+            case UserSettings():
                 del columns["version"]
             case User():
                 columns["id"] = columns.pop("user_id")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from masscomm.channels.provider import Transient
-from masscomm.domain.users import Position, Settings, User
+from masscomm.domain.users import Position, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records import DELAY_REASON_HEADER
 from tests.support.harness.chain import NOW, delivery, results_of
@@ -34,7 +34,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "erased": (lambda chain: chain.directory.remove(USER), "unknown_user"),
     "moved to another club": (lambda chain: chain.put_user(2, club_id=8), "unknown_user"),
     "opted out": (
-        lambda chain: chain.directory.put(Settings(user_id=2, channels={"email": False, "push": False})),
+        lambda chain: chain.directory.put(UserSettings(user_id=2, channels={"email": False, "push": False})),
         "opted_out",
     ),
 }
@@ -88,7 +88,7 @@ def test_settings_of_a_user_found_late_count() -> None:
 
     def catch_up(ts_ms: int) -> Position:
         chain.put_user(2, email="user2@example.com")
-        chain.directory.put(Settings(user_id=2, channels={"email": False}))
+        chain.directory.put(UserSettings(user_id=2, channels={"email": False}))
         return confirm(ts_ms)
 
     chain.directory.confirm = catch_up  # type: ignore[method-assign]
@@ -121,7 +121,7 @@ def test_a_record_that_a_mapping_gave_up_on_is_looked_up_again() -> None:
 def test_the_direct_path_makes_no_more_round_trips() -> None:
     chain = Delivery()
     assert chain.deliver(delivery([1, 2], record_id="a"), by_email([3], record_id="b")) == []
-    assert chain.directory.calls == {"settings": 1, "devices": 1, "suppressed": 1}
+    assert chain.directory.calls == {"user_settings": 1, "devices": 1, "suppressed": 1}
 
 
 def test_delayed_users_cost_no_more_look_ups_than_direct_ones() -> None:

@@ -20,7 +20,7 @@ from masscomm.domain.ids import notification_id
 from masscomm.domain.records import ContentColumn
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Suppression
-from masscomm.domain.users import Device, Position, Settings, User
+from masscomm.domain.users import Device, Position, User, UserSettings
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from masscomm.observability import metrics
@@ -118,7 +118,7 @@ def test_user_reached_on_one_device_is_sent_despite_opt_out() -> None:
     chain.put_device(12, 2)
     chain.push.fail = lambda arn: ApplicationOff("disabled") if arn in ("arn-11", "arn-12") else None
     assert chain.deliver(delivery([1, 2], expires_at=NOW + 60_000)) == []
-    chain.directory.put(Settings(user_id=2, categories={"news": False}))
+    chain.directory.put(UserSettings(user_id=2, categories={"news": False}))
     chain.forget()
     while chain.delay_store.items:
         assert chain.release() == []
@@ -269,7 +269,7 @@ def test_oversized_payload_fails_without_a_publish() -> None:
 
 def test_an_opt_out_that_is_newer_than_the_decision_is_honoured() -> None:
     chain = Delivery()
-    chain.directory.put(Settings(user_id=2, channels={"push": False}))
+    chain.directory.put(UserSettings(user_id=2, channels={"push": False}))
     chain.deliver(delivery([1, 2]))
     assert chain.published_arns() == ["arn-1"]
     assert results_of(chain.outcomes())[2, "push"] == ("suppressed", "opted_out")
@@ -294,7 +294,7 @@ def test_suppressed_address_gets_not_even_mandatory_messages(type_: str) -> None
 
 def test_mandatory_message_is_delivered_despite_opt_out() -> None:
     chain = Delivery()
-    chain.directory.put(Settings(user_id=2, channels={"push": False}))
+    chain.directory.put(UserSettings(user_id=2, channels={"push": False}))
     chain.deliver(delivery([2], type="one_time_password"))
     assert chain.published_arns() == ["arn-2"]
 
@@ -419,7 +419,7 @@ def test_look_ups_do_not_grow_with_recipients(size: int) -> None:
         chain.put_device(user_id, user_id)
     parts = [delivery(users[place * size : (place + 1) * size], record_id=str(place)) for place in range(4)]
     assert chain.deliver(*parts) == []
-    assert chain.directory.calls == {"settings": 1, "devices": 1}
+    assert chain.directory.calls == {"user_settings": 1, "devices": 1}
 
 
 FATES = st.sampled_from(
@@ -454,7 +454,7 @@ def test_each_recipient_has_one_outcome_and_one_message(fates: list[str], outage
             case "rejected":
                 errors[arn] = Rejected("InvalidParameter")
             case "opted out":
-                chain.directory.put(Settings(user_id=user_id, categories={"news": False}))
+                chain.directory.put(UserSettings(user_id=user_id, categories={"news": False}))
             case "busy":
                 errors[arn] = Transient("Throttled", throttled=True)
             case "two devices" | "one of two gone" | "one of two busy":

@@ -11,7 +11,7 @@ from functions.delivery.night import LOOK_AGAIN_AFTER_S
 from masscomm.channels.provider import Transient
 from masscomm.domain.ids import released_id
 from masscomm.domain.records import DeliveryRequested
-from masscomm.domain.users import Device, Settings, User
+from masscomm.domain.users import Device, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, delivery, results_of
@@ -38,11 +38,11 @@ class Evening(Delivery):
         super().__init__()
         self.push.fail = lambda _: Transient("busy") if self.clock.now_ms() < self.open_ms else None
 
-    def sleeper(self, *user_ids: int, zone: str = "America/New_York", **settings: Any) -> None:
+    def sleeper(self, *user_ids: int, zone: str = "America/New_York", **user_settings: Any) -> None:
         usual: dict[str, Any] = {"quiet_hours": NIGHT, "version": 4}
         for user_id in user_ids:
             self.put_user(user_id, time_zone=zone)
-            self.directory.put(Settings(user_id=user_id, **usual | settings))
+            self.directory.put(UserSettings(user_id=user_id, **usual | user_settings))
 
     def at(self, moment_ms: int) -> None:
         self.clock.advance((moment_ms - self.clock.now_ms()) / 1000)

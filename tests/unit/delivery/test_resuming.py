@@ -8,7 +8,7 @@ import pytest
 from functions.delivery.deliver import Deliver
 from masscomm.channels.provider import Transient
 from masscomm.domain.records import DeliveryRequested
-from masscomm.domain.users import Settings
+from masscomm.domain.users import UserSettings
 from masscomm.errors import DeadLetter, Retry
 from masscomm.stores.delivery_ledger import LEASE_S
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
@@ -281,7 +281,7 @@ def test_recorded_decisions_stand_others_use_new_settings() -> None:
         fleet.deliver(fleet.record(), environment=fleet.started("a"))
     fleet.heal()
     for user_id in (USERS[10], USERS[220]):
-        fleet.directory.put(Settings(user_id=user_id, channels={"push": False}))
+        fleet.directory.put(UserSettings(user_id=user_id, channels={"push": False}))
     assert fleet.deliver(fleet.record(), environment=fleet.started("b")) == []
     outcomes = results_of(fleet.outcomes())
     assert outcomes[USERS[10], "push"] == SENT
@@ -299,7 +299,7 @@ def test_opt_out_while_waiting_for_the_lease_is_honoured() -> None:
 
     def opt_out(_method: str) -> None:
         if ledger.calls["acquire"] > 1:
-            fleet.directory.put(Settings(user_id=USERS[5], channels={"push": False}))
+            fleet.directory.put(UserSettings(user_id=USERS[5], channels={"push": False}))
 
     ledger.fail = opt_out
     assert fleet.deliver(fleet.record(), environment=fleet.environment(ledger)) == []

@@ -69,7 +69,7 @@ def test_the_generation_that_answers_is_confirmed() -> None:
 
 @pytest.mark.guarantee("directory.unknown_only_when_complete")
 @pytest.mark.kills(guard="directory.one_generation")
-@pytest.mark.parametrize("look_up", ["users", "settings", "devices", "templates"])
+@pytest.mark.parametrize("look_up", ["users", "user_settings", "devices", "templates"])
 def test_changed_generation_is_a_retry_not_an_unknown_user(look_up: str) -> None:
     made = Directory()
     made.cluster.positions["g1"] = NOW + 2_000

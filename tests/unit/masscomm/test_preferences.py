@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from masscomm.domain.preferences import decide
 from masscomm.domain.statuses import Reason, Status
-from masscomm.domain.users import Settings, User
+from masscomm.domain.users import User, UserSettings
 
 ADA = User(user_id=1, club_id=7)
 JSON = st.recursive(
@@ -20,8 +20,8 @@ JSON = st.recursive(
 
 
 def _decide(categories: Any, channels: Any, type_: str = "news") -> tuple[Status | None, str | None]:
-    settings = Settings(user_id=1, categories=categories, channels=channels, version=4)
-    decision = decide(ADA, settings, club_id=7, type=type_, channel="push")
+    user_settings = UserSettings(user_id=1, categories=categories, channels=channels, version=4)
+    decision = decide(ADA, user_settings, club_id=7, type=type_, channel="push")
     return decision.status, decision.rule
 
 
@@ -87,7 +87,7 @@ def test_mandatory_category_suppresses_another_tenants_user() -> None:
 
 
 def test_unknown_user_is_suppressed() -> None:
-    decision = decide(None, Settings(user_id=1), club_id=7, type="one_time_password", channel="push")
+    decision = decide(None, UserSettings(user_id=1), club_id=7, type="one_time_password", channel="push")
     assert (decision.status, decision.reason) == (Status.SUPPRESSED, Reason.UNKNOWN_USER)
 
 
@@ -102,6 +102,6 @@ def test_unknown_channel_fails() -> None:
 
 
 def test_a_decision_names_the_version_of_the_settings_it_read() -> None:
-    settings = Settings(user_id=1, channels={"push": False}, version=4)
-    decision = decide(ADA, settings, club_id=7, type="news", channel="push")
+    user_settings = UserSettings(user_id=1, channels={"push": False}, version=4)
+    decision = decide(ADA, user_settings, club_id=7, type="news", channel="push")
     assert (decision.layer, decision.settings_version) == ("user", 4)

@@ -17,7 +17,7 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import END_OF_TIME_MS, FAR_FUTURE_MS
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.domain.records import BuildRequested, NotificationOutcome, RecheckRequested, SendRequested
-from masscomm.domain.users import Position, Settings, User
+from masscomm.domain.users import Position, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, SEND_ID, entry, results_of, send
@@ -37,7 +37,7 @@ def _passed_on(builds: Sequence[BuildRequested]) -> list[tuple[int, str]]:
 
 def test_opted_out_user_is_suppressed_others_are_forwarded() -> None:
     checker = Checker()
-    checker.directory.put(Settings(user_id=2, channels={"push": False}, version=5))
+    checker.directory.put(UserSettings(user_id=2, channels={"push": False}, version=5))
     assert checker.check(send([1, 2, 3], data={"headline": "Win"})) == []
     (build,) = checker.builds()
     assert (build.positions, build.user_ids, build.channel) == ([0, 2], [1, 3], "push")
@@ -50,7 +50,7 @@ def test_opted_out_user_is_suppressed_others_are_forwarded() -> None:
 
 def test_a_record_is_keyed_by_its_id() -> None:
     checker = Checker()
-    checker.directory.put(Settings(user_id=2, channels={"push": False}))
+    checker.directory.put(UserSettings(user_id=2, channels={"push": False}))
     checker.check(send([1, 2]))
     keys = {topic: key for topic, key, _, _ in checker.producer.produced}
     assert keys["build.small"] == checker.builds()[0].record_id.encode()
@@ -60,7 +60,7 @@ def test_a_record_is_keyed_by_its_id() -> None:
 @pytest.mark.guarantee("chain.redelivery_derives_the_same_ids")
 def test_redelivered_record_derives_the_same_records() -> None:
     checker = Checker()
-    checker.directory.put(Settings(user_id=2, channels={"push": False}))
+    checker.directory.put(UserSettings(user_id=2, channels={"push": False}))
     checker.check(send([1, 2]))
     first = checker.produced()
     checker.forget()
@@ -88,7 +88,7 @@ def test_ranges_have_fixed_positions_for_any_decisions() -> None:
         checker = Checker()
         checker.put_users(everybody)
         for user_id in opted_out:
-            checker.directory.put(Settings(user_id=user_id, channels={"push": False}))
+            checker.directory.put(UserSettings(user_id=user_id, channels={"push": False}))
         checker.check(send(everybody), topic=CRITICAL)
         ranges = [(build.range_start, build.range_end) for build in checker.builds()]
         assert ranges == ([(0, 500), (500, 1000), (1000, 1200)] if not opted_out else [(500, 1000), (1000, 1200)])
@@ -138,7 +138,7 @@ def test_each_recipient_and_channel_has_exactly_one_fate(
         checker.directory.put(User(user_id=user_id, club_id=8 if user_id in foreign else 7))
     for user_id, wish in enumerate(wishes, start=1):
         if wish is not None:
-            checker.directory.put(Settings(user_id=user_id, channels=wish))
+            checker.directory.put(UserSettings(user_id=user_id, channels=wish))
     record = send(to_users, channels=channels, expires_at=expires_at, send_at=send_at, type=type_)
     assert checker.check(record) == []
     outcomes, builds = checker.outcomes(), checker.builds()
@@ -219,7 +219,7 @@ def test_user_created_just_before_the_send_gets_it() -> None:
 
 def test_missing_settings_count_only_once_directory_caught_up() -> None:
     checker = Checker()
-    checker.directory.remove(Settings(user_id=2))
+    checker.directory.remove(UserSettings(user_id=2))
     checker.directory.caught_up = BEHIND
     assert checker.check(send([1, 2])) == []
     assert _passed_on(checker.builds()) == [(1, "push")]
@@ -229,7 +229,7 @@ def test_missing_settings_count_only_once_directory_caught_up() -> None:
         """The opt-out arrives while we wait for the directory."""
 
         def confirm(self, ts_ms: int) -> Position:
-            self.put(Settings(user_id=99, channels={"push": False}))
+            self.put(UserSettings(user_id=99, channels={"push": False}))
             return super().confirm(ts_ms)
 
     directory = Late()
@@ -311,14 +311,14 @@ def test_other_clubs_user_gets_not_even_mandatory_messages() -> None:
 
 def test_mandatory_message_is_forwarded_despite_opt_out() -> None:
     checker = Checker()
-    checker.directory.put(Settings(user_id=2, channels={"push": False, "email": False}))
+    checker.directory.put(UserSettings(user_id=2, channels={"push": False, "email": False}))
     checker.check(send([2], type="security_alert"))
     assert _passed_on(checker.builds()) == [(2, "push"), (2, "email")]
 
 
 def test_malformed_settings_of_one_do_not_hold_up_the_others() -> None:
     checker = Checker()
-    checker.directory.put(Settings(user_id=2, channels="push"))  # type: ignore[arg-type]
+    checker.directory.put(UserSettings(user_id=2, channels="push"))  # type: ignore[arg-type]
     assert checker.check(send([1, 2, 3])) == []
     assert _passed_on(checker.builds()) == [(1, "push"), (3, "push")]
     assert results_of(checker.outcomes()) == {(2, "push"): ("suppressed", "opted_out")}
@@ -378,7 +378,7 @@ def test_uncountable_send_is_dead_lettered_without_outcomes(values: dict[str, An
 
 def test_refused_build_record_fails_recipients_under_a_new_id() -> None:
     checker = Checker()
-    checker.directory.put(Settings(user_id=2, channels={"push": False}))
+    checker.directory.put(UserSettings(user_id=2, channels={"push": False}))
     checker.limit(400)
     assert checker.check(send([1, 2], data={"text": "x" * 400})) == []
     assert checker.builds() == []
@@ -419,7 +419,7 @@ def test_a_chunk_of_exactly_the_limit_is_not_split() -> None:
 def test_broadcast_chunk_is_forwarded_without_look_ups(size: int) -> None:
     checker = Checker()
     checker.put_users(range(1, size + 1))
-    checker.directory.put(Settings(user_id=2, channels={"push": False}))
+    checker.directory.put(UserSettings(user_id=2, channels={"push": False}))
     asked = send(range(1, size + 1), expires_at=NOW + 60_000, data={"headline": "Win"})
     direct, record = Checker(), checker.check(asked)
     assert record == []
@@ -522,7 +522,7 @@ def test_a_send_to_few_has_a_lane_of_its_own(record: SendRequested, lane: Lane) 
 
 def test_small_sends_beyond_the_budget_go_to_bulk() -> None:
     checker = Checker()
-    checker.directory.put(User(user_id=9, club_id=8), Settings(user_id=9))
+    checker.directory.put(User(user_id=9, club_id=8), UserSettings(user_id=9))
     loud = [send([1, 2, 3], send_id=f"loud-{number}") for number in range(int(BURST) // 3 + 2)]
     assert checker.check(*loud, send([9], club_id=8, send_id="quiet")) == []
     assert [record.send_id for record in checker.builds(Lane.BULK)] == [record.send_id for record in loud[-2:]]
@@ -535,7 +535,7 @@ def test_small_sends_beyond_the_budget_go_to_bulk() -> None:
 
 def test_derived_records_are_the_same_in_each_lane() -> None:
     checker = Checker()
-    checker.directory.put(Settings(user_id=2, channels={"push": False}))
+    checker.directory.put(UserSettings(user_id=2, channels={"push": False}))
     checker.check(send([1, 2, 3]))
     small, outcomes = checker.builds(Lane.SMALL), checker.outcomes()
     checker.forget()
@@ -576,7 +576,7 @@ def test_a_batch_is_looked_up_in_bounded_groups(sizes: list[int]) -> None:
     asked: list[int] = []
 
     class Counting(InMemoryDirectory):
-        def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, Settings]]:
+        def users_and_settings(self, user_ids: Sequence[int]) -> tuple[dict[int, User], dict[int, UserSettings]]:
             asked.append(len(user_ids))
             return super().users_and_settings(user_ids)
 
@@ -607,7 +607,7 @@ def test_scheduled_send_is_delayed_and_checked_when_due() -> None:
     assert (item.due_ms, item.topic, item.delay_reason) == (NOW + 60_000, "recheck.small", "send_at")
     scheduled = checker.outcomes()[0].record_id
     checker.forget()
-    checker.directory.put(Settings(user_id=2, channels={"push": False}))
+    checker.directory.put(UserSettings(user_id=2, channels={"push": False}))
     checker.clock.advance(60)
     assert _released(checker) == []
     assert _passed_on(checker.builds()) == [(1, "push")]

@@ -12,7 +12,7 @@ from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.chain.chunks import chunk_of, split_parts
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import NAMESPACE, derived_id, released_id
-from masscomm.domain.users import Position, Settings, User
+from masscomm.domain.users import Position, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
@@ -83,11 +83,11 @@ class Office(Chain):
         self.known = InMemoryDirectory()
         for user_id in (1, 2, 3):
             self.know(user_id)
-        self.known.put(Settings(user_id=3, channels={"push": False}))
+        self.known.put(UserSettings(user_id=3, channels={"push": False}))
         self.known.caught_up = BEHIND
 
     def know(self, user_id: int) -> None:
-        self.known.put(User(user_id=user_id, club_id=7), Settings(user_id=user_id))
+        self.known.put(User(user_id=user_id, club_id=7), UserSettings(user_id=user_id))
 
     def catch_up(self) -> None:
         self.known.caught_up = Position(lsn=2, ts_ms=NOW)

@@ -14,7 +14,7 @@ from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.domain.lanes import Lane
 from masscomm.domain.quiet_hours import MAX_ENDS
 from masscomm.domain.records import RecheckRequested
-from masscomm.domain.users import Position, Settings, User
+from masscomm.domain.users import Position, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records import DELAY_REASON_HEADER, SHARDS, InMemoryDelayStore
@@ -35,12 +35,12 @@ EXPIRED = ("expired", "expired")
 class Night(Checker):
     """Users 1 to 3 want everything at any time."""
 
-    def sleeper(self, *user_ids: int, zone: str = "Europe/Berlin", **settings: Any) -> None:
+    def sleeper(self, *user_ids: int, zone: str = "Europe/Berlin", **user_settings: Any) -> None:
         """Users with quiet hours, usually a night's."""
         usual: dict[str, Any] = {"quiet_hours": NIGHT, "version": 4}
         for user_id in user_ids:
             self.directory.put(
-                User(user_id=user_id, club_id=7, time_zone=zone), Settings(user_id=user_id, **usual | settings)
+                User(user_id=user_id, club_id=7, time_zone=zone), UserSettings(user_id=user_id, **usual | user_settings)
             )
 
     def dues(self) -> list[int]:
@@ -85,7 +85,7 @@ class Night(Checker):
 
 def test_chunk_is_divided_into_forwarded_suppressed_and_held() -> None:
     night = Night()
-    night.directory.put(Settings(user_id=2, channels={"push": False}))
+    night.directory.put(UserSettings(user_id=2, channels={"push": False}))
     night.sleeper(4, 5)
     night.sleeper(6, zone="Europe/London")
     night.sleeper(7, zone="America/New_York")  # it is afternoon there
@@ -345,7 +345,7 @@ class FusedStore(InMemoryDelayStore):
 @pytest.mark.parametrize("meanwhile", ["nothing", "the night ends", "they change"])
 def test_kill_between_hold_and_outcome_ends_each_user_once(kill_at: int, users: list[int], meanwhile: str) -> None:
     night = Night()
-    night.directory.put(Settings(user_id=2, channels={"push": False}))
+    night.directory.put(UserSettings(user_id=2, channels={"push": False}))
     night.sleeper(4)
     night.sleeper(6, zone="Europe/London")
     store = FusedStore()
@@ -360,7 +360,7 @@ def test_kill_between_hold_and_outcome_ends_each_user_once(kill_at: int, users: 
     elif meanwhile == "they change":
         night.sleeper(4, quiet_hours=None)
         night.sleeper(6, quiet_hours={"start": "22:00", "end": "08:00"})
-        night.directory.put(Settings(user_id=1, quiet_hours=NIGHT))
+        night.directory.put(UserSettings(user_id=1, quiet_hours=NIGHT))
     store.left = 0
     assert night.run(night.use_case, record) == []
     while store.items:

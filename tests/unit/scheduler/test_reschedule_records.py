@@ -15,7 +15,7 @@ from masscomm.domain.outcomes import SENT
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import AvroRecord, BuildRequested
 from masscomm.domain.statuses import Status
-from masscomm.domain.users import Settings, User
+from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
@@ -34,7 +34,7 @@ _WEEK_MS = 7 * 86_400_000
 def _checker(rescheduler: Rescheduler) -> CheckPreferences:
     directory = InMemoryDirectory()
     for user_id in (1, 2):
-        directory.put(User(user_id=user_id, club_id=7), Settings(user_id=user_id))
+        directory.put(User(user_id=user_id, club_id=7), UserSettings(user_id=user_id))
     return CheckPreferences(
         directory=directory,
         clock=rescheduler.clock,
