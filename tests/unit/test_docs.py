@@ -55,3 +55,11 @@ def test_paths_named_by_comments_exist() -> None:
 def test_path_without_a_file_is_missing() -> None:
     text = "in `docs/absent.md`, docs/decisions/010, masscomm/kafka/*.py and functions/absent/handler.py.MAXIMUM"
     assert missing(paths(text)) == {"docs/absent.md", "functions/absent/handler.py"}
+
+
+def test_each_change_of_the_table_has_a_place_to_start() -> None:
+    text = (ROOT / "docs" / "contributing.md").read_text()
+    table = text.split("| to change | start at | then |")[1].split("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    assert len(rows) >= 12
+    assert [change for change, start, _ in rows if not paths(start)] == []
