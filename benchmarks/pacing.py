@@ -41,9 +41,9 @@ from masscomm.domain.users import Device, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import InMemoryProducer
-from masscomm.stores.back_off import BackOff
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
+from masscomm.stores.retry_schedule import RetrySchedule
 from tests.support.harness.chain import delivery, entry
 
 APPLICATION = "arn:aws:sns:eu-central-1:000000000000:app/GCM/pacing"
@@ -92,7 +92,7 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
         ledger=InMemoryDeliveryLedger(clock=clock),
         publisher=Publisher(clock=clock, paces={"push": Pacer(clock, per_s=per_s)}, workers=workers),
         caller=Caller(push=SnsPush(connections=workers), email=InMemoryEmail(), clock=clock, sender="a@example.com"),
-        retry_scheduler=RetryScheduler(store=store, back_off=BackOff(), clock=clock),
+        retry_scheduler=RetryScheduler(store=store, retry_schedule=RetrySchedule(), clock=clock),
         clock=clock,
     )
     driver = BatchDriver(function="delivery", codec=codec, producer=producer)

@@ -57,10 +57,10 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.producer import Headers, KafkaProducer, Report
 from masscomm.kafka.topics import CDC_TABLES
-from masscomm.stores.back_off import BackOff
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records import InMemoryDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.retry_schedule import RetrySchedule
 from tests.support.harness.chain import build, delivery, entry, registry_with_all_schemas, send
 from tests.support.servers.directory_tables import OpenSearchTables
 from tests.support.servers.opensearch_client import TestClient
@@ -140,7 +140,7 @@ class Chain:
                     clock=clock,
                     sender=sender,
                 ),
-                retry_scheduler=RetryScheduler(store=InMemoryDelayStore(), back_off=BackOff(), clock=clock),
+                retry_scheduler=RetryScheduler(store=InMemoryDelayStore(), retry_schedule=RetrySchedule(), clock=clock),
                 clock=clock,
             ),
         )

@@ -215,7 +215,7 @@ class Deliver:
             night = Night(
                 directory=self.directory,
                 clock=self.clock,
-                back_off=self.retry_scheduler.back_off,
+                retry_schedule=self.retry_scheduler.retry_schedule,
                 after_s=self.quiet_after_s,
             )
             slices = Slices(

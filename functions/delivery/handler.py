@@ -22,9 +22,9 @@ from masscomm.domain.lanes import Lane
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.stores.back_off import BackOff
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.retry_schedule import RetrySchedule
 
 logger = logs.logger("delivery")
 
@@ -57,7 +57,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
             unsubscribe_url=os.environ.get("UNSUBSCRIBE_URL"),
         ),
         retry_scheduler=RetryScheduler(
-            store=DynamoDbDelayStore.from_environment(), back_off=BackOff.from_environment(), clock=clock
+            store=DynamoDbDelayStore.from_environment(), retry_schedule=RetrySchedule.from_environment(), clock=clock
         ),
         clock=clock,
         slice_size=int(environment.number("DELIVERY_SLICE_SIZE", SLICE_SIZE)),

@@ -15,7 +15,7 @@ from masscomm.domain.preferences import Decision
 from masscomm.domain.quiet_hours import decide_by_hours
 from masscomm.domain.records import DeliveryRequested
 from masscomm.domain.users import UserSettings
-from masscomm.stores.back_off import BackOff
+from masscomm.stores.retry_schedule import RetrySchedule
 
 # Quiet hours are missed by so long at most.
 LOOK_AGAIN_AFTER_S = 900.0
@@ -27,7 +27,7 @@ class Night:
 
     directory: Directory
     clock: Clock
-    back_off: BackOff
+    retry_schedule: RetrySchedule
     after_s: float = LOOK_AGAIN_AFTER_S
 
     def asleep(
@@ -50,9 +50,9 @@ class Night:
             return {}
         users = self.directory.users(list(wishes))
         # Nobody is held for ever: what has no expires_at is tried for so long, awake or asleep.
-        ends_ms = self.back_off.ends_ms(since_ms=delivery.since_ms, expires_at=delivery.expires_at)
+        deadline_ms = self.retry_schedule.deadline_ms(since_ms=delivery.since_ms, expires_at=delivery.expires_at)
         found = {
-            user_id: decide_by_hours(user, wishes[user_id], type=delivery.type, now_ms=now_ms, expires_at=ends_ms)
+            user_id: decide_by_hours(user, wishes[user_id], type=delivery.type, now_ms=now_ms, expires_at=deadline_ms)
             for user_id, user in users.items()
         }
         return {user_id: decision for user_id, decision in found.items() if decision is not None}

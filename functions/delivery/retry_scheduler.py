@@ -20,9 +20,9 @@ from masscomm.domain.records import ContentColumn, DeliveryRequested, Taken
 from masscomm.domain.statuses import Status
 from masscomm.kafka.avro import Codec
 from masscomm.observability import traces
-from masscomm.stores.back_off import BackOff
 from masscomm.stores.delayed_records import DelayedRecord, DelayStore
 from masscomm.stores.delivery_ledger import RecipientResult
+from masscomm.stores.retry_schedule import RetrySchedule
 
 DELAY_REASON = "back_off"
 # Largest record, with room for the headers.
@@ -36,7 +36,7 @@ class RetryScheduler:
     """Puts retry records into the delay store. One for each function environment."""
 
     store: DelayStore
-    back_off: BackOff
+    retry_schedule: RetrySchedule
     clock: Clock
 
     def retry_at_ms(self, delivery: DeliveryRequested, endpoint_alone: bool) -> int | None:
@@ -47,14 +47,14 @@ class RetryScheduler:
                 double without an upper bound: an endpoint that never comes costs few tries.
         """
         now_ms = self.clock.now_ms()
-        ends_ms = self.back_off.ends_ms(since_ms=delivery.since_ms, expires_at=delivery.expires_at)
-        if ends_ms <= now_ms:
+        deadline_ms = self.retry_schedule.deadline_ms(since_ms=delivery.since_ms, expires_at=delivery.expires_at)
+        if deadline_ms <= now_ms:
             return None
-        return self.back_off.due_ms(
+        return self.retry_schedule.due_ms(
             now_ms=now_ms,
-            n=delivery.waits + 1,
+            attempt=delivery.waits + 1,
             item_id=delivery.record_id,
-            ends_ms=ends_ms,
+            deadline_ms=deadline_ms,
             bounded=not endpoint_alone,
         )
 

@@ -35,9 +35,9 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import metrics
 from masscomm.observability.metric_names import REPEATED_RECIPIENTS
-from masscomm.stores.back_off import BackOff
 from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions
 from masscomm.stores.delayed_records import DelayedRecord, DelayStore
+from masscomm.stores.retry_schedule import RetrySchedule
 
 # Recorded like any decision: a redelivery delays the same recipients.
 _DELAYED = Decision(Status.ACCEPTED, None, "directory")
@@ -79,7 +79,7 @@ class CheckPreferences:
     clock: Clock
     delay_store: DelayStore
     decision_log: DecisionLog
-    back_off: BackOff = field(default_factory=BackOff)
+    retry_schedule: RetrySchedule = field(default_factory=RetrySchedule)
     small_sends: SmallSends = field(default_factory=SmallSends)
     queues: BroadcastQueues = field(default_factory=lambda: BroadcastQueues(InMemoryUseStore()))
 
@@ -208,7 +208,7 @@ class CheckPreferences:
     ) -> None:
         """unsure: users of whom a row is missing that may still come."""
         asked = item.value.asked
-        delayed = _DELAYED if self._ends_ms(asked) > self.clock.now_ms() else EXPIRED
+        delayed = _DELAYED if self._deadline_ms(asked) > self.clock.now_ms() else EXPIRED
         if delayed is _DELAYED and unsure.issuperset(asked.user_ids):
             self._delay(batch, item, asked)  # whole, under its own id: nothing was decided about it
             return
@@ -291,11 +291,13 @@ class CheckPreferences:
         Released twice, or beside a redelivery, it derives the same records: by its id, or as was decided first.
         """
         n, now_ms = part.waits + 1, self.clock.now_ms()
-        due_ms = self.back_off.due_ms(now_ms=now_ms, n=n, item_id=part.record_id, ends_ms=self._ends_ms(part))
+        due_ms = self.retry_schedule.due_ms(
+            now_ms=now_ms, attempt=n, item_id=part.record_id, deadline_ms=self._deadline_ms(part)
+        )
         self._put(batch, item, replace(part, why=_DIRECTORY, waits=n), due_ms)
 
-    def _ends_ms(self, asked: RecheckRequested) -> int:
-        return self.back_off.ends_ms(since_ms=asked.since_ms, expires_at=asked.expires_at)
+    def _deadline_ms(self, asked: RecheckRequested) -> int:
+        return self.retry_schedule.deadline_ms(since_ms=asked.since_ms, expires_at=asked.expires_at)
 
     def _behind(self, batch: Batch[Chunk], doubtful: Sequence[Item[Chunk]]) -> set[int]:
         """Those of the items (by identity) for which the directory has not come far enough. Errors: Stop."""

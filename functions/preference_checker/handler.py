@@ -15,9 +15,9 @@ from masscomm.directory.opensearch import OpenSearchDirectory
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.stores.back_off import BackOff
 from masscomm.stores.decision_log_dynamodb import DynamoDbDecisionLog
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
+from masscomm.stores.retry_schedule import RetrySchedule
 
 logger = logs.logger("preference_checker")
 
@@ -30,7 +30,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         directory=OpenSearchDirectory.from_environment(),
         clock=clock,
         delay_store=DynamoDbDelayStore.from_environment(),
-        back_off=BackOff.from_environment(),
+        retry_schedule=RetrySchedule.from_environment(),
         decision_log=DynamoDbDecisionLog.from_environment(clock=clock),
         small_sends=SmallSends(
             per_s=environment.number("SMALL_SENDS_PER_S", PER_S), burst=environment.number("SMALL_SENDS_BURST", BURST)

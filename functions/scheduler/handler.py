@@ -16,9 +16,9 @@ from masscomm.kafka.source_records import KafkaSourceRecords
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs
 from masscomm.observability.invocation import ON_KAFKA, observed
-from masscomm.stores.back_off import BackOff
 from masscomm.stores.delayed_records_dynamodb import DynamoDbDelayStore
 from masscomm.stores.delivery_ledger_dynamodb import DynamoDbDeliveryLedger
+from masscomm.stores.retry_schedule import RetrySchedule
 
 logger = logs.logger("scheduler")
 
@@ -38,7 +38,7 @@ def bootstrap() -> tuple[BatchDriver, RescheduleRecords, ReleaseDueRecords]:
             table=os.environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"), owner=str(uuid4()), clock=clock
         ),
         clock=clock,
-        back_off=BackOff.from_environment(),
+        retry_schedule=RetrySchedule.from_environment(),
         max_crashes=int(environment.number("CRASHES_UNTIL_DEAD_LETTER", MAX_CRASHES)),
         timeout_s=environment.number("CHAIN_TIMEOUT_S", TIMEOUT_S),
     )

@@ -41,9 +41,9 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.kafka.event import KafkaRecord, parse
 from masscomm.kafka.source_records import SourceRecords
-from masscomm.stores.back_off import BackOff
 from masscomm.stores.delayed_records import DelayedRecord, DelayStore
 from masscomm.stores.delivery_ledger import DeliveryLedger, final_results
+from masscomm.stores.retry_schedule import RetrySchedule
 
 DELAY_REASON = "on_failure"
 # Headers: how often a record was rescheduled, and how often its last invocation had crashed.
@@ -107,7 +107,7 @@ class RescheduleRecords:
     source: SourceRecords
     ledger: DeliveryLedger
     clock: Clock
-    back_off: BackOff = field(default_factory=BackOff)
+    retry_schedule: RetrySchedule = field(default_factory=RetrySchedule)
     max_crashes: int = MAX_CRASHES
     timeout_s: float = TIMEOUT_S
 
@@ -264,7 +264,7 @@ class RescheduleRecords:
             raise on_failure.fault
         if on_failure.crashed > self.max_crashes:  # guard: on_failure.max_crashes
             raise DeadLetter("crashes", f"its function crashed on each of {self.max_crashes} retries")
-        ends = [self._ends_ms(parent) for parent in on_failure.parents if parent.expires_at is None]
+        ends = [self._deadline_ms(parent) for parent in on_failure.parents if parent.expires_at is None]
         if ends and min(ends) <= now_ms:
             self._emit_for_all(batch, item, EXPIRED)
             return
@@ -276,8 +276,8 @@ class RescheduleRecords:
         for delayed in self._delayed_records(batch, on_failure, now_ms):
             self.store.put(delayed, now_ms)  # guard: on_failure.delayed_record
 
-    def _ends_ms(self, parent: Request) -> int:
-        return self.back_off.ends_ms(since_ms=parent.since_ms, expires_at=parent.expires_at)
+    def _deadline_ms(self, parent: Request) -> int:
+        return self.retry_schedule.deadline_ms(since_ms=parent.since_ms, expires_at=parent.expires_at)
 
     def _delayed_records(
         self, batch: Batch[OnFailureRecord], on_failure: OnFailureRecord, now_ms: int
@@ -295,8 +295,8 @@ class RescheduleRecords:
                 value = batch.codec.encode(topic, "RecheckRequested", parent.to_avro())
             item_id = envelope_id(parent.record_id, value, on_failure.returned)
             # The function that has the record when it expires emits the outcome.
-            due_ms = self.back_off.due_ms(
-                now_ms=now_ms, n=on_failure.returned, item_id=item_id, ends_ms=self._ends_ms(parent)
+            due_ms = self.retry_schedule.due_ms(
+                now_ms=now_ms, attempt=on_failure.returned, item_id=item_id, deadline_ms=self._deadline_ms(parent)
             )
             due_ms = max(on_failure.not_before, due_ms)
             yield DelayedRecord(

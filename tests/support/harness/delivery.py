@@ -16,10 +16,10 @@ from masscomm.directory.port import Directory
 from masscomm.domain.records import AvroRecord, ContentColumn, DeliveryRequested, DeviceStatusChanged
 from masscomm.domain.users import Device, User
 from masscomm.kafka import topics
-from masscomm.stores.back_off import BackOff
 from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 from masscomm.stores.delivery_ledger import DeliveryLedger
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
+from masscomm.stores.retry_schedule import RetrySchedule
 from tests.support.harness.chain import Chain, delivery, entry
 
 
@@ -59,7 +59,7 @@ class Delivery(Chain):
                 sender="no-reply@masscomm.example",
                 unsubscribe_url=self.unsubscribe_url,
             ),
-            retry_scheduler=RetryScheduler(store=self.delay_store, back_off=BackOff(), clock=self.clock),
+            retry_scheduler=RetryScheduler(store=self.delay_store, retry_schedule=RetrySchedule(), clock=self.clock),
             clock=self.clock,
             slice_size=slice_size,
         )

@@ -20,9 +20,9 @@ from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.dead_letters import REPLAYED, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
 from masscomm.kafka.event import KafkaRecord
-from masscomm.stores.back_off import BackOff
 from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delivery_ledger import CallResult, RecipientResult
+from masscomm.stores.retry_schedule import RetrySchedule
 from tests.support.harness.chain import NOW, build, delivery, entry, recheck, results_of, send
 from tests.support.harness.reschedule_records import PARTIAL, Headers, Rescheduler
 from tests.support.inputs.bad_sends import BAD_SENDS, UNCOUNTABLE_SENDS
@@ -253,7 +253,7 @@ def test_the_time_limit_is_that_of_the_functions_of_the_chain() -> None:
 
 def test_record_without_expiry_expires_after_its_lifetime() -> None:
     rescheduler = Rescheduler()
-    rescheduler.reschedule(send([1], timestamp=NOW - BackOff().lifetime_ms), topics.SEND_API)
+    rescheduler.reschedule(send([1], timestamp=NOW - RetrySchedule().lifetime_ms), topics.SEND_API)
     assert rescheduler.dead_letters() == []
     assert not rescheduler.store.items
     assert results_of(rescheduler.outcomes()) == {(1, "push"): ("expired", "expired")}
