@@ -54,7 +54,7 @@ WARM_UP_S = 6.0
 TARGET = 0.97
 
 
-class EverybodyHasADevice(InMemoryDirectory):
+class DirectoryWithDevices(InMemoryDirectory):
     """A directory in which each user id is that of a device, too."""
 
     def devices(self, user_ids: Sequence[int]) -> dict[int, list[Device]]:
@@ -88,7 +88,7 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
     codec, store, workers = Codec(registry), InMemoryDelayStore(), 16
     os.environ |= {"AWS_ENDPOINT_URL_SNS": url}
     use_case = Deliver(
-        directory=EverybodyHasADevice(),
+        directory=DirectoryWithDevices(),
         ledger=InMemoryDeliveryLedger(clock=clock),
         publisher=Publisher(clock=clock, paces={"push": Pacer(clock, per_s=per_s)}, workers=workers),
         caller=Caller(push=SnsPush(connections=workers), email=InMemoryEmail(), clock=clock, sender="a@example.com"),

@@ -34,7 +34,7 @@ LOUD, QUIET = 1, 5  # clubs; by their ids alone they would share a queue
 ROOT = Path(__file__).parents[2]
 
 
-class City(Delivery):
+class DeliveryToTenants(Delivery):
     """The chain with a directory of two clubs, in which everybody has a device and wants everything."""
 
     def __init__(self, *, burst: float = 1_000) -> None:
@@ -156,48 +156,48 @@ class City(Delivery):
 
 
 @pytest.fixture
-async def city() -> AsyncIterator[City]:
-    made = City()
+async def chain() -> AsyncIterator[DeliveryToTenants]:
+    made = DeliveryToTenants()
     yield made
     for mapping in made.running:
         await mapping.stop()
 
 
-async def queued(city: City, topic: str, count: int) -> None:
+async def queued(chain: DeliveryToTenants, topic: str, count: int) -> None:
     """Wait until so many recipients are on a topic."""
-    await until(lambda: city.recipients(topic) >= count)
-    assert city.recipients(topic) == count
+    await until(lambda: chain.recipients(topic) >= count)
+    assert chain.recipients(topic) == count
 
 
 @pytest.mark.guarantee("tenants.small_send_passes_broadcasts")
-async def test_small_send_is_delivered_during_anothers_broadcast(city: City) -> None:
-    many, few = city.people(LOUD, range(1, 20_001)), city.people(QUIET, range(30_001, 30_051))
-    await city.start("preference_checker", "builder")
-    city.ask(LOUD, many, "loud")
-    await queued(city, topics.DELIVERY, len(many))
-    city.ask(QUIET, few, "quiet")
-    await queued(city, "delivery.small", len(few))
-    await city.start("delivery")
-    await until(lambda: len(city.push.published) == len(many) + len(few))
-    assert max(city.places(few)) < 0.25 * len(many)
-    assert len(city.places(many)) == len(many)
+async def test_small_send_is_delivered_during_anothers_broadcast(chain: DeliveryToTenants) -> None:
+    many, few = chain.people(LOUD, range(1, 20_001)), chain.people(QUIET, range(30_001, 30_051))
+    await chain.start("preference_checker", "builder")
+    chain.ask(LOUD, many, "loud")
+    await queued(chain, topics.DELIVERY, len(many))
+    chain.ask(QUIET, few, "quiet")
+    await queued(chain, "delivery.small", len(few))
+    await chain.start("delivery")
+    await until(lambda: len(chain.push.published) == len(many) + len(few))
+    assert max(chain.places(few)) < 0.25 * len(many)
+    assert len(chain.places(many)) == len(many)
 
 
 @pytest.mark.guarantee("tenants.many_small_sends_are_a_broadcast")
 async def test_many_single_sends_delay_others_like_a_broadcast() -> None:
-    city = City(burst=100)
-    many, few = city.people(LOUD, range(1, 1_001)), city.people(QUIET, range(30_001, 30_051))
-    await city.start("preference_checker", "builder")
+    chain = DeliveryToTenants(burst=100)
+    many, few = chain.people(LOUD, range(1, 1_001)), chain.people(QUIET, range(30_001, 30_051))
+    await chain.start("preference_checker", "builder")
     for number, user_id in enumerate(many):
-        city.ask(LOUD, [user_id], f"loud-{number}", number=number)
-    await queued(city, topics.DELIVERY, len(many) - 100)
-    city.ask(QUIET, few, "quiet")
-    await queued(city, "delivery.small", 100 + len(few))
-    await city.start("delivery")
-    await until(lambda: len(city.push.published) == len(many) + len(few))
-    assert max(city.places(few)) < 0.5 * len(many)
-    assert len(city.places(many)) == len(many)
-    for mapping in city.running:
+        chain.ask(LOUD, [user_id], f"loud-{number}", number=number)
+    await queued(chain, topics.DELIVERY, len(many) - 100)
+    chain.ask(QUIET, few, "quiet")
+    await queued(chain, "delivery.small", 100 + len(few))
+    await chain.start("delivery")
+    await until(lambda: len(chain.push.published) == len(many) + len(few))
+    assert max(chain.places(few)) < 0.5 * len(many)
+    assert len(chain.places(many)) == len(many)
+    for mapping in chain.running:
         await mapping.stop()
 
 
@@ -214,37 +214,37 @@ BATCH = 1_000  # recipients: of two records
     ids=["delivery", "builder"],
 )
 async def test_smaller_broadcast_advances_equally_with_a_larger_one(
-    city: City, before: list[str], kind: str, topic: str
+    chain: DeliveryToTenants, before: list[str], kind: str, topic: str
 ) -> None:
     """Both stand in front of a function, the large one first: of it no more is done than of the other one."""
-    large, small = city.people(LOUD, range(1, 9_001)), city.people(QUIET, range(30_001, 32_001))
-    await city.start(*before, batch_size=2)
+    large, small = chain.people(LOUD, range(1, 9_001)), chain.people(QUIET, range(30_001, 32_001))
+    await chain.start(*before, batch_size=2)
     for club_id, users, name in ((LOUD, large, "large"), (QUIET, small, "small")):
-        city.ask(club_id, users, name, chunk=BATCH)
-        await until(lambda users=users, name=name: city.of(kind, topic, name) == len(users))  # type: ignore[misc]
-    await city.start(*{"builder", "delivery"}.difference(before), batch_size=2)
-    await until(lambda: len(city.push.published) == len(large) + len(small))
-    last = max(city.places(small))
-    meanwhile = sum(place < last for place in city.places(large))
+        chain.ask(club_id, users, name, chunk=BATCH)
+        await until(lambda users=users, name=name: chain.of(kind, topic, name) == len(users))  # type: ignore[misc]
+    await chain.start(*{"builder", "delivery"}.difference(before), batch_size=2)
+    await until(lambda: len(chain.push.published) == len(large) + len(small))
+    last = max(chain.places(small))
+    meanwhile = sum(place < last for place in chain.places(large))
     in_flight = 2 * BATCH  # a batch of each function
     assert meanwhile <= len(small) + in_flight < len(large) / 2
 
 
-async def test_concurrent_broadcasts_share_evenly_and_delay_no_small(city: City) -> None:
+async def test_concurrent_broadcasts_share_evenly_and_delay_no_small(chain: DeliveryToTenants) -> None:
     """More of them than there are queues: each has delivered as much as any other who has no queue with anybody."""
     clubs = range(1, 6)
-    people = {club_id: city.people(club_id, range(club_id * 10_000, club_id * 10_000 + 2_000)) for club_id in clubs}
-    few = city.people(9, range(90_000, 90_050))
-    await city.start("preference_checker", "builder", batch_size=2)
+    people = {club_id: chain.people(club_id, range(club_id * 10_000, club_id * 10_000 + 2_000)) for club_id in clubs}
+    few = chain.people(9, range(90_000, 90_050))
+    await chain.start("preference_checker", "builder", batch_size=2)
     for club_id, users in people.items():
-        city.ask(club_id, users, f"send-{club_id}", chunk=BATCH)
-    await until(lambda: sum(city.of("DeliveryRequested", topics.DELIVERY, f"send-{c}") for c in clubs) == 10_000)
-    city.ask(9, few, "few")
-    await queued(city, "delivery.small", len(few))
-    await city.start("delivery", batch_size=2)
-    await until(lambda: len(city.push.published) == 10_000 + len(few))
-    assert max(city.places(few)) < 2 * BATCH
-    ends = {club_id: max(city.places(users)) for club_id, users in people.items()}
+        chain.ask(club_id, users, f"send-{club_id}", chunk=BATCH)
+    await until(lambda: sum(chain.of("DeliveryRequested", topics.DELIVERY, f"send-{c}") for c in clubs) == 10_000)
+    chain.ask(9, few, "few")
+    await queued(chain, "delivery.small", len(few))
+    await chain.start("delivery", batch_size=2)
+    await until(lambda: len(chain.push.published) == 10_000 + len(few))
+    assert max(chain.places(few)) < 2 * BATCH
+    ends = {club_id: max(chain.places(users)) for club_id, users in people.items()}
     # Two share a queue: of those who have one of their own, each ends within a round of the first.
     alone = sorted(ends.values())[:3]
     assert alone[2] - alone[0] <= 4 * BATCH
@@ -252,19 +252,19 @@ async def test_concurrent_broadcasts_share_evenly_and_delay_no_small(city: City)
 
 
 @pytest.mark.guarantee("tenants.broadcasts_are_checked_apart")
-async def test_broadcast_is_checked_during_anothers_larger_one(city: City) -> None:
+async def test_broadcast_is_checked_during_anothers_larger_one(chain: DeliveryToTenants) -> None:
     """One chunk of 30,000, and behind it on its partition three sends to a thousand: one batch has one record."""
-    large, small = city.people(LOUD, range(1, 30_001)), city.people(QUIET, range(40_001, 43_001))
-    city.ask(LOUD, large, "large", chunk=len(large))
+    large, small = chain.people(LOUD, range(1, 30_001)), chain.people(QUIET, range(40_001, 43_001))
+    chain.ask(LOUD, large, "large", chunk=len(large))
     for number in range(3):
-        city.ask(QUIET, small[number * BATCH : (number + 1) * BATCH], f"small-{number}", chunk=BATCH)
-    await city.start("preference_checker", batch_size=1)
-    await until(lambda: city.of("BuildRequested", topics.BUILD, "large") == len(large))
+        chain.ask(QUIET, small[number * BATCH : (number + 1) * BATCH], f"small-{number}", chunk=BATCH)
+    await chain.start("preference_checker", batch_size=1)
+    await until(lambda: chain.of("BuildRequested", topics.BUILD, "large") == len(large))
     built = [
         record["send_id"].partition("-")[0]
-        for topic, value in city.log
+        for topic, value in chain.log
         if topics.base_of(topic) == topics.BUILD
-        for record in [city.codec.decode("BuildRequested", value)]
+        for record in [chain.codec.decode("BuildRequested", value)]
         for _ in record["positions"]
     ]
     assert built.count("small") == len(small)

@@ -40,8 +40,8 @@ from tests.support.harness.chain import NOW, Chain, Context, entry, event, faile
 
 
 @dataclass
-class Office:
-    """Topics of a test's own, under the roles' names."""
+class DeadLetterTopics:
+    """Source, dead-letter and status topic of one test."""
 
     bootstrap: str
     source: str
@@ -70,9 +70,9 @@ class Office:
 
 
 @pytest.fixture
-def office(kafka: StackConfig) -> Office:
+def dead_letter_topics(kafka: StackConfig) -> DeadLetterTopics:
     name = f"test.{uuid4()}"
-    made = Office(kafka.kafka_bootstrap, f"{name}.source", f"{name}.dead", f"{name}.status")
+    made = DeadLetterTopics(kafka.kafka_bootstrap, f"{name}.source", f"{name}.dead", f"{name}.status")
     new = [NewTopic(topic, 1, 1) for topic in (made.source, made.dead, made.status)]
     with AdminClient({"bootstrap.servers": kafka.kafka_bootstrap}) as admin:
         for future in admin.create_topics(new).values():
@@ -80,19 +80,19 @@ def office(kafka: StackConfig) -> Office:
     return made
 
 
-def test_record_is_replayed_once_with_bytes_key_and_position(office: Office) -> None:
-    office.dead_letter(b"one", b"two")
-    (first, _) = office.letters()
-    assert [done.said for done in office.desk().replay([first])] == ["replayed"]
-    (again,) = office.desk().replay([first])
+def test_record_is_replayed_once_with_bytes_key_and_position(dead_letter_topics: DeadLetterTopics) -> None:
+    dead_letter_topics.dead_letter(b"one", b"two")
+    (first, _) = dead_letter_topics.letters()
+    assert [done.said for done in dead_letter_topics.desk().replay([first])] == ["replayed"]
+    (again,) = dead_letter_topics.desk().replay([first])
     assert not again.ok
     assert "already replayed" in again.said
-    (message,) = office.replayed()
+    (message,) = dead_letter_topics.replayed()
     headers: Any = message.headers()
     assert (message.value(), message.key()) == (b"one", b"key")
     assert dict(headers) == {
         "trace": b"\xff",
-        "masscomm.source.topic": office.source.encode(),
+        "masscomm.source.topic": dead_letter_topics.source.encode(),
         "masscomm.source.partition": b"3",
         "masscomm.source.offset": b"0",
         "masscomm.source.timestamp": str(NOW).encode(),
@@ -100,49 +100,51 @@ def test_record_is_replayed_once_with_bytes_key_and_position(office: Office) -> 
     }
 
 
-def test_again_repeats_a_replay_and_the_mark_keeps_all_actions(office: Office) -> None:
-    office.dead_letter(b"one")
-    letters = office.letters()
-    office.desk().discard(letters, "a test's own")
-    assert not office.desk().replay(letters)[0].ok
-    assert office.desk().replay(letters, again=True)[0].ok
-    assert not office.desk().discard(letters, "too late")[0].ok
-    (mark,) = read_marks(office.bootstrap, office.status).values()
+def test_again_repeats_a_replay_and_the_mark_keeps_all_actions(dead_letter_topics: DeadLetterTopics) -> None:
+    dead_letter_topics.dead_letter(b"one")
+    letters = dead_letter_topics.letters()
+    dead_letter_topics.desk().discard(letters, "a test's own")
+    assert not dead_letter_topics.desk().replay(letters)[0].ok
+    assert dead_letter_topics.desk().replay(letters, again=True)[0].ok
+    assert not dead_letter_topics.desk().discard(letters, "too late")[0].ok
+    (mark,) = read_marks(dead_letter_topics.bootstrap, dead_letter_topics.status).values()
     assert mark.kind is MarkKind.REPLAYED
     assert [entry["status"] for entry in mark.history] == ["discarded", "replayed"]
     assert mark.history[0]["why"] == "a test's own"
-    assert len(office.replayed()) == 1
+    assert len(dead_letter_topics.replayed()) == 1
 
 
-def test_a_letter_is_not_discarded_without_a_reason(office: Office) -> None:
-    office.dead_letter(b"one")
+def test_a_letter_is_not_discarded_without_a_reason(dead_letter_topics: DeadLetterTopics) -> None:
+    dead_letter_topics.dead_letter(b"one")
     with pytest.raises(ValueError, match="reason"):
-        office.desk().discard(office.letters(), " ")
-    assert read_marks(office.bootstrap, office.status) == {}
+        dead_letter_topics.desk().discard(dead_letter_topics.letters(), " ")
+    assert read_marks(dead_letter_topics.bootstrap, dead_letter_topics.status) == {}
 
 
-def test_of_two_desks_the_later_one_has_the_say(office: Office) -> None:
-    office.dead_letter(b"one")
-    letters = office.letters()
-    first, second = office.desk(), office.desk()
+def test_of_two_desks_the_later_one_has_the_say(dead_letter_topics: DeadLetterTopics) -> None:
+    dead_letter_topics.dead_letter(b"one")
+    letters = dead_letter_topics.letters()
+    first, second = dead_letter_topics.desk(), dead_letter_topics.desk()
     assert second.replay(letters)[0].ok
     with pytest.raises(KafkaException):
         first.replay(letters)
-    assert len(office.replayed()) == 1
+    assert len(dead_letter_topics.replayed()) == 1
 
 
-def test_a_header_cannot_send_a_record_where_no_function_reads(office: Office) -> None:
-    office.dead_letter(b"one", source=office.status)
-    (done,) = office.desk().replay(office.letters())
+def test_a_header_cannot_send_a_record_where_no_function_reads(dead_letter_topics: DeadLetterTopics) -> None:
+    dead_letter_topics.dead_letter(b"one", source=dead_letter_topics.status)
+    (done,) = dead_letter_topics.desk().replay(dead_letter_topics.letters())
     assert not done.ok
-    assert read_marks(office.bootstrap, office.status) == {}
+    assert read_marks(dead_letter_topics.bootstrap, dead_letter_topics.status) == {}
 
 
-def test_replayed_record_is_checked_once_its_schema_exists(office: Office, registry: StackConfig) -> None:
-    bootstrap, url = office.bootstrap, registry.registry_url
+def test_replayed_record_is_checked_once_its_schema_exists(
+    dead_letter_topics: DeadLetterTopics, registry: StackConfig
+) -> None:
+    bootstrap, url = dead_letter_topics.bootstrap, registry.registry_url
     create_topics(bootstrap, topics.chain_topics())
     register_schemas(url, topics.chain_topics())
-    office.source = topics.SEND_MONOLITH
+    dead_letter_topics.source = topics.SEND_MONOLITH
     codec = Codec(HttpSchemaRegistry(url))
     directory = InMemoryDirectory()
     directory.put(User(user_id=1, club_id=7), UserSettings(user_id=1))
@@ -171,7 +173,7 @@ def test_replayed_record_is_checked_once_its_schema_exists(office: Office, regis
     payload = payload_of(letter.topic, letter.value, codec).value
     assert payload is not None
     assert payload["to_users"] == [1]
-    assert office.desk().replay([letter])[0].ok
+    assert dead_letter_topics.desk().replay([letter])[0].ok
     message = list(read_topic(bootstrap, topics.SEND_MONOLITH))[-1]
     headers: Any = message.headers() or []
     value = message.value()

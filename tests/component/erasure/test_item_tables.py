@@ -27,8 +27,8 @@ ADDRESS = "ada.erased@example.org"
 NAME = "Ada Erased"
 
 
-class World:
-    """Both tables and what reads them."""
+class TablesWithItems:
+    """The delivery ledger and the delay store, with the eraser of both."""
 
     def __init__(self, localstack: StackConfig, client: Any) -> None:
         self.admin = dynamodb(localstack)
@@ -82,20 +82,20 @@ class World:
 
 
 @pytest.fixture
-def world(localstack: StackConfig, functions_client: Any) -> World:
-    return World(localstack, functions_client)
+def tables(localstack: StackConfig, functions_client: Any) -> TablesWithItems:
+    return TablesWithItems(localstack, functions_client)
 
 
 @pytest.mark.guarantee("erasure.delayed_record_keeps_the_others")
-def test_delayed_record_keeps_positions_and_the_others_data(world: World) -> None:
-    world.delay("both")
-    world.delay("another club's", club_id=4)
+def test_delayed_record_keeps_positions_and_the_others_data(tables: TablesWithItems) -> None:
+    tables.delay("both")
+    tables.delay("another club's", club_id=4)
     long = [f"{ADDRESS}{number}" for number in range(60_000)]  # larger than an item of DynamoDB
-    world.delay("large", content=[ContentColumn(field="subject", values=[*long, "Bob"], index=[0, 60_000])])
-    before = world.delayed()
+    tables.delay("large", content=[ContentColumn(field="subject", values=[*long, "Bob"], index=[0, 60_000])])
+    before = tables.delayed()
     person = Person(user_id=7, club_id=3)
-    assert world.erasing.erase_delayed(person) == 2
-    after = world.delayed()
+    assert tables.erasing.erase_delayed(person) == 2
+    after = tables.delayed()
     assert after.keys() == before.keys()
     assert after["another club's"] == before["another club's"]
     for name in ("both", "large"):
@@ -104,23 +104,23 @@ def test_delayed_record_keeps_positions_and_the_others_data(world: World) -> Non
         assert ADDRESS not in str(after[name])
         assert NAME not in str(after[name])
     assert person.addresses == {ADDRESS}
-    assert world.erasing.erase_delayed(person) == 0
-    released = [item.due_ms for item in world.store.scan() if item.id == "both"]
+    assert tables.erasing.erase_delayed(person) == 0
+    released = [item.due_ms for item in tables.store.scan() if item.id == "both"]
     assert released == [NOW + 3_600_001]
 
 
-def test_delayed_record_of_an_earlier_version_leaves_no_part(world: World) -> None:
+def test_delayed_record_of_an_earlier_version_leaves_no_part(tables: TablesWithItems) -> None:
     """It was stored under its minute and id, with parts by id that a copy for another minute shares."""
     texts = [f"{ADDRESS}{uuid4()}" for _ in range(20_000)]
-    world.delay("earlier", content=[ContentColumn(field="subject", values=[*texts, "Bob"], index=[0, 20_000])])
-    [item] = list(world.store.scan())
-    world.store.done(item)
+    tables.delay("earlier", content=[ContentColumn(field="subject", values=[*texts, "Bob"], index=[0, 20_000])])
+    [item] = list(tables.store.scan())
+    tables.store.done(item)
     packed = zlib.compress(item.value)
     first, *others = [packed[start : start + 350_000] for start in range(0, len(packed), 350_000)]
     assert others
     for number, part in enumerate(others, 1):
         key = {"due_bucket": {"S": "part#earlier"}, "id": {"S": f"{number:04d}"}}
-        world.admin.put_item(TableName=world.waiting_table, Item={**key, "value": {"B": part}})
+        tables.admin.put_item(TableName=tables.waiting_table, Item={**key, "value": {"B": part}})
     for minute in (1, 2):
         row: dict[str, Any] = {
             "due_bucket": {"S": f"{minute:010d}#0"},
@@ -132,16 +132,16 @@ def test_delayed_record_of_an_earlier_version_leaves_no_part(world: World) -> No
             "headers": {"S": "[]"},
             "why": {"S": "provider"},
         }
-        world.admin.put_item(TableName=world.waiting_table, Item=row)
-    assert world.erasing.erase_delayed(Person(user_id=7, club_id=3)) == 2
-    [after] = list(world.delayed().values())
+        tables.admin.put_item(TableName=tables.waiting_table, Item=row)
+    assert tables.erasing.erase_delayed(Person(user_id=7, club_id=3)) == 2
+    [after] = list(tables.delayed().values())
     assert after["addresses"] == ["", "bob@example.org"]
-    left = world.admin.scan(TableName=world.waiting_table)["Items"]
+    left = tables.admin.scan(TableName=tables.waiting_table)["Items"]
     assert [each for each in left if each["due_bucket"] == {"S": "part#earlier"}] == []
     assert all(len(each.get("value", {}).get("B", b"")) < 10_000 for each in left)
 
 
-def test_ledger_keeps_decisions_and_loses_the_user(world: World) -> None:
+def test_ledger_keeps_decisions_and_loses_the_user(tables: TablesWithItems) -> None:
     answers = (CallResult(target="device-of-ada", message_id="m1"), CallResult(target="device-2", error="Throttled"))
     slices = [
         RecipientResult(position=0, user_id=7, decision=SENT, call_results=answers),
@@ -149,33 +149,33 @@ def test_ledger_keeps_decisions_and_loses_the_user(world: World) -> None:
             position=1, user_id=8, decision=SENT, call_results=(CallResult(target="device-of-bob", message_id="m2"),)
         ),
     ]
-    world.ledger.acquire("record")
-    world.ledger.record("record", slices)
-    world.ledger.record("of others", slices[1:])
+    tables.ledger.acquire("record")
+    tables.ledger.record("record", slices)
+    tables.ledger.record("of others", slices[1:])
     person = Person(user_id=7, club_id=3)
-    assert world.erasing.erase_ledger(person) == 1
-    first, second = world.ledger.results("record")
+    assert tables.erasing.erase_ledger(person) == 1
+    first, second = tables.ledger.results("record")
     assert (first.position, first.user_id, first.decision) == (0, ERASED_USER, SENT)
     assert first.message_ids == ("m1",)
     assert second == slices[1]
-    assert "device-of-ada" not in world.texts()
-    assert world.erasing.erase_ledger(person) == 0
+    assert "device-of-ada" not in tables.texts()
+    assert tables.erasing.erase_ledger(person) == 0
 
 
-def test_large_slice_keeps_decisions_and_leaves_no_part(world: World) -> None:
+def test_large_slice_keeps_decisions_and_leaves_no_part(tables: TablesWithItems) -> None:
     """It is stored in several items, by the digest of its text."""
     devices = tuple(CallResult(target=f"device-of-ada-{number}", message_id=str(uuid4())) for number in range(8_000))
     slices = [
         RecipientResult(position=3, user_id=7, decision=SENT, call_results=devices),
         RecipientResult(position=4, user_id=8, decision=SENT, call_results=devices[:1]),
     ]
-    world.ledger.record("large", slices)
-    parts = len(world.admin.scan(TableName=world.ledger_table)["Items"])
+    tables.ledger.record("large", slices)
+    parts = len(tables.admin.scan(TableName=tables.ledger_table)["Items"])
     assert parts > 1
-    assert world.erasing.erase_ledger(Person(user_id=7, club_id=3)) == 1
-    first, second = world.ledger.results("large")
+    assert tables.erasing.erase_ledger(Person(user_id=7, club_id=3)) == 1
+    first, second = tables.ledger.results("large")
     assert (first.user_id, first.message_ids) == (ERASED_USER, tuple(answer.message_id for answer in devices))
     assert second == slices[1]
-    assert '"device-of-ada-1"' not in world.texts()
-    assert "device-of-ada-7999" not in world.texts()
-    assert len(world.admin.scan(TableName=world.ledger_table)["Items"]) <= parts
+    assert '"device-of-ada-1"' not in tables.texts()
+    assert "device-of-ada-7999" not in tables.texts()
+    assert len(tables.admin.scan(TableName=tables.ledger_table)["Items"]) <= parts

@@ -42,8 +42,8 @@ MINIMAL = ("type", "club_id", "timestamp", "to_users")
 
 
 @dataclass
-class World(Topics):
-    """What is in the topics, and what a plain count of it gives."""
+class CountedTopics(Topics):
+    """Topics of the job, and a plain count of the records produced to them."""
 
     rng: random.Random = field(default_factory=lambda: random.Random(20261121))  # noqa: S311
     counts: Counter[tuple[int, int, str, str, str]] = field(default_factory=Counter)
@@ -186,9 +186,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="module")
-def world(stack: Stack) -> World:
+def counted(stack: Stack) -> CountedTopics:
     create_topics(stack.config.kafka_bootstrap, chain_topics())
-    return World(stack.config, register_schemas(stack.config.registry_url, chain_topics()))
+    return CountedTopics(stack.config, register_schemas(stack.config.registry_url, chain_topics()))
 
 
 @pytest.fixture
@@ -203,26 +203,26 @@ def database(stack: Stack) -> Iterator[str]:
         yield url
 
 
-def assert_is_a_plain_count(database: str, world: World) -> None:
+def assert_is_a_plain_count(database: str, counted: CountedTopics) -> None:
     with psycopg.connect(database) as connection:
         for table, step_ms in (("counts_minute", 60_000), ("counts_hour", 3_600_000), ("counts_day", 86_400_000)):
             rows = connection.execute(
                 "select extract(epoch from bucket)::bigint * 1000, club_id, type, channel, measure, count_total"  # noqa: S608
                 f" from {table}"
             )
-            assert {row[:5]: row[5] for row in rows} == world.expected(step_ms), table
+            assert {row[:5]: row[5] for row in rows} == counted.expected(step_ms), table
         rows = connection.execute(
             "select send_id, channel, status, reason, count_total from send_totals"
             " union all select send_id, channel, 'requested', '', requested from send_channels"
         )
-        assert Counter({row[:4]: row[4] for row in rows}) == world.by_send
+        assert Counter({row[:4]: row[4] for row in rows}) == counted.by_send
         rows = connection.execute(
             "select user_id, (extract(epoch from at) * 1000)::bigint, send_id, channel, club_id, type, status, reason"
             " from recipient_log"
         )
-        assert Counter(rows) == world.log
+        assert Counter(rows) == counted.log
         places = set(connection.execute("select topic, partition, kafka_offset from quarantine"))
-        assert places == world.quarantined
+        assert places == counted.quarantined
 
 
 def as_the_page_says(database: str, folder: Path) -> dict[str, str]:
@@ -270,14 +270,14 @@ def _registered(config: StackConfig, subject: str, schema: Mapping[str, Any]) ->
 )
 @pytest.mark.kills(guard="metrics.permanent_postgres_error")
 def test_job_counts_good_records_once_and_quarantines_bad(
-    start_job: StartJob, world: World, stack: Stack, database: str, tmp_path: Path
+    start_job: StartJob, counted: CountedTopics, stack: Stack, database: str, tmp_path: Path
 ) -> None:
     retry_s = {"SPARK_DENIED_SCHEMA_RETRY_S": "8"}
     job = start_job(**as_the_page_says(database, tmp_path), **retry_s, SPARK_REHEARSE="true")
     wait_until("the ready file", lambda: query_value(job.database, "select state from stream_status") == "running", job)
     # What was rehearsed has left nothing behind.
     assert "rehearsed 4 batches" in job.log.read_text()
-    assert_is_a_plain_count(job.database, World(stack.config, {}))
+    assert_is_a_plain_count(job.database, CountedTopics(stack.config, {}))
     assert query_value(
         job.database, "select not exists (select from sends) and not exists (select from archive_batches)"
     )
@@ -287,15 +287,15 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     schema = schema | {"fields": [f for f in schema["fields"] if f["name"] in MINIMAL]}
     first, second = (_registered(stack.config, "probe-value", schema | {"doc": doc}) for doc in ("one", "two"))
     coming = 2 * second - first  # the registry counts on by as much each time
-    world.a_send_of_the_minimal_producer(schema, coming)
-    world.flush()
+    counted.a_send_of_the_minimal_producer(schema, coming)
+    counted.flush()
     wait_until("the denial", lambda: f"schema {coming} cannot be had" in job.log.read_text(), job)
     assert _registered(stack.config, "send.monolith-value", schema) == coming
     for _ in range(20):
-        world.a_send(times=world.rng.choice([1, 1, 3]))
-    world.put_poison()
-    await_watermark(job, world.flush())
-    assert_is_a_plain_count(job.database, world)
+        counted.a_send(times=counted.rng.choice([1, 1, 3]))
+    counted.put_poison()
+    await_watermark(job, counted.flush())
+    assert_is_a_plain_count(job.database, counted)
     with psycopg.connect(job.database) as connection:
         rows = connection.execute("select distinct schema_id from quarantine where reason = 'unknown_schema'")
         assert {schema_id for (schema_id,) in rows} == {2**31 - 1, 2**31 - 2}
@@ -303,8 +303,8 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     # What waits is told by partition while the merge is held up, and is gone once it is not.
     with psycopg.connect(job.database) as holding:
         holding.execute("lock table counts_minute in access exclusive mode")
-        world.a_send()
-        world.flush()
+        counted.a_send()
+        counted.flush()
         behind = "select jsonb_build_array(lag, lags) from stream_status where lag > 0"
         lag, lags = wait_until("the lag", lambda: query_value(job.database, behind), job)
     assert sum(records for partitions in lags.values() for records in partitions.values()) == lag
@@ -313,10 +313,10 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     assert query_value(job.database, "select input_rate >= 0 from stream_status")
 
     for _ in range(2):
-        world.a_send_of_the_minimal_producer(schema, coming)
-        world.a_send(times=2)
-    await_watermark(job, world.flush())
-    assert_is_a_plain_count(job.database, world)
+        counted.a_send_of_the_minimal_producer(schema, coming)
+        counted.a_send(times=2)
+    await_watermark(job, counted.flush())
+    assert_is_a_plain_count(job.database, counted)
     assert_views_are_sums_of_the_counts(job.database)
 
     # What is served goes wrong, and is put right from the archive while the stream runs.
@@ -337,9 +337,9 @@ def test_job_counts_good_records_once_and_quarantines_bad(
     assert told.returncode == 1, told.stderr
     assert "counts_day: served" in told.stdout
     assert "0 positions differ between archive and topics" in told.stdout
-    world.a_send(times=2)
-    await_watermark(job, world.flush())
-    assert_is_a_plain_count(job.database, world)
+    counted.a_send(times=2)
+    await_watermark(job, counted.flush())
+    assert_is_a_plain_count(job.database, counted)
     assert_views_are_sums_of_the_counts(job.database)
 
     # What Postgres refuses for good, in the merge or while it is staged, is quarantined, and all else is counted.
@@ -347,12 +347,12 @@ def test_job_counts_good_records_once_and_quarantines_bad(
         connection.execute("alter table counts_minute add check (club_id <> 666)")
         connection.execute("alter table staging_counts add check (club_id <> 667)")
     for club_id in (666, 667):
-        world.put_refused(club_id)
-    world.a_send(times=2)
-    await_watermark(job, world.flush())
-    assert_is_a_plain_count(job.database, world)
+        counted.put_refused(club_id)
+    counted.a_send(times=2)
+    await_watermark(job, counted.flush())
+    assert_is_a_plain_count(job.database, counted)
     assert query_value(job.database, "select count(*) from quarantine where reason = 'unstorable'") == 2
-    world.allow_refused()
+    counted.allow_refused()
 
     job.process.send_signal(signal.SIGTERM)
     assert job.process.wait(WAIT_S) == 0
@@ -360,15 +360,15 @@ def test_job_counts_good_records_once_and_quarantines_bad(
 
 
 @pytest.mark.guarantee("postgres_answer.no_tables")
-def test_job_waits_for_its_tables_and_logs_it(start_job: StartJob, database: str, world: World) -> None:
+def test_job_waits_for_its_tables_and_logs_it(start_job: StartJob, database: str, counted: CountedTopics) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("alter table counts_day rename to not_yet")
     job = start_job()
     wait_until("the log", lambda: "tables are missing: counts_day" in job.log.read_text(), job)
     with psycopg.connect(database) as connection:
         connection.execute("alter table not_yet rename to counts_day")
-    await_watermark(job, world.flush())
-    assert_is_a_plain_count(database, world)
+    await_watermark(job, counted.flush())
+    assert_is_a_plain_count(database, counted)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_job_waits_for_its_tables_and_logs_it(start_job: StartJob, database: str
     ids=["they are shorter", "they were made later"],
 )
 def test_topics_that_are_not_those_that_were_counted_are_refused(
-    start_job: StartJob, database: str, world: World, offset: int, topic_id: str | None
+    start_job: StartJob, database: str, counted: CountedTopics, offset: int, topic_id: str | None
 ) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("insert into stream_offsets values ('outcome', 0, %s)", [offset])
@@ -388,7 +388,7 @@ def test_topics_that_are_not_those_that_were_counted_are_refused(
     assert "these are not the topics that were counted" in job.log.read_text()
 
 
-def test_unreachable_kafka_ends_the_job(start_job: StartJob, world: World) -> None:
+def test_unreachable_kafka_ends_the_job(start_job: StartJob, counted: CountedTopics) -> None:
     job = start_job(SPARK_WAIT_S="1", KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
     assert job.process.wait(WAIT_S) == 1
     assert "Kafka and its topics stayed away for 1 s" in job.log.read_text()
@@ -396,19 +396,19 @@ def test_unreachable_kafka_ends_the_job(start_job: StartJob, world: World) -> No
 
 @pytest.mark.kills(guard="metrics.read_committed")
 def test_aborted_transaction_is_not_counted(
-    start_job: StartJob, world: World, stack: Stack, monkeypatch: pytest.MonkeyPatch
+    start_job: StartJob, counted: CountedTopics, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The chain reads what is committed; what was not is asked of nobody, and nobody can be told of it."""
     producer = Producer(
         {"bootstrap.servers": stack.config.kafka_bootstrap, "transactional.id": "a monolith", "log_level": 0}
     )
     producer.init_transactions(WAIT_S)
-    taken_back = World(stack.config, world.schema_ids)
-    for each in (world, taken_back):
+    taken_back = CountedTopics(stack.config, counted.schema_ids)
+    for each in (counted, taken_back):
         monkeypatch.setattr(each, "producer", producer)
     job = start_job()
     producer.begin_transaction()
-    world.a_send(times=2)
+    counted.a_send(times=2)
     producer.commit_transaction()
     producer.begin_transaction()
     taken_back.a_send()
@@ -416,16 +416,16 @@ def test_aborted_transaction_is_not_counted(
     producer.flush(WAIT_S)
     producer.abort_transaction()
     await_watermark(job, time.time())
-    assert_is_a_plain_count(job.database, world)
+    assert_is_a_plain_count(job.database, counted)
 
     # Of what is not decided yet nothing is counted, and nobody is told that all of it were.
     producer.begin_transaction()
-    world.a_send()
-    written = world.flush()
+    counted.a_send()
+    written = counted.flush()
     wait_until("the lag", lambda: query_value(job.database, "select lag > 0 from stream_status"), job)
     assert query_value(job.database, "select extract(epoch from watermark) from stream_watermark") < written
     producer.commit_transaction()
     await_watermark(job, time.time())
-    assert_is_a_plain_count(job.database, world)
+    assert_is_a_plain_count(job.database, counted)
     told = recompute(job, "--check-topics")
     assert told.stdout == "0 differing rows\n0 positions differ between archive and topics\n", told.stderr

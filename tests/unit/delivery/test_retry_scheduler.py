@@ -313,7 +313,7 @@ class FusedStore(InMemoryDelayStore):
         super().done(item)
 
 
-class Mortal(Delivery):
+class KillableDelivery(Delivery):
     """Delivery and the scheduler, of which any step may be the last of its process; slices of two."""
 
     def __init__(self, kill_at: int, busy_until: dict[int, int]) -> None:
@@ -390,7 +390,7 @@ def test_kill_at_any_step_of_any_outage_loses_no_recipient(kill_at: int, busy_s:
 
 
 def _check(kill_at: int, busy_until: dict[int, int]) -> None:
-    chain = Mortal(kill_at, busy_until)
+    chain = KillableDelivery(kill_at, busy_until)
     kills = chain.run_to_the_end(delivery(busy_until))
     times = Counter(int(push.endpoint_arn.removeprefix("arn-")) for push in chain.push.published)
     assert times.keys() == busy_until.keys()

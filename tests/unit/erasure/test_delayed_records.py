@@ -20,8 +20,8 @@ TOPICS = {
 }
 
 
-class World:
-    """A registry with each topic's schema, and what reads and writes by it."""
+class RecordEraser:
+    """Erases people from records; its registry has the schema of each topic."""
 
     def __init__(self) -> None:
         registry = InMemorySchemaRegistry()
@@ -41,11 +41,11 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def eraser() -> RecordEraser:
+    return RecordEraser()
 
 
-def a_delivery(world: World, **changes: Any) -> dict[str, Any]:
+def a_delivery(eraser: RecordEraser, **changes: Any) -> dict[str, Any]:
     """To the users 7 (twice named by no one else), 8 and 9."""
     usual = {
         "club_id": 3,
@@ -63,13 +63,13 @@ def a_delivery(world: World, **changes: Any) -> dict[str, Any]:
             {"position": 1, "target": "device 80", "message_id": "m1"},
         ],
     }
-    return world.record("delivery", "DeliveryRequested.email", **(usual | changes))
+    return eraser.record("delivery", "DeliveryRequested.email", **(usual | changes))
 
 
-def test_delivery_to_several_loses_one_recipients_values(world: World) -> None:
-    before = a_delivery(world)
+def test_delivery_to_several_loses_one_recipients_values(eraser: RecordEraser) -> None:
+    before = a_delivery(eraser)
     person = Person(user_id=7, club_id=3)
-    after = world.erased(person, "delivery", before)
+    after = eraser.erased(person, "delivery", before)
     assert after["addresses"] == ["", "bob@example.org", "cyd@example.org"]
     texts = {
         column["field"]: [column["values"][place] for place in column["index"] or [0, 0, 0]]
@@ -87,42 +87,42 @@ def test_delivery_to_several_loses_one_recipients_values(world: World) -> None:
     assert person.addresses == {"ada@example.org"}
 
 
-def test_delivery_to_one_loses_its_texts(world: World) -> None:
+def test_delivery_to_one_loses_its_texts(eraser: RecordEraser) -> None:
     alone = {"positions": [0], "user_ids": [7], "addresses": ["ada@example.org"], "taken": []}
     content = [{"field": "body", "values": ["Your code is 739182"], "index": []}]
-    after = world.erased(Person(user_id=7, club_id=3), "delivery", a_delivery(world, **alone, content=content))
+    after = eraser.erased(Person(user_id=7, club_id=3), "delivery", a_delivery(eraser, **alone, content=content))
     assert after["content"] == [{"field": "body", "values": [""], "index": []}]
     assert (after["positions"], after["user_ids"], after["addresses"]) == ([0], [7], [""])
 
 
 @pytest.mark.kills(guard="erasure.other_tenants_user")
 @pytest.mark.parametrize("person", [Person(user_id=7, club_id=4), Person(user_id=70, club_id=3)])
-def test_record_of_another_club_or_user_stays_as_it_is(world: World, person: Person) -> None:
-    before = a_delivery(world)
-    assert world.erased(person, "delivery", before) == before
-    value = world.codec.encode("delivery", "DeliveryRequested", before)
-    assert world.records.without(person, "delivery", value) is value
+def test_record_of_another_club_or_user_stays_as_it_is(eraser: RecordEraser, person: Person) -> None:
+    before = a_delivery(eraser)
+    assert eraser.erased(person, "delivery", before) == before
+    value = eraser.codec.encode("delivery", "DeliveryRequested", before)
+    assert eraser.records.without(person, "delivery", value) is value
 
 
 @pytest.mark.parametrize(
     ("topic", "example"), [("recheck.small", "RecheckRequested.split"), ("build.bulk2", "BuildRequested.push")]
 )
-def test_variables_of_a_send_to_one_are_erased(world: World, topic: str, example: str) -> None:
+def test_variables_of_a_send_to_one_are_erased(eraser: RecordEraser, topic: str, example: str) -> None:
     usual = {"club_id": 3, "positions": [5], "user_ids": [7], "data": {"code": "739182"}}
     person = Person(user_id=7, club_id=3)
-    alone = world.record(topic, example, **usual, range_start=5, range_end=6)
-    assert world.erased(person, topic, alone) == alone | {"data": {}}
-    several = world.record(topic, example, **usual | {"positions": [5, 6], "user_ids": [7, 8]})
-    assert world.erased(person, topic, several) == several
+    alone = eraser.record(topic, example, **usual, range_start=5, range_end=6)
+    assert eraser.erased(person, topic, alone) == alone | {"data": {}}
+    several = eraser.record(topic, example, **usual | {"positions": [5, 6], "user_ids": [7, 8]})
+    assert eraser.erased(person, topic, several) == several
 
 
-def test_receipt_keeps_its_shape_without_the_address(world: World) -> None:
+def test_receipt_keeps_its_shape_without_the_address(eraser: RecordEraser) -> None:
     message = json.dumps({"mail": {"destination": ["Ada@example.org"]}, "bounce": {"bouncedRecipients": []}})
     body = json.dumps({"Message": message, "MessageId": "m"})
-    before = world.record("receipt", "ReceiptReceived.bounce", body=body)
+    before = eraser.record("receipt", "ReceiptReceived.bounce", body=body)
     person = Person(user_id=7, club_id=3, addresses={"ada@example.org"})
-    after = world.erased(person, "receipt", before)
+    after = eraser.erased(person, "receipt", before)
     notice = json.loads(json.loads(after["body"])["Message"])
     assert notice["mail"]["destination"] == ["erased@erased.invalid"]
     assert after["record_id"] == before["record_id"]
-    assert world.erased(Person(user_id=7, club_id=3), "receipt", before) == before
+    assert eraser.erased(Person(user_id=7, club_id=3), "receipt", before) == before

@@ -22,8 +22,8 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKED = {"granularity": ["hour"], "start": ["2026-11-21T12:00:00Z"], "end": ["2026-11-21T13:00:00Z"]}
 
 
-class World(FixedClock):
-    """A clock with a stream: what is planned happens when its time has come."""
+class StreamClock(FixedClock):
+    """A clock with the stream route; sleep() runs the planned calls that are due."""
 
     def __init__(self) -> None:
         super().__init__(int(NOON.timestamp() * 1000))
@@ -34,7 +34,7 @@ class World(FixedClock):
         self.watch = self.environment()
 
     def environment(self, open_polls: int = 2) -> StreamRoute:
-        """Another execution environment: what it shares with the first is the stores."""
+        """Another execution environment on the same stores."""
         query = MetricsRoute(self.store, self, timedelta(seconds=5))
         return StreamRoute(self.store, self, query, self.slots, open_polls)
 
@@ -72,78 +72,78 @@ class World(FixedClock):
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def clock() -> StreamClock:
+    return StreamClock()
 
 
-def test_without_a_cursor_the_answer_comes_at_once(world: World) -> None:
-    answer = world.ask(None, ASKED)
-    assert (answer["changed"], world.slept, answer["metrics"]["rows"]) == (True, 0.0, [])
+def test_without_a_cursor_the_answer_comes_at_once(clock: StreamClock) -> None:
+    answer = clock.ask(None, ASKED)
+    assert (answer["changed"], clock.slept, answer["metrics"]["rows"]) == (True, 0.0, [])
 
 
-def test_counts_since_the_cursor_are_answered_at_once(world: World) -> None:
-    before = world.ask()["cursor"]
-    world.count()
-    answer = world.ask(before, ASKED)
-    assert (answer["changed"], world.slept) == (True, 0)
+def test_counts_since_the_cursor_are_answered_at_once(clock: StreamClock) -> None:
+    before = clock.ask()["cursor"]
+    clock.count()
+    answer = clock.ask(before, ASKED)
+    assert (answer["changed"], clock.slept) == (True, 0)
     assert [row["count_total"] for row in answer["metrics"]["rows"]] == [1]
 
 
-def test_new_counts_end_the_wait(world: World) -> None:
-    before = world.ask()["cursor"]
-    world.planned.append((6.0, world.count))
-    answer = world.ask(before)
-    assert (answer["changed"], world.slept, answer["metrics"]) == (True, 6.0, None)
+def test_new_counts_end_the_wait(clock: StreamClock) -> None:
+    before = clock.ask()["cursor"]
+    clock.planned.append((6.0, clock.count))
+    answer = clock.ask(before)
+    assert (answer["changed"], clock.slept, answer["metrics"]) == (True, 6.0, None)
     assert answer["cursor"] != before
 
 
-def test_where_nothing_is_counted_the_same_cursor_comes_back(world: World) -> None:
-    before = world.ask()["cursor"]
+def test_where_nothing_is_counted_the_same_cursor_comes_back(clock: StreamClock) -> None:
+    before = clock.ask()["cursor"]
     # An idle stream's watermark goes on, within its minute.
-    world.planned.append((3.0, lambda: world.move(NOON + timedelta(seconds=3))))
-    answer = world.ask(before, ASKED)
-    assert (answer["changed"], answer["cursor"], answer["metrics"], world.slept) == (False, before, None, 20)
+    clock.planned.append((3.0, lambda: clock.move(NOON + timedelta(seconds=3))))
+    answer = clock.ask(before, ASKED)
+    assert (answer["changed"], answer["cursor"], answer["metrics"], clock.slept) == (False, before, None, 20)
     assert answer["watermark"] == "2026-11-21T12:00:03Z"
-    assert world.ask(before, {"wait": ["2"]})["cursor"] == before
-    assert world.slept == 22
+    assert clock.ask(before, {"wait": ["2"]})["cursor"] == before
+    assert clock.slept == 22
 
 
-def test_another_complete_minute_ends_the_waiting(world: World) -> None:
-    before = world.ask()["cursor"]
-    world.planned.append((4.0, lambda: world.move(NOON + timedelta(seconds=5))))
-    answer = world.ask(before)
-    assert (answer["changed"], world.slept) == (True, 4.0)
+def test_another_complete_minute_ends_the_waiting(clock: StreamClock) -> None:
+    before = clock.ask()["cursor"]
+    clock.planned.append((4.0, lambda: clock.move(NOON + timedelta(seconds=5))))
+    answer = clock.ask(before)
+    assert (answer["changed"], clock.slept) == (True, 4.0)
 
 
-def test_a_batch_id_that_begins_anew_is_news(world: World) -> None:
+def test_a_batch_id_that_begins_anew_is_news(clock: StreamClock) -> None:
     """A lost checkpoint numbers its batches from 0 again."""
-    before = world.ask()["cursor"]
-    world.store.batch_id = 0
-    assert world.ask(before)["changed"]
+    before = clock.ask()["cursor"]
+    clock.store.batch_id = 0
+    assert clock.ask(before)["changed"]
 
 
-def test_answer_is_complete_once_past_minutes_are_counted(world: World) -> None:
-    assert world.ask()["complete"]
-    world.advance(64)
-    world.move(NOON + timedelta(seconds=4))
-    assert not world.ask()["complete"]
-    world.move(NOON + timedelta(seconds=64))
-    assert world.ask()["complete"]
+def test_answer_is_complete_once_past_minutes_are_counted(clock: StreamClock) -> None:
+    assert clock.ask()["complete"]
+    clock.advance(64)
+    clock.move(NOON + timedelta(seconds=4))
+    assert not clock.ask()["complete"]
+    clock.move(NOON + timedelta(seconds=64))
+    assert clock.ask()["complete"]
 
 
-def test_an_invocation_that_must_end_waits_no_longer(world: World) -> None:
-    before = world.ask()["cursor"]
-    world.ask(before, remaining_s=RESERVED_S + 3)
-    assert world.slept == 3
-    world.ask(before, remaining_s=1)
-    assert world.slept == 3
+def test_an_invocation_that_must_end_waits_no_longer(clock: StreamClock) -> None:
+    before = clock.ask()["cursor"]
+    clock.ask(before, remaining_s=RESERVED_S + 3)
+    assert clock.slept == 3
+    clock.ask(before, remaining_s=1)
+    assert clock.slept == 3
 
 
-def test_nothing_was_ever_counted(world: World) -> None:
-    world.store.watermark = world.store.batch_id = world.store.finished_at = None
-    answer = world.ask()
+def test_nothing_was_ever_counted(clock: StreamClock) -> None:
+    clock.store.watermark = clock.store.batch_id = clock.store.finished_at = None
+    answer = clock.ask()
     assert (answer["watermark"], answer["complete"]) == (None, False)
-    assert not world.ask(answer["cursor"])["changed"]
+    assert not clock.ask(answer["cursor"])["changed"]
 
 
 @pytest.mark.parametrize(
@@ -157,98 +157,98 @@ def test_nothing_was_ever_counted(world: World) -> None:
     ],
 )
 def test_invalid_watch_parameter_is_named_without_waiting(
-    world: World, wrong: dict[str, list[str]], field: str
+    clock: StreamClock, wrong: dict[str, list[str]], field: str
 ) -> None:
-    parameters = {"since": [world.ask()["cursor"]]} | wrong
+    parameters = {"since": [clock.ask()["cursor"]]} | wrong
     with pytest.raises(Problem) as raised:
-        world.watch.answer(parameters, ALL_CLUBS)
-    assert (raised.value.status, raised.value.errors[0].field, world.slept) == (400, field, 0)
+        clock.watch.answer(parameters, ALL_CLUBS)
+    assert (raised.value.status, raised.value.errors[0].field, clock.slept) == (400, field, 0)
 
 
-def test_a_store_that_goes_away_ends_the_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = world.ask()["cursor"]
+def test_a_store_that_goes_away_ends_the_waiting(clock: StreamClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = clock.ask()["cursor"]
 
     def away() -> None:
         raise Retry("away")
 
-    world.planned.append((1.0, lambda: monkeypatch.setattr(world.store, "position", away)))
+    clock.planned.append((1.0, lambda: monkeypatch.setattr(clock.store, "position", away)))
     with pytest.raises(Retry):
-        world.ask(before)
-    assert world.slept == 1.0
+        clock.ask(before)
+    assert clock.slept == 1.0
 
 
 # --- open polls of a key ----------------------------------------------------------------------------------------------
 
 
-def poll(world: World, watch: StreamRoute, since: str, caller: str = "key") -> dict[str, Any]:
+def poll(clock: StreamClock, watch: StreamRoute, since: str, caller: str = "key") -> dict[str, Any]:
     return watch.answer({"since": [since]}, ALL_CLUBS, caller=caller)
 
 
 @pytest.mark.guarantee("metrics_api.polls_a_key_are_limited")
-def test_a_poll_beyond_its_keys_limit_is_refused(world: World) -> None:
+def test_a_poll_beyond_its_keys_limit_is_refused(clock: StreamClock) -> None:
     """Whichever environments the others wait in; other keys have slots of their own."""
-    since = world.ask()["cursor"]
+    since = clock.ask()["cursor"]
     found: list[object] = []
 
     def others_ask() -> None:
         for caller in ("key", "key", "other"):
             try:
-                found.append(poll(world, world.environment(), since, caller)["changed"])
+                found.append(poll(clock, clock.environment(), since, caller)["changed"])
             except Problem as problem:
                 found.append((problem.status, problem.retry_after_s))
 
     # Both wait: the second one asks while the first one sleeps, the others while the second one does.
-    world.planned = [(0.5, lambda: found.append(poll(world, world.environment(), since)["changed"])), (1.0, others_ask)]
-    assert poll(world, world.watch, since)["changed"] is False
+    clock.planned = [(0.5, lambda: found.append(poll(clock, clock.environment(), since)["changed"])), (1.0, others_ask)]
+    assert poll(clock, clock.watch, since)["changed"] is False
     refused = (429, RETRY_AFTER_S)
     assert found == [refused, refused, False, False]
 
 
-def test_poll_that_ends_or_fails_frees_its_slot(world: World) -> None:
+def test_poll_that_ends_or_fails_frees_its_slot(clock: StreamClock) -> None:
     def goes_away() -> None:
-        assert len(world.slots.taken) == 1
+        assert len(clock.slots.taken) == 1
         raise Retry("the database is away")
 
-    since = world.ask()["cursor"]
-    world.planned = [(1, goes_away)]
+    since = clock.ask()["cursor"]
+    clock.planned = [(1, goes_away)]
     with pytest.raises(Retry):
-        poll(world, world.watch, since)
-    assert world.slots.taken == {}
-    world.planned = [(world.slept + 1, world.count)]
-    assert poll(world, world.watch, since)["changed"] is True
-    assert world.slots.taken == {}
+        poll(clock, clock.watch, since)
+    assert clock.slots.taken == {}
+    clock.planned = [(clock.slept + 1, clock.count)]
+    assert poll(clock, clock.watch, since)["changed"] is True
+    assert clock.slots.taken == {}
 
 
-def test_a_poll_that_was_killed_blocks_its_key_briefly(world: World) -> None:
-    since = world.ask()["cursor"]
+def test_a_poll_that_was_killed_blocks_its_key_briefly(clock: StreamClock) -> None:
+    since = clock.ask()["cursor"]
     for _ in range(2):
-        assert world.slots.take("key", 2, now_ms=world.now_ms(), until_ms=world.now_ms() + 29_000)
+        assert clock.slots.take("key", 2, now_ms=clock.now_ms(), until_ms=clock.now_ms() + 29_000)
     with pytest.raises(Problem):
-        poll(world, world.watch, since)
-    world.advance(29)
-    assert poll(world, world.watch, since)["changed"] is False
+        poll(clock, clock.watch, since)
+    clock.advance(29)
+    assert poll(clock, clock.watch, since)["changed"] is False
 
 
-def test_an_answer_at_once_needs_no_slot(world: World) -> None:
-    before = world.ask()["cursor"]
-    world.count()
-    assert world.ask(before)["changed"] is True
-    assert world.ask(world.ask()["cursor"], {"wait": ["0"]})["changed"] is False
-    assert world.slots.calls == 0
+def test_an_answer_at_once_needs_no_slot(clock: StreamClock) -> None:
+    before = clock.ask()["cursor"]
+    clock.count()
+    assert clock.ask(before)["changed"] is True
+    assert clock.ask(clock.ask()["cursor"], {"wait": ["0"]})["changed"] is False
+    assert clock.slots.calls == 0
 
 
 @pytest.mark.guarantee("dynamodb_down.polls_do_not_wait")
-def test_polls_that_cannot_be_counted_do_not_wait(world: World) -> None:
-    since = world.ask()["cursor"]
-    world.slots.failing = Retry("DynamoDB is away")
+def test_polls_that_cannot_be_counted_do_not_wait(clock: StreamClock) -> None:
+    since = clock.ask()["cursor"]
+    clock.slots.failing = Retry("DynamoDB is away")
     metrics.taken()
-    answer = poll(world, world.watch, since)
-    assert (answer["changed"], answer["cursor"], world.slept) == (False, since, 0.0)
+    answer = poll(clock, clock.watch, since)
+    assert (answer["changed"], answer["cursor"], clock.slept) == (False, since, 0.0)
     assert metrics.taken()[0] == {POLLS_UNCOUNTED.name: 1}
 
 
-def test_a_missing_table_is_no_reason_to_wait(world: World) -> None:
-    since = world.ask()["cursor"]
-    world.slots.failing = Stop("there is no table")
+def test_a_missing_table_is_no_reason_to_wait(clock: StreamClock) -> None:
+    since = clock.ask()["cursor"]
+    clock.slots.failing = Stop("there is no table")
     with pytest.raises(Stop):
-        poll(world, world.watch, since)
+        poll(clock, clock.watch, since)

@@ -71,8 +71,8 @@ class FusedLog(InMemoryDecisionLog):
         return recorded
 
 
-class Office(Chain):
-    """Checker and scheduler; users 1 to 3 are known, and 99 comes when the directory has caught up."""
+class DelayingChecker(Chain):
+    """Checker and scheduler; the directory, which is behind, has the users 1 to 3."""
 
     def __init__(self, kill_at: int = 0) -> None:
         super().__init__()
@@ -80,20 +80,22 @@ class Office(Chain):
         self.store = FusedStore(self.fuse)
         self.log = FusedLog(self.fuse)
         self.producer.fail = self.fuse.step
-        self.known = InMemoryDirectory()
+        self.directory = InMemoryDirectory()
         for user_id in (1, 2, 3):
-            self.know(user_id)
-        self.known.put(UserSettings(user_id=3, channels={"push": False}))
-        self.known.caught_up = BEHIND
+            self.put_user(user_id)
+        self.directory.put(UserSettings(user_id=3, channels={"push": False}))
+        self.directory.caught_up = BEHIND
 
-    def know(self, user_id: int) -> None:
-        self.known.put(User(user_id=user_id, club_id=7), UserSettings(user_id=user_id))
+    def put_user(self, user_id: int) -> None:
+        self.directory.put(User(user_id=user_id, club_id=7), UserSettings(user_id=user_id))
 
     def catch_up(self) -> None:
-        self.known.caught_up = Position(lsn=2, ts_ms=NOW)
+        self.directory.caught_up = Position(lsn=2, ts_ms=NOW)
 
     def environment(self) -> CheckPreferences:
-        return CheckPreferences(directory=self.known, clock=self.clock, delay_store=self.store, decision_log=self.log)
+        return CheckPreferences(
+            directory=self.directory, clock=self.clock, delay_store=self.store, decision_log=self.log
+        )
 
     def released(self) -> list[dict[str, object]]:
         self.clock.advance(60)
@@ -109,130 +111,130 @@ class Office(Chain):
 
 @pytest.mark.guarantee("cdc_behind.unknown_users_are_delayed")
 def test_only_unknown_users_wait_for_the_directory() -> None:
-    office = Office()
-    assert office.run(office.environment(), office.encoded(send([1, 99, 3, 98]), topics.SEND_API)) == []
-    assert [build.user_ids for build in office.builds()] == [[1]]
-    assert results_of(office.outcomes()) == {(3, "push"): ("suppressed", "opted_out")}
-    (item,) = office.store.items.values()
+    checker = DelayingChecker()
+    assert checker.run(checker.environment(), checker.encoded(send([1, 99, 3, 98]), topics.SEND_API)) == []
+    assert [build.user_ids for build in checker.builds()] == [[1]]
+    assert results_of(checker.outcomes()) == {(3, "push"): ("suppressed", "opted_out")}
+    (item,) = checker.store.items.values()
     assert (item.topic, item.delay_reason) == ("recheck.small", "directory")
-    office.know(99)
-    office.catch_up()
-    office.forget()
-    (recheck,) = office.released()
-    (part,) = office.rechecks()
+    checker.put_user(99)
+    checker.catch_up()
+    checker.forget()
+    (recheck,) = checker.released()
+    (part,) = checker.rechecks()
     assert (part.positions, part.user_ids, part.waits, part.why) == ([1, 3], [99, 98], 1, "directory")
-    office.forget()
-    assert office.run(office.environment(), recheck) == []
-    assert [build.user_ids for build in office.builds()] == [[99]]
-    assert results_of(office.outcomes()) == {(98, "push"): ("suppressed", "unknown_user")}
+    checker.forget()
+    assert checker.run(checker.environment(), recheck) == []
+    assert [build.user_ids for build in checker.builds()] == [[99]]
+    assert results_of(checker.outcomes()) == {(98, "push"): ("suppressed", "unknown_user")}
 
 
 def test_it_waits_twice_as_long_each_time_until_it_has_expired() -> None:
-    office = Office()
-    entries = [office.encoded(send([99], expires_at=NOW + 15 * 60_000), topics.SEND_API)]
+    checker = DelayingChecker()
+    entries = [checker.encoded(send([99], expires_at=NOW + 15 * 60_000), topics.SEND_API)]
     waits = []
     while entries:
-        assert office.run(office.environment(), *entries) == []
-        if not office.store.items:
+        assert checker.run(checker.environment(), *entries) == []
+        if not checker.store.items:
             break
-        (item,) = office.store.items.values()
-        waits.append(item.due_ms - office.clock.now_ms())
-        office.clock.advance(waits[-1] / 1000 - 60)
-        entries = office.released()
+        (item,) = checker.store.items.values()
+        waits.append(item.due_ms - checker.clock.now_ms())
+        checker.clock.advance(waits[-1] / 1000 - 60)
+        entries = checker.released()
     assert all(30_000 * 2**n <= wait <= 60_000 * 2**n for n, wait in enumerate(waits[:-1]))
-    assert results_of(office.outcomes()) == {(99, "push"): ("expired", "expired")}
-    assert office.clock.now_ms() == NOW + 15 * 60_000
+    assert results_of(checker.outcomes()) == {(99, "push"): ("expired", "expired")}
+    assert checker.clock.now_ms() == NOW + 15 * 60_000
 
 
 def test_send_scheduled_ahead_is_retried_for_the_full_lifetime() -> None:
-    office = Office()
-    office.run(office.environment(), office.encoded(send([1, 99], send_at=NOW + 7 * DAY), topics.SEND_API))
-    office.clock.advance(7 * DAY / 1000)
-    assert office.run(office.environment(), *office.released()) == []
-    (item,) = office.store.items.values()
+    checker = DelayingChecker()
+    checker.run(checker.environment(), checker.encoded(send([1, 99], send_at=NOW + 7 * DAY), topics.SEND_API))
+    checker.clock.advance(7 * DAY / 1000)
+    assert checker.run(checker.environment(), *checker.released()) == []
+    (item,) = checker.store.items.values()
     assert item.delay_reason == "directory"
-    (build,) = office.builds()
+    (build,) = checker.builds()
     assert (build.user_ids, build.since_ms) == ([1], NOW + 7 * DAY)
 
 
 def test_unreachable_delay_store_doubles_no_recipient() -> None:
-    office = Office()
-    record = office.encoded(send([1, 99]), topics.SEND_API)
-    office.store.failing = Retry("DynamoDB is down")
-    assert office.run(office.environment(), record) == [0]
-    assert office.producer.produced == []
-    office.store.failing = None
-    office.catch_up()
-    office.know(99)
-    assert office.run(office.environment(), record) == []
-    assert [build.user_ids for build in office.builds()] == [[1]]  # that 99 waits was decided first
-    office.forget()
-    assert office.run(office.environment(), *office.released()) == []
-    assert [build.user_ids for build in office.builds()] == [[99]]
+    checker = DelayingChecker()
+    record = checker.encoded(send([1, 99]), topics.SEND_API)
+    checker.store.failing = Retry("DynamoDB is down")
+    assert checker.run(checker.environment(), record) == [0]
+    assert checker.producer.produced == []
+    checker.store.failing = None
+    checker.catch_up()
+    checker.put_user(99)
+    assert checker.run(checker.environment(), record) == []
+    assert [build.user_ids for build in checker.builds()] == [[1]]  # that 99 waits was decided first
+    checker.forget()
+    assert checker.run(checker.environment(), *checker.released()) == []
+    assert [build.user_ids for build in checker.builds()] == [[99]]
 
 
-def _everything(office: Office, *entries: dict[str, object]) -> dict[str, tuple[int, ...]]:
-    """The build records of all that comes of these records: record id → users."""
+def _all_builds(checker: DelayingChecker, *entries: dict[str, object]) -> dict[str, tuple[int, ...]]:
+    """Process these records and all that derive from them; returns the build records: record id → users."""
     todo = list(entries)
-    while todo or office.store.items:
-        todo += office.released() if not todo else []
-        assert office.run(office.environment(), *todo[:1]) == []
+    while todo or checker.store.items:
+        todo += checker.released() if not todo else []
+        assert checker.run(checker.environment(), *todo[:1]) == []
         del todo[:1]
-    return {build.record_id: tuple(build.user_ids) for build in office.builds()}
+    return {build.record_id: tuple(build.user_ids) for build in checker.builds()}
 
 
 @pytest.mark.guarantee("delayed.part_keeps_its_id")
 @pytest.mark.kills(guard="ids.delayed_part")
 def test_absent_then_partly_absent_users_are_passed_on_once() -> None:
     """The first delivery leaves the whole record to the scheduler and is killed; at the second one user is known."""
-    office = Office()
-    record = office.encoded(send([98, 99]), topics.SEND_API)
-    office.fuse.left = 2
+    checker = DelayingChecker()
+    record = checker.encoded(send([98, 99]), topics.SEND_API)
+    checker.fuse.left = 2
     with pytest.raises(KilledError):
-        office.run(office.environment(), record)
-    assert len(office.store.items) == 1
-    office.know(98)
-    assert office.run(office.environment(), record) == []
-    first_waits, again_waits = office.store.items.values()
-    whole, part = (office.codec.decode("RecheckRequested", item.value) for item in (first_waits, again_waits))
+        checker.run(checker.environment(), record)
+    assert len(checker.store.items) == 1
+    checker.put_user(98)
+    assert checker.run(checker.environment(), record) == []
+    first_waits, again_waits = checker.store.items.values()
+    whole, part = (checker.codec.decode("RecheckRequested", item.value) for item in (first_waits, again_waits))
     assert (whole["user_ids"], part["user_ids"]) == ([98, 99], [99])
-    assert office.run(office.environment(), *office.released()) == []
-    office.know(99)
-    office.catch_up()
-    assert sorted(_everything(office).values()) == [(98,), (99,)]
+    assert checker.run(checker.environment(), *checker.released()) == []
+    checker.put_user(99)
+    checker.catch_up()
+    assert sorted(_all_builds(checker).values()) == [(98,), (99,)]
 
 
 @pytest.mark.parametrize("waits", [0, 1, 5])
 def test_ids_do_not_depend_on_how_often_it_waited(waits: int) -> None:
-    office = Office()
+    checker = DelayingChecker()
     (chunk,) = split_parts(
         chunk_of(send([1, 99, 98]), KafkaRecord(topic="send.api", partition=0, offset=0, timestamp_ms=NOW))
     )
     asked = replace(chunk, waits=waits)
-    assert office.run(office.environment(), office.encoded(asked, topics.RECHECK)) == []
-    (item,) = office.store.items.values()
-    part = office.codec.decode("RecheckRequested", item.value)
+    assert checker.run(checker.environment(), checker.encoded(asked, topics.RECHECK)) == []
+    (item,) = checker.store.items.values()
+    part = checker.codec.decode("RecheckRequested", item.value)
     assert part["record_id"] == released_id(asked.record_id, "directory", 0, 3)
     assert part["waits"] == waits + 1
 
 
 def test_record_delayed_by_the_previous_code_continues_once() -> None:
     """It was put under the id that counted its waits, and is released, and comes again, under that id."""
-    office = Office()
+    checker = DelayingChecker()
     (chunk,) = split_parts(
         chunk_of(send([99, 98]), KafkaRecord(topic="send.api", partition=0, offset=0, timestamp_ms=NOW))
     )
     old_id = "3b0c2b55-5d2c-5f2f-9d0e-1f0c6f5f8f11"
     old = replace(chunk, record_id=old_id, why="directory", waits=3)
-    value = office.codec.encode(topics.RECHECK, "RecheckRequested", old.to_avro())
-    office.store.put(
+    value = checker.codec.encode(topics.RECHECK, "RecheckRequested", old.to_avro())
+    checker.store.put(
         DelayedRecord(id=old_id, due_ms=NOW, topic=topics.RECHECK, value=value, delay_reason="directory"), NOW
     )
-    office.know(98)
-    office.know(99)
-    office.catch_up()
-    (released,) = office.released()
-    builds = _everything(office, released, released)
+    checker.put_user(98)
+    checker.put_user(99)
+    checker.catch_up()
+    (released,) = checker.released()
+    builds = _all_builds(checker, released, released)
     assert builds == {derived_id(old_id, "build", "push", 0, 2): (99, 98)}
 
 
@@ -245,11 +247,13 @@ def test_the_first_wait_of_a_part_has_the_id_it_always_had() -> None:
 @pytest.mark.parametrize("send_at", [None, NOW + 3_600_000])
 def test_users_of_one_chunk_id_wait_apart(send_at: int | None) -> None:
     """A producer that uses a chunk's index twice: neither user may take the other's place among what waits."""
-    office = Office()
+    checker = DelayingChecker()
     for user_id in (98, 99):
-        record = office.encoded(send([user_id], send_at=send_at), topics.SEND_API)
-        assert office.run(office.environment(), record) == []
-    delayed = [office.codec.decode("RecheckRequested", item.value)["user_ids"] for item in office.store.items.values()]
+        record = checker.encoded(send([user_id], send_at=send_at), topics.SEND_API)
+        assert checker.run(checker.environment(), record) == []
+    delayed = [
+        checker.codec.decode("RecheckRequested", item.value)["user_ids"] for item in checker.store.items.values()
+    ]
     assert sorted(delayed) == [[98], [99]]
 
 
@@ -258,25 +262,25 @@ def test_users_of_one_chunk_id_wait_apart(send_at: int | None) -> None:
 @pytest.mark.parametrize("kill_at", range(1, 16))
 @pytest.mark.parametrize("catches_up", ["at once", "after the first release"])
 def test_kill_at_any_step_ends_each_user_once(users: list[int], kill_at: int, catches_up: str) -> None:
-    office = Office(kill_at)
-    todo = [office.encoded(send(users), topics.SEND_API)]
+    checker = DelayingChecker(kill_at)
+    todo = [checker.encoded(send(users), topics.SEND_API)]
     releases = 0
-    while todo or office.store.items:
+    while todo or checker.store.items:
         try:
             if todo:
-                if office.run(office.environment(), todo[0]) == []:
+                if checker.run(checker.environment(), todo[0]) == []:
                     todo.pop(0)
             else:
                 releases += 1
-                todo += office.released()
+                todo += checker.released()
         except KilledError:
             pass
         if catches_up == "at once" or releases > 1:
-            office.know(99)
-            office.catch_up()
-    builds = {build.record_id: tuple(build.user_ids) for build in office.builds()}
-    assert len({(build.record_id, tuple(build.user_ids)) for build in office.builds()}) == len(builds)
-    outcomes = {outcome.record_id: outcome for outcome in office.outcomes()}.values()
+            checker.put_user(99)
+            checker.catch_up()
+    builds = {build.record_id: tuple(build.user_ids) for build in checker.builds()}
+    assert len({(build.record_id, tuple(build.user_ids)) for build in checker.builds()}) == len(builds)
+    outcomes = {outcome.record_id: outcome for outcome in checker.outcomes()}.values()
     ends = Counter(user_id for ids in builds.values() for user_id in ids)
     ends.update(user_id for user_id, _ in results_of(outcomes))
     assert ends == dict.fromkeys(users, 1)

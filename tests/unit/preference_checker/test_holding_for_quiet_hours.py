@@ -32,26 +32,26 @@ HELD = ("held", None)
 EXPIRED = ("expired", "expired")
 
 
-class Night(Checker):
-    """Users 1 to 3 want everything at any time."""
+class QuietHoursChecker(Checker):
+    """Users 1 to 3 have no quiet hours."""
 
-    def sleeper(self, *user_ids: int, zone: str = "Europe/Berlin", **user_settings: Any) -> None:
-        """Users with quiet hours, usually a night's."""
+    def put_quiet_hours(self, *user_ids: int, zone: str = "Europe/Berlin", **user_settings: Any) -> None:
+        """Add users with quiet hours, by default at night."""
         usual: dict[str, Any] = {"quiet_hours": NIGHT, "version": 4}
         for user_id in user_ids:
             self.directory.put(
                 User(user_id=user_id, club_id=7, time_zone=zone), UserSettings(user_id=user_id, **usual | user_settings)
             )
 
-    def dues(self) -> list[int]:
+    def due_times(self) -> list[int]:
         return sorted(item.due_ms for item in self.delay_store.items.values())
 
-    def parts(self) -> list[RecheckRequested]:
-        """What waits, as it will be released."""
+    def delayed_parts(self) -> list[RecheckRequested]:
+        """The delayed rechecks, in the order of their due times."""
         items = sorted(self.delay_store.items.values(), key=lambda item: (item.due_ms, item.id))
         return [RecheckRequested.from_avro(self.codec.decode("RecheckRequested", item.value)) for item in items]
 
-    def until(self, moment_ms: int) -> list[int]:
+    def release_at(self, moment_ms: int) -> list[int]:
         """Let the time come, release what is due and check it; the offsets to be redelivered."""
         self.clock.advance((moment_ms - self.clock.now_ms()) / 1000)
         return self.run(self.use_case, *self.released())
@@ -65,15 +65,15 @@ class Night(Checker):
             for place, (topic, _, value, headers) in enumerate(self.producer.produced[before:])
         ]
 
-    def ends(self) -> Counter[tuple[int, str]]:
-        """How often each (user, channel) was passed on under another id, or told of as anything but held."""
+    def outcome_counts(self) -> Counter[tuple[int, str]]:
+        """How often each (user, channel) was forwarded under another id, or has an outcome other than held."""
         builds = {(record.record_id, user, record.channel) for record in self.builds() for user in record.user_ids}
         ended = Counter((user, channel) for _, user, channel in builds)
         ended.update(who for who, said in self.last_results().items() if said != HELD)
         return ended
 
     def last_results(self) -> dict[tuple[int, str], tuple[str, str | None]]:
-        """As `told`, of the first outcome of each id, as the metrics take them; who was held is told of once more."""
+        """The last result of each (user, channel); of each id the first outcome counts, as in the metrics."""
         found: dict[tuple[int, str], tuple[str, str | None]] = {}
         for outcome in {each.record_id: each for each in reversed(self.outcomes())}.values():
             for who, said in results_of([outcome]).items():
@@ -84,22 +84,22 @@ class Night(Checker):
 
 
 def test_chunk_is_divided_into_forwarded_suppressed_and_held() -> None:
-    night = Night()
-    night.directory.put(UserSettings(user_id=2, channels={"push": False}))
-    night.sleeper(4, 5)
-    night.sleeper(6, zone="Europe/London")
-    night.sleeper(7, zone="America/New_York")  # it is afternoon there
-    assert night.check(send([1, 4, 2, 6, 5, 7], data={"headline": "Win"})) == []
-    assert [build.user_ids for build in night.builds()] == [[1, 7]]
+    checker = QuietHoursChecker()
+    checker.directory.put(UserSettings(user_id=2, channels={"push": False}))
+    checker.put_quiet_hours(4, 5)
+    checker.put_quiet_hours(6, zone="Europe/London")
+    checker.put_quiet_hours(7, zone="America/New_York")  # it is afternoon there
+    assert checker.check(send([1, 4, 2, 6, 5, 7], data={"headline": "Win"})) == []
+    assert [build.user_ids for build in checker.builds()] == [[1, 7]]
     opted_out = ("suppressed", "opted_out")
-    assert results_of(night.outcomes()) == {
+    assert results_of(checker.outcomes()) == {
         (2, "push"): opted_out, (4, "push"): HELD, (5, "push"): HELD, (6, "push"): HELD,
     }  # fmt: skip
-    (outcome,) = night.outcomes()
+    (outcome,) = checker.outcomes()
     (result,) = {each.rule: each for each in outcome.results if each.status == "held" and each.count == 2}.values()
     assert (result.layer, result.rule, result.settings_version) == ("user", RULE, 4)
-    assert night.dues() == [BERLIN_7, LONDON_7]
-    berlin, london = night.parts()
+    assert checker.due_times() == [BERLIN_7, LONDON_7]
+    berlin, london = checker.delayed_parts()
     assert (berlin.positions, berlin.user_ids, berlin.why, berlin.held) == ([1, 4], [4, 5], "quiet_hours", 1)
     assert (berlin.range_start, berlin.range_end, berlin.data) == (0, 6, {"headline": "Win"})
     assert (london.positions, london.user_ids) == ([3], [6])
@@ -108,91 +108,94 @@ def test_chunk_is_divided_into_forwarded_suppressed_and_held() -> None:
 
 
 def test_at_the_end_they_go_on_in_their_lane() -> None:
-    night = Night()
-    night.sleeper(4, 5)
-    night.check(send([4, 5]))
-    night.forget()
-    assert night.until(BERLIN_7 - 1) == []
-    assert night.producer.produced == []
-    assert night.until(BERLIN_7) == []
-    ((topic, _, _, headers),) = night.producer.produced[:1]
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4, 5)
+    checker.check(send([4, 5]))
+    checker.forget()
+    assert checker.release_at(BERLIN_7 - 1) == []
+    assert checker.producer.produced == []
+    assert checker.release_at(BERLIN_7) == []
+    ((topic, _, _, headers),) = checker.producer.produced[:1]
     assert (topic, (DELAY_REASON_HEADER, b"quiet_hours") in headers) == ("recheck.small", True)
-    (build,) = night.builds(Lane.SMALL)
+    (build,) = checker.builds(Lane.SMALL)
     assert (build.user_ids, build.since_ms) == ([4, 5], BERLIN_7)
-    assert night.outcomes() == []
-    assert not night.delay_store.items
+    assert checker.outcomes() == []
+    assert not checker.delay_store.items
 
 
 def test_held_users_are_decided_by_their_later_settings() -> None:
-    night = Night()
-    night.sleeper(4, 5, 6, 7)
-    night.check(send([4, 5, 6, 7]))
-    night.sleeper(5, channels={"push": False})
-    night.sleeper(6, quiet_hours={"start": "22:00", "end": "08:00"})
-    night.directory.remove(User(user_id=7, club_id=7))
-    night.forget()
-    night.until(BERLIN_7)
-    assert [build.user_ids for build in night.builds()] == [[4]]
-    assert results_of(night.outcomes()) == {
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4, 5, 6, 7)
+    checker.check(send([4, 5, 6, 7]))
+    checker.put_quiet_hours(5, channels={"push": False})
+    checker.put_quiet_hours(6, quiet_hours={"start": "22:00", "end": "08:00"})
+    checker.directory.remove(User(user_id=7, club_id=7))
+    checker.forget()
+    checker.release_at(BERLIN_7)
+    assert [build.user_ids for build in checker.builds()] == [[4]]
+    assert results_of(checker.outcomes()) == {
         (5, "push"): ("suppressed", "opted_out"), (6, "push"): HELD, (7, "push"): ("suppressed", "unknown_user"),
     }  # fmt: skip
-    night.forget()
-    night.until(BERLIN_7 + HOUR_MS)
-    assert [build.user_ids for build in night.builds()] == [[6]]
+    checker.forget()
+    checker.release_at(BERLIN_7 + HOUR_MS)
+    assert [build.user_ids for build in checker.builds()] == [[6]]
 
 
 @pytest.mark.guarantee("quiet_hours.mandatory_and_critical_pass")
 @pytest.mark.parametrize("values", [{"type": "one_time_password"}, {"type": "security_alert"}])
 def test_mandatory_or_critical_send_ignores_quiet_hours(values: Mapping[str, Any]) -> None:
-    night = Night()
-    night.sleeper(4, 5)
-    night.check(send([4, 5], **values))
-    assert all(build.user_ids == [4, 5] for build in night.builds())
-    assert night.outcomes() == []
-    assert not night.delay_store.items
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4, 5)
+    checker.check(send([4, 5], **values))
+    assert all(build.user_ids == [4, 5] for build in checker.builds())
+    assert checker.outcomes() == []
+    assert not checker.delay_store.items
 
 
 def test_the_critical_lane_wakes() -> None:
-    night = Night()
-    night.sleeper(4, 5)
-    night.check(send([4, 5]), topic="send.monolith.critical")
-    assert [build.user_ids for build in night.builds(Lane.CRITICAL)] == [[4, 5]]
-    assert not night.delay_store.items
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4, 5)
+    checker.check(send([4, 5]), topic="send.monolith.critical")
+    assert [build.user_ids for build in checker.builds(Lane.CRITICAL)] == [[4, 5]]
+    assert not checker.delay_store.items
 
 
 def test_held_user_waits_only_for_the_allowed_channels() -> None:
-    night = Night()
-    night.sleeper(4)
-    night.sleeper(5, channels={"push": False})
-    night.check(send([4, 5, 1], channels=["push", "email"]))
-    assert results_of(night.outcomes()) == {
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4)
+    checker.put_quiet_hours(5, channels={"push": False})
+    checker.check(send([4, 5, 1], channels=["push", "email"]))
+    assert results_of(checker.outcomes()) == {
         (4, "push"): HELD, (4, "email"): HELD, (5, "push"): ("suppressed", "opted_out"), (5, "email"): HELD,
     }  # fmt: skip
-    assert {(*part.user_ids, *part.channels) for part in night.parts()} == {(4, "push", "email"), (5, "email")}
-    night.sleeper(5)  # wants pushes again: of this one it was said that they do not
-    night.forget()
-    night.until(BERLIN_7)
-    assert sorted((build.channel, build.user_ids) for build in night.builds()) == [
+    assert {(*part.user_ids, *part.channels) for part in checker.delayed_parts()} == {
+        (4, "push", "email"),
+        (5, "email"),
+    }
+    checker.put_quiet_hours(5)  # wants pushes again: of this one it was said that they do not
+    checker.forget()
+    checker.release_at(BERLIN_7)
+    assert sorted((build.channel, build.user_ids) for build in checker.builds()) == [
         ("email", [4]), ("email", [5]), ("push", [4]),
     ]  # fmt: skip
 
 
 def test_other_clubs_user_is_suppressed_without_being_held() -> None:
-    night = Night()
-    night.sleeper(4)
-    night.check(send([4, 1], club_id=8))
-    assert set(results_of(night.outcomes()).values()) == {("suppressed", "unknown_user")}
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4)
+    checker.check(send([4, 1], club_id=8))
+    assert set(results_of(checker.outcomes()).values()) == {("suppressed", "unknown_user")}
 
 
 @pytest.mark.parametrize("users", [[4], [4, 5]])
 def test_opt_out_while_held_has_an_outcome_with_another_id(users: list[int]) -> None:
-    night = Night()
-    night.sleeper(*users)
-    night.check(send(users))
-    night.sleeper(4, channels={"push": False})
-    night.until(BERLIN_7)
-    assert night.last_results()[4, "push"] == ("suppressed", "opted_out")
-    assert night.ends() == {(user, "push"): 1 for user in users}
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(*users)
+    checker.check(send(users))
+    checker.put_quiet_hours(4, channels={"push": False})
+    checker.release_at(BERLIN_7)
+    assert checker.last_results()[4, "push"] == ("suppressed", "opted_out")
+    assert checker.outcome_counts() == {(user, "push"): 1 for user in users}
 
 
 @pytest.mark.parametrize("users", [[4], [4, 5]])
@@ -200,121 +203,123 @@ def test_opt_out_while_held_has_an_outcome_with_another_id(users: list[int]) -> 
 def test_send_that_would_expire_while_held_expires_at_once(
     users: list[int], expires_at: int, said: tuple[str, str | None]
 ) -> None:
-    night = Night()
-    night.sleeper(*users)
-    night.check(send(users, expires_at=expires_at))
-    assert set(results_of(night.outcomes()).values()) == {said}
-    assert night.outcomes()[0].results[0].rule == RULE
-    assert bool(night.delay_store.items) == (said == HELD)
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(*users)
+    checker.check(send(users, expires_at=expires_at))
+    assert set(results_of(checker.outcomes()).values()) == {said}
+    assert checker.outcomes()[0].results[0].rule == RULE
+    assert bool(checker.delay_store.items) == (said == HELD)
 
 
 def test_send_that_expired_while_held_is_expired() -> None:
-    night = Night()
-    night.sleeper(4, 5)
-    night.check(send([4, 5], expires_at=BERLIN_7 + 1))
-    night.until(BERLIN_7 + 2)
-    assert night.ends() == dict.fromkeys([(4, "push"), (5, "push")], 1)
-    assert set(night.last_results().values()) == {EXPIRED}
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4, 5)
+    checker.check(send([4, 5], expires_at=BERLIN_7 + 1))
+    checker.release_at(BERLIN_7 + 2)
+    assert checker.outcome_counts() == dict.fromkeys([(4, "push"), (5, "push")], 1)
+    assert set(checker.last_results().values()) == {EXPIRED}
 
 
 @pytest.mark.parametrize("users", [[4], [4, 5], [4, 1]])
 def test_a_send_at_inside_of_them_waits_twice(users: list[int]) -> None:
-    night = Night()
-    night.sleeper(4, 5)
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4, 5)
     at = NOW + HOUR_MS
-    night.check(send(users, send_at=at))
-    night.forget()
-    night.until(at)
-    assert results_of(night.outcomes())[4, "push"] == HELD
-    assert night.dues() == [BERLIN_7]
-    night.until(BERLIN_7)
-    assert sorted(user for build in night.builds() for user in build.user_ids) == users[::-1] or night.ends() == {
-        (user, "push"): 1 for user in users
-    }
+    checker.check(send(users, send_at=at))
+    checker.forget()
+    checker.release_at(at)
+    assert results_of(checker.outcomes())[4, "push"] == HELD
+    assert checker.due_times() == [BERLIN_7]
+    checker.release_at(BERLIN_7)
+    assert sorted(user for build in checker.builds() for user in build.user_ids) == users[
+        ::-1
+    ] or checker.outcome_counts() == {(user, "push"): 1 for user in users}
 
 
 @pytest.mark.parametrize("users", [[4], [4, 5], [4, 1, 5]])
 @pytest.mark.parametrize("again_at", ["before", "at the end", "after"])
 def test_redelivery_at_any_time_doubles_no_recipient(users: list[int], again_at: str) -> None:
-    night = Night()
-    night.sleeper(4, 5)
-    record = night.encoded(send(users), topics.SEND_MONOLITH)
-    assert night.run(night.use_case, record) == []
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4, 5)
+    record = checker.encoded(send(users), topics.SEND_MONOLITH)
+    assert checker.run(checker.use_case, record) == []
     if again_at == "before":
-        night.sleeper(4, quiet_hours=None)  # changed their mind meanwhile
-        night.run(night.use_case, record)
+        checker.put_quiet_hours(4, quiet_hours=None)  # changed their mind meanwhile
+        checker.run(checker.use_case, record)
         if len(users) > 1:
-            assert night.dues() == [BERLIN_7]
-    night.until(BERLIN_7)
+            assert checker.due_times() == [BERLIN_7]
+    checker.release_at(BERLIN_7)
     if again_at != "before":
-        night.clock.advance(0 if again_at == "at the end" else 9 * 3600)
-        assert night.run(night.use_case, record) == []
-    while night.delay_store.items:
-        night.until(max(night.clock.now_ms(), *night.dues()))
-    assert night.ends() == {(user, "push"): 1 for user in users}
-    assert night.last_results().keys() <= {(4, "push"), (5, "push")}
+        checker.clock.advance(0 if again_at == "at the end" else 9 * 3600)
+        assert checker.run(checker.use_case, record) == []
+    while checker.delay_store.items:
+        checker.release_at(max(checker.clock.now_ms(), *checker.due_times()))
+    assert checker.outcome_counts() == {(user, "push"): 1 for user in users}
+    assert checker.last_results().keys() <= {(4, "push"), (5, "push")}
 
 
 @pytest.mark.parametrize("users", [[4], [4, 1]])
 def test_held_recipients_are_stored_before_their_outcome(users: list[int]) -> None:
-    night = Night()
-    night.sleeper(4)
-    night.delay_store.failing = Retry("DynamoDB is down")
-    assert night.check(send(users)) == [0]
-    assert night.producer.produced == []
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4)
+    checker.delay_store.failing = Retry("DynamoDB is down")
+    assert checker.check(send(users)) == [0]
+    assert checker.producer.produced == []
 
 
 @pytest.mark.parametrize("users", [[4], [4, 5]])
 def test_almost_endless_quiet_hours_end_after_some_nights(users: list[int]) -> None:
-    night = Night()
-    night.sleeper(*users, quiet_hours={"start": "00:01", "end": "00:00"})
-    night.check(send(users))
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(*users, quiet_hours={"start": "00:01", "end": "00:00"})
+    checker.check(send(users))
     nights = 0
-    while night.delay_store.items and nights < 10:
+    while checker.delay_store.items and nights < 10:
         nights += 1
-        night.until(night.dues()[0] + 2 * MINUTE_MS)  # the scheduler is late
+        checker.release_at(checker.due_times()[0] + 2 * MINUTE_MS)  # the scheduler is late
     assert nights == MAX_HELD
-    assert night.builds() == []
-    assert night.ends() == dict.fromkeys([(user, "push") for user in users], 1)
-    assert set(night.last_results().values()) == {EXPIRED}
+    assert checker.builds() == []
+    assert checker.outcome_counts() == dict.fromkeys([(user, "push") for user in users], 1)
+    assert set(checker.last_results().values()) == {EXPIRED}
 
 
 def test_user_delayed_for_the_directory_is_held_afterwards() -> None:
-    night = Night()
-    night.sleeper(4)
-    night.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
-    night.check(send([99, 4, 1]))
-    assert sorted(part.why for part in night.parts()) == ["directory", "quiet_hours"]
-    night.sleeper(99)
-    night.directory.caught_up = Position(lsn=2, ts_ms=NOW)
-    night.until(NOW + 2 * MINUTE_MS)
-    assert night.dues() == [BERLIN_7, BERLIN_7]
-    night.until(BERLIN_7)
-    assert night.ends() == {(user, "push"): 1 for user in (99, 4, 1)}
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4)
+    checker.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
+    checker.check(send([99, 4, 1]))
+    assert sorted(part.why for part in checker.delayed_parts()) == ["directory", "quiet_hours"]
+    checker.put_quiet_hours(99)
+    checker.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+    checker.release_at(NOW + 2 * MINUTE_MS)
+    assert checker.due_times() == [BERLIN_7, BERLIN_7]
+    checker.release_at(BERLIN_7)
+    assert checker.outcome_counts() == {(user, "push"): 1 for user in (99, 4, 1)}
 
 
 def test_ends_of_quiet_hours_share_quarters_of_an_hour() -> None:
-    night = Night()
+    checker = QuietHoursChecker()
     everybody = range(10, 10 + 1_000)
     for user_id in everybody:
         minute = 60 + (user_id * 7) % 1_200  # between 01:00 and 21:00 UTC, of the next day
-        night.sleeper(user_id, zone="UTC", quiet_hours={"start": "22:00", "end": f"{minute // 60:02}:{minute % 60:02}"})
-    night.check(send(everybody))
-    night.check(*night.rechecks(), topic="recheck")  # in their tenant's turn
-    parts = night.parts()
-    assert len(parts) <= MAX_ENDS
-    assert sorted(user for part in parts for user in part.user_ids) == list(everybody)
-    night.forget()
-    night.until(night.dues()[-1])
-    assert sorted(user for build in night.builds() for user in build.user_ids) == list(everybody)
+        checker.put_quiet_hours(
+            user_id, zone="UTC", quiet_hours={"start": "22:00", "end": f"{minute // 60:02}:{minute % 60:02}"}
+        )
+    checker.check(send(everybody))
+    checker.check(*checker.rechecks(), topic="recheck")  # in their tenant's turn
+    delayed_parts = checker.delayed_parts()
+    assert len(delayed_parts) <= MAX_ENDS
+    assert sorted(user for part in delayed_parts for user in part.user_ids) == list(everybody)
+    checker.forget()
+    checker.release_at(checker.due_times()[-1])
+    assert sorted(user for build in checker.builds() for user in build.user_ids) == list(everybody)
 
 
 def test_a_morning_is_no_hot_partition() -> None:
-    night = Night()
-    night.sleeper(4, 5)
+    checker = QuietHoursChecker()
+    checker.put_quiet_hours(4, 5)
     chunks = 200
-    night.check(*(send([4, 5], chunk_index=index, chunk_count=chunks) for index in range(chunks)))
-    buckets = Counter(bucket for bucket, _ in night.delay_store.items)
+    checker.check(*(send([4, 5], chunk_index=index, chunk_count=chunks) for index in range(chunks)))
+    buckets = Counter(bucket for bucket, _ in checker.delay_store.items)
     assert len(buckets) == SHARDS
     assert max(buckets.values()) < chunks // 4
 
@@ -344,27 +349,27 @@ class FusedStore(InMemoryDelayStore):
 @pytest.mark.parametrize("users", [[4], [4, 6, 1, 2]])
 @pytest.mark.parametrize("meanwhile", ["nothing", "the night ends", "they change"])
 def test_kill_between_hold_and_outcome_ends_each_user_once(kill_at: int, users: list[int], meanwhile: str) -> None:
-    night = Night()
-    night.directory.put(UserSettings(user_id=2, channels={"push": False}))
-    night.sleeper(4)
-    night.sleeper(6, zone="Europe/London")
+    checker = QuietHoursChecker()
+    checker.directory.put(UserSettings(user_id=2, channels={"push": False}))
+    checker.put_quiet_hours(4)
+    checker.put_quiet_hours(6, zone="Europe/London")
     store = FusedStore()
-    night.delay_store, store.left = store, kill_at
-    night.use_case = night.environment(night.directory)
-    night.producer.fail = lambda *_: store._step()
-    record = night.encoded(send(users), topics.SEND_MONOLITH)
+    checker.delay_store, store.left = store, kill_at
+    checker.use_case = checker.environment(checker.directory)
+    checker.producer.fail = lambda *_: store._step()
+    record = checker.encoded(send(users), topics.SEND_MONOLITH)
     with suppress(KilledError):  # some have fewer steps than others
-        night.run(night.use_case, record)
+        checker.run(checker.use_case, record)
     if meanwhile == "the night ends":
-        night.clock.advance((LONDON_7 - NOW) / 1000)
+        checker.clock.advance((LONDON_7 - NOW) / 1000)
     elif meanwhile == "they change":
-        night.sleeper(4, quiet_hours=None)
-        night.sleeper(6, quiet_hours={"start": "22:00", "end": "08:00"})
-        night.directory.put(UserSettings(user_id=1, quiet_hours=NIGHT))
+        checker.put_quiet_hours(4, quiet_hours=None)
+        checker.put_quiet_hours(6, quiet_hours={"start": "22:00", "end": "08:00"})
+        checker.directory.put(UserSettings(user_id=1, quiet_hours=NIGHT))
     store.left = 0
-    assert night.run(night.use_case, record) == []
+    assert checker.run(checker.use_case, record) == []
     while store.items:
-        night.until(max(night.clock.now_ms(), *night.dues()))
-    assert night.ends() == {(user, "push"): 1 for user in users}
-    held = {who for each in night.outcomes() for who, said in results_of([each]).items() if said == HELD}
+        checker.release_at(max(checker.clock.now_ms(), *checker.due_times()))
+    assert checker.outcome_counts() == {(user, "push"): 1 for user in users}
+    held = {who for each in checker.outcomes() for who, said in results_of([each]).items() if said == HELD}
     assert held <= {(4, "push"), (6, "push")} or meanwhile == "they change"
