@@ -1,11 +1,11 @@
-"""Which of bulk's queues a tenant's broadcasts stand in.
+"""Broadcast queues: which queue of the bulk lane a tenant's broadcasts use.
 
-Functions work the queues off in turns: tenants in different ones share what there is evenly, tenants in one wait for
-each other. So a tenant who begins to broadcast takes the queue that was last used longest ago, and keeps it for as long
-as they go on. Where more tenants do so at once than there are queues, those who came later share, by their ids.
+Functions process the queues in turns: tenants in different queues share capacity evenly, tenants in one queue wait for
+each other. So a tenant that begins a broadcast leases the queue whose last lease is oldest, and renews the lease while
+it broadcasts. When more tenants broadcast than there are queues, later tenants share a queue, chosen by their ids.
 
-All environments ask one store. What it says is a matter of waiting, never of correctness: ids do not know the queue,
-and where the store cannot be asked a tenant goes on where they were, or shares.
+All environments use one store. The assignment affects latency, never correctness: ids do not contain the queue. If the
+store is down, a tenant stays in its queue or shares one.
 """
 
 from collections.abc import Mapping
@@ -20,130 +20,131 @@ from masscomm.observability import logs
 
 logger = logs.logger("preference_checker")
 
-# For so long an environment believes what it was told.
-KNOWN_S = 5.0
-# Somebody who uses a queue says so again after this time.
-_SAID_AGAIN_MS = 10_000
-# A queue is its tenant's alone for so long after it was last used, many times the two above.
-IN_USE_MS = 60_000
-# A moment further ahead than clocks differ is none.
-_AHEAD_MS = 60_000
-# Without an answer, or with one that took so long, the store is left alone for a while: a send waits for it once in
-# that time.
+# An environment caches an assignment for so long.
+CACHED_S = 5.0
+# A tenant that still broadcasts renews its lease after this time.
+_RENEW_AFTER_MS = 10_000
+# Duration of a lease after its last renewal, many times the two above.
+LEASE_MS = 60_000
+# A time further in the future than clocks differ is ignored.
+_MAX_CLOCK_SKEW_MS = 60_000
+# After an error or a slow response the store is not used for a while: at most one send waits for it in that time.
 _SLOW_S = 0.2
-_REST_S = 30.0
-# Others that decide at the same moment come first so often; then it is not worth the waiting.
+_PAUSE_S = 30.0
+# Lost races with other environments; more attempts are not worth their latency.
 _ATTEMPTS = 3
 _MOST_TENANTS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Use:
-    """club_id: whose a queue is; used_ms: when a broadcast was last put there, ms since the epoch."""
+class QueueLease:
+    """club_id: the tenant that leases the queue; renewed_ms: when a broadcast was last put there, ms since the
+    epoch."""
 
     club_id: int
-    used_ms: int
+    renewed_ms: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Uses:
-    """Queues that were ever used. version: 0 where nothing was kept yet."""
+class QueueLeases:
+    """Leases of all queues ever leased. version: 0 where none is stored yet."""
 
     version: int = 0
-    of: Mapping[Lane, Use] = field(default_factory=dict)
+    by_lane: Mapping[Lane, QueueLease] = field(default_factory=dict)
 
 
-class UseStore(Protocol):
-    """Where uses are kept for all environments. Errors: Retry (down, slow, makes no sense), Stop (there is none)."""
+class QueueLeaseStore(Protocol):
+    """Stores the leases for all environments. Errors: Retry (down, slow, malformed), Stop (no table)."""
 
-    def read(self) -> Uses:
-        """As they are at this moment, whoever kept them."""
+    def read(self) -> QueueLeases:
+        """Read the current leases, including those of other environments."""
         ...
 
-    def replace(self, version: int, uses: Mapping[Lane, Use], now_ms: int) -> bool:
-        """Keep these, if what was read in that version still stands; whether they were kept."""
+    def replace(self, version: int, leases: Mapping[Lane, QueueLease], now_ms: int) -> bool:
+        """Store these leases if `version` is still the stored version; returns whether they were stored."""
         ...
 
 
-def assigned(uses: Mapping[Lane, Use], club_id: int, now_ms: int) -> tuple[Lane, Mapping[Lane, Use] | None]:
-    """(the tenant's queue, what is to be kept because of it, None where nothing is)."""
+def assign_queue(
+    leases: Mapping[Lane, QueueLease], club_id: int, now_ms: int
+) -> tuple[Lane, Mapping[Lane, QueueLease] | None]:
+    """(the tenant's queue, the leases to store because of it, or None)."""
     last = {
-        lane: use.used_ms if use is not None and use.used_ms <= now_ms + _AHEAD_MS else 0
+        lane: lease.renewed_ms if lease is not None and lease.renewed_ms <= now_ms + _MAX_CLOCK_SKEW_MS else 0
         for lane in BROADCASTS
-        for use in [uses.get(lane)]
+        for lease in [leases.get(lane)]
     }
-    queue = next((lane for lane in BROADCASTS if lane in uses and uses[lane].club_id == club_id), None)
+    queue = next((lane for lane in BROADCASTS if lane in leases and leases[lane].club_id == club_id), None)
     if queue is None:
         queue = min(BROADCASTS, key=lambda lane: last[lane])
-        if last[queue] > now_ms - IN_USE_MS:
+        if last[queue] > now_ms - LEASE_MS:
             return shared_queue(club_id), None
-    elif last[queue] > now_ms - _SAID_AGAIN_MS:
+    elif last[queue] > now_ms - _RENEW_AFTER_MS:
         return queue, None
-    return queue, {**uses, queue: Use(club_id=club_id, used_ms=now_ms)}
+    return queue, {**leases, queue: QueueLease(club_id=club_id, renewed_ms=now_ms)}
 
 
 class BroadcastQueues:
     """One for each function environment."""
 
-    def __init__(self, store: UseStore) -> None:
+    def __init__(self, store: QueueLeaseStore) -> None:
         self._store = store
-        # By tenant: their queue, and until when that is believed.
-        self._known: dict[int, tuple[Lane, float]] = {}
-        self._left_alone_until = 0.0
+        # By tenant: the queue, and until when it is cached.
+        self._cached: dict[int, tuple[Lane, float]] = {}
+        self._paused_until = 0.0
 
     def of(self, club_id: int, clock: Clock) -> Lane:
-        """The tenant's queue at this moment. Never fails."""
-        known, until = self._known.get(club_id, (None, 0.0))
-        if known is not None and clock.monotonic() < until:
-            return known
-        queue = self._asked(club_id, clock) or known or shared_queue(club_id)  # guard: broadcast.queue_lease
-        if len(self._known) >= _MOST_TENANTS:
-            self._known.clear()
-        self._known[club_id] = queue, clock.monotonic() + KNOWN_S
+        """The tenant's queue now. Never fails."""
+        cached, until = self._cached.get(club_id, (None, 0.0))
+        if cached is not None and clock.monotonic() < until:
+            return cached
+        queue = self._from_store(club_id, clock) or cached or shared_queue(club_id)  # guard: broadcast.queue_lease
+        if len(self._cached) >= _MOST_TENANTS:
+            self._cached.clear()
+        self._cached[club_id] = queue, clock.monotonic() + CACHED_S
         return queue
 
-    def _asked(self, club_id: int, clock: Clock) -> Lane | None:
-        """What the store says; None where it says nothing."""
+    def _from_store(self, club_id: int, clock: Clock) -> Lane | None:
+        """The queue by the store; None if the store gives none."""
         began = clock.monotonic()
-        if began < self._left_alone_until:
+        if began < self._paused_until:
             return None
         try:
             for _ in range(_ATTEMPTS):
                 now_ms, found = clock.now_ms(), self._store.read()
-                queue, kept = assigned(found.of, club_id, now_ms)
-                if kept is None or self._store.replace(found.version, kept, now_ms):
+                queue, changed = assign_queue(found.by_lane, club_id, now_ms)
+                if changed is None or self._store.replace(found.version, changed, now_ms):
                     return queue
                 if clock.monotonic() - began > _SLOW_S:
                     break
         except (Retry, Stop) as error:
             logger.warning("tenants share queues of broadcasts: %s", error)
-            self._left_alone_until = clock.monotonic() + _REST_S
+            self._paused_until = clock.monotonic() + _PAUSE_S
         finally:
             if clock.monotonic() - began > _SLOW_S:
-                self._left_alone_until = clock.monotonic() + _REST_S
+                self._paused_until = clock.monotonic() + _PAUSE_S
         return None
 
 
-class InMemoryUseStore:
-    """The store's contract in a dictionary, for unit tests; failing: raised by every call; calls: how often it was
-    asked."""
+class InMemoryQueueLeaseStore:
+    """The store's contract in a dictionary, for unit tests. failing: raised by every call; calls: their number."""
 
     def __init__(self) -> None:
-        self.uses = Uses()
+        self.leases = QueueLeases()
         self.failing: Exception | None = None
         self.calls = 0
         self._lock = Lock()
 
-    def read(self) -> Uses:
+    def read(self) -> QueueLeases:
         self._answer()
-        return self.uses
+        return self.leases
 
-    def replace(self, version: int, uses: Mapping[Lane, Use], now_ms: int) -> bool:  # noqa: ARG002
+    def replace(self, version: int, leases: Mapping[Lane, QueueLease], now_ms: int) -> bool:  # noqa: ARG002
         self._answer()
         with self._lock:
-            if self.uses.version != version:
+            if self.leases.version != version:
                 return False
-            self.uses = Uses(version=version + 1, of=dict(uses))
+            self.leases = QueueLeases(version=version + 1, by_lane=dict(leases))
             return True
 
     def _answer(self) -> None:

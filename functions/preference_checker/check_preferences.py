@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from functions.preference_checker.broadcast_queues import BroadcastQueues, InMemoryUseStore
+from functions.preference_checker.broadcast_queues import BroadcastQueues, InMemoryQueueLeaseStore
 from functions.preference_checker.small_sends import SmallSends
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import (
@@ -81,7 +81,7 @@ class CheckPreferences:
     decision_log: DecisionLog
     retry_schedule: RetrySchedule = field(default_factory=RetrySchedule)
     small_sends: SmallSends = field(default_factory=SmallSends)
-    queues: BroadcastQueues = field(default_factory=lambda: BroadcastQueues(InMemoryUseStore()))
+    queues: BroadcastQueues = field(default_factory=lambda: BroadcastQueues(InMemoryQueueLeaseStore()))
 
     def decode(self, record: KafkaRecord, codec: Codec) -> Chunk:
         """A record of send.* or recheck. Errors: DeadLetter, Retry."""
@@ -273,7 +273,7 @@ class CheckPreferences:
         A redelivery may choose another lane: the record is the same one there, and whoever has it second knows it.
         """
         asked = chunk.asked
-        if chunk.lane is Lane.SMALL and not self.small_sends.may(
+        if chunk.lane is Lane.SMALL and not self.small_sends.admit(
             asked.club_id, len(asked.positions), self.clock.monotonic()
         ):
             return self.queues.of(asked.club_id, self.clock)

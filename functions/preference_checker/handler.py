@@ -5,8 +5,8 @@ from typing import Any
 
 from functions.preference_checker.broadcast_queues import BroadcastQueues
 from functions.preference_checker.check_preferences import CheckPreferences
+from functions.preference_checker.queue_leases_dynamodb import DynamoDbQueueLeaseStore
 from functions.preference_checker.small_sends import BURST, PER_S, SmallSends
-from functions.preference_checker.use_store_dynamodb import DynamoDbUseStore
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver
@@ -35,7 +35,7 @@ def bootstrap() -> tuple[BatchDriver, CheckPreferences]:
         small_sends=SmallSends(
             per_s=environment.number("SMALL_SENDS_PER_S", PER_S), burst=environment.number("SMALL_SENDS_BURST", BURST)
         ),
-        queues=BroadcastQueues(DynamoDbUseStore.from_environment()),
+        queues=BroadcastQueues(DynamoDbQueueLeaseStore.from_environment()),
     )
     return driver, use_case
 

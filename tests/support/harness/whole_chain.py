@@ -9,7 +9,7 @@ from aws_lambda_powertools import Logger
 
 from functions.builder.build_messages import BuildMessages
 from functions.builder.templates import TemplateCache
-from functions.preference_checker.broadcast_queues import BroadcastQueues, InMemoryUseStore
+from functions.preference_checker.broadcast_queues import BroadcastQueues, InMemoryQueueLeaseStore
 from functions.preference_checker.check_preferences import CheckPreferences
 from functions.preference_checker.small_sends import SmallSends
 from functions.scheduler.release_due_records import ReleaseDueRecords
@@ -34,7 +34,7 @@ class RandomLane(SmallSends):
 
     rng: random.Random
 
-    def may(self, club_id: int, recipients: int, now_s: float) -> bool:
+    def admit(self, club_id: int, recipients: int, now_s: float) -> bool:
         return self.rng.random() < 0.5
 
 
@@ -42,7 +42,7 @@ class RandomQueue(BroadcastQueues):
     """A random queue each time a record is checked, as if tenants came and went."""
 
     def __init__(self, rng: random.Random, *queues: Lane) -> None:
-        super().__init__(InMemoryUseStore())
+        super().__init__(InMemoryQueueLeaseStore())
         self.rng = rng
         self.queues = queues
 

@@ -7,17 +7,17 @@ import pytest
 
 from functions.preference_checker import broadcast_queues
 from functions.preference_checker.broadcast_queues import (
-    IN_USE_MS,
-    KNOWN_S,
+    CACHED_S,
+    LEASE_MS,
     BroadcastQueues,
-    InMemoryUseStore,
-    Use,
-    Uses,
+    InMemoryQueueLeaseStore,
+    QueueLease,
+    QueueLeases,
 )
 from masscomm.clock import FixedClock
 from masscomm.domain.lanes import BROADCASTS, Lane, shared_queue
 from masscomm.errors import MasscommError, Retry, Stop
-from tests.support.contracts.queue_leases import UseStoreContract
+from tests.support.contracts.queue_leases import QueueLeaseStoreContract
 
 CLUBS = range(11, 11 + len(BROADCASTS))
 NEXT = CLUBS.stop
@@ -28,7 +28,7 @@ class TenantsWithQueues:
 
     def __init__(self) -> None:
         self.clock = FixedClock()
-        self.store = InMemoryUseStore()
+        self.store = InMemoryQueueLeaseStore()
         self.own = self.environment()
 
     def environment(self) -> BroadcastQueues:
@@ -38,10 +38,10 @@ class TenantsWithQueues:
         return [self.own.of(club_id, self.clock) for club_id in club_ids]
 
 
-class TestInMemoryUseStore(UseStoreContract):
+class TestInMemoryQueueLeaseStore(QueueLeaseStoreContract):
     @pytest.fixture
-    def store(self) -> InMemoryUseStore:
-        return InMemoryUseStore()
+    def store(self) -> InMemoryQueueLeaseStore:
+        return InMemoryQueueLeaseStore()
 
 
 def test_each_new_tenant_takes_a_free_queue() -> None:
@@ -53,7 +53,7 @@ def test_broadcasting_tenant_keeps_its_queue_everywhere() -> None:
     tenants = TenantsWithQueues()
     tenants.queues(*CLUBS[:2])
     for _ in range(30):
-        tenants.clock.advance(IN_USE_MS / 2000)
+        tenants.clock.advance(LEASE_MS / 2000)
         assert tenants.queues(CLUBS[1]) == [BROADCASTS[1]]
         assert tenants.environment().of(CLUBS[1], tenants.clock) == BROADCASTS[1]
 
@@ -63,7 +63,7 @@ def test_new_tenant_takes_the_longest_unused_queue() -> None:
     for club_id in CLUBS:
         tenants.queues(club_id)
         tenants.clock.advance(20)
-    tenants.clock.advance(IN_USE_MS / 1000)
+    tenants.clock.advance(LEASE_MS / 1000)
     tenants.queues(CLUBS[0])  # it goes on
     assert tenants.queues(NEXT, NEXT + 1) == [BROADCASTS[1], BROADCASTS[2]]
     assert tenants.queues(CLUBS[0]) == [BROADCASTS[0]]
@@ -76,10 +76,10 @@ def test_tenants_beyond_the_queues_share_without_taking_one() -> None:
     later = range(NEXT, NEXT + 8)
     assert tenants.queues(*later) == [shared_queue(club_id) for club_id in later]
     assert {tenants.queues(club_id)[0] for club_id in later} == set(BROADCASTS)
-    assert {use.club_id for use in tenants.store.uses.of.values()} == set(CLUBS)
+    assert {lease.club_id for lease in tenants.store.leases.by_lane.values()} == set(CLUBS)
     # One of them is done: whoever waited longest for a queue of their own has it.
     for _ in range(8):
-        tenants.clock.advance(IN_USE_MS / 6000)
+        tenants.clock.advance(LEASE_MS / 6000)
         tenants.queues(*CLUBS[1:])
     assert tenants.queues(NEXT + 1) == [BROADCASTS[0]]
 
@@ -88,12 +88,12 @@ def test_store_is_read_and_written_rarely() -> None:
     tenants = TenantsWithQueues()
     for _ in range(1_000):
         tenants.queues(CLUBS[0])
-    assert (tenants.store.calls, tenants.store.uses.version) == (2, 1)
+    assert (tenants.store.calls, tenants.store.leases.version) == (2, 1)
     for _ in range(600):
         tenants.clock.advance(0.1)
         tenants.queues(CLUBS[0])
-    assert tenants.store.calls <= 2 + 1.5 * 60 / KNOWN_S
-    assert tenants.store.uses.version <= 1 + 6
+    assert tenants.store.calls <= 2 + 1.5 * 60 / CACHED_S
+    assert tenants.store.leases.version <= 1 + 6
 
 
 @pytest.mark.guarantee("broadcast_queues.store_down_keeps_queues")
@@ -103,7 +103,7 @@ def test_unreachable_store_keeps_queues_or_shares(error: MasscommError) -> None:
     shifted = CLUBS[0]  # the first queue is theirs, and not the one they would share
     assert tenants.queues(shifted) == [Lane.BULK] != [shared_queue(shifted)]
     tenants.store.failing = error
-    tenants.clock.advance(2 * KNOWN_S)
+    tenants.clock.advance(2 * CACHED_S)
     before = tenants.store.calls
     for _ in range(50):
         assert tenants.queues(shifted, NEXT) == [Lane.BULK, shared_queue(NEXT)]
@@ -117,14 +117,14 @@ def test_unreachable_store_keeps_queues_or_shares(error: MasscommError) -> None:
 def test_a_store_that_takes_its_time_is_left_alone_as_well() -> None:
     tenants = TenantsWithQueues()
 
-    class Slow(InMemoryUseStore):
-        def read(self) -> Uses:
+    class Slow(InMemoryQueueLeaseStore):
+        def read(self) -> QueueLeases:
             tenants.clock.sleep(0.4)
             return super().read()
 
-        def replace(self, version: int, uses: Mapping[Lane, Use], now_ms: int) -> bool:
+        def replace(self, version: int, leases: Mapping[Lane, QueueLease], now_ms: int) -> bool:
             tenants.clock.sleep(0.4)
-            return super().replace(version - 1 if contended else version, uses, now_ms)
+            return super().replace(version - 1 if contended else version, leases, now_ms)
 
     for contended in (False, True):
         store = Slow()
@@ -138,10 +138,10 @@ def test_a_store_that_takes_its_time_is_left_alone_as_well() -> None:
 
 
 def test_tenant_that_loses_each_write_shares_a_queue() -> None:
-    class Contended(InMemoryUseStore):
-        def replace(self, version: int, uses: Mapping[Lane, Use], now_ms: int) -> bool:
-            self.uses = replace(self.uses, version=self.uses.version + 1)
-            return super().replace(version, uses, now_ms)
+    class Contended(InMemoryQueueLeaseStore):
+        def replace(self, version: int, leases: Mapping[Lane, QueueLease], now_ms: int) -> bool:
+            self.leases = replace(self.leases, version=self.leases.version + 1)
+            return super().replace(version, leases, now_ms)
 
     store = Contended()
     assert BroadcastQueues(store).of(NEXT, FixedClock()) == shared_queue(NEXT)
@@ -150,15 +150,17 @@ def test_tenant_that_loses_each_write_shares_a_queue() -> None:
 
 def test_a_moment_that_has_not_come_is_not_believed() -> None:
     tenants = TenantsWithQueues()
-    ahead = tenants.clock.now_ms() + 10 * IN_USE_MS
-    tenants.store.uses = Uses(version=1, of={lane: Use(club_id=99, used_ms=ahead) for lane in BROADCASTS})
+    ahead = tenants.clock.now_ms() + 10 * LEASE_MS
+    tenants.store.leases = QueueLeases(
+        version=1, by_lane={lane: QueueLease(club_id=99, renewed_ms=ahead) for lane in BROADCASTS}
+    )
     assert tenants.queues(NEXT) == [Lane.BULK]
     assert tenants.queues(99) == [Lane.BULK_2]
-    assert tenants.store.uses.of[Lane.BULK_2].used_ms == tenants.clock.now_ms()
+    assert tenants.store.leases.by_lane[Lane.BULK_2].renewed_ms == tenants.clock.now_ms()
 
 
 def test_tenants_without_number_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broadcast_queues, "_MOST_TENANTS", 10)
     tenants = TenantsWithQueues()
     tenants.queues(*range(1_000))
-    assert len(tenants.own._known) <= 10
+    assert len(tenants.own._cached) <= 10

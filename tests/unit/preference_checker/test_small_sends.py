@@ -6,30 +6,30 @@ from functions.preference_checker.small_sends import SmallSends
 
 def test_tenant_has_a_burst_and_a_rate() -> None:
     sends = SmallSends(per_s=2, burst=10)
-    assert [sends.may(1, 4, 0.0) for _ in range(4)] == [True, True, False, False]
-    assert sends.may(1, 2, 0.0)
-    assert not sends.may(1, 3, 1.0)
-    assert sends.may(1, 2, 1.0)
+    assert [sends.admit(1, 4, 0.0) for _ in range(4)] == [True, True, False, False]
+    assert sends.admit(1, 2, 0.0)
+    assert not sends.admit(1, 3, 1.0)
+    assert sends.admit(1, 2, 1.0)
 
 
 def test_unused_budget_is_capped_at_a_burst() -> None:
     sends = SmallSends(per_s=2, burst=10)
-    assert sends.may(1, 10, 0.0)
-    assert not sends.may(1, 11, 1_000.0)
-    assert sends.may(1, 10, 1_000.0)
+    assert sends.admit(1, 10, 0.0)
+    assert not sends.admit(1, 11, 1_000.0)
+    assert sends.admit(1, 10, 1_000.0)
 
 
 def test_tenants_do_not_share() -> None:
     sends = SmallSends(per_s=1, burst=10)
-    assert sends.may(1, 10, 0.0)
-    assert sends.may(2, 10, 0.0)
-    assert not sends.may(1, 1, 0.0)
+    assert sends.admit(1, 10, 0.0)
+    assert sends.admit(2, 10, 0.0)
+    assert not sends.admit(1, 1, 0.0)
 
 
 def test_a_tenant_of_long_ago_is_forgotten() -> None:
     sends = SmallSends(per_s=1, burst=10)
     for club_id in range(small_sends._MOST_TENANTS):
-        assert sends.may(club_id, 1, 0.0)
-    assert sends.may(-1, 1, 100.0)
-    assert list(sends._left) == [-1]
-    assert not sends.may(-1, 10, 100.0)
+        assert sends.admit(club_id, 1, 0.0)
+    assert sends.admit(-1, 1, 100.0)
+    assert list(sends._tokens) == [-1]
+    assert not sends.admit(-1, 10, 100.0)

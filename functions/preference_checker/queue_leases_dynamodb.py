@@ -1,10 +1,10 @@
-"""Who uses which queue of broadcasts, on DynamoDB: one item of the table of schemas/dynamodb/broadcast_queues.json."""
+"""Queue leases on DynamoDB: one item of the table of schemas/dynamodb/broadcast_queues.json."""
 
 import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from functions.preference_checker.broadcast_queues import Use, Uses
+from functions.preference_checker.broadcast_queues import QueueLease, QueueLeases
 from masscomm.aws.client import DynamoDb
 from masscomm.aws.dynamodb import ConditionFailed, answering
 from masscomm.aws.request import Limits
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 TABLE = "broadcast_queues"
 _KEY = {"id": {"S": "broadcasts"}}
 _KEPT_S = 7 * 86_400
-_WHAT = "who uses which queue"
+_WHAT = "queue leases"
 
 
-class DynamoDbUseStore:
+class DynamoDbQueueLeaseStore:
     """One for each function environment; client: for tests."""
 
     def __init__(self, *, table: str = TABLE, client: "DynamoDBClient | None" = None) -> None:
         self._table = table
-        # It may delay nobody, and what it says can be done without: one attempt, and no patience.
+        # Best effort: one attempt, short time-outs.
         self._client: Any = client or DynamoDb(Limits(connections=1, connect_s=0.25, read_s=0.5))
 
     @classmethod
@@ -33,17 +33,19 @@ class DynamoDbUseStore:
         """The table of BROADCAST_QUEUES_TABLE, or as schemas/dynamodb calls it."""
         return cls(table=os.environ.get("BROADCAST_QUEUES_TABLE", TABLE))
 
-    def read(self) -> Uses:
+    def read(self) -> QueueLeases:
         try:
             with answering(_WHAT):
                 item = self._client.get_item(TableName=self._table, Key=_KEY, ConsistentRead=True).get("Item")
             return (
-                Uses() if item is None else Uses(version=int(item["version"]["N"]), of=dict(_uses(item["uses"]["M"])))
+                QueueLeases()
+                if item is None
+                else QueueLeases(version=int(item["version"]["N"]), by_lane=dict(_leases(item["uses"]["M"])))
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Retry(f"what DynamoDB tells of queues makes no sense: {error!r}") from error
+            raise Retry(f"the item of queue leases is malformed: {error!r}") from error
 
-    def replace(self, version: int, uses: Mapping[Lane, Use], now_ms: int) -> bool:
+    def replace(self, version: int, leases: Mapping[Lane, QueueLease], now_ms: int) -> bool:
         condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(id)"}
         if version:
             condition = {
@@ -57,7 +59,7 @@ class DynamoDbUseStore:
                     Item={
                         **_KEY,
                         "version": {"N": str(version + 1)},
-                        "uses": {"M": {lane.value: {"M": _numbers(use)} for lane, use in uses.items()}},
+                        "uses": {"M": {lane.value: {"M": _numbers(lease)} for lane, lease in leases.items()}},
                         "expires_at": {"N": str(now_ms // 1000 + _KEPT_S)},
                     },
                     **condition,
@@ -67,13 +69,13 @@ class DynamoDbUseStore:
         return True
 
 
-def _numbers(use: Use) -> dict[str, Any]:
-    return {"club_id": {"N": str(use.club_id)}, "used_ms": {"N": str(use.used_ms)}}
+def _numbers(lease: QueueLease) -> dict[str, Any]:
+    return {"club_id": {"N": str(lease.club_id)}, "used_ms": {"N": str(lease.renewed_ms)}}
 
 
-def _uses(found: Mapping[str, Any]) -> Iterator[tuple[Lane, Use]]:
-    """Of the queues that there are: there may have been more of them."""
+def _leases(found: Mapping[str, Any]) -> Iterator[tuple[Lane, QueueLease]]:
+    """Leases of the queues that exist: an earlier version may have had more."""
     for lane in BROADCASTS:
         if lane.value in found:
-            use = found[lane.value]["M"]
-            yield lane, Use(club_id=int(use["club_id"]["N"]), used_ms=int(use["used_ms"]["N"]))
+            lease = found[lane.value]["M"]
+            yield lane, QueueLease(club_id=int(lease["club_id"]["N"]), renewed_ms=int(lease["used_ms"]["N"]))

@@ -1,4 +1,4 @@
-"""Who uses which queue of broadcasts, on LocalStack's DynamoDB, under the contract of those in memory."""
+"""Queue leases on DynamoDB of LocalStack, under the contract of the in-memory store."""
 
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -6,11 +6,11 @@ from uuid import uuid4
 import pytest
 
 from devstack.config import StackConfig
-from functions.preference_checker.broadcast_queues import UseStore
-from functions.preference_checker.use_store_dynamodb import DynamoDbUseStore
+from functions.preference_checker.broadcast_queues import QueueLeaseStore
+from functions.preference_checker.queue_leases_dynamodb import DynamoDbQueueLeaseStore
 from masscomm.domain.lanes import Lane
 from masscomm.errors import Retry, Stop
-from tests.support.contracts.queue_leases import NOW, UseStoreContract, use
+from tests.support.contracts.queue_leases import NOW, QueueLeaseStoreContract, lease
 from tests.support.servers.dynamodb_table import dynamodb, functions_client, new_table
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ def table(localstack: StackConfig) -> str:
     return new_table(dynamodb(localstack), "broadcast_queues")
 
 
-class TestDynamoDbUseStore(UseStoreContract):
+class TestDynamoDbQueueLeaseStore(QueueLeaseStoreContract):
     @pytest.fixture
-    def store(self, table: str, functions_client: Any) -> UseStore:
-        return DynamoDbUseStore(table=table, client=functions_client)
+    def store(self, table: str, functions_client: Any) -> QueueLeaseStore:
+        return DynamoDbQueueLeaseStore(table=table, client=functions_client)
 
     @pytest.mark.parametrize(
         "item",
@@ -40,22 +40,22 @@ class TestDynamoDbUseStore(UseStoreContract):
         ],
     )
     def test_malformed_item_is_a_retry(
-        self, store: UseStore, table: str, localstack: StackConfig, item: dict[str, Any]
+        self, store: QueueLeaseStore, table: str, localstack: StackConfig, item: dict[str, Any]
     ) -> None:
         dynamodb(localstack).put_item(TableName=table, Item={"id": {"S": "broadcasts"}, **item})
         with pytest.raises(Retry):
             store.read()
 
-    def test_removed_queue_is_ignored(self, store: UseStore, table: str, localstack: StackConfig) -> None:
+    def test_removed_queue_is_ignored(self, store: QueueLeaseStore, table: str, localstack: StackConfig) -> None:
         of = {"M": {"club_id": {"N": "7"}, "used_ms": {"N": str(NOW)}}}
         item: dict[str, Any] = {"version": {"N": "1"}, "uses": {"M": {"bulk99": of, "bulk": of}}}
         dynamodb(localstack).put_item(TableName=table, Item={"id": {"S": "broadcasts"}, **item})
-        assert dict(store.read().of) == {Lane.BULK: use(7)}
+        assert dict(store.read().by_lane) == {Lane.BULK: lease(7)}
 
 
 def test_absent_table_is_requested_once(localstack: StackConfig) -> None:
     client: DynamoDBClient = dynamodb(localstack)
-    store = DynamoDbUseStore(table=f"no-{uuid4()}", client=client)
+    store = DynamoDbQueueLeaseStore(table=f"no-{uuid4()}", client=client)
     for ask in (store.read, lambda: store.replace(0, {}, NOW)):
         with pytest.raises(Stop):
             ask()
