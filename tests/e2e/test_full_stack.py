@@ -72,7 +72,7 @@ def processes(stack: RunningStack) -> list[psutil.Process]:
     return [each for started in stack.services.values() for each in process.family(started.pid)]
 
 
-def test_all_services_run_and_report_it(stack: RunningStack, config: StackConfig) -> None:
+def test_all_services_run_and_report_ready(stack: RunningStack, config: StackConfig) -> None:
     assert set(stack.services) == set(all_services(config))
     assert all(started.alive() for started in stack.services.values())
     assert httpx.get(f"{config.gateway_url}/-/ready").status_code == 200

@@ -37,7 +37,7 @@ def trial(cloud: Cloud) -> Trial:
 # --- the deployment ---
 
 
-def test_every_resource_is_there_or_stands_in_the_reviewed_list(trial: Trial) -> None:
+def test_missing_resources_are_in_the_reviewed_list(trial: Trial) -> None:
     assert not [each for each in trial.missing if each[:2] not in ALLOWED]
     assert len(trial.resources) > 300
 
@@ -57,7 +57,7 @@ def test_deployment_differs_in_nothing_from_its_templates(trial: Trial) -> None:
     assert "Number of stacks with differences: 0" in trial.diff
 
 
-def test_destroying_it_leaves_nothing(trial: Trial) -> None:
+def test_destroyed_deployment_leaves_no_resource(trial: Trial) -> None:
     assert trial.left == {}
 
 

@@ -104,7 +104,9 @@ def fails(error: Exception) -> Callable[..., Any]:
 @pytest.mark.kills(guard="masking.dead_letter_headers")
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("stage", ["decode", "look_up", "work", "emit", "producer"])
-def test_no_stage_of_a_batch_lets_a_canary_out(stage: str, error: Exception, written: Callable[[], str]) -> None:
+def test_error_at_any_stage_of_a_batch_reveals_no_canary(
+    stage: str, error: Exception, written: Callable[[], str]
+) -> None:
     """The driver of every function on Kafka, with the error at each of its stages."""
     chain = Chain()
     use_case = Relay()
@@ -192,7 +194,7 @@ FUNCTIONS = (
 @pytest.mark.kills(guard="masking.spans")
 @pytest.mark.parametrize("error", [ERRORS[0], ERRORS[1], ERRORS[3]], ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("run", FUNCTIONS, ids=lambda run: run.__name__)
-def test_a_dependencys_error_lets_no_canary_out(
+def test_error_of_a_dependency_reveals_no_canary(
     run: Callable[[Exception], Any], error: Exception, written: Callable[[], str]
 ) -> None:
     chain = run(error)
@@ -203,7 +205,7 @@ def test_a_dependencys_error_lets_no_canary_out(
 
 @pytest.mark.parametrize("kind", [Rejected, TargetGone, Transient, ProviderError], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("record", [delivery([1, 2]), by_email([1, 2])], ids=["push", "email"])
-def test_a_providers_refusal_lets_no_canary_out(
+def test_refusal_of_a_provider_reveals_no_canary(
     record: Any, kind: type[ProviderError], written: Callable[[], str]
 ) -> None:
     chain = Delivery()
@@ -249,7 +251,7 @@ _KEPT = {
         {"mail": TEXT, "eventType": TEXT},
     ],
 )
-def test_a_receipts_texts_let_no_canary_out(document: dict[str, Any], written: Callable[[], str]) -> None:
+def test_texts_of_a_receipt_reveal_no_canary(document: dict[str, Any], written: Callable[[], str]) -> None:
     chain = Receipts()
     chain.sent_messages(["m"])
     chain.receive(receipt_events.of_sns(json.dumps(_filled(document)), TEXT))
@@ -257,7 +259,7 @@ def test_a_receipts_texts_let_no_canary_out(document: dict[str, Any], written: C
 
 
 @pytest.mark.parametrize("value", [TEXT.encode(), b"\x00\x00\x00\x00\x01" + TEXT.encode(), json.dumps(TEXT).encode()])
-def test_an_unreadable_record_lets_no_canary_out(value: bytes, written: Callable[[], str]) -> None:
+def test_unreadable_record_reveals_no_canary(value: bytes, written: Callable[[], str]) -> None:
     """Its bytes are the dead letter's value, as they came; nothing else quotes them."""
     runs = [
         (Checker(), topics.SEND_MONOLITH),
@@ -273,7 +275,7 @@ def test_an_unreadable_record_lets_no_canary_out(value: bytes, written: Callable
 
 @pytest.mark.parametrize("error", [Retry(TEXT), Stop(TEXT), KeyError(TEXT)], ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("module", [metrics_handler, send_handler], ids=lambda module: module.__name__)
-def test_a_rest_functions_error_lets_no_canary_out(
+def test_error_of_a_rest_function_reveals_no_canary(
     module: Any, error: Exception, monkeypatch: pytest.MonkeyPatch, written: Callable[[], str]
 ) -> None:
     monkeypatch.setattr(module, "bootstrap", fails(error))
@@ -286,7 +288,7 @@ def test_a_rest_functions_error_lets_no_canary_out(
 
 
 @pytest.mark.kills(guard="masking.outcomes")
-def test_a_rules_text_lets_no_canary_out() -> None:
+def test_text_of_a_rule_reveals_no_canary() -> None:
     """A rule can be a template's error, which quotes what a tenant wrote."""
     outcomes = [RecipientOutcome(0, 1, Decision(Status.FAILED, Reason.TEMPLATE_ERROR, "template", TEXT))]
     record = outcome(build([1]), outcomes, channel="push", step="build", start=0, end=1, now_ms=0, directory=None)

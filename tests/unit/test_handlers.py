@@ -47,7 +47,7 @@ def test_importing_a_handler_needs_no_environment_or_network(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OF_THIS_CHAIN)
-def test_a_function_names_every_variable_it_misses(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_each_missing_variable_of_a_function_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for variable in list(os.environ):
         if variable.isupper() and variable not in ("PATH", "HOME"):
             monkeypatch.delenv(variable)

@@ -111,7 +111,7 @@ def test_the_same_request_is_answered_to_an_operator(route: tuple[ModuleType, st
 
 
 @pytest.mark.parametrize("module", HANDLERS, ids=lambda module: module.__name__)
-def test_an_unknown_path_is_refused_alike(module: ModuleType) -> None:
+def test_unknown_path_is_403_unauthorised_and_404_otherwise(module: ModuleType) -> None:
     assert asked(module, "GET", "/v1/none", ABSENT)[0] == 403
     assert asked(module, "GET", "/v1/none", EVERY_CLUB)[0] == 404
 

@@ -63,11 +63,11 @@ def files_with(*words: str) -> set[str]:
     }
 
 
-def test_all_that_ask_for_a_stack_are_named() -> None:
+def test_files_that_need_a_stack_are_listed() -> None:
     assert files_with("one_stack_at_a_time: None", "fault_stack: FaultStack") == whole_files.HOLD_A_STACK
 
 
-def test_all_that_ask_for_a_spark_are_one_worker_s() -> None:
+def test_files_that_need_spark_run_in_one_worker() -> None:
     asking = files_with("spark: SparkSession", "kafka_frame: ")
     assert len(asking) > 1
     assert {group(f"{file}::test_a") for file in asking} == {SPARK}

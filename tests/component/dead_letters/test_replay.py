@@ -121,7 +121,7 @@ def test_a_letter_is_not_discarded_without_a_reason(dead_letter_topics: DeadLett
     assert read_marks(dead_letter_topics.bootstrap, dead_letter_topics.status) == {}
 
 
-def test_of_two_desks_the_later_one_has_the_say(dead_letter_topics: DeadLetterTopics) -> None:
+def test_earlier_of_two_replay_producers_is_fenced(dead_letter_topics: DeadLetterTopics) -> None:
     dead_letter_topics.dead_letter(b"one")
     letters = dead_letter_topics.letters()
     first, second = dead_letter_topics.desk(), dead_letter_topics.desk()

@@ -35,7 +35,7 @@ def tables(cluster: str) -> Iterator[OpenSearchTables]:
 class TestOpenSearchDirectory(DirectoryContract):
     """The contract, and what only this one can get wrong."""
 
-    def test_an_endpoint_is_of_the_token_it_was_made_for(self, tables: OpenSearchTables) -> None:
+    def test_device_with_a_new_token_has_no_endpoint(self, tables: OpenSearchTables) -> None:
         tables.put(DEVICE)
         moved = Device(device_id=DEVICE.device_id, user_id=1, platform="gcm", token="another")
         tables.put(moved)
@@ -51,7 +51,7 @@ class TestOpenSearchDirectory(DirectoryContract):
         )
         assert tables.directory.devices([1]) == {1: []}
 
-    def test_one_table_without_its_alias_is_enough_to_say_nothing(self, tables: OpenSearchTables) -> None:
+    def test_table_without_its_alias_is_a_retry(self, tables: OpenSearchTables) -> None:
         tables.put(USER)
         actions = [{"remove": {"index": f"user_settings-{tables.generation}", "alias": "user_settings"}}]
         tables.client.indices.update_aliases(body={"actions": actions})

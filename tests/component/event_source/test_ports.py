@@ -224,7 +224,7 @@ async def test_every_partition_is_assigned(broker: Broker, heard: Heard) -> None
 
 
 @pytest.mark.usefixtures("source")
-async def test_records_come_as_they_were_produced(broker: Broker, heard: Heard) -> None:
+async def test_records_are_received_as_produced(broker: Broker, heard: Heard) -> None:
     headers = [("a", b"\x00\xff"), ("a", b"again"), ("none", None)]
     await broker.produce([b"value"], key=b"\x00key", headers=headers, timestamp_ms=1_700_000_000_123)
     await broker.produce([None])
@@ -281,9 +281,7 @@ async def test_repeated_pauses_lose_and_repeat_no_record(broker: Broker, heard: 
     assert rounds > 0
 
 
-async def test_a_commit_is_seen_from_outside_when_it_returns(
-    broker: Broker, heard: Heard, source: RecordSource
-) -> None:
+async def test_commit_is_visible_to_others_when_it_returns(broker: Broker, heard: Heard, source: RecordSource) -> None:
     await broker.produce([b"0", b"1", b"2"])
     await until(lambda: len(heard.records) == 3)
     await source.commit({broker.at(0): 2})

@@ -78,7 +78,7 @@ class TestUnreachable:
             monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bound.getsockname()[1]}")
             yield DynamoDbDeliveryLedger(table=TABLE, owner="a", clock=clock)
 
-    def test_every_method_asks_for_another_try(self, ledger: DynamoDbDeliveryLedger) -> None:
+    def test_each_method_of_a_failing_ledger_is_a_retry(self, ledger: DynamoDbDeliveryLedger) -> None:
         for method in (ledger.acquire, ledger.renew, ledger.release, ledger.results):
             with pytest.raises(Retry):
                 method("record")

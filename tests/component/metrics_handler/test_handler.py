@@ -82,7 +82,7 @@ def test_a_database_without_tables_is_503(handler: pytest.MonkeyPatch, postgres:
     assert ask(get("/v1/metrics", **ASKED))[0] == 503
 
 
-def test_a_database_that_goes_away_is_503_and_is_found_again(handler: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_database_down_is_503_until_it_restarts(handler: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Guards: the pool tries anew with each request, and looks at a connection before it gives it out."""
     with Stack(StackConfig.on_free_ports(tmp_path), ["postgres"]) as stack, metrics_database(stack.config) as url:
         handler.setenv("METRICS_DATABASE_URL", url)

@@ -326,7 +326,7 @@ def test_a_position_is_that_of_the_last_batch(store: MetricsStore) -> None:
     assert store.position() == Position(7, NOON, WATERMARK, GRACE)
 
 
-def test_where_nothing_was_counted_there_is_no_position(postgres: StackConfig) -> None:
+def test_empty_store_has_no_position(postgres: StackConfig) -> None:
     with metrics_database(postgres) as url, connection_pool(url) as pool:
         assert PostgresMetricsStore(pool).position() == InMemoryMetricsStore().position() == Position(None, None, None)
 
@@ -390,7 +390,7 @@ def test_disabled_recipient_log_has_no_answer(postgres: StackConfig) -> None:
     assert InMemoryMetricsStore().log(LogQuery(user_id=7)) is None
 
 
-def test_a_users_log_is_the_latest_first_and_pages_are_it(logged: MetricsStore) -> None:
+def test_log_of_a_user_is_latest_first_in_pages(logged: MetricsStore) -> None:
     found = logged.log(LogQuery(user_id=7))
     expected = [RECIPIENTS[place][1] for place in (3, 2, 1, 0)]
     assert found == Log(expected, more=False, watermark=None)

@@ -71,7 +71,7 @@ def test_the_writer_writes_and_makes_staging_tables(database: str, users: tuple[
     as_user(database, users[1], "CREATE UNLOGGED TABLE staging (id int)")
 
 
-def test_tables_that_come_later_are_theirs_too(database: str, users: tuple[str, str]) -> None:
+def test_roles_have_their_rights_on_later_tables(database: str, users: tuple[str, str]) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE counts_year (id int)")
     as_user(database, users[0], "SELECT * FROM counts_year")

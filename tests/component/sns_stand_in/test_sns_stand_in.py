@@ -147,7 +147,7 @@ def test_an_answer_that_is_lost_was_taken(sns: SnsStandIn, client: SNSClient, en
     assert len(sns.received()) == before + 1
 
 
-def test_a_rule_lets_some_pass_first(sns: SnsStandIn, client: SNSClient, endpoint: str) -> None:
+def test_rule_applies_after_the_configured_number_of_calls(sns: SnsStandIn, client: SNSClient, endpoint: str) -> None:
     sns.answer(Rule(code="Throttling", after=2))
     for _ in range(2):
         publish(client, endpoint)

@@ -533,7 +533,7 @@ def test_replay_detected_at_the_merge_is_archived_once(stream: Stream) -> None:
 
 
 @pytest.mark.kills(guard="archive.one_writer")
-def test_one_at_a_time_writes_the_archive_or_removes_from_it(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_has_one_writer_or_remover_at_a_time(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Guard: the lock. Spark's committer would remove the other's files before they are there."""
     facts, rows = stream.facts(a_send(0)), Archive.rows
     begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
@@ -570,7 +570,7 @@ def test_a_redelivery_is_archived_and_not_counted_again(stream: Stream) -> None:
     assert ids == sorted((chunk_id(f"send {number}", 0),) for number in (0, 1))
 
 
-def test_the_query_of_the_page_asks_the_archive(stream: Stream, spark: SparkSession) -> None:
+def test_documented_query_reads_the_archive(stream: Stream, spark: SparkSession) -> None:
     stream.count(a_send(0, channels=["push", "email"]), a_send(1, type="newsletter"))
     page = (ROOT / "docs" / "metrics.md").read_text()
     found = re.search(r'spark-sql -e "(.*)"', page)

@@ -44,7 +44,7 @@ def days(connection: Connection) -> list[object]:
     return [day for (day,) in rows]
 
 
-def test_days_that_are_old_enough_are_dropped(connection: Connection) -> None:
+def test_days_beyond_the_retention_are_dropped(connection: Connection) -> None:
     for n in range(4):
         write(connection, TODAY - n * DAY)
         write(connection, TODAY - n * DAY)

@@ -167,7 +167,7 @@ def totals(sink: PostgresSink, table: str = "counts_minute") -> dict[str, int]:
     return dict(rows.fetchall())
 
 
-def test_one_record_stands_in_every_table(sink: PostgresSink) -> None:
+def test_record_is_counted_in_each_table(sink: PostgresSink) -> None:
     merged = count(
         sink,
         a_chunk(0, number=1),
@@ -493,7 +493,7 @@ def test_records_of_unknown_schemas_are_quarantined(sink: PostgresSink) -> None:
     assert [row[3] for row in served(sink)["quarantine"]] == ["unknown_schema", "unknown_schema"]
 
 
-def test_a_send_is_known_by_whichever_of_its_records_comes_first(sink: PostgresSink) -> None:
+def test_first_record_of_a_send_creates_its_row(sink: PostgresSink) -> None:
     count(sink, Record(0, number=1))
     assert [row[3:] for row in served(sink)["sends"]] == [(None, None, 0)]
     count(sink, a_chunk(0, number=2, chunk_count=2, at_ms=AT_MS + 5))
@@ -527,7 +527,7 @@ def test_status_has_the_last_batch_and_a_rising_watermark(sink: PostgresSink, da
     other.close()
 
 
-def test_a_record_of_a_complete_minute_is_late_and_revises_it(sink: PostgresSink, database: str) -> None:
+def test_late_record_revises_its_complete_minute(sink: PostgresSink, database: str) -> None:
     """Guard: stream_watermark and its grace."""
     minute = AT_MS // 60_000 * 60_000
     other = PostgresSink(database)

@@ -19,7 +19,7 @@ class DecisionLogContract:
         with pytest.raises(DeadLetter):
             log.put_if_absent(record_id, b"a")
 
-    def test_of_many_at_once_one_stands_for_all(self, log: DecisionLog) -> None:
+    def test_first_of_concurrent_decisions_wins(self, log: DecisionLog) -> None:
         record_id = str(uuid4())
         with ThreadPoolExecutor(8) as pool:
             found = set(pool.map(lambda number: log.put_if_absent(record_id, str(number).encode()), range(8)))

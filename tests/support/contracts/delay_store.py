@@ -62,7 +62,7 @@ class DelayStoreContract(ABC):
             store.put(item, NOW)
         assert ids(due(store, NOW + 30 * 24 * HOUR)) == [item.id for item in items]
 
-    def test_critical_copies_of_all_minutes_come_by_themselves(self, store: DelayStore) -> None:
+    def test_critical_copies_are_read_separately(self, store: DelayStore) -> None:
         bulk = [delayed_record(NOW + minutes * MINUTE) for minutes in range(3)]
         critical = [delayed_record(NOW + minutes * MINUTE, topic="recheck.critical") for minutes in (1, 3)]
         small = delayed_record(NOW, topic="recheck.small")
@@ -102,7 +102,7 @@ class DelayStoreContract(ABC):
         store.done(second)
         assert due(store, NOW + apart_ms) == []
 
-    def test_put_again_while_it_is_released_is_kept(self, store: DelayStore) -> None:
+    def test_copy_put_during_its_release_is_kept(self, store: DelayStore) -> None:
         """A consumer may put the record again before the sweep that released it has removed its copy."""
         item = delayed_record(NOW)
         store.put(item, NOW)
@@ -126,14 +126,14 @@ class DelayStoreContract(ABC):
         assert {each.key[1].partition("#")[2] for each in named} == {bad.id, large.id}
         assert all(each.error for each in named)
 
-    def test_one_sweep_has_it_until_its_claim_lapses(self, store: DelayStore) -> None:
+    def test_claimed_copy_is_claimable_after_the_claim_lapsed(self, store: DelayStore) -> None:
         item = delayed_record()
         store.put(item, NOW)
         assert store.claim(item, NOW)
         assert not store.claim(item, NOW + CLAIM_S * 1000 - 1)
         assert store.claim(item, NOW + CLAIM_S * 1000)
 
-    def test_of_many_claims_at_once_one_holds(self, store: DelayStore) -> None:
+    def test_one_of_concurrent_claims_succeeds(self, store: DelayStore) -> None:
         item = delayed_record()
         store.put(item, NOW)
         with ThreadPoolExecutor(8) as pool:

@@ -68,14 +68,14 @@ class DeliveryLedgerContract:
         assert isinstance(again, Lease)
         assert not again.fresh
 
-    def test_renewed_it_lasts_longer(self, ledgers: Ledgers, clock: FixedClock, record_id: str) -> None:
+    def test_renewed_lease_lasts_longer(self, ledgers: Ledgers, clock: FixedClock, record_id: str) -> None:
         ledgers("a").acquire(record_id)
         clock.advance(LEASE_S - 1)
         assert ledgers("a").renew(record_id) == Lease(valid_until=clock.monotonic() + LEASE_S)
         clock.advance(LEASE_S - 1)
         assert isinstance(ledgers("b").acquire(record_id), LeasedElsewhere)
 
-    def test_expired_lease_is_renewed_unless_another_took_it(
+    def test_expired_lease_is_renewed_unless_acquired_by_another(
         self, ledgers: Ledgers, clock: FixedClock, record_id: str
     ) -> None:
         ledgers("a").acquire(record_id)
@@ -103,7 +103,7 @@ class DeliveryLedgerContract:
         assert ledgers("b").results(record_id) == [first[0], result(1), first[1], result(100_000)]
         assert ledgers("b").results(str(uuid4())) == []
 
-    def test_recorded_again_it_is_the_same(self, ledgers: Ledgers, record_id: str) -> None:
+    def test_slice_recorded_twice_is_stored_once(self, ledgers: Ledgers, record_id: str) -> None:
         for _ in range(2):
             ledgers("a").record(record_id, [result(0), result(1, OPTED_OUT)])
         assert ledgers("a").results(record_id) == [result(0), result(1, OPTED_OUT)]
@@ -135,7 +135,7 @@ class DeliveryLedgerContract:
         ledgers("a").record(record_id, [result(recipients)])
         assert ledgers("b").results(record_id) == [*large, result(recipients)]
 
-    def test_of_two_large_slices_the_first_stands(self, ledgers: Ledgers, record_id: str) -> None:
+    def test_first_of_two_large_slices_wins(self, ledgers: Ledgers, record_id: str) -> None:
         """They differ in their last answer alone, far behind what one item holds."""
         calls = _calls(8_000)
         first = result(0, SENT, *calls)
@@ -157,7 +157,7 @@ class DeliveryLedgerContract:
         with pytest.raises(DeadLetter):
             ledgers("a").acquire(record_id)
 
-    def test_of_many_owners_at_once_one_has_the_lease(self, ledgers: Ledgers, record_id: str) -> None:
+    def test_one_of_concurrent_owners_acquires_the_lease(self, ledgers: Ledgers, record_id: str) -> None:
         ledger_of = {owner: ledgers(owner) for owner in "abcdefgh"}
         with ThreadPoolExecutor(8) as pool:
             found = list(pool.map(lambda owner: ledger_of[owner].acquire(record_id), ledger_of))

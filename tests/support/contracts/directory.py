@@ -75,13 +75,13 @@ class DirectoryContract:
         assert tables.directory.devices([1]) == {1: []}
         assert tables.directory.templates([(7, "news", "push")]) == {(7, "news", "push"): []}
 
-    def test_a_suppressed_address_is_known_however_it_is_written(self, tables: Tables) -> None:
+    def test_suppression_applies_to_each_spelling_of_an_address(self, tables: Tables) -> None:
         tables.suppress(suppression("Ada@Club.example"), suppression("eve@bücher.example"))
         asked = ["ada@club.example", "ADA@club.example", "bob@club.example", "eve@xn--bcher-kva.example", "no address"]
         assert tables.directory.suppressed(7, asked, NOW) == {asked[0], asked[1], asked[3]}
         assert tables.directory.suppressed(7, [], NOW) == set()
 
-    def test_a_suppression_is_one_clubs_until_it_ends(self, tables: Tables) -> None:
+    def test_suppression_applies_to_one_club_until_it_ends(self, tables: Tables) -> None:
         address = "until-it-ends@club.example"
         tables.suppress(suppression(address))
         assert tables.directory.suppressed(8, [address], NOW) == set()

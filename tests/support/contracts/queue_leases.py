@@ -32,7 +32,7 @@ class QueueLeaseStoreContract:
         assert not store.replace(2, {Lane.BULK: lease(8)}, NOW)
         assert store.read() == QueueLeases(version=1, by_lane={Lane.BULK: lease(7)})
 
-    def test_of_many_that_replace_one_version_one_does(self, store: QueueLeaseStore) -> None:
+    def test_one_of_concurrent_replacements_succeeds(self, store: QueueLeaseStore) -> None:
         with ThreadPoolExecutor(8) as pool:
             assert sum(pool.map(lambda club_id: store.replace(0, {Lane.BULK: lease(club_id)}, NOW), range(1, 9))) == 1
         assert store.read().version == 1

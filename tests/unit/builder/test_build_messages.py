@@ -168,7 +168,7 @@ def test_template_that_does_not_compile_is_tried_once(
     assert set(results_of(builder.outcomes()).values()) == {TEMPLATE_ERROR}
 
 
-def test_html_is_escaped_where_it_is_html_and_nowhere_else() -> None:
+def test_only_html_content_is_escaped() -> None:
     builder = Builder()
     builder.put_user(1, first_name="<b>Ada</b> & co")
     text = "{{ user.first_name }} {{ data.x }}"

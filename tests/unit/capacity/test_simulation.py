@@ -80,7 +80,7 @@ def test_wait_for_a_partition_agrees_with_queueing_theory(busy: float) -> None:
 
 
 @pytest.mark.parametrize("rate", [250, 500, 1_000])
-def test_a_broadcast_takes_as_long_as_the_provider_lets_it(rate: float) -> None:
+def test_provider_rate_determines_the_broadcasts_duration(rate: float) -> None:
     result = of_a_broadcast(20_000, rate=rate)
     calls = 20_000 * CHECK.passed * CALLS.per_recipient
     assert result.ended_s == pytest.approx(calls / rate, rel=0.05)
@@ -109,13 +109,13 @@ def test_a_poller_has_five_invocations_at_a_time() -> None:
     assert few.ended_s > 2 * more.ended_s
 
 
-def test_pollers_that_come_later_are_worth_less() -> None:
+def test_late_pollers_prolong_a_broadcast() -> None:
     at_once = replace(DELIVER, partitions=64, pollers=(8, 8))
     later = replace(at_once, pollers=(1, 8), poller_s=2.0)
     assert of_a_broadcast(50_000, CHECK, at_once).ended_s < of_a_broadcast(50_000, CHECK, later).ended_s
 
 
-def test_the_account_runs_no_more_at_a_time_than_it_may() -> None:
+def test_account_concurrency_limits_busy_environments() -> None:
     result = of_a_broadcast(10_000, concurrency=2)
     assert sum(step.busy_s for step in result.steps) <= 2 * result.ended_s
     assert result.delivered == pytest.approx(8_000)

@@ -120,7 +120,7 @@ def test_unchanged_large_value_is_copied_from_the_old_row() -> None:
     assert len(consumer.producer.produced) == 1
 
 
-def test_the_position_only_goes_forwards() -> None:
+def test_directory_position_never_decreases() -> None:
     consumer = Consumer()
     consumer.run(heartbeat(20, "1700000002.5"), heartbeat(10, "1700000001"), heartbeat(99, "x", prefix="another's"))
     consumer.run(heartbeat(15, "1700000001.5"))

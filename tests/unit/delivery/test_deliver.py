@@ -72,7 +72,7 @@ def test_each_recipient_gets_their_own_text_on_each_platform() -> None:
     assert by_arn["arn-2"].attributes["AWS.SNS.MOBILE.APNS.COLLAPSE_ID"] == "k"
 
 
-def test_of_several_devices_one_that_takes_it_is_enough() -> None:
+def test_push_to_one_of_several_devices_is_sent() -> None:
     chain = Delivery()
     chain.put_device(11, 1)
     chain.put_device(12, 1, enabled=False)
@@ -346,7 +346,7 @@ def test_failed_look_up_redelivers_all_and_publishes_nothing(failing: Exception)
     assert chain.push.calls == []
 
 
-def test_an_e_mail_goes_to_its_address_with_the_headers_to_leave() -> None:
+def test_email_has_its_recipient_and_unsubscribe_headers() -> None:
     chain = Delivery()
     assert chain.deliver(by_email([1])) == []
     (sent,) = chain.email.sent
@@ -497,7 +497,7 @@ def _calls(*answers: Callable[[], str]) -> list[Published]:
     return publisher.publish_all(answers, lambda: 60 - (clock.monotonic() - NOW / 1000), channel="push")
 
 
-def test_answers_stand_in_the_calls_order() -> None:
+def test_answers_are_in_the_order_of_the_calls() -> None:
     def reject() -> str:
         raise Rejected("no")
 

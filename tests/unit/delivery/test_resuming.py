@@ -274,7 +274,7 @@ def test_a_write_that_fails_for_a_moment_doubles_nothing() -> None:
     assert fleet.twice() == []
 
 
-def test_recorded_decisions_stand_others_use_new_settings() -> None:
+def test_recorded_decisions_are_kept_others_use_new_settings() -> None:
     fleet = Fleet()
     fleet.at_call(101, _killed)
     with pytest.raises(KilledError):

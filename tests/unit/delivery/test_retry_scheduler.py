@@ -181,7 +181,7 @@ def test_record_released_twice_is_published_once() -> None:
     assert (first.record_id, first.positions, first.results) == (second.record_id, second.positions, second.results)
 
 
-def test_a_long_outage_costs_a_record_one_call_and_ends_with_it() -> None:
+def test_long_outage_costs_a_record_one_call() -> None:
     chain = Delivery()
     for user_id in range(10, 110):
         chain.put_device(user_id, user_id)
@@ -239,7 +239,7 @@ def test_old_failure_does_not_shorten_the_retry_budget() -> None:
     assert outage.worth_another(1)
 
 
-def test_one_that_is_refused_again_and_again_makes_no_outage() -> None:
+def test_repeated_refusals_of_one_recipient_are_no_outage() -> None:
     clock = FixedClock(NOW)
     outage = Outage(clock, 10.0)
     outage.refused()

@@ -23,7 +23,7 @@ def _put_unregistered(chain: Delivery, device_id: int, user_id: int, *, age_s: f
 
 @pytest.mark.guarantee("push.missing_endpoint_delays_no_device")
 @pytest.mark.parametrize("age_s", [0.0, 3_600, None])
-def test_ready_device_gets_it_at_once_the_other_waits(age_s: float | None) -> None:
+def test_ready_device_is_pushed_at_once_the_other_delayed(age_s: float | None) -> None:
     chain = Delivery()
     _put_unregistered(chain, 11, 1, age_s=age_s)
     assert chain.deliver(delivery([1, 2])) == []
@@ -38,7 +38,7 @@ def test_ready_device_gets_it_at_once_the_other_waits(age_s: float | None) -> No
     assert [len(ids) for ids in chain.outcomes()[0].provider_message_ids] == [2]
 
 
-def test_a_kill_after_the_ready_device_publishes_it_once() -> None:
+def test_kill_after_the_ready_devices_push_doubles_no_push() -> None:
     """The delivery is recorded with its slice, so a redelivery leaves the ready device alone."""
     chain = Delivery()
     _put_unregistered(chain, 11, 1)
@@ -59,7 +59,7 @@ def test_an_old_row_is_not_waited_for_in_the_invocation(age_s: float | None) -> 
     assert results_of(chain.outcomes()) == {(9, "push"): DELAYED}
 
 
-def test_a_row_is_waited_for_until_it_is_ten_seconds_old() -> None:
+def test_unregistered_device_is_awaited_for_ten_seconds() -> None:
     chain = Delivery()
     _put_unregistered(chain, 9, 9, age_s=6)
     assert chain.deliver(delivery([9])) == []
@@ -75,7 +75,7 @@ def test_gone_device_is_not_called_again_with_unregistered_one() -> None:
     assert results_of(chain.outcomes()) == {(1, "push"): DELAYED}
 
 
-def test_an_endpoint_that_never_comes_ends_as_sent_by_the_others() -> None:
+def test_missing_endpoint_ends_as_sent_by_the_other_devices() -> None:
     chain = Delivery()
     _put_unregistered(chain, 11, 1)
     assert chain.deliver(delivery([1], expires_at=NOW + 3_600_000)) == []

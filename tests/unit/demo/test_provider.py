@@ -65,7 +65,7 @@ def test_email_call_has_its_notification_id(answer: Answer) -> None:
     assert provider.calls("http://localhost") == [expected]
 
 
-def test_a_push_that_does_not_say_it_is_an_error(answer: Answer) -> None:
+def test_push_call_without_notification_id_is_an_error(answer: Answer) -> None:
     answer([{"TargetArn": ARN.format("GCM"), "Message": '{"data": {"title": "?"}}'}], [])
 
     with pytest.raises(provider.ProviderError, match="which notification"):

@@ -31,7 +31,7 @@ def waiter(tmp_path: Path, said: io.StringIO) -> Waiter:
     return Waiter(cast(StackHandle, Handle(tmp_path)), Terminal(file=said, width=140))
 
 
-def test_it_waits_until_nothing_is_missing(waiter: Waiter, said: io.StringIO) -> None:
+def test_wait_ends_once_nothing_is_missing(waiter: Waiter, said: io.StringIO) -> None:
     answers = iter([Pending("two", 0, 2), Pending("one", 1, 2), None])
 
     waiter.until("both are there", lambda: next(answers), timeout_s=5, every_s=0)

@@ -31,7 +31,7 @@ def trial() -> Trial:
     )
 
 
-def test_where_everything_is_as_it_must_be_nothing_is_found() -> None:
+def test_correct_deployment_has_no_findings() -> None:
     assert found(trial()) == []
 
 
@@ -47,7 +47,7 @@ def test_a_resource_that_may_be_missing_and_is_not_is_found() -> None:
     assert found(wrong) == [f"{stack}: {kind} may be missing, says allowed.tsv, and is not"]
 
 
-def test_a_push_that_is_missing_or_comes_twice_is_found() -> None:
+def test_missing_or_doubled_push_is_found() -> None:
     for times in (0, 2):
         wrong = trial()
         wrong.now = sent(times)

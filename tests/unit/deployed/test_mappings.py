@@ -20,7 +20,7 @@ DEPLOYED: dict[str, Any] = {
 }
 
 
-def test_a_mapping_is_polled_as_it_was_deployed() -> None:
+def test_mapping_is_polled_as_deployed() -> None:
     spec = spec_of(DEPLOYED)
     assert (spec.group, spec.topics, spec.batch_size) == ("masscomm.delivery.delivery", ("delivery",), 4)
     assert (spec.max_age_s, spec.bisect, spec.on_failure) == (86400, True, "on-failure")

@@ -14,7 +14,7 @@ def device(number: int, token: str, *, active: bool = True, platform: str = "gcm
     return {"id": number, "user_id": 1, "platform": platform, "token": token, "active": active}
 
 
-def test_snapshot_and_streamed_rows_are_registered_alike() -> None:
+def test_snapshot_and_streamed_rows_are_registered() -> None:
     registrar = Registrar()
     assert registrar.run(row("devices", "r", 9, device(1, "a")), row("devices", "c", 50, device(2, "b"))) == []
     assert {n: (s.token, s.endpoint_arn, s.enabled, s.version) for n, s in registrar.states.states.items()} == {
@@ -63,7 +63,7 @@ def test_several_changes_of_a_device_in_a_batch_are_one_call() -> None:
     assert registrar.take_calls() == [("register", "c")]
 
 
-def test_an_inactive_device_is_left_out_until_it_is_active() -> None:
+def test_inactive_device_is_disabled_until_active() -> None:
     registrar = Registrar()
     registrar.run(row("devices", "c", 10, device(1, "a")))
     registrar.run(row("devices", "u", 20, device(1, "a", active=False)))
@@ -187,7 +187,7 @@ def test_old_generation_applies_until_the_new_one_has_streamed() -> None:
     assert registrar.states.states["1"].token == "c"
 
 
-def test_a_transaction_open_at_the_snapshot_wins_over_it() -> None:
+def test_transaction_open_at_the_snapshot_wins() -> None:
     """Its changes stream with an LSN below the snapshot's (docs/decisions/011)."""
     registrar = Registrar("g1", "g2")
     registrar.run(row("devices", "u", 50, device(1, "old")))

@@ -62,7 +62,7 @@ def check(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_everything_there_is_silent(tools: Tools) -> None:
+def test_complete_setup_prints_nothing(tools: Tools) -> None:
     done = check(tools())
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -89,7 +89,7 @@ def test_missing_or_wrong_tool_is_reported_on_one_line(tools: Tools, missing: di
     assert named in done.stderr
 
 
-def test_java_home_comes_before_path(tools: Tools, tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_path(tools: Tools, tmp_path: Path) -> None:
     path = tools()
     other = tmp_path / "jdk21"
     shutil.copytree(path.parent, other)

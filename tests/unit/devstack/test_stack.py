@@ -285,7 +285,7 @@ def test_process_that_reuses_a_recorded_pid_is_not_ended(config: StackConfig) ->
         bystander.wait()
 
 
-def test_ctrl_c_while_it_starts_leaves_nothing(config: StackConfig) -> None:
+def test_ctrl_c_during_start_leaves_no_process(config: StackConfig) -> None:
     with owner(config, "one", "lambda each: one(each, 'import signal; signal.pause()')") as other:
         wait_until(lambda: process.marked(config.state_dir) != [])
         services = process.marked(config.state_dir)

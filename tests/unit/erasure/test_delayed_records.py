@@ -97,7 +97,7 @@ def test_delivery_to_one_loses_its_texts(eraser: RecordEraser) -> None:
 
 @pytest.mark.kills(guard="erasure.other_tenants_user")
 @pytest.mark.parametrize("person", [Person(user_id=7, club_id=4), Person(user_id=70, club_id=3)])
-def test_record_of_another_club_or_user_stays_as_it_is(eraser: RecordEraser, person: Person) -> None:
+def test_record_of_another_club_or_user_is_unchanged(eraser: RecordEraser, person: Person) -> None:
     before = a_delivery(eraser)
     assert eraser.erased(person, "delivery", before) == before
     value = eraser.codec.encode("delivery", "DeliveryRequested", before)

@@ -325,7 +325,7 @@ async def test_bisect_gives_up_only_on_the_failed_records() -> None:
 # Giving up
 
 
-async def test_the_on_failure_record_is_lambdas_with_the_record_in_it() -> None:
+async def test_on_failure_record_is_lambdas_with_the_payload() -> None:
     made = broker()
     made.produce("in", b"value", key=b"key", headers=[("h", b"\xff")], timestamp_ms=1_700_000_000_123)
     config: dict[str, Any] = {"max_retries": 2, "on_failure": "on-failure", "wall_clock": lambda: 1_700_000_060.5}
@@ -368,7 +368,7 @@ async def test_on_failure_records_keep_their_key() -> None:
     assert record.key == b"\x00key"
 
 
-async def test_nothing_is_committed_before_the_on_failure_topic_has_it() -> None:
+async def test_offset_is_committed_after_the_on_failure_record() -> None:
     made = one_batch(1)
     gate = asyncio.Event()
 

@@ -153,7 +153,7 @@ async def test_an_unknown_route_is_403(method: str, path: str) -> None:
     assert function.events == []
 
 
-async def test_an_answer_is_returned_as_it_is() -> None:
+async def test_answer_of_a_function_is_returned_unchanged() -> None:
     answer = {
         "statusCode": 202,
         "headers": {"Content-Type": "application/problem+json", "X-One": "1", "X-Number": 7, "X-True": True},
@@ -176,7 +176,7 @@ async def test_a_base64_body_is_decoded() -> None:
         assert (await client.get("/any")).content == b"\x00\xff"
 
 
-async def test_without_content_type_it_is_json() -> None:
+async def test_answer_without_content_type_is_json() -> None:
     async with serving(Function({"statusCode": 200, "body": "{}"})) as client:
         assert (await client.get("/any")).headers["content-type"] == "application/json"
 

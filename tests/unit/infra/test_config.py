@@ -27,6 +27,6 @@ def test_invalid_setting_is_refused_by_name(changed: dict[str, Any], message: st
 
 
 @pytest.mark.parametrize("given", [{"domain": "api.masscomm.example"}, {"certificate_arn": "arn"}])
-def test_a_domain_comes_with_its_certificate(given: dict[str, str]) -> None:
+def test_domain_without_certificate_is_refused(given: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="both given, or neither"):
         ApiConfig(**given)  # type: ignore[arg-type]

@@ -99,7 +99,7 @@ def test_without_packages_the_sources_are_staged(synthesised: dict[str, Synthesi
 # --- a domain of its own ---
 
 
-def test_an_api_with_a_domain_answers_under_it_alone(local: SynthesisedEnvironment) -> None:
+def test_api_with_a_domain_answers_only_there(local: SynthesisedEnvironment) -> None:
     (domain,) = local.resources("AWS::ApiGateway::DomainName")
     assert domain.properties["DomainName"] == DOMAIN
     assert domain.properties["RegionalCertificateArn"] == CERTIFICATE

@@ -13,7 +13,7 @@ from masscomm.observability.metric_names import ALL, JOB_RUNNING, NAMESPACE
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_page_holds_the_vocabulary_as_it_is() -> None:
+def test_metrics_page_agrees_with_the_vocabulary() -> None:
     assert with_table(PAGE.read_text()) == PAGE.read_text(), "python -m infra.metric_table"
 
 

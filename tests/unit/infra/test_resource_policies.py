@@ -123,7 +123,7 @@ def _principals(statement: dict[str, Any]) -> Iterator[str]:
         yield from as_list(principal.get("Service", []))
 
 
-def test_each_policy_lets_its_writers_in(environment: SynthesisedEnvironment) -> None:
+def test_each_resource_policy_allows_its_writers(environment: SynthesisedEnvironment) -> None:
     wanted, may = writers(environment), allowed(environment)
     assert {service for services in wanted.values() for service in services} >= {CLOUDWATCH, EVENTS, SNS, OWNER}
     assert {place: services - may[place] for place, services in wanted.items() if services - may[place]} == {}
@@ -149,7 +149,7 @@ def test_a_topic_is_writable_in_every_environment(local: SynthesisedEnvironment)
     assert {place: services - may[place] for place, services in wanted.items() if services - may[place]} == {}
 
 
-def test_no_policy_lets_other_accounts_write(environment: SynthesisedEnvironment) -> None:
+def test_each_resource_policy_refuses_other_accounts(environment: SynthesisedEnvironment) -> None:
     for kind, (_, _, action) in POLICIES.items():
         for policy, statement in statements(environment, kind):
             if statement["Effect"] == "Allow" and action in actions(statement):

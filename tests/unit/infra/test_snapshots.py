@@ -21,7 +21,7 @@ def listed(environment: SynthesisedEnvironment) -> dict[str, str]:
     return found
 
 
-def test_every_stack_has_the_resources_it_had(environment: SynthesisedEnvironment) -> None:
+def test_resources_of_each_stack_agree_with_the_snapshot(environment: SynthesisedEnvironment) -> None:
     found = listed(environment)
     folder = FOLDER / environment.name
     if os.environ.get(RENEW):

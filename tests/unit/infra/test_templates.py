@@ -81,7 +81,7 @@ def test_every_topic_is_made_with_its_retention(environment: SynthesisedEnvironm
         assert properties["PartitionCount"] % topic.partitions == 0
 
 
-def test_kafka_takes_iam_over_tls_and_nothing_else(environment: SynthesisedEnvironment) -> None:
+def test_kafka_accepts_only_iam_over_tls(environment: SynthesisedEnvironment) -> None:
     (cluster,) = environment.resources("AWS::MSK::Cluster")
     assert cluster.properties["ClientAuthentication"] == {
         "Sasl": {"Iam": {"Enabled": True}},
@@ -195,7 +195,7 @@ def test_each_mapping_reports_item_failures_and_has_on_failure(
             assert sorted(by_function[entry.name]) == sorted(entry.event_source.topics)
 
 
-def test_a_record_is_given_up_before_its_topic_forgets_it(environment: SynthesisedEnvironment) -> None:
+def test_record_age_limit_is_below_the_topics_retention(environment: SynthesisedEnvironment) -> None:
     retention = {topic.name: topic.retention_hours * 3600 for topic in [*chain_topics(), *cdc_topics("g1")]}
     for mapping in environment.resources("AWS::Lambda::EventSourceMapping"):
         age = mapping.properties.get("MaximumRecordAgeInSeconds", -1)
@@ -467,7 +467,7 @@ def test_nothing_that_holds_data_can_be_deleted_in_prod(prod: SynthesisedEnviron
         assert flag is None or resource.properties[flag] is True, resource
 
 
-def test_everything_that_holds_data_is_encrypted_with_our_key(environment: SynthesisedEnvironment) -> None:
+def test_stored_data_is_encrypted_with_our_key(environment: SynthesisedEnvironment) -> None:
     def key(value: object) -> bool:
         return "masscomm" in flat(value) or "key" in flat(value)
 
@@ -591,7 +591,7 @@ def test_failures_of_the_system_have_alarms_and_a_budget(environment: Synthesise
     assert budget.properties["Budget"]["BudgetLimit"]["Amount"] == ENVIRONMENTS[environment.name].budget_usd
 
 
-def test_no_alarm_reads_more_metrics_than_cloudwatch_lets_it(environment: SynthesisedEnvironment) -> None:
+def test_alarms_stay_within_cloudwatchs_metric_limit(environment: SynthesisedEnvironment) -> None:
     for name, alarm in _alarms(environment).items():
         assert len([each for each in alarm.get("Metrics", ()) if "MetricStat" in each]) <= 10, name
         periods = {each["MetricStat"]["Period"] for each in alarm.get("Metrics", ()) if "MetricStat" in each}

@@ -98,7 +98,7 @@ async def test_function_has_its_configured_niceness(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="a kernel without autogroups")
-async def test_it_is_as_nice_to_processes_of_other_sessions(tmp_path: Path) -> None:
+async def test_niceness_applies_to_the_functions_autogroup(tmp_path: Path) -> None:
     async with hosting(tmp_path, spec(nice=3), spec(name="g")) as host:
         for name in ("f", "g"):
             await call(host, {}, name)
@@ -252,7 +252,7 @@ async def test_init_error_delays_the_next_start(tmp_path: Path) -> None:
     assert len(imports.read_text().splitlines()) < 10
 
 
-async def test_a_function_to_be_kept_warm_is_tried_until_it_starts(tmp_path: Path) -> None:
+async def test_failed_warm_start_is_retried_until_it_succeeds(tmp_path: Path) -> None:
     mended = tmp_path / "mended"
     async with hosting(tmp_path, spec("mendable", warm=1, environment={"MENDED": str(mended)})) as host:
         pool = host.pools["f"]

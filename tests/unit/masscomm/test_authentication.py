@@ -148,7 +148,7 @@ def test_a_way_that_does_not_exist_is_refused_by_name(monkeypatch: pytest.Monkey
         ask()
 
 
-def test_kafka_asks_for_a_token_whenever_it_needs_one(monkeypatch: pytest.MonkeyPatch, as_a_role: None) -> None:
+def test_kafka_client_requests_tokens_on_demand(monkeypatch: pytest.MonkeyPatch, as_a_role: None) -> None:
     monkeypatch.setenv("KAFKA_AUTHENTICATION", "aws_msk_iam")
     made = authentication.kafka_client_config()
     assert (made["security.protocol"], made["sasl.mechanisms"]) == ("SASL_SSL", "OAUTHBEARER")

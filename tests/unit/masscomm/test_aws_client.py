@@ -107,7 +107,7 @@ CALLS: list[tuple[str, Callable[[Any], Any], bytes]] = [
 
 
 @pytest.mark.parametrize(("service", "call", "answer"), CALLS)
-def test_a_call_is_as_botocore_makes_it_and_answers_the_same(
+def test_request_and_answer_equal_botocores(
     server: AnsweringServer, service: str, call: Callable[[Any], Any], answer: bytes
 ) -> None:
     server.answers = [(200, answer)]
@@ -121,7 +121,7 @@ def test_a_call_is_as_botocore_makes_it_and_answers_the_same(
 
 
 @pytest.mark.parametrize("method", ["set_endpoint_attributes", "delete_endpoint"])
-def test_a_call_without_an_answer_is_as_botocore_makes_it(server: AnsweringServer, method: str) -> None:
+def test_request_of_a_call_without_answer_equals_botocores(server: AnsweringServer, method: str) -> None:
     server.answers = [(200, b"<R></R>")]
     more: Any = {"Attributes": {"Enabled": "false", "Token": "t"}} if method.startswith("set") else {}
     for client in (_theirs("sns"), Sns(ONCE)):
@@ -147,9 +147,7 @@ XML_ERROR = b'<R xmlns="a"><Error><Type>Sender</Type><Code>%s</Code><Message>a &
         ("ses", 400, XML_ERROR % b"MessageRejected"),
     ],
 )
-def test_a_refusal_is_the_error_botocore_makes_of_it(
-    server: AnsweringServer, service: str, status: int, answer: bytes
-) -> None:
+def test_refusal_raises_botocores_error(server: AnsweringServer, service: str, status: int, answer: bytes) -> None:
     server.answers = [(status, answer)]
     call = next(call for name, call, _ in CALLS if name == service)
     said = []
@@ -167,7 +165,7 @@ def test_a_refusal_is_the_error_botocore_makes_of_it(
 @pytest.mark.parametrize(
     ("address", "error"), [(None, ConnectionClosedError), ("http://127.0.0.1:9", EndpointConnectionError)]
 )
-def test_no_answer_is_the_error_botocore_makes_of_it(
+def test_missing_answer_raises_botocores_error(
     server: AnsweringServer, monkeypatch: pytest.MonkeyPatch, address: str | None, error: type[BotoCoreError]
 ) -> None:
     server.answers = [None]

@@ -16,7 +16,7 @@ from masscomm.aws.endpoint import endpoint
         {"AWS_ENDPOINT_URL": "http://127.0.0.1:4566", "AWS_ENDPOINT_URL_SNS": "http://127.0.0.1:4567/"},
     ],
 )
-def test_a_service_answers_where_the_sdk_would_ask_it(
+def test_endpoint_of_a_service_equals_the_sdks(
     service: str, region: str, given: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SNS"):

@@ -113,7 +113,7 @@ def _signed_by_botocore(
     return signer, request
 
 
-def test_a_request_is_signed_as_botocore_signs_it() -> None:
+def test_signature_equals_botocores() -> None:
     """Canonical request, string to sign, signature and headers, over generated requests."""
     for seed in range(INPUTS):
         given = _input(seed)

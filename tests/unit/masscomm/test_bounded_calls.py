@@ -149,14 +149,14 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_handshake_that_does_not_end_is_given_up() -> None:
+def test_hanging_tls_handshake_times_out() -> None:
     with _serving(_silent) as port:
         calls = BoundedCalls(60.0, timeout=urllib3.Timeout(connect=0.2, read=60), retries=False)
         with pytest.raises(urllib3.exceptions.HTTPError), calls.call():
             calls.urlopen("POST", f"https://localhost:{port}/", body=b"", headers={})
 
 
-def test_a_name_that_is_not_resolved_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_name_resolution_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The resolver waits for ten seconds and more; nothing was sent."""
     released = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_: released.wait() and [])

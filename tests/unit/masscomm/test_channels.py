@@ -88,7 +88,7 @@ def test_attributes_are_named_as_sns_names_them() -> None:
     assert push_attributes("gcm", None, collapse_key=None, ttl_s=None) == {}
 
 
-def test_a_life_longer_than_the_provider_allows_is_cut_to_it() -> None:
+def test_ttl_is_cut_to_the_providers_maximum() -> None:
     assert push_attributes("gcm", None, collapse_key=None, ttl_s=10**9)["AWS.SNS.MOBILE.FCM.TTL"] == "2419200"
 
 
@@ -143,7 +143,7 @@ def test_an_e_mail_is_left_with_one_click() -> None:
     assert f"List-Unsubscribe: <{LONG_URL}?notification={NOTIFICATION}>".encode() in data
 
 
-def test_one_click_is_offered_only_where_there_is_a_page_for_it() -> None:
+def test_one_click_header_needs_an_unsubscribe_page() -> None:
     message = _parsed(_bytes(url=None))
     assert message["List-Unsubscribe-Post"] is None
     assert message["List-Unsubscribe"].startswith("<mailto:")

@@ -78,7 +78,7 @@ def test_an_earlier_versions_reason_is_read_as_its_new_name() -> None:
     assert unpack_decisions(stored, positions=now.positions, user_ids=now.user_ids) == now
 
 
-def test_of_one_recipient_nothing_is_kept() -> None:
+def test_decision_about_one_recipient_is_not_recorded() -> None:
     log = InMemoryDecisionLog()
     alone = _decisions([3], {"push": {3: Decision(Status.EXPIRED)}})
     assert record_decisions(log, "r", alone) == alone
@@ -93,7 +93,7 @@ def test_other_recipients_under_the_same_id_are_a_bad_record() -> None:
             record_decisions(log, "r", Decisions(positions=positions, user_ids=user_ids, by_channel={"push": {}}))
 
 
-def test_the_worst_that_a_record_can_come_to_fits_in_an_item() -> None:
+def test_largest_decisions_of_a_record_fit_into_an_item() -> None:
     throw = random.Random(1)  # noqa: S311
     versions = {position: throw.getrandbits(43) for position in range(SPLIT_ABOVE)}
 

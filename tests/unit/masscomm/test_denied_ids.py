@@ -49,7 +49,7 @@ def test_an_id_that_was_not_seen_for_long_begins_anew() -> None:
     assert denied.is_retried(7)
 
 
-def test_one_bad_id_for_hours_costs_others_no_time_of_theirs() -> None:
+def test_denied_id_does_not_reduce_retries_of_others() -> None:
     clock = FixedClock()
     denied = DeniedIds(clock=clock)
     denied.is_retried(7)

@@ -41,7 +41,7 @@ def test_header_bytes_are_signed_as_java_has_them() -> None:
     assert record.header("name") == "Zürich".encode()
 
 
-def test_of_headers_of_one_name_the_last_counts_and_all_are_kept() -> None:
+def test_last_of_repeated_headers_wins_and_all_are_kept() -> None:
     (record,) = parse(event(entry(b"v", headers=[("a", b"1"), ("b", b"2"), ("a", b"3")])))
     assert record.header("a") == b"3"
     assert record.header("absent") is None
@@ -107,7 +107,7 @@ def _replayed(headers: list[tuple[str, bytes]]) -> KafkaRecord:
     return KafkaRecord(topic="send.api", partition=0, offset=7, timestamp_ms=NOW + 9, headers=tuple(headers))
 
 
-def test_a_replayed_record_keeps_the_position_it_first_had() -> None:
+def test_replayed_record_keeps_its_first_position() -> None:
     again = _replayed(dead_letter_headers(RECORD, BAD, "builder"))
     assert original_position(again) == ("send.monolith", 2, 41, NOW)
     assert send_id_of_record(*original_position(again)) == send_id_of_record(*original_position(RECORD))

@@ -39,7 +39,7 @@ def test_counters_add_gauges_hold_distributions_keep_values() -> None:
 
 
 @given(st.integers(0, 2_000))
-def test_of_many_values_a_hundred_are_kept_evenly_chosen(count: int) -> None:
+def test_at_most_a_hundred_evenly_spaced_values_are_kept(count: int) -> None:
     meter = metrics.Meter()
     for value in range(count):
         meter.add(PROVIDER_LATENCY["push"], value)
@@ -51,7 +51,7 @@ def test_of_many_values_a_hundred_are_kept_evenly_chosen(count: int) -> None:
     assert not steps or count - kept[-1] <= max(steps)  # to the last one
 
 
-def test_the_line_is_as_powertools_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_line_equals_powertools(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = EphemeralMetrics(namespace=metric_names.NAMESPACE, service="builder")
     theirs.add_dimension("environment", "prod")
     theirs.add_metric(name="RecordsIn", unit=MetricUnit.Count, value=3)

@@ -43,7 +43,7 @@ CALLS: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_request_is_as_opensearch_py_makes_it(server: AnsweringServer, call: Callable[[Any], Any]) -> None:
+def test_request_equals_that_of_opensearch_py(server: AnsweringServer, call: Callable[[Any], Any]) -> None:
     theirs = opensearchpy.OpenSearch(hosts=[server.url])
     call(theirs)
     theirs.close()

@@ -134,7 +134,7 @@ def test_idle_environment_does_not_raise_its_rate() -> None:
     assert pacer.per_s == 100
 
 
-def test_it_never_falls_below_its_floor_and_comes_back() -> None:
+def test_rate_recovers_from_its_floor() -> None:
     clock = Own()
     pacer = Pacer(clock, per_s=50, floor_per_s=10)
     for _ in range(500):

@@ -101,7 +101,7 @@ def test_unknown_channel_fails() -> None:
     assert (decision.status, decision.reason) == (Status.FAILED, Reason.UNKNOWN_CHANNEL)
 
 
-def test_a_decision_names_the_version_of_the_settings_it_read() -> None:
+def test_decision_has_the_version_of_its_settings() -> None:
     user_settings = UserSettings(user_id=1, channels={"push": False}, version=4)
     decision = decide(ADA, user_settings, club_id=7, type="news", channel="push")
     assert (decision.layer, decision.settings_version) == ("user", 4)

@@ -243,7 +243,7 @@ def test_503_of_an_intermediary_is_transient_not_throttled() -> None:
     assert not caught.value.throttled
 
 
-def test_credentials_that_cannot_be_had_are_worth_another_try() -> None:
+def test_missing_credentials_are_transient() -> None:
     def none() -> Credentials:
         raise Retry("not now")
 
@@ -264,7 +264,7 @@ def test_credentials_that_cannot_be_had_are_worth_another_try() -> None:
         ),
     ],
 )
-def test_where_it_is_follows_from_the_environment(
+def test_sns_url_follows_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], url: str
 ) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SNS"):
@@ -352,6 +352,6 @@ def test_one_call_at_a_time_probes_a_disabled_application() -> None:
     assert meanwhile == [None]
 
 
-def test_an_endpoints_application_stands_in_its_arn() -> None:
+def test_application_of_an_endpoint_is_read_from_its_arn() -> None:
     assert application_of(ENDPOINT.format("GCM/app")) == "GCM/app"
     assert application_of("arn-1") == "arn-1"

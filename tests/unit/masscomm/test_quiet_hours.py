@@ -80,7 +80,7 @@ def test_from_the_start_on_until_the_end(said: dict[str, Any], now: str, end: st
         ("Pacific/Apia", NIGHT, "2026-11-21T23:00:00+13:00", "2026-11-22T07:00:00+13:00"),
     ],
 )  # fmt: skip
-def test_they_follow_the_clock_on_the_wall(zone: str, said: dict[str, Any], now: str, end: str | None) -> None:
+def test_quiet_hours_follow_local_time(zone: str, said: dict[str, Any], now: str, end: str | None) -> None:
     assert until(said, zone, now) == end
 
 

@@ -60,7 +60,7 @@ def test_braces_in_a_path_are_ordinary_characters() -> None:
     assert answered(get("/v1/{kind}/{name}"))[2] == ["{kind}", "{name}"]
 
 
-def test_a_path_without_names_goes_first() -> None:
+def test_literal_path_wins_over_a_parameter() -> None:
     assert answered(get("/v1/things/count")) == (204, {}, None)
 
 
@@ -102,7 +102,7 @@ def posted(body: str | None, *, is_base64: bool = False) -> dict[str, Any]:
     return get("/v1/things") | {"httpMethod": "POST", "body": body, "isBase64Encoded": is_base64}
 
 
-def test_a_body_is_text_however_it_travels() -> None:
+def test_base64_body_is_decoded_to_text() -> None:
     assert answered(posted("ü"))[2] == "ü"
     assert answered(posted(base64.b64encode("ü".encode()).decode(), is_base64=True))[2] == "ü"
     assert answered(posted(None))[2] is None

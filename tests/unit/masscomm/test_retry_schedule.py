@@ -18,7 +18,7 @@ def test_each_delay_doubles_between_its_bounds(n: int, item_id: str) -> None:
     assert NOW + wait // 2 <= due < NOW + wait
 
 
-def test_the_last_try_is_made_when_it_expires() -> None:
+def test_last_retry_is_at_the_expiry() -> None:
     assert SCHEDULE.due_ms(now_ms=NOW, attempt=9, item_id="a", deadline_ms=NOW + 5) == NOW + 5
     assert SCHEDULE.deadline_ms(since_ms=NOW, expires_at=NOW + 7) == NOW + 7
     assert SCHEDULE.deadline_ms(since_ms=NOW, expires_at=None) == NOW + 86_400_000
@@ -30,7 +30,7 @@ def test_records_that_failed_together_are_retried_apart() -> None:
     assert max(dues) > NOW + 57_000
 
 
-def test_the_environment_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_configures_the_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert RetrySchedule.from_environment() == RetrySchedule()
     monkeypatch.setenv("BACK_OFF_FIRST_S", "5")
     monkeypatch.setenv("BACK_OFF_LAST_S", "10.5")

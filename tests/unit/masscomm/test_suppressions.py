@@ -9,7 +9,7 @@ from masscomm.domain.suppressions import Periods, Suppression, suppressed
 NOW = 1_700_000_000_000
 
 
-def test_a_suppression_counts_for_its_club_until_it_ends() -> None:
+def test_suppression_counts_for_its_club_until_its_end() -> None:
     each = Suppression(club_id=7, address="A@b.example", reason=Reason.COMPLAINED, at_ms=0, expires_ms=NOW)
     documents = {each.id: each.source}
     assert suppressed(7, ["a@B.example", "c@b.example"], documents, NOW - 1) == {"a@B.example"}

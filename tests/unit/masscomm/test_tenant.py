@@ -33,5 +33,5 @@ def test_an_unusable_context_allows_no_club(authorizer: object) -> None:
     ("clubs", "expected"),
     [(ALL_CLUBS, True), (NO_CLUBS, False), (Clubs(frozenset({7})), True), (Clubs(frozenset({8})), False)],
 )
-def test_a_club_is_seen_only_where_it_is_allowed(clubs: Clubs, expected: bool) -> None:
+def test_only_allowed_clubs_are_visible(clubs: Clubs, expected: bool) -> None:
     assert (7 in clubs) is expected

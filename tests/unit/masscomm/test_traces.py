@@ -191,7 +191,7 @@ def test_a_line_holds_two_hundred_spans_at_most(capsys: pytest.CaptureFixture[st
     assert counts == [200, 1]
 
 
-def test_spans_go_to_xrays_daemon_where_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_are_sent_to_the_configured_xray_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon:
         daemon.bind(("127.0.0.1", 0))
         daemon.settimeout(5)

@@ -63,7 +63,7 @@ class TestHttpSchemaRegistry(SchemaRegistryContract):
             )
 
 
-def test_a_record_is_read_as_it_was_written() -> None:
+def test_decoded_record_equals_the_encoded_one() -> None:
     assert Codec(_registry()).decode("SendRequested", _encoded()) == send([1, 2]).to_avro()
 
 
@@ -141,7 +141,7 @@ def test_denied_id_is_requested_once_a_second() -> None:
         assert registry.schema_by_id(2) == own_schema("SendRequested")
 
 
-def test_few_denials_are_remembered_however_many_ids_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remembered_denials_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(avro, "_DENIALS_KEPT", 5)
     confluent = ConfluentRegistry()
     confluent.register(KNOWN_SUBJECT, own_schema("NotificationOutcome"))
@@ -243,7 +243,7 @@ def test_refused_schema_look_up_is_a_retry(status: int) -> None:
         HttpSchemaRegistry(server.url).schema_by_id(1)
 
 
-def test_a_registry_that_asks_for_an_hour_is_not_waited_for() -> None:
+def test_long_retry_after_of_the_registry_is_not_awaited() -> None:
     with _answering(503, b"", {"Retry-After": "3600"}) as server, pytest.raises(Retry):
         HttpSchemaRegistry(server.url).schema_by_id(1)
     assert server.requests == ["GET /schemas/ids/1"]

@@ -28,7 +28,7 @@ def test_rows_are_the_coarsest_that_begin_where_the_days_do(zone: str, source: G
     assert zone_days(ZoneInfo(zone), at("2026-01-01"), at("2027-01-01")).source is source
 
 
-def test_a_day_is_as_long_as_it_is() -> None:
+def test_day_of_a_clock_change_has_its_true_length() -> None:
     found = zone_days(ZoneInfo("Europe/Madrid"), at("2026-10-23T22:00"), at("2026-10-26T00:00"))
     bounds = (*found.starts, found.end)
     assert bounds == (at("2026-10-23T22:00"), at("2026-10-24T22:00"), at("2026-10-25T23:00"), at("2026-10-26T23:00"))
@@ -44,7 +44,7 @@ def test_a_date_that_was_skipped_is_no_day() -> None:
     assert (*found.starts, found.end) == (at("2011-12-29T10:00"), at("2011-12-30T10:00"), at("2011-12-31T10:00"))
 
 
-def test_a_midnight_that_comes_twice_in_one_date_begins_it_once() -> None:
+def test_repeated_midnight_begins_its_date_once() -> None:
     found = zone_days(ZoneInfo("America/Havana"), at("2026-11-01T00:00"), at("2026-11-02T00:00"))
     assert (*found.starts, found.end) == (at("2026-11-01T04:00"), at("2026-11-02T05:00"))
 

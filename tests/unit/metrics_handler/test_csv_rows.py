@@ -14,7 +14,7 @@ _FORMULA = set("=+-@\t\r\n＝＋－＠")  # noqa: RUF001
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), max_size=5))
-def test_every_text_comes_back_but_for_the_apostrophe(texts: list[str]) -> None:
+def test_csv_text_is_read_back_but_for_the_apostrophe(texts: list[str]) -> None:
     written = csv_rows(["type", "count_total"], [{"type": text, "count_total": 1} for text in texts])
     assert written.startswith("type,count_total\r\n")
     assert written.endswith("\r\n")

@@ -115,7 +115,7 @@ def test_nothing_ever_counted_is_not_complete() -> None:
     assert answer["generated_at"] == "2023-11-14T22:13:20Z"
 
 
-def test_times_may_come_in_any_zone() -> None:
+def test_time_with_any_offset_is_accepted() -> None:
     parsed = parse_query(ASKED | {"start": ["2026-11-21t13:00:00.250+01:00"]}, ALL_CLUBS)
     assert parsed.whole.start == NOON + timedelta(milliseconds=250)
     assert parsed.whole.dimensions == tuple(Dimension)
@@ -220,7 +220,7 @@ def test_contradictory_parameters_are_named(contradictory: dict[str, list[str]],
     assert (raised.value.status, [error.field for error in raised.value.errors]) == (400, [field])
 
 
-def test_a_query_over_a_bound_names_it(query: MetricsRoute) -> None:
+def test_query_beyond_a_bound_is_refused_with_it(query: MetricsRoute) -> None:
     store = InMemoryMetricsStore([a_count(0, club, "sent", 1) for club in range(4)], bounds=Bounds(read=3))
     with pytest.raises(Problem, match="more than 3 rows") as raised:
         MetricsRoute(store, FixedClock(), timedelta()).answer(ASKED, ALL_CLUBS)

@@ -76,7 +76,7 @@ def clock() -> StreamClock:
     return StreamClock()
 
 
-def test_without_a_cursor_the_answer_comes_at_once(clock: StreamClock) -> None:
+def test_poll_without_cursor_returns_at_once(clock: StreamClock) -> None:
     answer = clock.ask(None, ASKED)
     assert (answer["changed"], clock.slept, answer["metrics"]["rows"]) == (True, 0.0, [])
 
@@ -97,7 +97,7 @@ def test_new_counts_end_the_wait(clock: StreamClock) -> None:
     assert answer["cursor"] != before
 
 
-def test_where_nothing_is_counted_the_same_cursor_comes_back(clock: StreamClock) -> None:
+def test_poll_without_new_counts_returns_its_cursor(clock: StreamClock) -> None:
     before = clock.ask()["cursor"]
     # An idle stream's watermark goes on, within its minute.
     clock.planned.append((3.0, lambda: clock.move(NOON + timedelta(seconds=3))))
@@ -115,7 +115,7 @@ def test_another_complete_minute_ends_the_waiting(clock: StreamClock) -> None:
     assert (answer["changed"], clock.slept) == (True, 4.0)
 
 
-def test_a_batch_id_that_begins_anew_is_news(clock: StreamClock) -> None:
+def test_restarted_batch_id_is_a_change(clock: StreamClock) -> None:
     """A lost checkpoint numbers its batches from 0 again."""
     before = clock.ask()["cursor"]
     clock.store.batch_id = 0
@@ -165,7 +165,7 @@ def test_invalid_watch_parameter_is_named_without_waiting(
     assert (raised.value.status, raised.value.errors[0].field, clock.slept) == (400, field, 0)
 
 
-def test_a_store_that_goes_away_ends_the_waiting(clock: StreamClock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_store_ends_the_wait(clock: StreamClock, monkeypatch: pytest.MonkeyPatch) -> None:
     before = clock.ask()["cursor"]
 
     def away() -> None:

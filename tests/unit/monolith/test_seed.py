@@ -28,7 +28,7 @@ def test_ids_are_unique_and_derived_from_their_owner() -> None:
     assert len({device.id for device in devices}) == len({device.token for device in devices}) == len(devices)
 
 
-def test_there_are_all_kinds_of_people() -> None:
+def test_generated_users_cover_all_kinds() -> None:
     people = list(islice(generate(2_000, seed=7), 2_000))
 
     devices = Counter(len(user.devices) for user in people)

@@ -148,7 +148,7 @@ def test_tenant_that_loses_each_write_shares_a_queue() -> None:
     assert store.calls == 6
 
 
-def test_a_moment_that_has_not_come_is_not_believed() -> None:
+def test_lease_from_the_future_counts_as_free() -> None:
     tenants = TenantsWithQueues()
     ahead = tenants.clock.now_ms() + 10 * LEASE_MS
     tenants.store.leases = QueueLeases(

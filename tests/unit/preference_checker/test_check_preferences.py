@@ -202,7 +202,7 @@ def test_another_clubs_user_is_answered_as_an_unknown_one() -> None:
     assert results_of(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
 
 
-def test_user_created_just_before_the_send_gets_it() -> None:
+def test_user_created_just_before_the_send_is_notified() -> None:
     checker = Checker()
 
     class Late(InMemoryDirectory):
@@ -459,7 +459,7 @@ def test_briefly_delayed_part_uses_its_tenants_current_queue(why: str) -> None:
     assert len(checker.builds()) == len(checker.builds(Lane.BULK_2)) == 1
 
 
-def test_redelivered_chunk_is_split_alike() -> None:
+def test_redelivered_chunk_is_split_into_the_same_parts() -> None:
     produced = []
     for _ in range(2):
         checker = Checker()

@@ -129,7 +129,7 @@ def test_only_unknown_users_wait_for_the_directory() -> None:
     assert results_of(checker.outcomes()) == {(98, "push"): ("suppressed", "unknown_user")}
 
 
-def test_it_waits_twice_as_long_each_time_until_it_has_expired() -> None:
+def test_delay_doubles_until_the_record_expires() -> None:
     checker = DelayingChecker()
     entries = [checker.encoded(send([99], expires_at=NOW + 15 * 60_000), topics.SEND_API)]
     waits = []
@@ -205,7 +205,7 @@ def test_absent_then_partly_absent_users_are_passed_on_once() -> None:
 
 
 @pytest.mark.parametrize("waits", [0, 1, 5])
-def test_ids_do_not_depend_on_how_often_it_waited(waits: int) -> None:
+def test_ids_do_not_depend_on_the_number_of_delays(waits: int) -> None:
     checker = DelayingChecker()
     (chunk,) = split_parts(
         chunk_of(send([1, 99, 98]), KafkaRecord(topic="send.api", partition=0, offset=0, timestamp_ms=NOW))
@@ -238,7 +238,7 @@ def test_record_delayed_by_the_previous_code_continues_once() -> None:
     assert builds == {derived_id(old_id, "build", "push", 0, 2): (99, 98)}
 
 
-def test_the_first_wait_of_a_part_has_the_id_it_always_had() -> None:
+def test_delayed_part_keeps_the_id_of_earlier_versions() -> None:
     """A part that the previous code has put, and a redelivery to this code puts again, is one record."""
     previous = str(uuid5(NAMESPACE, "parent/released.directory/1/0-500"))
     assert released_id("parent", "directory", 0, 500) == previous

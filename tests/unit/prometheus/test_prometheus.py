@@ -84,7 +84,7 @@ def test_every_metric_of_the_vocabulary_can_be_read(tmp_path: Path) -> None:
     assert {found[name] for name in of_ours} == {1}
 
 
-async def test_the_gateway_serves_it(tmp_path: Path) -> None:
+async def test_gateway_serves_prometheus_metrics(tmp_path: Path) -> None:
     lines = FunctionLines(tmp_path)
 
     async def never(_name: str, _payload: bytes) -> Any:

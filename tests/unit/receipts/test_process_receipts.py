@@ -139,7 +139,7 @@ def test_notification_refused_twice_by_one_device_is_not_bounced() -> None:
     assert receipts.outcomes() == []
 
 
-def test_of_several_reasons_the_one_that_is_least_final() -> None:
+def test_least_final_of_several_bounce_reasons_is_emitted() -> None:
     receipts = Receipts()
     receipts.sent_messages(["a", "b"])
     busy = receipt_events.APPLICATION_EVENT | {"FailureType": "DependencyUnavailable"}
@@ -211,7 +211,7 @@ def test_a_dead_address_is_suppressed_for_its_club(document: dict[str, Any], rea
     assert found.expires_ms == found.at_ms + days * 86_400_000
 
 
-def test_a_bounce_after_a_complaint_does_not_shorten_it() -> None:
+def test_bounce_does_not_shorten_a_complaints_suppression() -> None:
     receipts = Receipts()
     receipts.sent_messages(["m"], channel="email")
     receipts.messages.emails[101] = receipt_events.ADDRESS
@@ -260,7 +260,7 @@ def test_receipt_without_an_arrival_produces_nothing(document: dict[str, Any]) -
     assert (receipts.outcomes(), receipts.dead_letters(), receipts.delay_store.items) == ([], [], {})
 
 
-def test_a_receipt_that_is_here_before_its_outcome_waits_for_it() -> None:
+def test_receipt_before_its_outcome_is_delayed() -> None:
     receipts = Receipts()
     receipts.receive(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     assert receipts.outcomes() == []
@@ -271,7 +271,7 @@ def test_a_receipt_that_is_here_before_its_outcome_waits_for_it() -> None:
     assert [_said(record)[2] for record in receipts.outcomes()] == ["delivered"]
 
 
-def test_the_outcome_may_come_in_the_same_batch_after_it() -> None:
+def test_receipt_before_its_outcome_in_one_batch_is_processed() -> None:
     receipts = Receipts()
     receipts.ingest(receipt_events.of_sns(json.dumps(receipt_events.DELIVERED)))
     (value,) = receipts.values(topics.RECEIPT)

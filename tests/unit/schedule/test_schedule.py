@@ -31,7 +31,7 @@ async def test_schedule_continues_after_an_error_until_stopped() -> None:
     assert status["invocations"] == count
 
 
-async def test_it_does_not_wait_for_its_time_to_stop() -> None:
+async def test_stop_does_not_await_the_next_invocation() -> None:
     begun = asyncio.Event()
 
     async def invoke(_payload: bytes) -> InvocationResult:

@@ -70,7 +70,7 @@ def test_due_record_is_released_to_its_topic_under_its_id() -> None:
 
 
 @pytest.mark.kills(guard="delay_store.one_sweep")
-def test_two_sweeps_at_once_release_it_once() -> None:
+def test_concurrent_sweeps_release_a_record_once() -> None:
     scheduler = Scheduler()
     item = delayed_record()
     scheduler.put(item)

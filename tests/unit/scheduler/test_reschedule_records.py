@@ -49,7 +49,7 @@ def _builds(rescheduler: Rescheduler, *entries: dict[str, Any]) -> list[BuildReq
     return rescheduler.builds()
 
 
-def test_sends_of_one_chunk_id_come_back_apart() -> None:
+def test_sends_with_one_chunk_id_return_separately() -> None:
     """A producer used the chunk's index twice: one must not take the other's place among what waits."""
     rescheduler = Rescheduler()
     for user_id in (1, 2):
@@ -93,14 +93,14 @@ def test_return_neither_uses_nor_names_a_request_topic(topic: str) -> None:
 @pytest.mark.parametrize(
     ("record", "topic"), [(build([1, 2]), "build.critical"), (delivery([1, 2]), "delivery")], ids=["build", "delivery"]
 )
-def test_everything_else_comes_back_as_it_was(record: AvroRecord, topic: str) -> None:
+def test_other_records_return_unchanged(record: AvroRecord, topic: str) -> None:
     rescheduler = Rescheduler()
     rescheduler.reschedule(record, topic)
     item = rescheduler.delayed_record()
     assert (item.topic, item.value) == (topic, rescheduler.codec.encode(topic, type(record).__name__, record.to_avro()))
 
 
-def test_taken_back_twice_it_waits_once() -> None:
+def test_record_returned_twice_is_delayed_once() -> None:
     rescheduler = Rescheduler()
     rescheduler.reschedule(build([1]), topics.BUILD)
     rescheduler.reschedule(build([1]), topics.BUILD)
@@ -141,7 +141,7 @@ def test_scheduled_send_returns_at_its_time() -> None:
     assert rescheduler.delayed_record().due_ms == NOW + 3_600_000
 
 
-def test_a_long_chunk_comes_back_in_parts() -> None:
+def test_long_chunk_returns_in_parts() -> None:
     rescheduler = Rescheduler()
     rescheduler.reschedule(send(range(12_000)), topics.SEND_API)
     assert len(rescheduler.store.items) == 3
@@ -235,7 +235,7 @@ def test_expired_record_after_an_outage_returns_to_its_function() -> None:
     assert rescheduler.outcomes() == []
 
 
-def test_of_a_crasher_that_had_sent_to_some_those_were_sent_to() -> None:
+def test_crashing_record_keeps_its_recorded_deliveries() -> None:
     rescheduler = Rescheduler()
     record = delivery([1, 2])
     sent = RecipientResult(position=record.positions[0], user_id=1, decision=SENT)
@@ -295,7 +295,7 @@ def test_failed_read_of_the_source_record_is_a_retry() -> None:
     assert rescheduler.dead_letters() == []
 
 
-def test_a_table_that_does_not_answer_brings_it_again() -> None:
+def test_unreachable_delay_store_redelivers_the_record() -> None:
     rescheduler = Rescheduler()
     rescheduler.store.failing = Retry("down")
     assert rescheduler.reschedule(build([1]), topics.BUILD) == [0]
@@ -340,7 +340,7 @@ def test_bad_send_is_dead_lettered_instead_of_returned(
 
 
 @pytest.mark.parametrize("values", UNCOUNTABLE_SENDS)
-def test_a_send_that_cannot_be_counted_does_not_come_back(values: dict[str, Any]) -> None:
+def test_uncountable_send_is_dead_lettered(values: dict[str, Any]) -> None:
     rescheduler = Rescheduler()
     assert rescheduler.reschedule(send([1, 2], **values), topics.SEND_API) == []
     assert not rescheduler.store.items

@@ -79,7 +79,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
     return Api(monkeypatch)
 
 
-def test_a_send_is_on_its_topic_when_it_is_accepted(api: Api) -> None:
+def test_accepted_send_is_on_its_topic(api: Api) -> None:
     status, body, headers = api.post(
         data={"headline": "Win"}, locale="de-CH", reference="r", collapse_key="k", template="final"
     )
@@ -291,7 +291,7 @@ def test_unknown_route_is_problem_json(api: Api, method: str, path: str) -> None
     assert api.producer.produced == []
 
 
-def test_when_it_is_to_be_sent_stands_in_every_chunk(api: Api) -> None:
+def test_each_chunk_has_send_at(api: Api) -> None:
     users = list(range(1, CHUNK_SIZE + 2))
     status, _, _ = api.post(to_users=users, send_at="2023-11-15T00:13:20+02:00", expires_at="2023-11-15T00:00:00Z")
     assert status == 400

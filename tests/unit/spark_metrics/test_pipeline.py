@@ -121,7 +121,7 @@ def test_a_third_batch_waits_for_the_first() -> None:
 
 
 @pytest.mark.kills(guard="metrics.staged_again_first")
-def test_a_merge_that_failed_is_staged_anew_and_goes_first() -> None:
+def test_failed_merge_is_staged_again_before_the_next() -> None:
     """Guard: the order. Postgres has lost what was staged while the next batch is staged already."""
     half = Half(may_merge=threading.Semaphore(0), errors=[Lost()])
     pipeline = pipeline_of(half)
@@ -173,7 +173,7 @@ def test_draining_ends_with_its_time() -> None:
     assert half.merged == [0]
 
 
-def test_a_batch_that_is_merged_is_let_go() -> None:
+def test_merged_batch_is_garbage_collected() -> None:
     """Guard: the collection after each. py4j's objects are cycles, and hold plans in the JVM.
 
     In a process of its own: in this one another thread may be collecting what other tests left, and one at a time does.

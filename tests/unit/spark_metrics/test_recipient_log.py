@@ -12,7 +12,7 @@ _FACTS = (
 SENT, OUT = ("push", "sent", None, 2), ("push", "suppressed", "opted_out", 1)
 
 
-def test_each_user_stands_under_their_own_result(spark: SparkSession) -> None:
+def test_each_user_is_listed_under_their_result(spark: SparkSession) -> None:
     rows = [
         ("outcome", "a", 7, "news", 5, [30, -(2**63), 10], [0, 1, 0], [SENT, OUT]),
         ("outcome", "b", 7, "news", 6, [2**63 - 1], [0], [SENT, OUT]),

@@ -29,7 +29,7 @@ def found_of(without: object) -> list[Place]:
     return without
 
 
-def test_of_records_that_do_not_fit_together_the_last_is_refused() -> None:
+def test_last_of_records_that_overflow_together_is_refused() -> None:
     """A sum that leaves its range: each record alone is taken."""
     assert refused_places(PLACES[:5], lambda n, without: n - len(without) < 4) == PLACES[3:5]
 

@@ -41,7 +41,7 @@ def test_an_open_side_stays_open() -> None:
     assert Span().milliseconds() == (None, None)
 
 
-def test_a_fraction_of_a_millisecond_is_after_it() -> None:
+def test_end_within_a_millisecond_is_rounded_up() -> None:
     moment = datetime.fromtimestamp(1, UTC)
     assert Span(moment, moment + timedelta(microseconds=1)).milliseconds() == (1000, 1001)
 

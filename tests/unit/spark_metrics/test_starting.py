@@ -29,7 +29,7 @@ def test_job_starts_at_merged_or_else_earliest_offsets() -> None:
     assert json.loads(begin.for_spark()) == {"outcome": {"0": 7, "1": 4}, "delivery": {"0": 2}}
 
 
-def test_offsets_the_topics_never_had_are_other_topics() -> None:
+def test_offsets_beyond_the_topics_stop_the_job() -> None:
     with pytest.raises(Stop, match="these are not the topics that were counted"):
         start_of({("outcome", 1): 5}, ENDS, may_be_lost=True)
 

@@ -113,7 +113,7 @@ def test_positions_fall_into_blocks() -> None:
     assert blocks[1][0] == code(Status.SENT)
 
 
-def test_a_run_is_its_positions_one_by_one_wherever_it_lies() -> None:
+def test_run_of_positions_equals_the_listed_positions() -> None:
     rng = random.Random(11)  # noqa: S311
     for _ in range(50):
         status = rng.choice(list(Status))

@@ -13,7 +13,7 @@ from spark_metrics.views import load_views
 _SUMS = "send_id string, minute_s long, club_id long, type string, channel string, measure string, count_total long"
 
 
-def test_a_minute_stands_in_the_fifteen_windows_that_hold_it(spark: SparkSession) -> None:
+def test_minute_is_counted_in_its_fifteen_windows(spark: SparkSession) -> None:
     rows = [
         ("a", 600, 1, "news", "push", "sent", 3),
         ("b", 600, 1, "news", "push", "sent", 4),

@@ -15,7 +15,7 @@ def test_an_idle_stream_is_counted_up_to_now() -> None:
     assert watermark.ms == 1000
 
 
-def test_topics_that_never_held_anything_do_not_hold_it_back() -> None:
+def test_empty_topics_do_not_hold_the_watermark_back() -> None:
     watermark = Watermark()
     assert watermark.look(ends(1000, 0, 7), {B: 7}) == 0
     assert watermark.ms == 1000
@@ -37,7 +37,7 @@ def test_watermark_waits_only_for_the_first_seen_ends() -> None:
     assert watermark.ms == 1000
 
 
-def test_one_partition_behind_is_enough_to_wait() -> None:
+def test_one_lagging_partition_holds_the_watermark_back() -> None:
     watermark = Watermark()
     watermark.look(ends(1000, 5, 7), {A: 500, B: 6})
     watermark.look(ends(2000, 5, 8), {A: 500, B: 6})
