@@ -44,7 +44,7 @@ from functions.delivery.retry_scheduler import RetryScheduler
 from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.chain.chunks import PART_SIZE, chunk_of
-from masscomm.channels.rate_limiter import Pacer
+from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.ses_email import SesEmail
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
@@ -132,7 +132,9 @@ class Chain:
                 directory=self.directory,
                 ledger=DynamoDbDeliveryLedger(table="delivery_ledger", owner=str(uuid4()), clock=clock),
                 publisher=Publisher(
-                    clock=clock, paces={channel: Pacer(clock) for channel in ("push", "email")}, workers=WORKERS
+                    clock=clock,
+                    rate_limiters={channel: RateLimiter(clock) for channel in ("push", "email")},
+                    workers=WORKERS,
                 ),
                 caller=Caller(
                     push=SnsPush(connections=WORKERS),

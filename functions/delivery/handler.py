@@ -13,8 +13,8 @@ from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
 from masscomm.chain.bootstrap import answer, batch_driver
-from masscomm.channels.circuit_breaker import CircuitPush
-from masscomm.channels.rate_limiter import Pacer
+from masscomm.channels.circuit_breaker import PushCircuitBreaker
+from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.ses_email import SesEmail
 from masscomm.clock import Clock, SystemClock
 from masscomm.directory.opensearch import OpenSearchDirectory
@@ -43,12 +43,12 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
         ),
         publisher=Publisher(
             clock=clock,
-            paces=_paces(clock),
+            rate_limiters=_rate_limiters(clock),
             workers=workers,
             patience_s=environment.number("DELIVERY_PATIENCE_S", PATIENCE_S),
         ),
         caller=Caller(
-            push=CircuitPush(SnsPush(connections=workers), clock=clock),
+            push=PushCircuitBreaker(SnsPush(connections=workers), clock=clock),
             email=SesEmail(
                 sender=sender, connections=workers, configuration_set=os.environ.get("SES_CONFIGURATION_SET")
             ),
@@ -66,12 +66,12 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
     return batch_driver("delivery", logger), use_case
 
 
-def _paces(clock: Clock) -> dict[str, Pacer]:
+def _rate_limiters(clock: Clock) -> dict[str, RateLimiter]:
     """By channel: this environment's share of the account's quota, of which the critical lane's is never taken away."""
     shares = {channel: environment.number(f"{channel.upper()}_RATE_PER_S", 0) or None for channel in ("push", "email")}
     critical = environment.lane() is Lane.CRITICAL
     return {
-        channel: Pacer(clock, per_s=per_s, floor_per_s=per_s if critical and per_s else 1.0)
+        channel: RateLimiter(clock, per_s=per_s, floor_per_s=per_s if critical and per_s else 1.0)
         for channel, per_s in shares.items()
     }
 

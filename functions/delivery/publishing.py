@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from masscomm.channels.provider import CALL_S, ApplicationOff, ProviderError, Rejected, TargetGone, Transient
-from masscomm.channels.rate_limiter import Pacer
+from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.clock import Clock
 from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import PROVIDER_CALLS, PROVIDER_ERRORS, PROVIDER_LATENCY, PROVIDER_THROTTLES
@@ -111,7 +111,7 @@ class Outage:
 class Publisher:
     """Makes a record's provider calls.
 
-    paces: by channel, how fast; workers: how many at once; call_s: the longest that one can take; patience_s: seconds
+    rate_limiters: by channel; workers: how many at once; call_s: the longest that one can take; patience_s: seconds
     without anything taken after which the provider is left alone.
 
     No call begins that could end after the invocation or the record's lease: what is published then is known to nobody
@@ -119,7 +119,7 @@ class Publisher:
     """
 
     clock: Clock
-    paces: Mapping[str, Pacer]
+    rate_limiters: Mapping[str, RateLimiter]
     workers: int
     call_s: float = CALL_S
     patience_s: float = PATIENCE_S
@@ -171,11 +171,11 @@ class Publisher:
         *,
         again: bool,
     ) -> Published:
-        """One call, and again at once, at the pace it is told, as long as the provider asks for nothing but that."""
-        pacer = self.paces[channel]
+        """One call, and again at once, at the allowed rate, as long as the provider only throttles."""
+        rate_limiter = self.rate_limiters[channel]
         told: Published = Published(error=NotTried("no time was left for another call"), tried=False)
         while remaining_s() >= self.call_s:  # guard: provider.time_budget
-            if not pacer.take():
+            if not rate_limiter.take():
                 continue
             if not outage.may_call():
                 nothing = f"the provider has taken nothing for {self.patience_s:.0f} s"
@@ -184,9 +184,14 @@ class Publisher:
             told = self._call(call, outage, again=again)
             _measure(channel, told, self.clock.monotonic() - began)
             throttled = isinstance(told.error, Transient) and told.error.throttled
-            pacer.answered(throttled=throttled)
-            # Without a pace there is nothing that would hold it back.
-            if not throttled or pacer.per_s is None or self.clock.monotonic() > until or not outage.worth_another(0):
+            rate_limiter.answered(throttled=throttled)
+            # Without a rate nothing would slow the retries down.
+            if (
+                not throttled
+                or rate_limiter.per_s is None
+                or self.clock.monotonic() > until
+                or not outage.worth_another(0)
+            ):
                 break
             again = True
         return told

@@ -1,7 +1,6 @@
-"""A push provider that leaves a platform application alone for a while once SNS said that it takes nothing.
+"""A circuit breaker per SNS platform application: opens when SNS reports the application as disabled.
 
-Its recipients are rescheduled; those of other applications go on. What is asked again after the pause is one call, not
-everybody's.
+Its recipients are retried later; other applications are not affected. After the pause, one call probes the application.
 """
 
 import threading
@@ -13,14 +12,15 @@ from masscomm.clock import Clock
 PAUSE_S = 30.0
 
 
-class CircuitPush:
-    """A circuit breaker a platform application, for one function environment; thread-safe."""
+class PushCircuitBreaker:
+    """A push provider with a circuit breaker for each platform application, for one function environment;
+    thread-safe."""
 
     def __init__(self, provider: PushProvider, *, clock: Clock, pause_s: float = PAUSE_S) -> None:
         self._provider = provider
         self._clock = clock
         self._pause_s = pause_s
-        self._off_until: dict[str, float] = {}
+        self._open_until: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def publish(self, *, endpoint_arn: str, message: str, attributes: Mapping[str, str]) -> str:
@@ -31,21 +31,21 @@ class CircuitPush:
         except ApplicationOff:
             with self._lock:
                 # guard: provider.circuit_breaker
-                self._off_until[application] = self._clock.monotonic() + self._pause_s
+                self._open_until[application] = self._clock.monotonic() + self._pause_s
             raise
         with self._lock:
-            self._off_until.pop(application, None)
+            self._open_until.pop(application, None)
         return message_id
 
     def _check(self, application: str) -> None:
         with self._lock:
-            until = self._off_until.get(application)
+            until = self._open_until.get(application)
             if until is None:
                 return
             if self._clock.monotonic() < until:
-                raise ApplicationOff(f"{application} took nothing a moment ago")
-            # This call finds out; the others wait for what it learns.
-            self._off_until[application] = self._clock.monotonic() + self._pause_s
+                raise ApplicationOff(f"{application} was disabled a moment ago")
+            # This call probes; the others fail until it has succeeded.
+            self._open_until[application] = self._clock.monotonic() + self._pause_s
 
 
 def application_of(endpoint_arn: str) -> str:

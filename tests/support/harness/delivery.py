@@ -9,7 +9,7 @@ from functions.delivery.deliver import Deliver
 from functions.delivery.publishing import Publisher
 from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm.channels.in_memory import InMemoryEmail, InMemoryPush
-from masscomm.channels.rate_limiter import Pacer
+from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.directory.port import Directory
@@ -23,9 +23,9 @@ from masscomm.stores.retry_schedule import RetrySchedule
 from tests.support.harness.chain import Chain, delivery, entry
 
 
-def paces(clock: FixedClock) -> dict[str, Pacer]:
+def rate_limiters(clock: FixedClock) -> dict[str, RateLimiter]:
     """As fast as the provider takes it."""
-    return {channel: Pacer(clock) for channel in ("push", "email")}
+    return {channel: RateLimiter(clock) for channel in ("push", "email")}
 
 
 class Delivery(Chain):
@@ -51,7 +51,7 @@ class Delivery(Chain):
         return Deliver(
             directory=directory or self.directory,
             ledger=ledger,
-            publisher=Publisher(clock=self.clock, paces=paces(self.clock), workers=workers),
+            publisher=Publisher(clock=self.clock, rate_limiters=rate_limiters(self.clock), workers=workers),
             caller=Caller(
                 push=self.push,
                 email=self.email,

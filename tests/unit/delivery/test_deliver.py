@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from functions.delivery.publishing import PATIENCE_S, Published, Publisher
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
-from masscomm.channels.rate_limiter import Pacer
+from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.clock import FixedClock
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import notification_id
@@ -25,7 +25,7 @@ from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from masscomm.observability import metrics
 from tests.support.harness.chain import NOW, SEND_ID, delivery, results_of
-from tests.support.harness.delivery import Delivery, by_email, paces
+from tests.support.harness.delivery import Delivery, by_email, rate_limiters
 
 SENT = ("sent", None)
 DELAYED = ("sending", None)
@@ -493,7 +493,7 @@ def test_each_recipient_has_one_outcome_and_one_message(fates: list[str], outage
 
 def _calls(*answers: Callable[[], str]) -> list[Published]:
     clock = FixedClock(NOW)
-    publisher = Publisher(clock=clock, paces=paces(clock), workers=2)
+    publisher = Publisher(clock=clock, rate_limiters=rate_limiters(clock), workers=2)
     return publisher.publish_all(answers, lambda: 60 - (clock.monotonic() - NOW / 1000), channel="push")
 
 
@@ -518,7 +518,7 @@ def test_pauses_grow_with_jitter_and_stay_bounded() -> None:
     def busy() -> str:
         raise Transient("InternalError")
 
-    publisher = Publisher(clock=Sleeping(NOW), paces=paces(clock), workers=1, patience_s=math.inf)
+    publisher = Publisher(clock=Sleeping(NOW), rate_limiters=rate_limiters(clock), workers=1, patience_s=math.inf)
     (answer,) = publisher.publish_all([busy], lambda: 60 - (clock.monotonic() - NOW / 1000), channel="push")
     assert isinstance(answer.error, Transient)
     assert all(0.1 <= pause <= 2 for pause in pauses)
@@ -535,8 +535,8 @@ def test_throttled_call_takes_the_next_turn_of_its_pacer() -> None:
             raise refusals.pop()
         return "id"
 
-    pacer = Pacer(clock, per_s=100)
-    publisher = Publisher(clock=clock, paces={"push": pacer}, workers=1)
+    rate_limiter = RateLimiter(clock, per_s=100)
+    publisher = Publisher(clock=clock, rate_limiters={"push": rate_limiter}, workers=1)
     (answer,) = publisher.publish_all([busy], lambda: 60.0, channel="push")
     assert answer.message_id == "id"
     assert clock.monotonic() - NOW / 1000 < 0.1  # the first pause of a round

@@ -19,7 +19,7 @@ from botocore.stub import Stubber
 from mypy_boto3_sns.type_defs import MessageAttributeValueTypeDef
 
 from masscomm.aws.signature import Credentials
-from masscomm.channels.circuit_breaker import CircuitPush, application_of
+from masscomm.channels.circuit_breaker import PushCircuitBreaker, application_of
 from masscomm.channels.in_memory import InMemoryPush
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
 from masscomm.channels.provider_errors import TABLE, as_provider_error
@@ -284,12 +284,15 @@ def test_without_a_region_nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> N
 # --- the circuit ------------------------------------------------------------------------------------------------------
 
 
-class TestCircuitPush(PushContract):
+class TestPushCircuitBreaker(PushContract):
     @pytest.fixture
     def targets(self) -> PushTargets:
         push = InMemoryPush()
         return PushTargets(
-            CircuitPush(push, clock=FixedClock()), push.put("enabled"), push.put("disabled", enabled=False), "absent"
+            PushCircuitBreaker(push, clock=FixedClock()),
+            push.put("enabled"),
+            push.put("disabled", enabled=False),
+            "absent",
         )
 
 
@@ -299,7 +302,7 @@ class Applications:
     def __init__(self) -> None:
         self.clock = FixedClock()
         self.inner = InMemoryPush()
-        self.push = CircuitPush(self.inner, clock=self.clock, pause_s=30)
+        self.push = PushCircuitBreaker(self.inner, clock=self.clock, pause_s=30)
         self.off, self.on = ENDPOINT.format("GCM/off"), ENDPOINT.format("APNS/on")
         self.inner.put(self.off)
         self.inner.put(self.on)

@@ -1,4 +1,4 @@
-"""The pace of provider calls, in a simulation of several environments over one quota."""
+"""The rate limiter, in a simulation of several environments that share one quota."""
 
 import heapq
 import threading
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from masscomm.channels.rate_limiter import Pacer
+from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.clock import FixedClock
 from tests.support.harness.chain import NOW
 
@@ -61,7 +61,7 @@ class Environment:
     def __init__(self, per_s: float | None, *, begins_s: float = 0.0) -> None:
         self.clock = Own()
         self.clock.at += begins_s
-        self.pacer = Pacer(self.clock, per_s=per_s)
+        self.rate_limiter = RateLimiter(self.clock, per_s=per_s)
         self.taken = 0
 
 
@@ -73,11 +73,13 @@ def run(provider: Provider, environments: list[Environment], seconds: float) -> 
     while ready and ready[0][0] < end:
         _, place = heapq.heappop(ready)
         environment = environments[place]
-        if environment.pacer.take():
+        if environment.rate_limiter.take():
             throttled = provider.call(environment.clock.at)
             environment.taken += not throttled
-            environment.clock.at += CALL_S if environment.pacer.per_s is None else 0  # others' calls are under way
-            environment.pacer.answered(throttled=throttled)
+            environment.clock.at += (
+                CALL_S if environment.rate_limiter.per_s is None else 0
+            )  # others' calls are under way
+            environment.rate_limiter.answered(throttled=throttled)
         heapq.heappush(ready, (environment.clock.at, place))
 
 
@@ -100,7 +102,7 @@ def test_each_environment_gets_a_share_of_the_rate() -> None:
     run(provider, environments, 60)
     shares = [environment.taken / sum(each.taken for each in environments) for environment in environments]
     assert min(shares) > 0.1
-    late = [environment.pacer.per_s or 0 for environment in environments]
+    late = [environment.rate_limiter.per_s or 0 for environment in environments]
     assert min(late) > 30
 
 
@@ -126,33 +128,33 @@ def test_remaining_environment_takes_over_the_whole_rate() -> None:
 
 def test_idle_environment_does_not_raise_its_rate() -> None:
     clock = Own()
-    pacer = Pacer(clock, per_s=100)
+    rate_limiter = RateLimiter(clock, per_s=100)
     for _ in range(500):
-        assert pacer.take()
-        pacer.answered(throttled=False)
+        assert rate_limiter.take()
+        rate_limiter.answered(throttled=False)
         clock.sleep(0.05)
-    assert pacer.per_s == 100
+    assert rate_limiter.per_s == 100
 
 
 def test_rate_recovers_from_its_floor() -> None:
     clock = Own()
-    pacer = Pacer(clock, per_s=50, floor_per_s=10)
+    rate_limiter = RateLimiter(clock, per_s=50, floor_per_s=10)
     for _ in range(500):
-        if pacer.take():
-            pacer.answered(throttled=True)
-    assert pacer.per_s == 10
+        if rate_limiter.take():
+            rate_limiter.answered(throttled=True)
+    assert rate_limiter.per_s == 10
     for _ in range(5_000):
-        if pacer.take():
-            pacer.answered(throttled=False)
-    assert pacer.per_s >= 50
+        if rate_limiter.take():
+            rate_limiter.answered(throttled=False)
+    assert rate_limiter.per_s >= 50
 
 
 def test_turns_are_spaced_and_not_reserved_far_ahead() -> None:
     clock = Own()
-    pacer = Pacer(clock, per_s=10)
+    rate_limiter = RateLimiter(clock, per_s=10)
     begun = clock.at
     for _ in range(30):
-        while not pacer.take():
+        while not rate_limiter.take():
             pass
     assert clock.at - begun == pytest.approx((30 - 1) / 10 - 0.2, abs=0.001)
 
@@ -164,9 +166,9 @@ def test_threads_share_one_pace() -> None:
         def sleep(self, seconds: float) -> None:
             pass
 
-    pacer = Pacer(Still(), per_s=100)
+    rate_limiter = RateLimiter(Still(), per_s=100)
     given: list[bool] = []
-    threads = [threading.Thread(target=lambda: given.append(pacer.take())) for _ in range(100)]
+    threads = [threading.Thread(target=lambda: given.append(rate_limiter.take())) for _ in range(100)]
     for thread in threads:
         thread.start()
     for thread in threads:

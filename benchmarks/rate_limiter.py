@@ -1,6 +1,6 @@
 """How much of what a provider allows is used, by several delivery functions at once that know nothing of each other.
 
-    python -m benchmarks.pacing [--per-s 300] [--functions 4] [--seconds 20]
+    python -m benchmarks.rate_limiter [--per-s 300] [--functions 4] [--seconds 20]
 
 Each function is a process of its own with delivery's use case, SNS' real client and a delivery ledger in memory. In
 front of them stands the devstack's SNS stand-in, which throttles whatever is more than it allows in all. Each case
@@ -32,7 +32,7 @@ from functions.delivery.publishing import Publisher
 from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm.chain.batch import BatchDriver
 from masscomm.channels.in_memory import InMemoryEmail
-from masscomm.channels.rate_limiter import Pacer
+from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.channels.sns_push import SnsPush
 from masscomm.clock import SystemClock
 from masscomm.directory.in_memory import InMemoryDirectory
@@ -90,7 +90,7 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
     use_case = Deliver(
         directory=DirectoryWithDevices(),
         ledger=InMemoryDeliveryLedger(clock=clock),
-        publisher=Publisher(clock=clock, paces={"push": Pacer(clock, per_s=per_s)}, workers=workers),
+        publisher=Publisher(clock=clock, rate_limiters={"push": RateLimiter(clock, per_s=per_s)}, workers=workers),
         caller=Caller(push=SnsPush(connections=workers), email=InMemoryEmail(), clock=clock, sender="a@example.com"),
         retry_scheduler=RetryScheduler(store=store, retry_schedule=RetrySchedule(), clock=clock),
         clock=clock,
@@ -131,7 +131,16 @@ def measure(*, per_s: float, functions: int, seconds: float, share: float | None
         outs = [Path(folder, str(number)) for number in range(functions)]
         running = [
             subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.pacing", "--worker", sns.url, str(number), str(until), str(quota)],
+                [
+                    sys.executable,
+                    "-m",
+                    "benchmarks.rate_limiter",
+                    "--worker",
+                    sns.url,
+                    str(number),
+                    str(until),
+                    str(quota),
+                ],
                 stdout=out.open("w"),
                 env=environment,
             )
@@ -160,7 +169,7 @@ def cases(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
 
 def main() -> int:
     """Print a table; 1 where less than TARGET was used, or anybody failed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pacing", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rate_limiter", description=__doc__)
     parser.add_argument("--per-s", type=float, default=300.0, help="what the provider takes a second, in all")
     parser.add_argument("--functions", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=20.0, help="that are looked at, after the warm-up")
