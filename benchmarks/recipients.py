@@ -25,7 +25,7 @@ from functions.preference_checker.check_preferences import CheckPreferences
 from masscomm.chain.batch import BatchDriver, UseCase
 from masscomm.clock import SystemClock
 from masscomm.domain.records import SendRequested
-from masscomm.domain.users import Device, Position, Template, User, UserSettings
+from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
 from masscomm.kafka.producer import Headers, Report
@@ -69,14 +69,14 @@ class EndlessDirectory:
         self.calls += 1
         return {key: [_template(key)] for key in keys}
 
-    def confirm(self, ts_ms: int) -> Position:
-        return Position(lsn=1, ts_ms=ts_ms)
+    def confirm(self, ts_ms: int) -> DirectoryPosition:
+        return DirectoryPosition(lsn=1, ts_ms=ts_ms)
 
     def is_confirmed(self, ts_ms: int) -> bool:  # noqa: ARG002
         return True
 
-    def position(self) -> Position | None:
-        return Position(lsn=1, ts_ms=0)
+    def position(self) -> DirectoryPosition | None:
+        return DirectoryPosition(lsn=1, ts_ms=0)
 
 
 def _template(key: tuple[int, str, str]) -> Template:

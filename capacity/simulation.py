@@ -206,7 +206,7 @@ class Mapping:
         else:
             self._clock.at(self._clock.now + takes, lambda: self._deliver(number, batch, 0, batch[0].count, 0.0))
 
-    def _deliver(self, number: int, batch: Sequence[Record], place: int, left: float, of_slice: float) -> None:
+    def _deliver(self, number: int, batch: Sequence[Record], index: int, left: float, of_slice: float) -> None:
         """The next wave of calls of the record at that place; of_slice: calls left of the slice."""
         calls = self.step.calls
         assert calls is not None  # noqa: S101 - only a step with calls comes here
@@ -224,15 +224,15 @@ class Mapping:
         lost = calls.not_overlapped * min(computed, calls.latency_s)
         done = max(now + spent + computed, admitted + waited) + lost
         if of_slice > _NOTHING or left > _NOTHING:
-            self._clock.at(done, lambda: self._deliver(number, batch, place, left, of_slice))
-        elif place + 1 < len(batch):
-            self._clock.at(done, lambda: self._next(number, batch, place))
+            self._clock.at(done, lambda: self._deliver(number, batch, index, left, of_slice))
+        elif index + 1 < len(batch):
+            self._clock.at(done, lambda: self._next(number, batch, index))
         else:
             self._clock.at(done, lambda: self._last(number, batch))
 
-    def _next(self, number: int, batch: Sequence[Record], place: int) -> None:
-        self._on(self.step, batch[place])
-        self._deliver(number, batch, place + 1, batch[place + 1].count, 0.0)
+    def _next(self, number: int, batch: Sequence[Record], index: int) -> None:
+        self._on(self.step, batch[index])
+        self._deliver(number, batch, index + 1, batch[index + 1].count, 0.0)
 
     def _last(self, number: int, batch: Sequence[Record]) -> None:
         self._on(self.step, batch[-1])

@@ -82,17 +82,17 @@ def sizes(workload: Workload) -> Sizes:
     left = RANGE_SIZE - allowed
     build = _build(allowed)
     delivery = _delivery(build)
-    outcomes = [RecipientOutcome(place, _FIRST_USER + place, _OPTED_OUT) for place in range(left)]
+    outcomes = [RecipientOutcome(position, _FIRST_USER + position, _OPTED_OUT) for position in range(left)]
     sent = [
-        RecipientOutcome(place, user_id, _SENT, (_ID,) * round(workload.devices))
-        for place, user_id in zip(build.positions, build.user_ids, strict=True)
+        RecipientOutcome(position, user_id, _SENT, (_ID,) * round(workload.devices))
+        for position, user_id in zip(build.positions, build.user_ids, strict=True)
     ]
     records: dict[str, AvroRecord] = {
         topics.SEND_API: SendRequested(
             type="news",
             club_id=_CLUB,
             timestamp=_NOW_MS,
-            to_users=[_FIRST_USER + place for place in range(workload.chunk)],
+            to_users=[_FIRST_USER + position for position in range(workload.chunk)],
             send_id=_ID,
             data={"score": "3:1"},
         ),
@@ -127,7 +127,7 @@ def _build(count: int) -> BuildRequested:
         channel="push",
         data={"score": "3:1"},
         positions=list(range(count)),
-        user_ids=[_FIRST_USER + place for place in range(count)],
+        user_ids=[_FIRST_USER + position for position in range(count)],
     )
 
 
@@ -165,8 +165,8 @@ def _ledger_item(workload: Workload) -> int:
         CallResult(target=str(_FIRST_USER + number), message_id=_ID) for number in range(round(workload.devices))
     )
     decided = [
-        RecipientResult(position=place, user_id=_FIRST_USER + place, decision=_SENT, call_results=answers)
-        for place in range(measured().slice_size)  # the times are of slices of this size, too
+        RecipientResult(position=position, user_id=_FIRST_USER + position, decision=_SENT, call_results=answers)
+        for position in range(measured().slice_size)  # the times are of slices of this size, too
     ]
     names = "record_id part decided owner recorded_ms expires_at".replace(" ", "")
     keys = len(_ID) * 2 + len("slice#0000000000") + 2 * 12
@@ -178,7 +178,7 @@ def _decision_units(count: int, allowed: float) -> int:
     log = InMemoryDecisionLog()
     step = max(1, round(1 / (1 - allowed))) if allowed < 1 else count + 1
     by_channel = {"push": dict.fromkeys(range(0, count, step), _OPTED_OUT)} if allowed < 1 else {"push": {}}
-    users = [_FIRST_USER + place for place in range(count)]
+    users = [_FIRST_USER + position for position in range(count)]
     record_decisions(log, _ID, Decisions(positions=list(range(count)), user_ids=users, by_channel=by_channel))
     return sum(ceil((len(item) + 100) / KB) for item in log.recorded.values())
 

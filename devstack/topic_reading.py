@@ -21,9 +21,9 @@ def read_topic(bootstrap: str, topic: str, security: Mapping[str, Any] = NO_SECU
     """
     consumer = _consumer(bootstrap, security)
     try:
-        for place in _whole(consumer, topic):
-            consumer.assign([place])
-            yield from _to_the_ends(consumer, [place])
+        for partition in _whole(consumer, topic):
+            consumer.assign([partition])
+            yield from _to_the_ends(consumer, [partition])
     finally:
         consumer.close()
 
@@ -35,10 +35,10 @@ def read_topics(bootstrap: str, topics: Iterable[str], security: Mapping[str, An
     """
     consumer = _consumer(bootstrap, security)
     try:
-        places = [place for topic in topics for place in _whole(consumer, topic)]
-        if places:
-            consumer.assign(places)
-            yield from _to_the_ends(consumer, places)
+        partitions = [partition for topic in topics for partition in _whole(consumer, topic)]
+        if partitions:
+            consumer.assign(partitions)
+            yield from _to_the_ends(consumer, partitions)
     finally:
         consumer.close()
 
@@ -73,8 +73,8 @@ def _whole(consumer: Consumer, topic: str) -> list[TopicPartition]:
     return [TopicPartition(topic, partition, low) for partition, (low, high) in bounds.items() if low < high]
 
 
-def _to_the_ends(consumer: Consumer, places: Iterable[TopicPartition]) -> Iterator[Message]:
-    waiting = {(place.topic, place.partition) for place in places}
+def _to_the_ends(consumer: Consumer, partitions: Iterable[TopicPartition]) -> Iterator[Message]:
+    waiting = {(partition.topic, partition.partition) for partition in partitions}
     while waiting:
         message = consumer.poll(TIMEOUT_S)
         if message is None:

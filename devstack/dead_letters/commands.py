@@ -21,7 +21,7 @@ from masscomm.kafka.topics import DEAD_LETTER_STATUS
 app = typer.Typer(help="Records that could not be processed.", no_args_is_help=True)
 console = Terminal()
 
-Places = Annotated[
+Positions = Annotated[
     list[str] | None, typer.Argument(metavar="[PARTITION@OFFSET]...", help="Letters by their own position.")
 ]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Of records that came from this topic.")]
@@ -36,7 +36,7 @@ AllOption = Annotated[bool, typer.Option("--all", help="Every letter there is, w
 
 
 def _filter(
-    places: Places = None,
+    positions: Positions = None,
     topic: TopicOption = None,
     reason: ReasonOption = None,
     function: FunctionOption = None,
@@ -48,7 +48,7 @@ def _filter(
     now = datetime.now(UTC)
     try:
         return Filter(
-            places=tuple(places or ()),
+            positions=tuple(positions or ()),
             topic=topic,
             reason=reason,
             function=function,
@@ -62,7 +62,7 @@ def _filter(
 
 
 def _status(letter: DeadLetter, marks: dict[str, Mark]) -> str:
-    mark = marks.get(letter.place)
+    mark = marks.get(letter.position)
     return mark.kind if mark else "open"
 
 
@@ -88,24 +88,24 @@ def list_letters(
         title=f"{len(found)} dead letters",
     )
     for each in found:
-        position = (each.place, each.topic, each.partition, each.offset, each.timestamp)
-        table.add_row(*position, each.reason, each.function, _status(each, marks), each.error)
+        source = (each.position, each.topic, each.partition, each.offset, each.timestamp)
+        table.add_row(*source, each.reason, each.function, _status(each, marks), each.error)
     console.print(table)
 
 
 @app.command()
 @given(installation=installation)
 def show(
-    place: Annotated[str, typer.Argument(metavar="PARTITION@OFFSET")],
+    position: Annotated[str, typer.Argument(metavar="PARTITION@OFFSET")],
     *,
     installation: Installation,
     as_json: JsonOption = False,
 ) -> None:
     """Show one letter whole: what it says, its headers, and what was done with it."""
-    letter = next(_letters(installation, Filter(places=(place,))), None)
+    letter = next(_letters(installation, Filter(positions=(position,))), None)
     if letter is None:
-        raise typer.BadParameter(f"there is no dead letter {place}; `masscomm dead-letters list` names them")
-    mark = _marks(installation).get(place)
+        raise typer.BadParameter(f"there is no dead letter {position}; `masscomm dead-letters list` names them")
+    mark = _marks(installation).get(position)
     codec = Codec(HttpSchemaRegistry(installation.registry_url))
     document = {
         **letter.as_dict(),
@@ -172,7 +172,7 @@ def _chosen(installation: Installation, wanted: Filter, everything: bool) -> lis
     if not wanted.chooses and not everything:
         raise typer.BadParameter("say which: letters by position, a filter, or --all")
     letters = list(_letters(installation, wanted))
-    missing = set(wanted.places) - {letter.place for letter in letters}
+    missing = set(wanted.positions) - {letter.position for letter in letters}
     if missing:
         raise typer.BadParameter(f"there is no dead letter {', '.join(sorted(missing))} that the filters leave in")
     return letters
@@ -181,10 +181,10 @@ def _chosen(installation: Installation, wanted: Filter, everything: bool) -> lis
 def _print(done: list[Done], as_json: bool) -> None:
     for each in done:
         if as_json:
-            line = {"place": each.letter.place, "topic": each.letter.topic, "ok": each.ok, "said": each.said}
+            line = {"place": each.letter.position, "topic": each.letter.topic, "ok": each.ok, "said": each.said}
             print_json(line)
         else:
-            console.print(f"{each.letter.place} {each.letter.topic}: {each.said}")
+            console.print(f"{each.letter.position} {each.letter.topic}: {each.said}")
     if not as_json and not done:
         console.print("No dead letter is like that.")
     if not all(each.ok for each in done):

@@ -19,12 +19,13 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 class DeadLetter:
     """One record of the topic.
 
-    place: its own position, partition@offset; dead_at, timestamp: when it came here and when it was first written
-    (ISO 8601, UTC); topic, partition, offset: where it first stood, as its headers say, empty where they do not;
+    position: in the dead-letter topic, partition@offset; dead_at, timestamp: when it came here and when it was first
+    written (ISO 8601, UTC); topic, partition, offset: where it first stood, as its headers say, empty where they do
+    not;
     replayed: the dead letter it already was once, empty where it was none.
     """
 
-    place: str
+    position: str
     dead_at: str
     topic: str
     partition: str
@@ -41,13 +42,12 @@ class DeadLetter:
     @property
     def letter(self) -> str:
         """Its position with its topic, as the header of a replay says it."""
-        partition, _, offset = self.place.partition("@")
+        partition, _, offset = self.position.partition("@")
         return f"{DEAD_LETTER}-{partition}@{offset}"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, without the bytes."""
         names = (
-            "place",
             "dead_at",
             "topic",
             "partition",
@@ -58,18 +58,20 @@ class DeadLetter:
             "function",
             "replayed",
         )
-        return {name: getattr(self, name) for name in names} | {"size": len(self.value or b"")}
+        return (
+            {"place": self.position} | {name: getattr(self, name) for name in names} | {"size": len(self.value or b"")}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
     """What is asked for; None and an empty sequence ask for nothing in particular.
 
-    places: own positions, partition@offset; topic, partition, offset: of where the record first stood; since, until:
-    of when it became a dead letter, since included and until not.
+    positions: in the dead-letter topic, partition@offset; topic, partition, offset: of where the record first stood;
+    since, until: of when it became a dead letter, since included and until not.
     """
 
-    places: Sequence[str] = ()
+    positions: Sequence[str] = ()
     topic: str | None = None
     reason: str | None = None
     function: str | None = None
@@ -95,7 +97,7 @@ class Filter:
         )
         return (
             all(asked is None or asked == found for asked, found in wanted)
-            and (not self.places or letter.place in self.places)
+            and (not self.positions or letter.position in self.positions)
             and (self.since is None or self.since <= dead_at)
             and (self.until is None or dead_at < self.until)
         )
@@ -125,7 +127,7 @@ def read(message: Message) -> DeadLetter:
         return found.get(name, b"").decode("utf-8", "replace")
 
     return DeadLetter(
-        place=f"{message.partition()}@{message.offset()}",
+        position=f"{message.partition()}@{message.offset()}",
         dead_at=_iso(message.timestamp()[1]),
         topic=text(headers.SOURCE_TOPIC),
         partition=text(headers.SOURCE_PARTITION),

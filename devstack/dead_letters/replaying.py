@@ -112,24 +112,24 @@ class Desk:
         return self._refused(letter, again) or self._commit(letter, MarkKind.DISCARDED, {"why": why}, lambda: None)
 
     def _refused(self, letter: DeadLetter, again: bool) -> Done | None:
-        mark = self._marks.get(letter.place)
+        mark = self._marks.get(letter.position)
         if mark is None or again:
             return None
         return Done(letter=letter, ok=False, said=f"already {mark.kind} at {mark.history[-1]['at']}")
 
     def _commit(self, letter: DeadLetter, kind: MarkKind, more: dict[str, str], produce: Callable[[], None]) -> Done:
-        before = self._marks.get(letter.place)
+        before = self._marks.get(letter.position)
         entry = {"status": kind.value, "at": self._now().isoformat(timespec="seconds"), "by": getpass.getuser(), **more}
         mark = Mark(kind=kind, history=(*(before.history if before else ()), entry))
         try:
             self._producer.begin_transaction()
             produce()
-            self._producer.produce(self._status_topic, mark.encode(), letter.place.encode())
+            self._producer.produce(self._status_topic, mark.encode(), letter.position.encode())
             self._producer.commit_transaction(TIMEOUT_S)
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
             self._producer.abort_transaction(TIMEOUT_S)
             return Done(letter=letter, ok=False, said=f"Kafka refuses it: {error.args[0].str()}")
-        self._marks[letter.place] = mark
+        self._marks[letter.position] = mark
         return Done(letter=letter, ok=True, said=kind.value)

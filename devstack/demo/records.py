@@ -69,9 +69,9 @@ class TopicReader:
                 "fetch.wait.max.ms": 20,
             }
         )
-        places = [place for name in names for place in self._partitions(name)]
-        self._position = self._offsets(places, _EARLIEST if from_beginning else _LATEST)
-        self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._position.items()])
+        partitions = [partition for name in names for partition in self._partitions(name)]
+        self._position = self._offsets(partitions, _EARLIEST if from_beginning else _LATEST)
+        self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in self._position.items()])
 
     def close(self) -> None:
         """Let the broker go."""
@@ -81,7 +81,7 @@ class TopicReader:
     def poll(self) -> Iterator[Message]:
         """What stands in the topics at this moment and was not read before. Errors: RecordsError."""
         ends = self._offsets(list(self._position), _LATEST)
-        left = {place for place, end in ends.items() if self._position[place] < end}
+        left = {partition for partition, end in ends.items() if self._position[partition] < end}
         while left:
             # One at a time: a call that asks for more waits for the rest of them, too.
             message = self._consumer.poll(TIMEOUT_S)
@@ -89,10 +89,10 @@ class TopicReader:
                 raise RecordsError(f"Kafka gave nothing in {TIMEOUT_S:.0f} s although there is more to read")
             if (error := message.error()) is not None:
                 raise RecordsError(str(error))
-            place = (str(message.topic()), int(message.partition() or 0))
-            self._position[place] = int(message.offset() or 0) + 1
-            if self._position[place] >= ends[place]:
-                left.discard(place)
+            partition = (str(message.topic()), int(message.partition() or 0))
+            self._position[partition] = int(message.offset() or 0) + 1
+            if self._position[partition] >= ends[partition]:
+                left.discard(partition)
             yield message
 
     def _partitions(self, name: str) -> list[tuple[str, int]]:
@@ -104,9 +104,9 @@ class TopicReader:
             raise RecordsError(f"topic {name}: {found.error}")
         return [(name, partition) for partition in found.partitions]
 
-    def _offsets(self, places: Sequence[tuple[str, int]], which: OffsetSpec) -> dict[tuple[str, int], int]:
+    def _offsets(self, partitions: Sequence[tuple[str, int]], which: OffsetSpec) -> dict[tuple[str, int], int]:
         until = time.monotonic() + TIMEOUT_S
-        asked = [TopicPartition(*place) for place in places]
+        asked = [TopicPartition(*partition) for partition in partitions]
         while True:
             try:
                 return topic_offsets(

@@ -34,15 +34,15 @@ def _spans(document: Mapping[str, Any], trace_ids: set[str], positions: set[str]
             if span["traceId"] not in trace_ids:
                 continue
             attributes = {each["key"]: next(iter(each["value"].values())) for each in span["attributes"]}
-            place = attributes.get("position", "")
-            if place and place not in positions:
+            source_position = attributes.get("position", "")
+            if source_position and source_position not in positions:
                 continue
             began, ended = int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])
             error = span["status"].get("message")
             yield Step(
                 at_ms=began // 1_000_000,
                 kind=Kind.SPAN,
-                where=place,
+                where=source_position,
                 function=span["name"],
                 said=f"worked on it for {(ended - began) / 1e6:.1f} ms{f': {error}' if error else ''}",
                 details={
@@ -55,14 +55,14 @@ def _spans(document: Mapping[str, Any], trace_ids: set[str], positions: set[str]
 
 
 def _line(document: Mapping[str, Any], positions: set[str]) -> Step | None:
-    place = document.get("position", "")
-    if place and place not in positions:
+    source_position = document.get("position", "")
+    if source_position and source_position not in positions:
         return None
     error = document.get("error")
     return Step(
         at_ms=round(datetime.fromisoformat(document["timestamp"]).timestamp() * 1000),
         kind=Kind.LINE,
-        where=place,
+        where=source_position,
         function=document["service"],
         said=f"{document['level'].lower()}: {document['message']}{f': {error}' if error else ''}",
         details={name: document[name] for name in ("request_id", "record_id", "trace_id") if name in document},

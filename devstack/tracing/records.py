@@ -66,7 +66,12 @@ def read(
         if send_id is not None:
             value["record_id"] = chunk_id(send_id, value["chunk_index"])
     return Read(
-        position=record.position, at_ms=record.timestamp_ms, topic=topic, schema=schema, value=value, headers=headers
+        position=record.source_position,
+        at_ms=record.timestamp_ms,
+        topic=topic,
+        schema=schema,
+        value=value,
+        headers=headers,
     )
 
 

@@ -116,12 +116,12 @@ class KafkaCdcProgress:
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
         try:
-            places = self._partitions()
+            partitions = self._partitions()
         except KafkaException as error:
             raise self._cannot_ask("end offsets", error) from error
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         try:
-            ends = topic_offsets(self._admin.client(), places, latest, timeout_s=self._timeout_s)
+            ends = topic_offsets(self._admin.client(), partitions, latest, timeout_s=self._timeout_s)
         except Retry:
             self._admin.close()
             raise
@@ -131,14 +131,16 @@ class KafkaCdcProgress:
         from confluent_kafka import KafkaException
 
         try:
-            places = [place for group, wanted in self._groups().items() for place in self._committed_of(group, wanted)]
+            partitions = [
+                partition for group, wanted in self._groups().items() for partition in self._committed_of(group, wanted)
+            ]
         except KafkaException as error:
             raise self._cannot_ask("committed offsets", error) from error
-        for place in places:
-            if place.error is not None:
-                raise self._cannot_ask("committed offsets", KafkaException(place.error))
+        for partition in partitions:
+            if partition.error is not None:
+                raise self._cannot_ask("committed offsets", KafkaException(partition.error))
         # Kafka says -1001 where nothing was ever committed, as in a partition that never held a record.
-        return by_topic({(place.topic, place.partition): max(place.offset, 0) for place in places})
+        return by_topic({(partition.topic, partition.partition): max(partition.offset, 0) for partition in partitions})
 
     def _cannot_ask(self, what: str, error: "KafkaException") -> Retry:
         # A client that has lost its connection to the group's coordinator does not always look for it again: it would
@@ -149,15 +151,15 @@ class KafkaCdcProgress:
     def _groups(self) -> "dict[str, list[TopicPartition]]":
         """What of the tables' topics each of cdc_consumer's groups consumes."""
         found: dict[str, list[TopicPartition]] = {}
-        for place in self._partitions():
-            found.setdefault(self._group.replace("{topic}", place.topic), []).append(place)
+        for partition in self._partitions():
+            found.setdefault(self._group.replace("{topic}", partition.topic), []).append(partition)
         return found
 
-    def _committed_of(self, group: str, places: "list[TopicPartition]") -> "list[TopicPartition]":
+    def _committed_of(self, group: str, partitions: "list[TopicPartition]") -> "list[TopicPartition]":
         from confluent_kafka import ConsumerGroupTopicPartitions
 
         # A request asks about one group.
-        wanted = ConsumerGroupTopicPartitions(group, places)
+        wanted = ConsumerGroupTopicPartitions(group, partitions)
         answers = self._admin.client().list_consumer_group_offsets([wanted], request_timeout=self._timeout_s)
         found: list[TopicPartition] = answers[group].result().topic_partitions
         return found

@@ -223,7 +223,7 @@ class BatchDriver:
         metrics.add(DEAD_LETTERS, len(reasons))
         if self.alarm is not None:
             self.alarm.count(reasons)
-        by_position = {item.record.position: item for item in items}
+        by_position = {item.record.source_position: item for item in items}
         self._log(failed, by_position)
         _end_spans(items, failed)
         return batch_response(redelivered)
@@ -273,7 +273,9 @@ class BatchDriver:
         if parent_trace is None:
             return None
         request_id = getattr(context, "aws_request_id", None)
-        return traces.begin(self.function, parent_trace, **ids, position=item.record.position, request_id=request_id)
+        return traces.begin(
+            self.function, parent_trace, **ids, position=item.record.source_position, request_id=request_id
+        )
 
     def _flush(self, context: LambdaContext) -> None:
         self.producer.flush(max(0.1, context.get_remaining_time_in_millis() / 1000 - _FLUSH_RESERVE_S / 2))
@@ -322,7 +324,7 @@ class BatchDriver:
     def _log[T](self, failed: Sequence[tuple[KafkaRecord, Exception]], items: Mapping[str, Item[T]]) -> None:
         for record, error in failed:
             expected = isinstance(error, Retry)
-            with logs.about(_ids(record, items.get(record.position))):
+            with logs.about(_ids(record, items.get(record.source_position))):
                 self.logger.warning(
                     "record is redelivered",
                     error=str(error) if expected else repr(error),
@@ -349,7 +351,7 @@ def redeliver_all(records: Iterable[KafkaRecord], error: Stop, logger: Logger) -
 
 def _ids[T](record: KafkaRecord, item: Item[T] | None = None) -> dict[str, Any]:
     """The ids on every log line about a record."""
-    ids = {"position": record.position}
+    ids = {"position": record.source_position}
     if item is not None:
         ids |= logs.ids_of(item.value)
         if item.span is not None:
@@ -359,10 +361,10 @@ def _ids[T](record: KafkaRecord, item: Item[T] | None = None) -> dict[str, Any]:
 
 def _end_spans[T](items: Iterable[Item[T]], failed: Iterable[tuple[KafkaRecord, Exception]]) -> None:
     """End each item's span with its error; a dead letter's span has its reason."""
-    redelivered = {record.position: str(error) or repr(error) for record, error in failed}
+    redelivered = {record.source_position: str(error) or repr(error) for record, error in failed}
     for item in items:
         if item.span is not None:
-            error = redelivered.get(item.record.position)
+            error = redelivered.get(item.record.source_position)
             if error is None and isinstance(item.error, DeadLetter):
                 error = f"dead letter: {item.error.reason}: {item.error}"
             traces.end(item.span, error)

@@ -9,10 +9,10 @@ from typing import Any
 
 from masscomm.domain.ids import address_id
 from masscomm.domain.suppressions import Suppression, suppressed
-from masscomm.domain.users import Device, Position, Template, User, UserSettings
+from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry
 
-_CAUGHT_UP = Position(lsn=1, ts_ms=2**53)
+_CAUGHT_UP = DirectoryPosition(lsn=1, ts_ms=2**53)
 
 
 class InMemoryDirectory:
@@ -22,7 +22,7 @@ class InMemoryDirectory:
     caught_up: how far confirm may believe it is; calls: how often each method was asked, for tests of round trips.
     """
 
-    def __init__(self, *, ready: bool = True, caught_up: Position = _CAUGHT_UP) -> None:
+    def __init__(self, *, ready: bool = True, caught_up: DirectoryPosition = _CAUGHT_UP) -> None:
         self.ready = ready
         self.failing: Exception | None = None
         self.caught_up = caught_up
@@ -32,7 +32,7 @@ class InMemoryDirectory:
         self._devices: dict[int, Device] = {}
         self._templates: dict[int, Template] = {}
         self._suppressions: dict[str, Mapping[str, Any]] = {}
-        self._confirmed: Position | None = None
+        self._confirmed: DirectoryPosition | None = None
 
     def put(self, *rows: User | UserSettings | Device | Template) -> None:
         """Make rows what the tables say; a row with the same primary key is replaced."""
@@ -106,7 +106,7 @@ class InMemoryDirectory:
             for key in keys
         }
 
-    def confirm(self, ts_ms: int) -> Position:
+    def confirm(self, ts_ms: int) -> DirectoryPosition:
         if self._confirmed is not None and self.is_confirmed(ts_ms):
             return self._confirmed
         self._called("confirm")
@@ -118,7 +118,7 @@ class InMemoryDirectory:
     def is_confirmed(self, ts_ms: int) -> bool:
         return self._confirmed is not None and self._confirmed.ts_ms >= ts_ms
 
-    def position(self) -> Position | None:
+    def position(self) -> DirectoryPosition | None:
         return self._confirmed
 
     def _called(self, method: str) -> None:

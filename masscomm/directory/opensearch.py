@@ -17,7 +17,7 @@ from masscomm.clock import Clock, SystemClock
 from masscomm.directory.bulk_writes import answering, connect_from_environment
 from masscomm.directory.client import OpenSearch
 from masscomm.domain import suppressions
-from masscomm.domain.users import Device, Position, Template, User, UserSettings
+from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka.topics import CDC_TABLES
 
@@ -66,8 +66,8 @@ class OpenSearchDirectory:
         self._slice_size = slice_size
         self._page_size = page_size
         # Of which generation, and how far it has come.
-        self._confirmed: tuple[str, Position] | None = None
-        self._candidate: tuple[str, Position] | None = None
+        self._confirmed: tuple[str, DirectoryPosition] | None = None
+        self._candidate: tuple[str, DirectoryPosition] | None = None
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -134,7 +134,7 @@ class OpenSearchDirectory:
                         found[key].append(template)
         return found
 
-    def confirm(self, ts_ms: int) -> Position:
+    def confirm(self, ts_ms: int) -> DirectoryPosition:
         if (confirmed := self._confirmed) is not None and self.is_confirmed(ts_ms):
             return confirmed[1]
         deadline = self._clock.monotonic() + self._wait_s()
@@ -164,7 +164,7 @@ class OpenSearchDirectory:
         confirmed = self._confirmed
         return confirmed is not None and confirmed[1].ts_ms - self._clock_skew_ms >= ts_ms
 
-    def position(self) -> Position | None:
+    def position(self) -> DirectoryPosition | None:
         confirmed = self._confirmed
         return None if confirmed is None else confirmed[1]
 
@@ -193,14 +193,14 @@ class OpenSearchDirectory:
                 self._confirmed = None
                 raise Retry(f"look-ups are answered by {index}, and {confirmed[0]} was confirmed")
 
-    def _passed(self, generation: str, ts_ms: int) -> Position | None:
+    def _passed(self, generation: str, ts_ms: int) -> DirectoryPosition | None:
         """A heartbeat's position at which the database's clock was past ts_ms, if there was one yet."""
         wanted = ts_ms + self._clock_skew_ms
         # The one an earlier confirm gave up on is older, hence nearer to being written, than the newest.
         candidate = self._candidate
         if candidate is None or candidate[0] != generation or candidate[1].ts_ms < wanted:
             found = self._by_id([(DIRECTORY_STATE, f"position-{generation}")])
-            positions = (Position(lsn=source["lsn"], ts_ms=source["ts_ms"]) for source, _ in found.values())
+            positions = (DirectoryPosition(lsn=source["lsn"], ts_ms=source["ts_ms"]) for source, _ in found.values())
             candidate = next(((generation, position) for position in positions), None)
             self._candidate = candidate
         return candidate[1] if candidate is not None and candidate[1].ts_ms >= wanted else None

@@ -11,7 +11,7 @@ A look-up has four different answers, and they are never mistaken for one anothe
 from collections.abc import Sequence
 from typing import Protocol
 
-from masscomm.domain.users import Device, Position, Template, User, UserSettings
+from masscomm.domain.users import Device, DirectoryPosition, Template, User, UserSettings
 
 
 class Directory(Protocol):
@@ -41,7 +41,7 @@ class Directory(Protocol):
         """For each (club_id, type, channel): that club's templates and those for every club, in all locales."""
         ...
 
-    def confirm(self, ts_ms: int) -> Position:
+    def confirm(self, ts_ms: int) -> DirectoryPosition:
         """Make sure that everything committed in the monolith's database up to ts_ms can be looked up.
 
         After it returns, a look-up made anew that does not find a row means that there was none.
@@ -54,6 +54,6 @@ class Directory(Protocol):
         """Whether confirm(ts_ms) would return at once, without asking: a look-up begun now can then be believed."""
         ...
 
-    def position(self) -> Position | None:
+    def position(self) -> DirectoryPosition | None:
         """The newest position known without asking anybody; None before the first confirm."""
         ...

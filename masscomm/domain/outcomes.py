@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from masscomm.domain.preferences import Decision
 from masscomm.domain.records import BuildRequested, DeliveryRequested, NotificationOutcome, RecheckRequested, Result
 from masscomm.domain.statuses import Reason, Status
-from masscomm.domain.users import Position
+from masscomm.domain.users import DirectoryPosition
 from masscomm.untrusted import mask
 
 # Recipients a derived record covers at most.
@@ -34,7 +34,7 @@ def outcome(
     start: int,
     end: int,
     now_ms: int,
-    directory: Position | None,
+    directory: DirectoryPosition | None,
 ) -> NotificationOutcome:
     """Return the outcome record for recipients of positions [start, end); outcomes must not be empty.
 
@@ -71,7 +71,7 @@ def outcome(
     )
 
 
-def _result(decision: Decision, count: int, now_ms: int, directory: Position | None) -> Result:
+def _result(decision: Decision, count: int, now_ms: int, directory: DirectoryPosition | None) -> Result:
     if decision.status is None:
         raise ValueError("a notification that goes on has no outcome yet")
     return Result(

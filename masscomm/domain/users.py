@@ -68,7 +68,7 @@ class Template:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Position:
+class DirectoryPosition:
     """How far the directory has come: the WAL position (LSN) and the database's time there, in ms since the epoch."""
 
     lsn: int

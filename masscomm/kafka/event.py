@@ -27,7 +27,7 @@ class KafkaRecord:
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
     @property
-    def position(self) -> str:
+    def source_position(self) -> str:
         """For people: topic-partition@offset."""
         return f"{self.topic}-{self.partition}@{self.offset}"
 

@@ -1,6 +1,6 @@
 """Log lines: JSON, each with the ids of the record it is about, and of no other.
 
-    with about(ids_of(value), position=record.position): …
+    with about(ids_of(value), position=record.source_position): …
 
 Every line inside says send_id, club_id (the tenant), record_id and whatever else is given, also where it comes from a
 module that knows of none. The ids are the context's, not the logger's: another thread has its own (`carried` takes them

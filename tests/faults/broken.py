@@ -17,15 +17,15 @@ POISON = {
 TOO_MUCH = "x" * 150_000  # more than the data of a send may be
 
 
-def among_good(kind: str, *, places: Sequence[int]) -> FaultOf:
+def among_good(kind: str, *, positions: Sequence[int]) -> FaultOf:
     """Good sends in one partition, with a record that is none at these places among them."""
 
     def fault(bench: Bench, _: Send) -> None:
         values = [
-            _encoded(bench, bench.shared[start : start + 20]) for start in range(0, (GOOD - len(places)) * 20, 20)
+            _encoded(bench, bench.shared[start : start + 20]) for start in range(0, (GOOD - len(positions)) * 20, 20)
         ]
-        for place in places:
-            values.insert(place, POISON[kind])
+        for position in positions:
+            values.insert(position, POISON[kind])
         bench.produce(topics.SEND_MONOLITH, values, partition=0)
 
     return fault

@@ -41,8 +41,8 @@ def _killed(function: str, topic: str, *few: Moment) -> list[Cell]:
     ]
 
 
-def _dead_lettered(name: str, reason: str, place: int, *, ci: bool = False) -> Cell:
-    fault = broken.among_good(reason, places=(place,))
+def _dead_lettered(name: str, reason: str, position: int, *, ci: bool = False) -> Cell:
+    fault = broken.among_good(reason, positions=(position,))
     return Cell(name=name, fault=fault, load=NOBODY, expectation=Expectation(dead_letters=(reason,)), ci=ci)
 
 

@@ -28,7 +28,7 @@ from functions.metrics_handler.routes.metrics import PARAMETERS as QUERY_PARAMET
 from functions.metrics_handler.routes.metrics import MetricsRoute, parse_query
 from functions.metrics_handler.store.buckets import LENGTH, floor
 from functions.metrics_handler.store.poll_slots import PollSlots
-from functions.metrics_handler.store.port import Granularity, MetricsStore, Position
+from functions.metrics_handler.store.port import Granularity, MetricsStore, StreamPosition
 from masscomm.clock import Clock
 from masscomm.errors import Retry
 from masscomm.http.problem import Problem
@@ -126,7 +126,7 @@ class StreamRoute:
             with suppress(Retry):
                 self.slots.free(slot)
 
-    def _moved(self, since: Position, wait_s: float) -> Position:
+    def _moved(self, since: StreamPosition, wait_s: float) -> StreamPosition:
         """Where the stream is, once that is not where it was, or the waiting is over."""
         position, deadline = since, self.clock.monotonic() + wait_s
         while self._cursor(position) == self._cursor(since) and (left := deadline - self.clock.monotonic()) > 0:
@@ -134,13 +134,13 @@ class StreamRoute:
             position = self.store.position()
         return position
 
-    def _cursor(self, position: Position) -> str:
+    def _cursor(self, position: StreamPosition) -> str:
         finished = position.finished_at
         finished_us = 0 if finished is None else (finished - _EPOCH) // timedelta(microseconds=1)
         complete_to = self._complete_to(position) or _EPOCH
         return f"{(position.batch_id or 0)}-{finished_us}-{int(complete_to.timestamp())}"
 
-    def _complete_to(self, position: Position) -> datetime | None:
+    def _complete_to(self, position: StreamPosition) -> datetime | None:
         return None if position.watermark is None else self._minute(position.watermark, position.grace)
 
     def _minute(self, moment: datetime, grace: timedelta) -> datetime:

@@ -20,8 +20,8 @@ from functions.metrics_handler.store.port import (
     LogRow,
     MetricsQuery,
     Order,
-    Position,
     SendTotals,
+    StreamPosition,
     Trend,
     Trends,
     check_filled,
@@ -102,8 +102,8 @@ class InMemoryMetricsStore:
         rows.sort(key=lambda row: (-row.count_total, row.value))
         return Trends(rows[: query.limit], self.watermark, self.grace)
 
-    def position(self) -> Position:
-        return Position(self.batch_id, self.finished_at, self.watermark, self.grace)
+    def position(self) -> StreamPosition:
+        return StreamPosition(self.batch_id, self.finished_at, self.watermark, self.grace)
 
     def log(self, query: LogQuery) -> Log | None:
         if self.recipients is None:

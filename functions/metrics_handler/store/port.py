@@ -142,8 +142,8 @@ class Trends:
 
 
 @dataclass(frozen=True)
-class Position:
-    """How far counting is. batch_id, finished_at: of the last batch; None: there was none."""
+class StreamPosition:
+    """Position of the metrics stream. batch_id, finished_at: of the last batch, None before the first one."""
 
     batch_id: int | None
     finished_at: datetime | None
@@ -230,7 +230,7 @@ class MetricsStore(Protocol):
         """What the query's single dimension has most of in [middle, end). Errors: TooMuch."""
         ...
 
-    def position(self) -> Position:
+    def position(self) -> StreamPosition:
         """How far counting is; cheap enough to be asked for again and again."""
         ...
 

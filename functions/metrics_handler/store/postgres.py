@@ -22,8 +22,8 @@ from functions.metrics_handler.store.port import (
     LogQuery,
     LogRow,
     MetricsQuery,
-    Position,
     SendTotals,
+    StreamPosition,
     Trend,
     Trends,
     check_filled,
@@ -107,13 +107,13 @@ class PostgresMetricsStore:
             rows = connection.execute(statement, values).fetchall()
         return Trends([Trend(value, int(within), int(before)) for value, within, before in rows], watermark, grace)
 
-    def position(self) -> Position:
+    def position(self) -> StreamPosition:
         with self._connection() as connection:
             row = connection.execute(_POSITION).fetchone()
         if row is None:
-            return Position(None, None, None)
+            return StreamPosition(None, None, None)
         batch_id, finished_at, watermark, grace_ms = row
-        return Position(batch_id, finished_at, watermark, timedelta(milliseconds=grace_ms))
+        return StreamPosition(batch_id, finished_at, watermark, timedelta(milliseconds=grace_ms))
 
     def log(self, query: LogQuery) -> Log | None:
         key = query.after

@@ -26,8 +26,8 @@ class ExternalKafka:
 
     def event_source(self, group: str) -> dict[str, Any]:
         """Properties that name the source in an event source mapping; group: its consumer group."""
-        places = [("VPC_SECURITY_GROUP", f"security_group:{self._group.security_group_id}")]
-        places += [("VPC_SUBNET", f"subnet:{subnet.subnet_id}") for subnet in self._vpc.isolated_subnets]
+        accesses = [("VPC_SECURITY_GROUP", f"security_group:{self._group.security_group_id}")]
+        accesses += [("VPC_SUBNET", f"subnet:{subnet.subnet_id}") for subnet in self._vpc.isolated_subnets]
         return {
             "self_managed_event_source": _Mapping.SelfManagedEventSourceProperty(
                 endpoints=_Mapping.EndpointsProperty(kafka_bootstrap_servers=self.bootstrap_servers.split(","))
@@ -36,7 +36,7 @@ class ExternalKafka:
                 consumer_group_id=group
             ),
             "source_access_configurations": [
-                _Mapping.SourceAccessConfigurationProperty(type=kind, uri=uri) for kind, uri in places
+                _Mapping.SourceAccessConfigurationProperty(type=kind, uri=uri) for kind, uri in accesses
             ],
         }
 

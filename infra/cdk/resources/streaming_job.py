@@ -230,10 +230,10 @@ def spark_parameters(
         "spark.dynamicAllocation.maxExecutors": spark.executors,
         "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": f"/usr/bin/{spark.python}",
     }
-    for place in ("spark.driver", "spark.executor"):
-        options[f"{place}.extraJavaOptions"] = _AVRO_OPTIONS
-    for place in ("spark.emr-serverless.driverEnv", "spark.executorEnv"):
-        options |= {f"{place}.{name}": value for name, value in shared.items()}
+    for prefix in ("spark.driver", "spark.executor"):
+        options[f"{prefix}.extraJavaOptions"] = _AVRO_OPTIONS
+    for prefix in ("spark.emr-serverless.driverEnv", "spark.executorEnv"):
+        options |= {f"{prefix}.{name}": value for name, value in shared.items()}
     return " ".join(
         f'--conf {name}="{value}"' if " " in str(value) else f"--conf {name}={value}" for name, value in options.items()
     )

@@ -226,8 +226,8 @@ def of_services(cdc: CdcStack, registry: RegistryStack, metrics: MetricsStack) -
         name = "change-data-capture" if number == 0 else f"change-data-capture-{generation}"
         yield Watch(name, "change-data-capture", what, tasks, 1, below=True, silence_is_bad=True)
     service = registry.service.service
-    place = {"ClusterName": service.cluster.cluster_name, "ServiceName": service.service_name}
-    running = metric("ECS/ContainerInsights", "RunningTaskCount", "Minimum", place)
+    dimensions = {"ClusterName": service.cluster.cluster_name, "ServiceName": service.service_name}
+    running = metric("ECS/ContainerInsights", "RunningTaskCount", "Minimum", dimensions)
     what = "No task of the schema registry runs: functions that start now cannot decode."
     yield Watch("schema-registry", "schema-registry", what, running, 1, below=True, silence_is_bad=True)
     job = metric(NAMESPACE, JOB_RUNNING.name, "Maximum", {JOB_RUNNING.dimensions[0]: metrics.job.name})
@@ -258,15 +258,15 @@ def of_providers(environment: Environment) -> Iterator[Watch]:
         rate = metric("AWS/SES", figure, "Average", {})
         yield Watch(f"email-{name}", "email-reputation", what, rate, threshold, minutes=15, most=1)
     for platform, kind in environment.platforms:
-        place = {"Application": f"{environment.prefix}-{platform}", "Platform": kind}
-        failed = metric("AWS/SNS", "NumberOfNotificationsFailed", "Sum", place)
+        dimensions = {"Application": f"{environment.prefix}-{platform}", "Platform": kind}
+        failed = metric("AWS/SNS", "NumberOfNotificationsFailed", "Sum", dimensions)
         yield Watch(f"push-failed-{platform}", "push-failures", f"Many pushes by {kind} fail.", failed, 1000, most=3)
 
 
 def lag(data: Data, *, group: str, topic: str) -> cloudwatch.Metric:
     """Seconds that the oldest record of a topic has waited for a consumer group."""
-    place = {"Cluster Name": data.kafka.name, "Consumer Group": group, "Topic": topic}
-    return metric("AWS/Kafka", "EstimatedMaxTimeLag", "Maximum", place)
+    dimensions = {"Cluster Name": data.kafka.name, "Consumer Group": group, "Topic": topic}
+    return metric("AWS/Kafka", "EstimatedMaxTimeLag", "Maximum", dimensions)
 
 
 def longest_lag_s(entry: FunctionEntry, topic: str) -> int:

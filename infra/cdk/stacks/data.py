@@ -25,7 +25,7 @@ class DataStack(Stack):
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
         super().__init__(scope, f"{environment.prefix}-data", env={"region": environment.region})
         network = base.network
-        place = {"environment": environment, "vpc": network.vpc, "subnets": network.subnets}
+        network_properties = {"environment": environment, "vpc": network.vpc, "subnets": network.subnets}
         # Named, so that the directory's policy does not wait for the function that takes the role.
         self.administrator = iam.Role(
             self,
@@ -39,10 +39,14 @@ class DataStack(Stack):
             key=base.key,
             group=network.groups["kafka"],
             topics=[*chain_topics(), *cdc_topics(environment.generation)],
-            **place,
+            **network_properties,
         )
         self.directory = Directory(
-            self, key=base.key, group=network.groups["directory"], administrator=self.administrator, **place
+            self,
+            key=base.key,
+            group=network.groups["directory"],
+            administrator=self.administrator,
+            **network_properties,
         )
         explain(
             self.administrator,
@@ -56,10 +60,10 @@ class DataStack(Stack):
             group=network.groups["database"],
             instance_type=environment.database.instance_type,
             name=METRICS,
-            **place,
+            **network_properties,
         )
         self.database = self.metrics.add_proxy(
-            key=base.key, group=network.groups["proxy"], users=[METRICS_READER], **place
+            key=base.key, group=network.groups["proxy"], users=[METRICS_READER], **network_properties
         )
         self.tables = Tables(self, environment=environment, key=base.key).tables
         self.buckets = Buckets(self, environment=environment, key=base.key)

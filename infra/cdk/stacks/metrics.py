@@ -24,7 +24,12 @@ class MetricsStack(Stack):
         super().__init__(scope, f"{environment.prefix}-metrics", env={"region": environment.region})
         network, archive = base.network, data.buckets.archive
         read = [topic.name for topic in chain_topics() if JOB in topic.consumers]
-        place = {"environment": environment, "key": base.key, "vpc": network.vpc, "subnets": network.subnets}
+        network_properties = {
+            "environment": environment,
+            "key": base.key,
+            "vpc": network.vpc,
+            "subnets": network.subnets,
+        }
         variables = {
             "SPARK_MASTER": "emr",
             "MASSCOMM_ENVIRONMENT": environment.name,
@@ -46,7 +51,7 @@ class MetricsStack(Stack):
                 *data.kafka.statements(reads=read, groups=[SPARK_GROUP]),
                 *data.metrics.writer.statements(self, METRICS_WRITER),
             ],
-            **place,
+            **network_properties,
         )
         self.erasure = EraseJob(
             self,
@@ -67,7 +72,7 @@ class MetricsStack(Stack):
                 *data.directory.statements(ERASURE_REQUESTS),
                 *data.metrics.writer.statements(self, METRICS_WRITER),
             ],
-            **place,
+            **network_properties,
         )
         domain = f"arn:aws:es:{environment.region}:<AWS::AccountId>:domain/{data.directory.name}"
         paths = dict.fromkeys(request.partition(" ")[2] for request in ERASURE_REQUESTS)

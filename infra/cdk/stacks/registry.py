@@ -16,14 +16,19 @@ class RegistryStack(Stack):
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
         super().__init__(scope, f"{environment.prefix}-registry", env={"region": environment.region})
         network = base.network
-        place = {"environment": environment, "key": base.key, "vpc": network.vpc, "subnets": network.subnets}
+        network_properties = {
+            "environment": environment,
+            "key": base.key,
+            "vpc": network.vpc,
+            "subnets": network.subnets,
+        }
         self.database = Database(
             self,
             "registry",
             group=network.groups["registry-database"],
             instance_type=environment.database.registry_instance_type,
             name="registry",
-            **place,
+            **network_properties,
         )
         self.service = SchemaRegistry(
             self,
@@ -31,5 +36,5 @@ class RegistryStack(Stack):
             balancer_group=network.groups["registry-balancer"],
             database=self.database,
             access_log=access_log_bucket(self, environment=environment),
-            **place,
+            **network_properties,
         )

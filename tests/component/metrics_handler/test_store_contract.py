@@ -22,8 +22,8 @@ from functions.metrics_handler.store.port import (
     MetricsQuery,
     MetricsStore,
     Order,
-    Position,
     SendTotals,
+    StreamPosition,
     TooMuch,
     Trend,
     Trends,
@@ -323,12 +323,16 @@ def test_windows_are_read_where_the_view_has_them(postgres: StackConfig) -> None
 
 
 def test_a_position_is_that_of_the_last_batch(store: MetricsStore) -> None:
-    assert store.position() == Position(7, NOON, WATERMARK, GRACE)
+    assert store.position() == StreamPosition(7, NOON, WATERMARK, GRACE)
 
 
 def test_empty_store_has_no_position(postgres: StackConfig) -> None:
     with metrics_database(postgres) as url, connection_pool(url) as pool:
-        assert PostgresMetricsStore(pool).position() == InMemoryMetricsStore().position() == Position(None, None, None)
+        assert (
+            PostgresMetricsStore(pool).position()
+            == InMemoryMetricsStore().position()
+            == StreamPosition(None, None, None)
+        )
 
 
 RECIPIENTS = [

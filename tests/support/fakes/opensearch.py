@@ -32,22 +32,22 @@ class FakeOpenSearch:
         items = []
         for action, source in zip(lines[::2], lines[1::2], strict=True):
             index = action["index"]
-            place = index["_index"], index["_id"]
+            document_id = index["_index"], index["_id"]
             assert index["version_type"] == "external_gte"
-            status = self._write(place, index["version"], source)
-            items.append({"index": {"_id": place[1], "status": status, **self._error(place, status)}})
+            status = self._write(document_id, index["version"], source)
+            items.append({"index": {"_id": document_id[1], "status": status, **self._error(document_id, status)}})
         return {"errors": False, "items": items}
 
-    def _write(self, place: tuple[str, str], version: int, source: dict[str, Any]) -> int:
-        if place in self.refuse:
-            return self.refuse[place][0]
-        if place in self.documents and self.documents[place][0] > version:
+    def _write(self, document_id: tuple[str, str], version: int, source: dict[str, Any]) -> int:
+        if document_id in self.refuse:
+            return self.refuse[document_id][0]
+        if document_id in self.documents and self.documents[document_id][0] > version:
             return 409
-        self.documents[place] = version, source
+        self.documents[document_id] = version, source
         return 200
 
-    def _error(self, place: tuple[str, str], status: int) -> dict[str, Any]:
-        return {"error": {"type": self.refuse.get(place, (0, "version_conflict"))[1]}} if status >= 400 else {}
+    def _error(self, document_id: tuple[str, str], status: int) -> dict[str, Any]:
+        return {"error": {"type": self.refuse.get(document_id, (0, "version_conflict"))[1]}} if status >= 400 else {}
 
     def get(self, *, index: str, id: str) -> dict[str, Any]:
         if (index, id) not in self.documents:

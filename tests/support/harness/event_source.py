@@ -14,7 +14,7 @@ from emulators.event_source.record import EventEnvelope
 PATIENCE_S = 20.0
 ENVELOPE = EventEnvelope(event_source_arn="arn:aws:kafka:us-east-1:0:cluster/c/1", bootstrap_servers="b:9092")
 ARN = "arn:aws:lambda:us-east-1:000000000000:function:f"
-Position = tuple[str, int]
+SourcePosition = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class FunctionResponse:
 BROKEN = FunctionResponse(b'{"errorType": "E", "errorMessage": "m"}', "Unhandled")
 
 
-def failing(positions: Iterable[Position]) -> FunctionResponse:
+def failing(positions: Iterable[SourcePosition]) -> FunctionResponse:
     """A partial batch response that names these (topic-partition, offset)."""
     items = [{"itemIdentifier": {"partition": name, "offset": offset}} for name, offset in positions]
     return FunctionResponse(json.dumps({"batchItemFailures": items}).encode())
 
 
-def positions(event: Mapping[str, Any]) -> list[Position]:
+def positions(event: Mapping[str, Any]) -> list[SourcePosition]:
     """The (topic-partition, offset) of an event's records, in its order."""
     return [(name, record["offset"]) for name, records in event["records"].items() for record in records]
 
@@ -46,11 +46,11 @@ def positions(event: Mapping[str, Any]) -> list[Position]:
 class Function:
     """Remembers its events, and answers what `behave` says of their positions; `gate` holds every invocation back."""
 
-    behave: Callable[[list[Position]], FunctionResponse] = lambda _positions: FunctionResponse()
+    behave: Callable[[list[SourcePosition]], FunctionResponse] = lambda _positions: FunctionResponse()
     gate: asyncio.Event | None = None
     payloads: list[bytes] = field(default_factory=list)
-    batches: list[list[Position]] = field(default_factory=list)
-    running: list[list[Position]] = field(default_factory=list)
+    batches: list[list[SourcePosition]] = field(default_factory=list)
+    running: list[list[SourcePosition]] = field(default_factory=list)
 
     async def __call__(self, payload: bytes) -> FunctionResponse:
         batch = positions(json.loads(payload))
@@ -65,7 +65,7 @@ class Function:
         finally:
             self.running.remove(batch)
 
-    def invocations_with(self, position: Position) -> int:
+    def invocations_with(self, position: SourcePosition) -> int:
         return sum(position in batch for batch in self.batches)
 
 
@@ -106,7 +106,7 @@ class RunningMapping:
     def on_failure(self) -> list[dict[str, Any]]:
         return [json.loads(record.value or b"") for record in self.broker.logs[Partition("on-failure", 0)]]
 
-    def given_up(self) -> list[Position]:
+    def given_up(self) -> list[SourcePosition]:
         return [position for record in self.on_failure() for position in positions(record["payload"])]
 
 

@@ -19,7 +19,7 @@ BAD_SENDS: list[tuple[dict[str, Any], str]] = [
 
 # Their outcomes could not be counted: there are none.
 UNCOUNTABLE_SENDS: list[dict[str, Any]] = [
-    {"channels": [f"channel{place}" for place in range(17)]},
+    {"channels": [f"channel{position}" for position in range(17)]},
     {"channels": ["x" * 201]},
     {"channels": [""]},
     {"type": "x" * 1_000_000},

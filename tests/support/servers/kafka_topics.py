@@ -20,9 +20,9 @@ def messages_of(bootstrap: str, topic: str) -> list[Message]:
     """What stands in a topic's one partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "enable.auto.commit": False})
     try:
-        place = TopicPartition(topic, 0, 0)
-        _, end = consumer.get_watermark_offsets(place, timeout=20)
-        consumer.assign([place])
+        partition = TopicPartition(topic, 0, 0)
+        _, end = consumer.get_watermark_offsets(partition, timeout=20)
+        consumer.assign([partition])
         messages: list[Message] = []
         while len(messages) < end:
             message = consumer.poll(20)

@@ -100,14 +100,14 @@ def expected_metrics(bootstrap_servers: str, registry_url: str) -> ExpectedMetri
     schemas: dict[int, Any] = {}
     for message in sorted(_messages(bootstrap_servers), key=lambda m: (m.topic(), m.partition(), m.offset())):
         kind = KINDS[message.topic() or ""]
-        place = message.topic() or "", message.partition() or 0, message.offset() or 0
+        source_position = message.topic() or "", message.partition() or 0, message.offset() or 0
         value = _decoded(message.value(), schemas, registry_url)
         if value is None:
-            found.quarantined.add(place)
+            found.quarantined.add(source_position)
             continue
         at_ms = value["built_at"] if kind == "delivery" else value["timestamp"]
         if at_ms > message.timestamp()[1] + FAR_FUTURE_MS:
-            found.quarantined.add(place)
+            found.quarantined.add(source_position)
             continue
         key = kind, value.get("record_id") or ids.chunk_id(send_id_of(message, value), value["chunk_index"])
         if key in seen:
@@ -148,9 +148,12 @@ def _messages(bootstrap_servers: str) -> list[Message]:
     )
     try:
         listed = consumer.list_topics(timeout=10).topics
-        places = [TopicPartition(name, p, 0) for name in KINDS for p in listed[name].partitions]
-        left = {(place.topic, place.partition): consumer.get_watermark_offsets(place)[1] for place in places}
-        consumer.assign(places)
+        partitions = [TopicPartition(name, p, 0) for name in KINDS for p in listed[name].partitions]
+        left = {
+            (partition.topic, partition.partition): consumer.get_watermark_offsets(partition)[1]
+            for partition in partitions
+        }
+        consumer.assign(partitions)
         found: list[Message] = []
         while missing := sum(left.values()) - len(found):
             # No more than there are: it would wait for the others until its time is over.

@@ -13,12 +13,12 @@ from functions.builder.build_messages import MAX_CONTENT_BYTES
 from functions.builder.rendering import Steps
 from functions.builder.templates import fields_of
 from masscomm.domain.records import BuildRequested, DeliveryRequested
-from masscomm.domain.users import Position, Template
+from masscomm.domain.users import DirectoryPosition, Template
 from masscomm.errors import Retry
 from tests.support.harness.builder import TEMPLATE_ERROR, Builder, texts_by_user
 from tests.support.harness.chain import NOW, build, results_of
 
-BEHIND = Position(lsn=1, ts_ms=NOW - 1)
+BEHIND = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
 
 
 def test_shared_text_is_written_once() -> None:
@@ -238,7 +238,7 @@ def test_another_clubs_user_gets_nothing() -> None:
     builder.put_template("News", "b")
     builder.directory.caught_up = BEHIND
     assert builder.build(build([1, 2])) == [0]  # as with an unknown user: the move may still come
-    builder.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+    builder.directory.caught_up = DirectoryPosition(lsn=2, ts_ms=NOW)
     builder.build(build([1, 2]))
     assert results_of(builder.outcomes()) == {(2, "push"): ("suppressed", "unknown_user")}
     assert sorted(texts_by_user(builder.deliveries())) == [1]
@@ -251,7 +251,7 @@ def test_unknown_user_and_template_wait_for_the_directory() -> None:
     assert builder.build(build([1, 99]), build([1], type="newer"), build([2])) == [0, 1]
     assert sorted(texts_by_user(builder.deliveries())) == [2]
     assert builder.outcomes() == []
-    builder.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+    builder.directory.caught_up = DirectoryPosition(lsn=2, ts_ms=NOW)
     builder.forget()
     assert builder.build(build([1, 99]), build([1], type="newer")) == []
     assert [results_of([outcome]) for outcome in builder.outcomes()] == [

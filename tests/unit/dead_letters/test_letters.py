@@ -17,7 +17,7 @@ from tests.support.harness.chain import send
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LETTER = DeadLetter(
-    place="0@17",
+    position="0@17",
     dead_at=NOW.isoformat(),
     topic="send.monolith",
     partition="3",
@@ -36,7 +36,7 @@ LETTER = DeadLetter(
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ({"places": ("0@17", "0@18")}, {"places": ("0@18",)}),
+        ({"positions": ("0@17", "0@18")}, {"positions": ("0@18",)}),
         ({"topic": "send.monolith"}, {"topic": "build"}),
         ({"reason": "undecodable"}, {"reason": "invalid"}),
         ({"function": "preference_checker"}, {"function": "builder"}),

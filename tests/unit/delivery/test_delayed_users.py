@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from masscomm.channels.provider import Transient
-from masscomm.domain.users import Position, User, UserSettings
+from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records import DELAY_REASON_HEADER
 from tests.support.harness.chain import NOW, delivery, results_of
@@ -71,12 +71,12 @@ def test_a_delayed_user_without_a_usable_address(address: str | None, reason: st
 def test_absence_is_believed_once_the_directory_is_past_the_send() -> None:
     """A directory that is behind may not have the user yet: nothing is published, and nothing is decided."""
     chain = _delayed(lambda chain: chain.directory.remove(USER), "email")
-    chain.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
+    chain.directory.caught_up = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
     assert chain.release() == []
     assert results_of(chain.outcomes()) == {(1, "email"): SENT}
     assert list(chain.delayed_user_ids().values()) == [[2]]
     chain.put_user(2, email="back@example.com")
-    chain.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+    chain.directory.caught_up = DirectoryPosition(lsn=2, ts_ms=NOW)
     assert chain.release() == []
     assert [sent.recipient for sent in chain.email.sent] == ["user1@example.com", "back@example.com"]
 
@@ -86,7 +86,7 @@ def test_settings_of_a_user_found_late_count() -> None:
     chain = _delayed(lambda chain: chain.directory.remove(USER), "email")
     confirm = chain.directory.confirm
 
-    def catch_up(ts_ms: int) -> Position:
+    def catch_up(ts_ms: int) -> DirectoryPosition:
         chain.put_user(2, email="user2@example.com")
         chain.directory.put(UserSettings(user_id=2, channels={"email": False}))
         return confirm(ts_ms)

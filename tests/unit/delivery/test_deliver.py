@@ -20,7 +20,7 @@ from masscomm.domain.ids import notification_id
 from masscomm.domain.records import ContentColumn
 from masscomm.domain.statuses import Reason
 from masscomm.domain.suppressions import Suppression
-from masscomm.domain.users import Device, Position, User, UserSettings
+from masscomm.domain.users import Device, DirectoryPosition, User, UserSettings
 from masscomm.errors import DeadLetter, Retry
 from masscomm.kafka import topics
 from masscomm.observability import metrics
@@ -140,13 +140,13 @@ def test_user_with_only_disabled_devices_is_suppressed(how: str) -> None:
 
 def test_user_without_device_is_suppressed_once_caught_up() -> None:
     chain = Delivery()
-    chain.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
+    chain.directory.caught_up = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
     assert chain.deliver(delivery([1, 99])) == []
     # The one who can be reached is not kept waiting.
     assert chain.published_arns() == ["arn-1"]
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (99, "push"): DELAYED}
     chain.forget()
-    chain.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+    chain.directory.caught_up = DirectoryPosition(lsn=2, ts_ms=NOW)
     chain.put_user(99)
     assert chain.release() == []
     assert chain.published_arns() == ["arn-1"]

@@ -48,7 +48,7 @@ def assert_inert(text: str, *, shows: str = "[red]red[/red]") -> None:
 
 
 LETTER = DeadLetter(
-    place="0@1",
+    position="0@1",
     dead_at="2026-11-22T00:00:00+00:00",
     topic=HOSTILE,
     partition=HOSTILE,

@@ -14,7 +14,7 @@ from tests.support.harness.event_source import (
     BROKEN,
     Function,
     FunctionResponse,
-    Position,
+    SourcePosition,
     broker,
     failing,
     running,
@@ -22,14 +22,14 @@ from tests.support.harness.event_source import (
     until,
 )
 
-POISON: Position = ("in-0", 3)
+POISON: SourcePosition = ("in-0", 3)
 
 
-def fails_whole(*poison: Position, times: int | None = None) -> Function:
+def fails_whole(*poison: SourcePosition, times: int | None = None) -> Function:
     """Breaks on a batch that has one of these, always or so many times."""
     left = [times]
 
-    def behave(batch: list[Position]) -> FunctionResponse:
+    def behave(batch: list[SourcePosition]) -> FunctionResponse:
         if not set(batch) & set(poison) or left[0] == 0:
             return FunctionResponse()
         if left[0] is not None:
@@ -39,11 +39,11 @@ def fails_whole(*poison: Position, times: int | None = None) -> Function:
     return Function(behave)
 
 
-def names(*poison: Position, times: int | None = None) -> Function:
+def names(*poison: SourcePosition, times: int | None = None) -> Function:
     """Names those of these that are in the batch, always or so many times."""
     left = [times]
 
-    def behave(batch: list[Position]) -> FunctionResponse:
+    def behave(batch: list[SourcePosition]) -> FunctionResponse:
         found = [position for position in batch if position in poison]
         if not found or left[0] == 0:
             return FunctionResponse()
@@ -120,7 +120,7 @@ async def test_function_error_fails_the_batch_and_commits_no_offset() -> None:
 async def test_refused_invocation_is_retried_and_not_counted() -> None:
     refusals = [OSError("throttled")] * 5
 
-    def behave(_batch: list[Position]) -> FunctionResponse:
+    def behave(_batch: list[SourcePosition]) -> FunctionResponse:
         if refusals:
             raise refusals.pop()
         return FunctionResponse()

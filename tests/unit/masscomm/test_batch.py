@@ -11,7 +11,7 @@ from masscomm.chain.batch import Batch, BatchDriver, Item
 from masscomm.chain.bootstrap import answer
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.records import SendRequested
-from masscomm.domain.users import Position
+from masscomm.domain.users import DirectoryPosition
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, own_schema
@@ -300,14 +300,14 @@ def _batch(remaining_s: float = 60) -> Batch[SendRequested]:
 
 
 def test_batch_waits_once_for_a_stale_directory() -> None:
-    directory = InMemoryDirectory(caught_up=Position(lsn=1, ts_ms=NOW - 1))
+    directory = InMemoryDirectory(caught_up=DirectoryPosition(lsn=1, ts_ms=NOW - 1))
     batch = _batch()
     for ts_ms in (NOW, NOW + 5, NOW):
         with pytest.raises(Retry):
             batch.confirm(directory, ts_ms)
     assert directory.calls["confirm"] == 1
     batch.confirm(directory, NOW - 1)
-    assert directory.position() == Position(lsn=1, ts_ms=NOW - 1)
+    assert directory.position() == DirectoryPosition(lsn=1, ts_ms=NOW - 1)
 
 
 def test_a_directory_is_not_waited_for_without_the_time_to() -> None:

@@ -8,7 +8,7 @@ from masscomm.cdc.progress import InMemoryCdcProgress
 from masscomm.clock import FixedClock
 from masscomm.directory.client import OpenSearch
 from masscomm.directory.opensearch import OpenSearchDirectory
-from masscomm.domain.users import Position
+from masscomm.domain.users import DirectoryPosition
 from masscomm.errors import Retry
 from masscomm.kafka.topics import CDC_TABLES
 
@@ -62,7 +62,7 @@ def test_the_generation_that_answers_is_confirmed() -> None:
     with pytest.raises(Retry):
         made.directory.confirm(NOW)  # g2 has passed that time; g1, which answers, has not
     made.cluster.positions["g1"] = NOW + 2_000
-    assert made.directory.confirm(NOW) == Position(lsn=5, ts_ms=NOW + 2_000)
+    assert made.directory.confirm(NOW) == DirectoryPosition(lsn=5, ts_ms=NOW + 2_000)
     assert made.progress["g2"].asked == 0
     assert made.cluster.refreshed == ["devices-g1,notification_templates-g1"]
 

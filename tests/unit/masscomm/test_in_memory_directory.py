@@ -4,7 +4,7 @@ import pytest
 
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.suppressions import Suppression
-from masscomm.domain.users import Position
+from masscomm.domain.users import DirectoryPosition
 from tests.support.contracts.directory import DirectoryContract, Row, Tables
 
 
@@ -28,7 +28,7 @@ class InMemoryTables(Tables):
         self.directory.ready = False
 
     def caught_up_to(self, ts_ms: int) -> None:
-        self.directory.caught_up = Position(lsn=1, ts_ms=ts_ms)
+        self.directory.caught_up = DirectoryPosition(lsn=1, ts_ms=ts_ms)
 
 
 class TestInMemoryDirectory(DirectoryContract):

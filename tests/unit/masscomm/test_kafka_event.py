@@ -27,7 +27,7 @@ BAD = DeadLetter("undecodable", "no value")
 def test_a_record_is_read_with_its_place_and_bytes() -> None:
     (record,) = parse(event(entry(b"\0\xff", topic="build", partition=3, offset=8, key=b"k")))
     assert record == KafkaRecord(topic="build", partition=3, offset=8, timestamp_ms=NOW, key=b"k", value=b"\0\xff")
-    assert record.position == "build-3@8"
+    assert record.source_position == "build-3@8"
 
 
 def test_a_tombstone_is_read_whether_its_value_is_null_or_absent() -> None:

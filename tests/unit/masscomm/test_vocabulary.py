@@ -13,7 +13,7 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.outcomes import DEAD_LETTERED, EXPIRED, RecipientOutcome, outcome
 from masscomm.domain.preferences import Decision
 from masscomm.domain.statuses import RANK, TERMINAL, Reason, Status, merge
-from masscomm.domain.users import Position
+from masscomm.domain.users import DirectoryPosition
 from masscomm.errors import Stop
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, SEND_ID, build
@@ -92,7 +92,7 @@ def test_outcome_has_and_counts_the_decision_of_each_position(decisions: list[De
 
 
 def test_outcome_has_the_age_of_the_directory() -> None:
-    position = Position(lsn=99, ts_ms=NOW - 40)
+    position = DirectoryPosition(lsn=99, ts_ms=NOW - 40)
     record = outcome(
         build([]),
         [RecipientOutcome(0, 1, EXPIRED)],

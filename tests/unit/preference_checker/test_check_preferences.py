@@ -17,7 +17,7 @@ from masscomm.domain.lanes import Lane
 from masscomm.domain.limits import END_OF_TIME_MS, FAR_FUTURE_MS
 from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.domain.records import BuildRequested, NotificationOutcome, RecheckRequested, SendRequested
-from masscomm.domain.users import Position, User, UserSettings
+from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from tests.support.harness.chain import NOW, SEND_ID, entry, results_of, send
@@ -28,7 +28,7 @@ from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
 FAILED = ("failed", "dead_letter")
 # Where a chunk is checked at once, whatever its length: of a broadcast a long one is handed on first.
 CRITICAL = topics.in_lane(topics.SEND_MONOLITH, Lane.CRITICAL)
-BEHIND = Position(lsn=1, ts_ms=NOW - 1)
+BEHIND = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
 
 
 def _passed_on(builds: Sequence[BuildRequested]) -> list[tuple[int, str]]:
@@ -174,7 +174,7 @@ def test_unknown_user_waits_until_the_directory_caught_up() -> None:
     assert sorted(_passed_on(checker.builds())) == [(1, "push"), (1, "push"), (2, "push")]
     assert checker.outcomes() == []
     checker.forget()
-    checker.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+    checker.directory.caught_up = DirectoryPosition(lsn=2, ts_ms=NOW)
     checker.clock.advance(60)
     assert _released(checker) == []
     assert results_of(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
@@ -194,7 +194,7 @@ def test_another_clubs_user_is_answered_as_an_unknown_one() -> None:
         assert checker.check(send([1, 99])) == []
         behind = checker.produced()
         checker.forget()
-        checker.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+        checker.directory.caught_up = DirectoryPosition(lsn=2, ts_ms=NOW)
         checker.clock.advance(60)
         assert _released(checker) == []
         found.append((behind, checker.produced()))
@@ -208,7 +208,7 @@ def test_user_created_just_before_the_send_is_notified() -> None:
     class Late(InMemoryDirectory):
         """The row arrives while we wait for the directory."""
 
-        def confirm(self, ts_ms: int) -> Position:
+        def confirm(self, ts_ms: int) -> DirectoryPosition:
             self.put(User(user_id=99, club_id=7))
             return super().confirm(ts_ms)
 
@@ -228,7 +228,7 @@ def test_missing_settings_count_only_once_directory_caught_up() -> None:
     class Late(InMemoryDirectory):
         """The opt-out arrives while we wait for the directory."""
 
-        def confirm(self, ts_ms: int) -> Position:
+        def confirm(self, ts_ms: int) -> DirectoryPosition:
             self.put(UserSettings(user_id=99, channels={"push": False}))
             return super().confirm(ts_ms)
 
@@ -241,7 +241,7 @@ def test_missing_settings_count_only_once_directory_caught_up() -> None:
 
 def test_future_timestamp_does_not_wait_for_the_directory() -> None:
     checker = Checker()
-    checker.directory.caught_up = Position(lsn=1, ts_ms=NOW)
+    checker.directory.caught_up = DirectoryPosition(lsn=1, ts_ms=NOW)
     assert checker.check(send([99], timestamp=NOW + FAR_FUTURE_MS)) == []
     assert results_of(checker.outcomes()) == {(99, "push"): ("suppressed", "unknown_user")}
 
@@ -283,7 +283,7 @@ def test_mandatory_message_is_forwarded_before_the_wait() -> None:
     checker.directory.caught_up = BEHIND
     passed_on: list[int] = []
 
-    def confirm(ts_ms: int) -> Position:
+    def confirm(ts_ms: int) -> DirectoryPosition:
         passed_on.append(len(checker.producer._waiting))
         raise Retry(f"behind {ts_ms}")
 

@@ -12,7 +12,7 @@ from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.chain.chunks import chunk_of, split_parts
 from masscomm.directory.in_memory import InMemoryDirectory
 from masscomm.domain.ids import NAMESPACE, derived_id, released_id
-from masscomm.domain.users import Position, User, UserSettings
+from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
@@ -20,7 +20,7 @@ from masscomm.stores.decision_log import InMemoryDecisionLog
 from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 from tests.support.harness.chain import NOW, Chain, entry, results_of, send
 
-BEHIND = Position(lsn=1, ts_ms=NOW - 1)
+BEHIND = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
 DAY = 86_400_000
 
 
@@ -90,7 +90,7 @@ class DelayingChecker(Chain):
         self.directory.put(User(user_id=user_id, club_id=7), UserSettings(user_id=user_id))
 
     def catch_up(self) -> None:
-        self.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+        self.directory.caught_up = DirectoryPosition(lsn=2, ts_ms=NOW)
 
     def environment(self) -> CheckPreferences:
         return CheckPreferences(

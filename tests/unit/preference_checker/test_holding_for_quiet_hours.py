@@ -14,7 +14,7 @@ from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.domain.lanes import Lane
 from masscomm.domain.quiet_hours import MAX_ENDS
 from masscomm.domain.records import RecheckRequested
-from masscomm.domain.users import Position, User, UserSettings
+from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.stores.delayed_records import DELAY_REASON_HEADER, SHARDS, InMemoryDelayStore
@@ -285,11 +285,11 @@ def test_almost_endless_quiet_hours_end_after_some_nights(users: list[int]) -> N
 def test_user_delayed_for_the_directory_is_held_afterwards() -> None:
     checker = QuietHoursChecker()
     checker.put_quiet_hours(4)
-    checker.directory.caught_up = Position(lsn=1, ts_ms=NOW - 1)
+    checker.directory.caught_up = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
     checker.check(send([99, 4, 1]))
     assert sorted(part.why for part in checker.delayed_parts()) == ["directory", "quiet_hours"]
     checker.put_quiet_hours(99)
-    checker.directory.caught_up = Position(lsn=2, ts_ms=NOW)
+    checker.directory.caught_up = DirectoryPosition(lsn=2, ts_ms=NOW)
     checker.release_at(NOW + 2 * MINUTE_MS)
     assert checker.due_times() == [BERLIN_7, BERLIN_7]
     checker.release_at(BERLIN_7)
