@@ -8,7 +8,7 @@ from uuid import uuid4
 from functions.delivery.calls import Caller
 from functions.delivery.deliver import SLICE_SIZE, Deliver
 from functions.delivery.night import LOOK_AGAIN_AFTER_S
-from functions.delivery.publishing import PATIENCE_S, Publisher
+from functions.delivery.publishing import OUTAGE_TIMEOUT_S, Publisher
 from functions.delivery.retry_scheduler import RetryScheduler
 from masscomm import environment
 from masscomm.chain.batch import BatchDriver
@@ -45,7 +45,7 @@ def bootstrap() -> tuple[BatchDriver, Deliver]:
             clock=clock,
             rate_limiters=_rate_limiters(clock),
             workers=workers,
-            patience_s=environment.number("DELIVERY_PATIENCE_S", PATIENCE_S),
+            outage_timeout_s=environment.number("DELIVERY_PATIENCE_S", OUTAGE_TIMEOUT_S),
         ),
         caller=Caller(
             push=PushCircuitBreaker(SnsPush(connections=workers), clock=clock),

@@ -16,7 +16,7 @@ from masscomm.observability.metric_names import PROVIDER_CALLS, PROVIDER_ERRORS,
 
 logger = logs.logger("delivery")
 
-PATIENCE_S = 10.0
+OUTAGE_TIMEOUT_S = 10.0
 _FIRST_PAUSE_S = 0.1
 # A pause and a call after it fit into what a lease has left when it is not renewed yet (slices.py).
 _LONGEST_PAUSE_S = 2.0
@@ -43,19 +43,19 @@ class Published:
 
 
 class Outage:
-    """Whether a provider is worth another try: not after it has taken nothing from anybody for as long as our patience.
+    """Decides whether calls to a provider continue: not after an outage timeout without any success.
 
-    Where it took nothing from several, it is left alone: one call a second finds out whether it takes something again,
-    and nobody else waits for it. Thread-safe.
+    After failures for several recipients only one call a second probes the provider; other calls fail at once.
+    Thread-safe.
     """
 
-    def __init__(self, clock: Clock, patience_s: float) -> None:
+    def __init__(self, clock: Clock, outage_timeout_s: float) -> None:
         self._clock = clock
-        self._patience_s = patience_s
+        self._outage_timeout_s = outage_timeout_s
         self._since: float | None = None  # the first refusal after the last success
         self._last = 0.0  # the last refusal
         self._from = 0  # how many calls were refused since, not counting their repetitions
-        self._probe_at: float | None = None  # once our patience was used up
+        self._probe_at: float | None = None  # after the outage timeout
         self._lock = threading.Lock()
 
     def may_call(self) -> bool:
@@ -95,7 +95,7 @@ class Outage:
         """Whether to try again after the pause what it did not take."""
         with self._lock:
             now = self._clock.monotonic()
-            if self._since is None or now + pause_s <= self._since + self._patience_s:
+            if self._since is None or now + pause_s <= self._since + self._outage_timeout_s:
                 return True
             if self._from >= _SEVERAL:
                 self._probe_at = self._probe_at or now + _PROBE_EVERY_S
@@ -103,7 +103,7 @@ class Outage:
 
     def _forget_what_is_old(self, now: float) -> None:
         """What failed long ago says nothing of now."""
-        if now - self._last > self._patience_s + _LONGEST_PAUSE_S + CALL_S:
+        if now - self._last > self._outage_timeout_s + _LONGEST_PAUSE_S + CALL_S:
             self._since, self._from, self._probe_at = None, 0, None
 
 
@@ -111,8 +111,8 @@ class Outage:
 class Publisher:
     """Makes a record's provider calls.
 
-    rate_limiters: by channel; workers: how many at once; call_s: the longest that one can take; patience_s: seconds
-    without anything taken after which the provider is left alone.
+    rate_limiters: by channel; workers: concurrent calls; call_s: the longest duration of a call; outage_timeout_s:
+    seconds without an accepted message after which the provider is probed only.
 
     No call begins that could end after the invocation or the record's lease: what is published then is known to nobody
     or to another, and is published again.
@@ -122,7 +122,7 @@ class Publisher:
     rate_limiters: Mapping[str, RateLimiter]
     workers: int
     call_s: float = CALL_S
-    patience_s: float = PATIENCE_S
+    outage_timeout_s: float = OUTAGE_TIMEOUT_S
     _random: random.Random = field(default_factory=random.Random)
     _outages: dict[str, Outage] = field(default_factory=dict)
 
@@ -132,17 +132,17 @@ class Publisher:
         remaining_s: Callable[[], float],
         *,
         channel: str,
-        patience_s: float = math.inf,
+        retry_budget_s: float = math.inf,
     ) -> list[Published]:
         """Make every call, in any order; the answers stand in the calls' order.
 
-        remaining_s: seconds until every call must have ended; channel: what the provider is for; patience_s: seconds
-        after which none of them is repeated, however well the provider does. A transient error stays where the time or
-        the patience is used up, NotTried where nobody was asked. A fault in the code is such an error, at once: it
-        concerns one recipient, and what was published to the others must not be forgotten over it.
+        remaining_s: seconds until every call must have ended; channel: what the provider is for; retry_budget_s:
+        seconds after which none of them is repeated, however well the provider does. A transient error stays where
+        the time or the retry budget is used up, NotTried where nobody was asked. A fault in the code is such an
+        error, at once: it concerns one recipient, and what was published to the others must not be forgotten over it.
         """
-        outage = self._outages.setdefault(channel, Outage(self.clock, self.patience_s))
-        until, pause = self.clock.monotonic() + patience_s, _FIRST_PAUSE_S
+        outage = self._outages.setdefault(channel, Outage(self.clock, self.outage_timeout_s))
+        until, pause = self.clock.monotonic() + retry_budget_s, _FIRST_PAUSE_S
         # A worker's lines are about the same record as ours.
         publish = logs.carried(partial(self._publish, remaining_s, outage, channel, until))
         made = list(calls)
@@ -178,7 +178,7 @@ class Publisher:
             if not rate_limiter.take():
                 continue
             if not outage.may_call():
-                nothing = f"the provider has taken nothing for {self.patience_s:.0f} s"
+                nothing = f"the provider has taken nothing for {self.outage_timeout_s:.0f} s"
                 return Published(error=Transient(nothing), tried=False)
             began = self.clock.monotonic()
             told = self._call(call, outage, again=again)

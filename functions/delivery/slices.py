@@ -1,7 +1,7 @@
 """The recipients of one record, a slice at a time: publish, record what came of it, then the next.
 
 First the devices that are ready: a device without an endpoint holds up neither the user's other devices nor other
-users, nor must one that the provider takes nothing for. Who is left when our patience is used up is recorded as
+users, nor must one that the provider takes nothing for. Who is left when the retry budget is used up is recorded as
 waiting, like any other decision: they go on in a record of their own (functions/delivery/retry_scheduler.py), and
 this one is done.
 """
@@ -46,7 +46,7 @@ _WAITS = Decision(Status.SENDING, None, "provider")
 _REGISTRAR_WAIT_S = 10.0
 _REGISTRAR_POLL_S = 0.25
 # How long a slice waits for its last recipient while other slices have not had their turn.
-_PATIENCE_S = 3.0
+_RETRY_BUDGET_S = 3.0
 _FIRST_WRITE_PAUSE_S = 0.1
 _LONGEST_WRITE_PAUSE_S = 2.0
 # A write of the ledger with its repetition.
@@ -202,14 +202,14 @@ class Slices:
     def _decide_all(self, recipients: Sequence[_Recipient]) -> list[_Recipient]:
         """Answers whom the provider took nothing for. Errors: Retry."""
         if len(recipients) > self.size:
-            recipients = self._decide(recipients, _PATIENCE_S)
+            recipients = self._decide(recipients, _RETRY_BUDGET_S)
         return self._decide(recipients, math.inf)
 
-    def _decide(self, recipients: Sequence[_Recipient], patience_s: float) -> list[_Recipient]:
+    def _decide(self, recipients: Sequence[_Recipient], retry_budget_s: float) -> list[_Recipient]:
         """Publish and record slice by slice; answers those who are left. Errors: Retry."""
         left: list[_Recipient] = []
         for part in batched(recipients, self.size, strict=False):
-            decided, undecided = self._publish(part, patience_s)
+            decided, undecided = self._publish(part, retry_budget_s)
             if decided:
                 self._record(decided)
             left += undecided
@@ -232,7 +232,9 @@ class Slices:
             error=min(self._errors),
         )
 
-    def _publish(self, part: Sequence[_Recipient], patience_s: float) -> tuple[list[RecipientResult], list[_Recipient]]:
+    def _publish(
+        self, part: Sequence[_Recipient], retry_budget_s: float
+    ) -> tuple[list[RecipientResult], list[_Recipient]]:
         calls: list[tuple[_Recipient, Call]] = [
             (who, call)
             for who in part
@@ -243,7 +245,7 @@ class Slices:
             (call.make for _, call in calls),
             self._remaining_s,
             channel=self.delivery.channel,
-            patience_s=patience_s,
+            retry_budget_s=retry_budget_s,
         )
         said: dict[int, list[tuple[Call, Published]]] = {}
         for (who, call), answer in zip(calls, published, strict=True):

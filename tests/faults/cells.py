@@ -170,7 +170,7 @@ CELLS = (
     Cell(
         name="a platform application is disabled until somebody acts",
         fault=providers.application_off,
-        patience_s=75,
+        timeout_s=75,
     ),
     Cell(name="the send expires while SNS is away", fault=providers.expires, load=NOBODY),
     # --- SES ---
@@ -225,9 +225,9 @@ CELLS = (
     ),
     Cell(
         name="a flood of hostile records over every topic at once",
-        fault=flood.flood(20_000, patience_s=240.0),
+        fault=flood.flood(20_000, timeout_s=240.0),
         load=Load(users=400),
-        patience_s=240.0,
+        timeout_s=240.0,
     ),
     Cell(name="no recipients", fault=processes.none, load=NOBODY),
     Cell(name="one recipient", fault=processes.none, load=Load(users=1), ci=True),
@@ -241,13 +241,13 @@ CELLS = (
         name="phones change hands between four environments of the device registrar",
         fault=flood.phones_change_hands,
         load=NOBODY,
-        patience_s=60.0,
+        timeout_s=60.0,
     ),
     Cell(
         name="a generation of the directory is replaced while functions and connectors die",
         fault=generations.replaced,
         load=NOBODY,
-        patience_s=60.0,
+        timeout_s=60.0,
     ),
     # --- the other processes ---
     Cell(name="a user created while change data capture is down", fault=processes.newcomer, load=NOBODY),

@@ -22,17 +22,17 @@ from tests.support.until import until
 _SCHEMAS = {topic.name: topic.schema for topic in topics.chain_topics()}
 
 
-def flood(count: int, *, patience_s: float) -> FaultOf:
+def flood(count: int, *, timeout_s: float) -> FaultOf:
     """So many records in all, at once, and then a good send."""
 
     def fault(bench: Bench, send: Send) -> None:
         written = _produce(bench, count)
         send()
-        until("everybody has an end", lambda: all(map(bench.ended, bench.sends)), patience_s, every_s=0.5)
+        until("everybody has an end", lambda: all(map(bench.ended, bench.sends)), timeout_s, every_s=0.5)
         until(
             "every record of the flood is read",
             lambda: bench.at_rest(_sources(bench.stack.generation)),
-            patience_s,
+            timeout_s,
             every_s=1,
         )
         letters = {f"{letter.topic}-{letter.partition}@{letter.offset}" for letter in bench.letters.all()}

@@ -115,7 +115,7 @@ def red_by_cell(bench: Bench, copy: Path, *, cell: Cell, in_job: bool) -> str | 
     """The failure of the cell on the mutated tree; None if it passes. in_job: the guard is the Spark job's."""
     bench.stack.use(copy)
     # What the mutant before left undone may end now, and would be counted in the same minutes.
-    bench.by_minute, bench.patience_s = in_job, cell.patience_s
+    bench.by_minute, bench.timeout_s = in_job, cell.timeout_s
     result = bench.run(cell)
     if result.ok:
         return None

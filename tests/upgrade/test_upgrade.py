@@ -34,7 +34,7 @@ from tests.upgrade.earlier import EarlierStack, tree_of
 PEOPLE = 600
 # Until what was put off is due: the earlier version must have put it off, and ended, by then.
 LATER_S = 60.0
-PATIENCE_S = 300.0
+TIMEOUT_S = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def bench(
         EarlierStack(folder / "state", earlier) as stack,
         Bench.on(stack, shared=PEOPLE) as made,
     ):
-        made.patience_s = PATIENCE_S
+        made.timeout_s = TIMEOUT_S
         yield made
 
 
@@ -86,7 +86,7 @@ class _Erasure:
         bench.await_counted(_ended(bench, bench.emit(users)))
         with bench.stack.mail.down():
             mailed = bench.emit(users, channel="email")
-            until("the e-mail waits for long", partial(_waits, config, mailed, 10.0), PATIENCE_S, every_s=0.1)
+            until("the e-mail waits for long", partial(_waits, config, mailed, 10.0), TIMEOUT_S, every_s=0.1)
             _delete(config, person)
             until("the directory has no such user", partial(_is_unknown, config, person), every_s=0.1)
             bench.stack.stack.kill("lambda_host")
@@ -105,7 +105,7 @@ class _Erasure:
 
 
 def _ended(bench: Bench, sent: Sent) -> Sent:
-    until("it has ended", lambda: bench.ended(sent), PATIENCE_S, every_s=0.2)
+    until("it has ended", lambda: bench.ended(sent), TIMEOUT_S, every_s=0.2)
     return sent
 
 
@@ -169,7 +169,7 @@ def _upgrade(bench: Bench, _: Send) -> None:
 
     bench.stack.sns.answer(Rule(code="reset_before", after=250))
     broadcast = bench.emit(bench.shared, chunk=200)
-    until("some of a broadcast wait", lambda: bool(_said(bench, broadcast, Status.SENDING)), PATIENCE_S, every_s=0.1)
+    until("some of a broadcast wait", lambda: bool(_said(bench, broadcast, Status.SENDING)), TIMEOUT_S, every_s=0.1)
     assert not bench.ended(broadcast)
     assert time.time() < due.timestamp(), "it took so long that what was put off is due: nothing was tried"
     bench.kill("delivery")

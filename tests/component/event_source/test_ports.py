@@ -23,7 +23,7 @@ from emulators.event_source.kafka import KafkaDestination, KafkaSource
 from emulators.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
 from emulators.event_source.ports import FailureDestination, RecordSource, RecordTooLargeError
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 SMALL = 64 * 1024
 
 
@@ -149,7 +149,7 @@ class RealKafka(Broker):
     ) -> None:
         for value in values:
             self._producer.produce(self.topic, value, key, partition, timestamp=timestamp_ms, headers=[*headers])
-        assert await asyncio.to_thread(self._producer.flush, PATIENCE_S) == 0
+        assert await asyncio.to_thread(self._producer.flush, TIMEOUT_S) == 0
 
     async def committed(self, partition: Partition) -> int | None:
         return await asyncio.to_thread(self._committed, partition)
@@ -170,7 +170,7 @@ class RealKafka(Broker):
         found: list[tuple[bytes | None, bytes | None]] = []
         try:
             while True:
-                message = consumer.poll(PATIENCE_S)
+                message = consumer.poll(TIMEOUT_S)
                 assert message is not None
                 error = message.error()
                 if error is not None:
@@ -205,7 +205,7 @@ async def source(broker: Broker, heard: Heard) -> AsyncIterator[RecordSource]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -270,7 +270,7 @@ async def test_paused_partition_delivers_nothing_and_loses_nothing(
 async def test_repeated_pauses_lose_and_repeat_no_record(broker: Broker, heard: Heard, source: RecordSource) -> None:
     await broker.produce([b"v" * 100] * 5000)
     rounds = 0
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while len(heard.records) < 5000:
             source.pause([broker.at(0)])
             await asyncio.sleep(0)
@@ -352,12 +352,12 @@ async def test_absent_on_failure_topic_is_an_os_error(kafka: StackConfig) -> Non
 async def test_offsets_of_aborted_and_finished_transactions_are_passed(kafka: StackConfig) -> None:
     broker = RealKafka(kafka.kafka_bootstrap)
     producer = Producer({"bootstrap.servers": kafka.kafka_bootstrap, "transactional.id": broker.topic})
-    await asyncio.to_thread(producer.init_transactions, PATIENCE_S)
+    await asyncio.to_thread(producer.init_transactions, TIMEOUT_S)
     for value, ends_well in ((b"aborted", False), (b"finished", True)):
         producer.begin_transaction()
         producer.produce(broker.topic, value, partition=0)
-        await asyncio.to_thread(producer.flush, PATIENCE_S)
-        await asyncio.to_thread(producer.commit_transaction if ends_well else producer.abort_transaction, PATIENCE_S)
+        await asyncio.to_thread(producer.flush, TIMEOUT_S)
+        await asyncio.to_thread(producer.commit_transaction if ends_well else producer.abort_transaction, TIMEOUT_S)
     heard = Heard()
     source = broker.source()
     await source.start(heard)

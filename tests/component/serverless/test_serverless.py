@@ -24,7 +24,7 @@ from devstack.config import StackConfig
 
 HERE = Path(__file__).parent
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Program:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < end, "it did not come to that"
         time.sleep(0.02)
@@ -128,7 +128,7 @@ def running(tmp_path: Path, kafka: StackConfig, topic: str) -> Iterator[Program]
 def send(program: Program, *values: str) -> None:
     for value in values:
         program.producer.produce(f"cdc.{program.topic}.public.users", value)
-    assert program.producer.flush(PATIENCE_S) == 0
+    assert program.producer.flush(TIMEOUT_S) == 0
 
 
 def test_records_reach_their_function_and_are_committed(running: Program) -> None:
@@ -171,7 +171,7 @@ def test_sigterm_stops_cleanly_and_leaves_no_function(running: Program) -> None:
     pids = [pid for function in status.values() for pid in function["pids"]]  # type: ignore[attr-defined]
     assert len(pids) == 3
     running.process.terminate()
-    assert running.process.wait(PATIENCE_S) == 0
+    assert running.process.wait(TIMEOUT_S) == 0
     until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
 
 
@@ -217,7 +217,7 @@ def test_a_broken_function_is_named_and_does_not_stop_the_others(
 
 def test_port_in_use_is_reported_in_one_line(running: Program, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "emulators.lambda_host", "--config", str(tmp_path / "config.json")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     assert done.returncode == 1
     assert "the function host could not start" in done.stderr
     assert "Traceback" not in done.stderr

@@ -77,7 +77,8 @@ class Sent:
 
 @dataclass
 class Bench:
-    """stack: what runs; patience_s: how long an end is waited for; by_minute: whether the metrics by minute are judged.
+    """stack: what runs; timeout_s: for the end of every notification; by_minute: whether the metrics by minute are
+    judged.
 
     Of the cell that runs: killed: invocations of delivery that were ended; sends; gone: whose endpoints are refused.
     """
@@ -93,7 +94,7 @@ class Bench:
     shared: range
     since_ms: int = field(default_factory=lambda: time.time_ns() // 60_000_000_000 * 60_000)
     killed: int = 0
-    patience_s: float = SETTLE_S
+    timeout_s: float = SETTLE_S
     by_minute: bool = True
     sends: list[Sent] = field(default_factory=list)
     gone: frozenset[int] = frozenset()
@@ -291,7 +292,7 @@ class Bench:
 
     def settle(self, timeout_s: float | None = None) -> None:
         """Wait until everybody has a terminal status and nothing is left to do. Errors: WaitTimeoutError."""
-        timeout_s = timeout_s or self.patience_s
+        timeout_s = timeout_s or self.timeout_s
         until("everybody has an end", lambda: all(map(self.ended, self.sends)), timeout_s, every_s=0.1)
         try:
             until("nothing is left in the chain's topics", self.at_rest, timeout_s, every_s=0.1)
@@ -332,13 +333,13 @@ class Bench:
             except (RecordsError, KafkaException):
                 return False
 
-        until("every receipt has an outcome", all_receipts_have_outcomes, self.patience_s, every_s=0.1)
-        until("nothing is left of receipts", lambda: self.at_rest(_SOURCES_OF_RECEIPTS), self.patience_s, every_s=0.1)
+        until("every receipt has an outcome", all_receipts_have_outcomes, self.timeout_s, every_s=0.1)
+        until("nothing is left of receipts", lambda: self.at_rest(_SOURCES_OF_RECEIPTS), self.timeout_s, every_s=0.1)
 
     def await_counted(self, sent: Sent) -> None:
         """Wait until the metrics say of a send what the oracle says. Errors: WaitTimeoutError."""
         expected = self._expected_status(sent)
-        until("it is counted", lambda: self.api.status(sent.send_id) == expected, self.patience_s, every_s=0.2)
+        until("it is counted", lambda: self.api.status(sent.send_id) == expected, self.timeout_s, every_s=0.2)
 
     def at_rest(self, sources: "Mapping[str, Sequence[str]] | None" = None) -> bool:
         """Whether the functions of the chain, or else these groups, have read their topics to the end."""
@@ -455,7 +456,7 @@ class Bench:
         if not sent.fates:
             return 0
         try:
-            until("the metrics say the same", equal, 5 if result.wrong else min(60, self.patience_s), every_s=0.2)
+            until("the metrics say the same", equal, 5 if result.wrong else min(60, self.timeout_s), every_s=0.2)
         except WaitTimeoutError:
             result.wrong.append(f"metrics: {status} instead of {expected}")
             return _difference(expected, status or SendStatus(0, {}, 0, 0, 0)) or 1

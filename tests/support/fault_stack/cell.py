@@ -42,7 +42,7 @@ class Expectation:
 class Cell:
     """One fault under one load.
 
-    ci: among the quarter that runs with the other tests; patience_s: in which it ends with every guard
+    ci: among the quarter that runs with the other tests; timeout_s: in which it ends with every guard
     in place, for whoever takes one away and waits in vain.
     """
 
@@ -51,7 +51,7 @@ class Cell:
     load: Load = field(default_factory=Load)
     expectation: Expectation = field(default_factory=Expectation)
     ci: bool = False
-    patience_s: float = 25.0
+    timeout_s: float = 25.0
 
 
 @dataclass(kw_only=True)

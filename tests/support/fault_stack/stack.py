@@ -26,11 +26,11 @@ from devstack.stack import Stack
 from emulators.local import LOOPBACK, REGION
 from tests.support.fault_stack.proxy import HttpProxy, KafkaProxy, Loop, TcpProxy
 
-# The mapping's and the scheduler's waits: those of an operator's patience would make every cell last minutes.
+# The mapping's and the scheduler's delays: those of production would make every cell last minutes.
 LAST_BACKOFF_S = 1.0
 SCHEDULE_S = 1.0
 FIRST_BACK_OFF_S = 2
-PATIENCE_S = 5
+OUTAGE_TIMEOUT_S = 5
 RECEIPT_WAITS_S = (1, 1, 5)
 QUIET_AFTER_S = 1
 DENIED_RETRY_S = 2
@@ -109,7 +109,7 @@ class FaultStack:
             "AWS_ENDPOINT_URL_SNS": self.sns.url,
             "AWS_ENDPOINT_URL_SES": f"http://{LOOPBACK}:{self.mail.port}",
             "BACK_OFF_FIRST_S": str(FIRST_BACK_OFF_S),
-            "DELIVERY_PATIENCE_S": str(PATIENCE_S),
+            "DELIVERY_PATIENCE_S": str(OUTAGE_TIMEOUT_S),
             "QUIET_HOURS_AGAIN_AFTER_S": str(QUIET_AFTER_S),
             "RECEIPT_WAITS_S": ",".join(map(str, RECEIPT_WAITS_S)),
             "DENIED_SCHEMA_RETRY_S": str(DENIED_RETRY_S),

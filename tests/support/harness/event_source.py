@@ -11,7 +11,7 @@ from emulators.event_source import EventSourceMapping, MappingSpec, Partition
 from emulators.event_source.memory import MemoryBroker, MemoryDestination, MemorySource
 from emulators.event_source.record import EventEnvelope
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 ENVELOPE = EventEnvelope(event_source_arn="arn:aws:kafka:us-east-1:0:cluster/c/1", bootstrap_servers="b:9092")
 ARN = "arn:aws:lambda:us-east-1:000000000000:function:f"
 SourcePosition = tuple[str, int]
@@ -78,7 +78,7 @@ def spec(**changes: Any) -> MappingSpec:
         "batch_size": 10,
         "first_backoff_s": 0.001,
         "last_backoff_s": 0.004,
-        "drain_s": PATIENCE_S,
+        "drain_s": TIMEOUT_S,
     }
     return MappingSpec(**(values | changes))
 
@@ -150,8 +150,8 @@ async def running(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds; fails the test where it does not within PATIENCE_S."""
-    async with asyncio.timeout(PATIENCE_S):
+    """Wait until a condition holds; fails the test where it does not within TIMEOUT_S."""
+    async with asyncio.timeout(TIMEOUT_S):
         while not condition():
             await asyncio.sleep(0.001)
 

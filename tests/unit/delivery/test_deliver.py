@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from functions.delivery.publishing import PATIENCE_S, Published, Publisher
+from functions.delivery.publishing import OUTAGE_TIMEOUT_S, Published, Publisher
 from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, TargetGone, Transient
 from masscomm.channels.rate_limiter import RateLimiter
 from masscomm.clock import FixedClock
@@ -203,7 +203,7 @@ def test_lasting_error_delays_only_the_affected_recipients(error: Transient) -> 
     chain.push.fail = lambda arn: error if arn == "arn-2" else None
     assert chain.deliver(delivery([1, 2, 3])) == []
     assert results_of(chain.outcomes()) == {(1, "push"): SENT, (2, "push"): DELAYED, (3, "push"): SENT}
-    assert chain.clock.now_ms() - NOW <= (PATIENCE_S + 2) * 1000
+    assert chain.clock.now_ms() - NOW <= (OUTAGE_TIMEOUT_S + 2) * 1000
     chain.push.fail = lambda _arn: None
     chain.forget()
     assert chain.release() == []
@@ -518,7 +518,7 @@ def test_pauses_grow_with_jitter_and_stay_bounded() -> None:
     def busy() -> str:
         raise Transient("InternalError")
 
-    publisher = Publisher(clock=Sleeping(NOW), rate_limiters=rate_limiters(clock), workers=1, patience_s=math.inf)
+    publisher = Publisher(clock=Sleeping(NOW), rate_limiters=rate_limiters(clock), workers=1, outage_timeout_s=math.inf)
     (answer,) = publisher.publish_all([busy], lambda: 60 - (clock.monotonic() - NOW / 1000), channel="push")
     assert isinstance(answer.error, Transient)
     assert all(0.1 <= pause <= 2 for pause in pauses)

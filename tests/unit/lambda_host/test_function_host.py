@@ -26,7 +26,7 @@ from emulators.lambda_host.invocation import MAX_REQUEST_BYTES, MAX_RESPONSE_BYT
 
 HERE = Path(__file__).parent
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 def spec(module: str = "behaving", **changes: Any) -> FunctionSpec:
@@ -34,8 +34,8 @@ def spec(module: str = "behaving", **changes: Any) -> FunctionSpec:
         "name": "f",
         "handler": f"functions_under_test.{module}.handler",
         "task_root": HERE,
-        "timeout_s": PATIENCE_S,
-        "init_timeout_s": PATIENCE_S,
+        "timeout_s": TIMEOUT_S,
+        "init_timeout_s": TIMEOUT_S,
     }
     return FunctionSpec(**(values | changes))
 
@@ -51,7 +51,7 @@ async def call(host: FunctionHost, event: object, name: str = "f") -> Invocation
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -178,7 +178,7 @@ async def test_kill_9_during_an_invocation_is_noticed_at_once(tmp_path: Path) ->
         invocation = asyncio.create_task(call(host, {"hang": str(started)}))
         os.kill(int(await content(started)), signal.SIGKILL)
         # far below the function's timeout
-        async with asyncio.timeout(PATIENCE_S / 3):
+        async with asyncio.timeout(TIMEOUT_S / 3):
             result = await invocation
     assert "Runtime exited with error: signal: killed" in json.loads(result.payload)["errorMessage"]
 
