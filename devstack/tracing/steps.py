@@ -12,7 +12,7 @@ class Kind(StrEnum):
     RECORD = "record"  # in a topic
     DECISION = "decision"  # in the decision log
     LEDGER = "ledger"  # in the delivery ledger
-    WAITING = "waiting"  # in the table of what waits
+    WAITING = "waiting"  # in the delay store
     SPAN = "span"  # in a function's log: what it did about one record
     LINE = "line"  # in a function's log
 

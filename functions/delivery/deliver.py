@@ -137,7 +137,9 @@ class Deliver:
             return begun[record_id].result if item is first[record_id] else partial(self._begin, item.value)
 
         # Whoever can begin does so before anybody is waited for, and a few recipients before many.
-        for item in sorted(items, key=lambda item: (_is_held(begun[item.value.record_id]), len(item.value.positions))):
+        for item in sorted(
+            items, key=lambda item: (_is_leased_elsewhere(begun[item.value.record_id]), len(item.value.positions))
+        ):
             batch.attempt(item, partial(self._deliver, batch, item, start_of(item), found))
 
     def dead_lettered(self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], why: DeadLetter) -> None:
@@ -204,7 +206,7 @@ class Deliver:
         delivery, begun = item.value, begin()
         if isinstance(begun, LeasedElsewhere):
             begun = self._await_turn(batch, delivery, begun)
-            if begun.lease is not None:  # what was looked up before is as old as the waiting was long
+            if begun.lease is not None:  # the earlier look-up is as old as the wait was long
                 try:
                     found = self._look_up([item])
                 except Exception:
@@ -322,7 +324,7 @@ def _by_size(
         yield from _by_size([entry for entry in outcomes if entry.position >= middle], middle, end)
 
 
-def _is_held(start: "Future[_Begun | LeasedElsewhere]") -> bool:
+def _is_leased_elsewhere(start: "Future[_Begun | LeasedElsewhere]") -> bool:
     return start.exception() is None and isinstance(start.result(), LeasedElsewhere)
 
 

@@ -1,9 +1,8 @@
 """The recipients of one record, a slice at a time: publish, record what came of it, then the next.
 
 First the devices that are ready: a device without an endpoint holds up neither the user's other devices nor other
-users, nor must one that the provider takes nothing for. Who is left when the retry budget is used up is recorded as
-waiting, like any other decision: they go on in a record of their own (functions/delivery/retry_scheduler.py), and
-this one is done.
+users, nor must one that the provider takes nothing for. After the retry budget, the
+remaining recipients are recorded as delayed; they continue in a retry record (functions/delivery/retry_scheduler.py).
 """
 
 import math
@@ -51,7 +50,7 @@ _FIRST_WRITE_PAUSE_S = 0.1
 _LONGEST_WRITE_PAUSE_S = 2.0
 # A write of the ledger with its repetition.
 _WRITE_S = 6.0
-# Kept back from the calls' time: to record who waits, and to let them wait.
+# Reserved from the calls' time: to record the delayed recipients and to put them into the delay store.
 _RESERVE_S = 3.0
 
 

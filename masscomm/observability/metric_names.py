@@ -158,7 +158,7 @@ LEASE_LOSSES = _counter(
     "delivery",
 )
 
-# --- what waits -------------------------------------------------------------------------------------------------------
+# --- delayed records --------------------------------------------------------------------------------------------------
 RELEASED = _counter("WaitingReleased", "records released by a sweep", "scheduler")
 NOT_RELEASED = _counter("WaitingNotReleased", "records that were due and that Kafka did not take", "scheduler")
 BACKLOG = _gauge(

@@ -71,7 +71,7 @@ class TablesWithItems:
         self.store.put(item, NOW)
 
     def texts(self) -> str:
-        """Every item of both tables; what waits also as it will be released."""
+        """Every item of both tables; delayed records also as they will be released."""
         items = [self.admin.scan(TableName=name)["Items"] for name in (self.ledger_table, self.waiting_table)]
         return f"{items}{self.delayed()}"
 

@@ -45,7 +45,7 @@ def test_message_ids_of_one_user_are_cut_to_fit(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_delayed_records_too_large_for_a_topic_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The devices that have the message are named in the record that waits for the others."""
+    """The devices that have the message are named in the retry record."""
     monkeypatch.setattr(retry_scheduler, "RECORD_BYTES", 1_000)
     chain = _with_devices(9)
     chain.push.fail = lambda arn: ApplicationOff("off") if int(arn.removeprefix("arn-")) < 1_000 else None

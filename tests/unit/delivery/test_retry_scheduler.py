@@ -1,4 +1,4 @@
-"""What the provider takes nothing for goes on later in a record of its own, whatever dies in between."""
+"""Recipients the provider does not accept now continue in one retry record, wherever a function is killed."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -338,7 +338,7 @@ class KillableDelivery(Delivery):
         return self.environment(ledger, slice_size=2, workers=1)
 
     def run_to_the_end(self, record: DeliveryRequested) -> int:
-        """Deliver it and all that waits for it, each again until it has succeeded; answers how often something died."""
+        """Deliver it and its retry records, each until it succeeds; returns the number of crashes."""
         kills = 0
         environment = self.started()
         logger = Logger()

@@ -592,7 +592,7 @@ def test_a_batch_is_looked_up_in_bounded_groups(sizes: list[int]) -> None:
 
 
 def _released(checker: Checker) -> list[int]:
-    """Release what waits, as the scheduler does; returns the offsets to be redelivered."""
+    """Release the delayed records, as the scheduler does; returns the offsets to be redelivered."""
     due = (item for item in checker.delay_store.items.values() if item.due_ms <= checker.clock.now_ms())
     entries = [entry(item.value, topic=item.topic, offset=900) for item in due]
     return checker.run(checker.use_case, *entries)

@@ -41,7 +41,7 @@ class Fuse:
 
 
 class FusedStore(InMemoryDelayStore):
-    """What waits; any put may be the last step."""
+    """A delay store; any put may be the last step."""
 
     def __init__(self, fuse: Fuse) -> None:
         super().__init__()
@@ -246,7 +246,7 @@ def test_delayed_part_keeps_the_id_of_earlier_versions() -> None:
 
 @pytest.mark.parametrize("send_at", [None, NOW + 3_600_000])
 def test_users_of_one_chunk_id_wait_apart(send_at: int | None) -> None:
-    """A producer that uses a chunk's index twice: neither user may take the other's place among what waits."""
+    """A producer that uses a chunk's index twice: each of the two delayed records is kept."""
     checker = DelayingChecker()
     for user_id in (98, 99):
         record = checker.encoded(send([user_id], send_at=send_at), topics.SEND_API)

@@ -50,7 +50,7 @@ def _builds(rescheduler: Rescheduler, *entries: dict[str, Any]) -> list[BuildReq
 
 
 def test_sends_with_one_chunk_id_return_separately() -> None:
-    """A producer used the chunk's index twice: one must not take the other's place among what waits."""
+    """A producer used the chunk's index twice: both delayed records are kept."""
     rescheduler = Rescheduler()
     for user_id in (1, 2):
         assert rescheduler.reschedule(send([user_id]), topics.SEND_MONOLITH) == []
