@@ -73,7 +73,7 @@ QUOTAS: Mapping[str, Figure] = MappingProxyType(
                 "ses_rate",
                 14,
                 "e-mails/s",
-                "quoted by several as what an account has after the sandbox; its own stands in the SES console",
+                "quoted by several as the quota of an account after the sandbox; the SES console has the actual one",
                 Trust.UNVERIFIED,
                 "SES: sending limits increase",
             ),
@@ -114,7 +114,7 @@ QUOTAS: Mapping[str, Figure] = MappingProxyType(
                 15,
                 "MB/s written to a broker",
                 "Amazon MSK developer guide, express brokers: 45 MB/s for three m7g.large. Standard brokers have no "
-                "published figure; this stands in for it",
+                "published figure; this one is used instead",
                 Trust.UNVERIFIED,
                 "more brokers, or larger ones",
             ),

@@ -275,7 +275,7 @@ def critical() -> str:
     rows = []
     for environment, what in _critical_cases():
         rows.append([what, *_critical(Plan.of(environment))])
-    rows.append([f"as deployed, beside a broadcast of {MILLION:,}", *_critical(Plan.of(PROD), recipients=MILLION)])
+    rows.append([f"as deployed, during a broadcast of {MILLION:,}", *_critical(Plan.of(PROD), recipients=MILLION)])
     plan = replace(Plan.of(PROD), sns_publish=_raised(RATES[1])[0].sns_publish)
     rows.append([f"the same with {plan.sns_publish:,.0f} publishes/s", *_critical(plan, recipients=MILLION)])
     workload, plan = _workload(RATES[0]), Plan.of(PROD)

@@ -111,7 +111,7 @@ RECIPIENTS: Mapping[Status, Metric] = {
 }
 DUPLICATES_REFUSED = _counter(
     "DuplicatesRefused",
-    "recipients of records that came again of whom the ledger had something recorded: nothing was published twice",
+    "recipients of redelivered records with results in the ledger: nothing was published twice",
     "delivery",
 )
 REPEATED_RECIPIENTS = _counter(
@@ -154,7 +154,7 @@ PROVIDER_LATENCY = _by_channel(
 )
 LEASE_LOSSES = _counter(
     "LeaseLosses",
-    "records that became another invocation's while we worked on them, or of whom a slice was recorded by another",
+    "records whose lease another invocation took, or with a slice recorded by another invocation",
     "delivery",
 )
 
@@ -204,7 +204,7 @@ JOB_RUNNING = Metric(
     name="JobRunning",
     unit=Unit.COUNT,
     kind=Kind.GAUGE,
-    meaning="1 where the streaming job's wanted run goes on, else 0",
+    meaning="1 where the streaming job's wanted run is active, else 0",
     emitted_by=("keep_job",),
     dimensions=("application",),
 )
