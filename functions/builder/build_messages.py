@@ -97,8 +97,8 @@ class BuildMessages:
         for item in items:
             batch.attempt(item, partial(self._draft, batch, item, users, templates, drafts))
         with ThreadPoolExecutor(_RECORDING_AT_ONCE) as pool:
-            settling = [pool.submit(self._settled, draft) for draft in drafts]
-        for draft, decided in zip(drafts, settling, strict=True):
+            recordings = [pool.submit(self._record_decisions, draft) for draft in drafts]
+        for draft, decided in zip(drafts, recordings, strict=True):
             batch.attempt(draft.item, partial(self._pass_on, batch, draft, decided.result))
 
     def _look_up(
@@ -134,7 +134,7 @@ class BuildMessages:
         fitting = [part for part in parts if part.size <= MAX_CONTENT_BYTES]
         drafts.append(Draft(item=item, written=written, parts=fitting))
 
-    def _settled(self, draft: "Draft") -> Decisions:
+    def _record_decisions(self, draft: "Draft") -> Decisions:
         build = draft.item.value
         now = Decisions(
             positions=build.positions,
@@ -144,13 +144,13 @@ class BuildMessages:
         )
         return record_decisions(self.decision_log, build.record_id, now)
 
-    def _pass_on(self, batch: Batch[BuildRequested], draft: "Draft", settling: Callable[[], Decisions]) -> None:
+    def _pass_on(self, batch: Batch[BuildRequested], draft: "Draft", recorded: Callable[[], Decisions]) -> None:
         """Emit delivery records and outcomes by the first recorded decisions of the record.
 
         Of whom nothing can be written any more goes on all the same: their message may be on its way already, and only
         delivery knows.
         """
-        item, now, decided = draft.item, draft.written, settling()
+        item, now, decided = draft.item, draft.written, recorded()
         build = item.value
         decisions = decided.by_channel.get(build.channel, {})
         withdrawn = {position: why for position, why in now.decisions.items() if position not in decisions}

@@ -150,7 +150,7 @@ class CheckPreferences:
         self._emit_for_all(batch, item, SCHEDULED)
 
     def _put(self, batch: Batch[Chunk], item: Item[Chunk], part: RecheckRequested, due_ms: int) -> None:
-        """Leave a part of the item's recipients to the scheduler, for the item's lane. Errors: Retry, Stop."""
+        """Put a part of the item's recipients into the delay store, for the item's lane. Errors: Retry, Stop."""
         topic = topics.in_lane(topics.RECHECK, item.value.lane)
         value = batch.codec.encode(topic, "RecheckRequested", part.to_avro())
         headers = tuple(item.trace_headers)
@@ -215,7 +215,7 @@ class CheckPreferences:
         by_channel: dict[str, dict[int, Decision]] = {}
         now_ms = self.clock.now_ms()
         for channel in asked.channels:
-            why = by_channel[channel] = {}
+            decisions = by_channel[channel] = {}
             for position, user_id in zip(asked.positions, asked.user_ids, strict=True):
                 user, wishes = users.get(user_id), user_settings.get(user_id)
                 decision = (
@@ -226,11 +226,11 @@ class CheckPreferences:
                 if decision.status is None and user and wishes and wishes.quiet_hours is not None:
                     decision = self._by_hours(item.value, user, wishes, now_ms) or decision
                 if decision.status is not None:
-                    why[position] = decision
+                    decisions[position] = decision
         self._pass_on(batch, item, by_channel)
 
     def _by_hours(self, chunk: Chunk, user: User, wishes: UserSettings, now_ms: int) -> Decision | None:
-        """Whether it must be later for somebody who may be notified: never of what is urgent."""
+        """HELD or EXPIRED for an allowed recipient in quiet hours, else None; never for the critical lane."""
         if chunk.lane is Lane.CRITICAL:
             return None
         asked = chunk.asked
@@ -246,31 +246,37 @@ class CheckPreferences:
         asked = item.value.asked
         now = Decisions(positions=asked.positions, user_ids=asked.user_ids, by_channel=by_channel)
         decided = record_decisions(self.decision_log, asked.record_id, now)  # guard: decisions.held_stays_held
-        delayed = {position for why in decided.by_channel.values() for position in why if why[position] == _DELAYED}
+        delayed = {
+            position
+            for decisions in decided.by_channel.values()
+            for position in decisions
+            if decisions[position] == _DELAYED
+        }
         if delayed:
             self._delay(batch, item, _delayed_part(asked, delayed))
-        for part, due_ms in _parts_that_are_held(asked, decided.by_channel):
+        for part, due_ms in _held_parts(asked, decided.by_channel):
             self._put(batch, item, part, due_ms)
         topic = None
         for channel in asked.channels:
-            why = decided.by_channel.get(channel, {})
+            decisions = decided.by_channel.get(channel, {})
             for start, end, rows in ranges(asked, RANGE_SIZE):
                 out = [
-                    _recipient_outcome(asked, row, why[asked.positions[row]])
+                    _recipient_outcome(asked, row, decisions[asked.positions[row]])
                     for row in rows
-                    if asked.positions[row] in why and asked.positions[row] not in delayed
+                    if asked.positions[row] in decisions and asked.positions[row] not in delayed
                 ]
                 self._emit_outcomes(batch, item, channel, start, end, out)
-                allowed = [row for row in rows if asked.positions[row] not in why]
+                allowed = [row for row in rows if asked.positions[row] not in decisions]
                 if allowed:
                     topic = topic or topics.in_lane(topics.BUILD, self._lane_on(item.value))
                     build = _build_record(asked, channel, start, end, allowed)
                     batch.produce(item, topic, build.record_id, build)
 
     def _lane_on(self, chunk: Chunk) -> Lane:
-        """Where those go on who may be notified: a tenant with very many small sends has them among broadcasts.
+        """The lane of the allowed recipients' build records: a tenant with very many small sends uses its broadcast
+        queue.
 
-        A redelivery may choose another lane: the record is the same one there, and whoever has it second knows it.
+        A redelivery may choose another lane: the record has the same id there, and its second receiver detects it.
         """
         asked = chunk.asked
         if chunk.lane is Lane.SMALL and not self.small_sends.admit(
@@ -280,15 +286,16 @@ class CheckPreferences:
         return self._queue(chunk)
 
     def _queue(self, chunk: Chunk) -> Lane:
-        """The chunk's lane or, of a broadcast that stands in none yet, its tenant's queue."""
+        """The chunk's lane; for a broadcast that is in no queue yet, its tenant's queue."""
         if chunk.queued or chunk.lane not in BROADCASTS:
             return chunk.lane
         return self.queues.of(chunk.asked.club_id, self.clock)
 
     def _delay(self, batch: Batch[Chunk], item: Item[Chunk], part: RecheckRequested) -> None:
-        """To the scheduler until the directory is further; the record's other recipients go on. Errors: Retry, Stop.
+        """Delay the recipients until the directory is current; the others are processed now. Errors: Retry, Stop.
 
-        Released twice, or beside a redelivery, it derives the same records: by its id, or as was decided first.
+        A second release, or a release concurrent with a redelivery, derives the same records: by its id, or by the
+        decision log.
         """
         n, now_ms = part.waits + 1, self.clock.now_ms()
         due_ms = self.retry_schedule.due_ms(
@@ -370,7 +377,7 @@ def _part(asked: RecheckRequested, positions: Collection[int]) -> RecheckRequest
     return asked.part(row for row, position in enumerate(asked.positions) if position in positions)
 
 
-def _parts_that_are_held(
+def _held_parts(
     asked: RecheckRequested, by_channel: Mapping[str, Mapping[int, Decision]]
 ) -> Iterator[tuple[RecheckRequested, int]]:
     """(part, when it goes on): for each end of quiet hours, and for the channels it is about.
@@ -393,8 +400,8 @@ def _parts_that_are_held(
             channels=list(channels),
         )
         if len(asked.positions) > 1:
-            why = f"{_QUIET_HOURS}.{'+'.join(channels)}.{due_ms}"
-            record_id = released_id(asked.record_id, why, asked.range_start, asked.range_end)
+            step = f"{_QUIET_HOURS}.{'+'.join(channels)}.{due_ms}"
+            record_id = released_id(asked.record_id, step, asked.range_start, asked.range_end)
             part = replace(part, record_id=record_id, parent_id=asked.record_id)
         yield part, due_ms
 

@@ -40,18 +40,19 @@ def released_id(parent_id: str, delay_reason: str, start: int, end: int) -> str:
     return numbered_id(parent_id, delay_reason, 1, start, end)
 
 
-def numbered_id(parent_id: str, delay_reason: str, n: int, start: int, end: int) -> str:
-    """The id after the nth delay, as earlier versions derived it: such records may still be delayed."""
-    return str(uuid5(NAMESPACE, f"{parent_id}/released.{delay_reason}/{n}/{start}-{end}"))
+def numbered_id(parent_id: str, delay_reason: str, attempt: int, start: int, end: int) -> str:
+    """The id after that delay, as earlier versions derived it: such records may still be delayed."""
+    return str(uuid5(NAMESPACE, f"{parent_id}/released.{delay_reason}/{attempt}/{start}-{end}"))
 
 
-def envelope_id(record_id: str, value: bytes, n: int = 0) -> str:
-    """The id of a delayed record that is released under its own id; value: as it will be released; n: which delay.
+def envelope_id(record_id: str, value: bytes, attempt: int = 0) -> str:
+    """The id of a delayed record that is released under its own id; value: as it will be released; attempt: number
+    of the delay.
 
     Nothing that is counted or published derives from it. It includes the whole value, because a producer may use a
     record's id for other users: both records are delayed, and the receiver of both reports the wrong one.
     """
-    return str(uuid5(NAMESPACE, f"{record_id}/waits/{n}/{blake2b(value, digest_size=16).hexdigest()}"))
+    return str(uuid5(NAMESPACE, f"{record_id}/waits/{attempt}/{blake2b(value, digest_size=16).hexdigest()}"))
 
 
 def others_id(record_id: str, user_ids: Sequence[int]) -> str:
