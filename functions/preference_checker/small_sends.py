@@ -31,14 +31,14 @@ class SmallSends:
             return False
         self._tokens[club_id] = tokens - recipients, now_s
         if len(self._tokens) > _MOST_TENANTS:
-            self._forget(now_s)
+            self._forget_full_buckets(now_s)
         return True
 
     def _tokens_now(self, club_id: int, now_s: float) -> float:
         tokens, since = self._tokens.get(club_id, (self.burst, now_s))
         return min(self.burst, tokens + (now_s - since) * self.per_s)
 
-    def _forget(self, now_s: float) -> None:
+    def _forget_full_buckets(self, now_s: float) -> None:
         """Drop full buckets: they are like new ones."""
         for club_id in [each for each in self._tokens if self._tokens_now(each, now_s) >= self.burst]:
             del self._tokens[club_id]

@@ -1,4 +1,4 @@
-"""A send's chunk as the recipients it names, and as what goes on once its send_at has come."""
+"""A send's chunk as a request of distinct recipients, and its parts after send_at."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -33,25 +33,25 @@ from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import KafkaRecord
 from masscomm.kafka.topics import lane_of
 
-# A longer chunk is split by position first: an invocation's time and memory do not grow with what a producer sends.
+# Longer chunks are split by position first: time and memory of an invocation are bounded.
 SPLIT_ABOVE = 10_000
-# Recipients a part of a long chunk has at most.
+# Most recipients of a part of a long chunk.
 PART_SIZE = 5_000
 SEND_AT = "send_at"
-# A send to so many at most is a small one.
+# Most recipients of a small send.
 SMALL_SEND = 100
 
 
 def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
-    """The send's distinct recipients, each at the first position it is named at.
+    """Return the send's distinct recipients, each at its first position.
 
-    record: the send's own; from its original position the send's id follows where it has none. Channels stay empty
-    where outcomes of its recipients could not be counted. Errors: DeadLetter (headers that are no position).
+    record: the send's own; a send without an id gets one from its original position. Channels stay empty if its
+    outcomes could not be counted. Errors: DeadLetter (position headers are invalid).
     """
     send_id = send.send_id or send_id_of_record(*original_position(record))
     positions: dict[int, int] = {}
-    for place, user_id in enumerate(send.to_users):
-        positions.setdefault(user_id, place)
+    for position, user_id in enumerate(send.to_users):
+        positions.setdefault(user_id, position)
     chunk = chunk_id(send_id, send.chunk_index)
     return carry_over(
         send,
@@ -69,7 +69,7 @@ def chunk_of(send: SendRequested, record: KafkaRecord) -> RecheckRequested:
 
 
 def fault_of_send(send: SendRequested, record: KafkaRecord, now_ms: int) -> DeadLetter | None:
-    """Why a chunk of a send cannot be processed, None where it can; checked wherever a send enters the chain."""
+    """Return why a chunk is dead-lettered, else None; checked wherever a send enters the chain."""
     size = len(record.value or b"")
     copied_bytes = sum(len(text.encode()) for name in CARRIED if name != "type" for text in _texts(getattr(send, name)))
     if size > MAX_RECORD_BYTES:
@@ -102,7 +102,7 @@ def _texts(value: object) -> list[str]:
 
 
 def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
-    """Whether its recipients' outcomes can be counted; a send for which this does not hold is not counted at all."""
+    """Return whether metrics can count the send's outcomes; otherwise nothing of the send is counted."""
     if not 0 <= send.timestamp <= min(record.timestamp_ms + FAR_FUTURE_MS, END_OF_TIME_MS - 1):
         return False
     texts = [send.type, *send.channels, *([send.send_id] if send.send_id else [])]
@@ -112,7 +112,7 @@ def _is_countable(send: SendRequested, record: KafkaRecord) -> bool:
 
 
 def checked[R: RecheckRequested | BuildRequested | DeliveryRequested](record: R) -> R:
-    """The record. Errors: DeadLetter where it has no id that can be a key, or not one position a user."""
+    """Return the record. Errors: DeadLetter (invalid record_id, or positions and user_ids differ in number)."""
     if not is_record_id(record.record_id):
         raise DeadLetter("invalid", f"record_id is empty or longer than {MAX_RECORD_ID_BYTES} bytes")
     if len(record.positions) != len(record.user_ids):
@@ -121,23 +121,25 @@ def checked[R: RecheckRequested | BuildRequested | DeliveryRequested](record: R)
 
 
 def recheck_of(value: Mapping[str, Any]) -> RecheckRequested:
-    """Errors: DeadLetter where positions and users do not belong together."""
-    asked = checked(RecheckRequested.from_avro(value))
-    ascending = all(one < next_one for one, next_one in pairwise(asked.positions))
-    inside = not asked.positions or (asked.range_start <= asked.positions[0] and asked.positions[-1] < asked.range_end)
-    if not ascending or not inside or asked.range_start < 0:
+    """Decode a recheck record. Errors: DeadLetter (positions do not match users or range)."""
+    request = checked(RecheckRequested.from_avro(value))
+    ascending = all(one < next_one for one, next_one in pairwise(request.positions))
+    inside = not request.positions or (
+        request.range_start <= request.positions[0] and request.positions[-1] < request.range_end
+    )
+    if not ascending or not inside or request.range_start < 0:
         raise DeadLetter("invalid", "no recheck record: its positions are not its users', ascending and in its range")
-    return asked
+    return request
 
 
 def lane_of_send(send: SendRequested, topic: str) -> Lane:
-    """Where what becomes of a send's chunk belongs, by what the chunk says and the topic it stands on.
+    """Return the lane for a send's derived records, by its topic and size.
 
-    Of a broadcast it is the queue that its tenant shares with others; the checker may know of a better one.
+    For a broadcast, it is the queue that its tenant shares with others; preference_checker may lease another one.
     """
-    asked = lane_of(topic)
-    if asked is not Lane.BULK:
-        return asked
+    lane = lane_of(topic)
+    if lane is not Lane.BULK:
+        return lane
     small = send.chunk_count == 1 and len(send.to_users) <= SMALL_SEND
     return Lane.SMALL if small else shared_queue(send.club_id)
 
@@ -153,16 +155,16 @@ def after_send_at(chunk: RecheckRequested, send_at: int) -> list[RecheckRequeste
     The parts are the same before and after send_at: a redelivery after it derives the records that an earlier delivery
     stored in the delay store.
     """
-    waited = replace(chunk, waited_until=send_at)
-    return _parts(waited, SEND_AT, lambda start, end: released_id(chunk.record_id, SEND_AT, start, end))
+    released = replace(chunk, waited_until=send_at)
+    return _parts(released, SEND_AT, lambda start, end: released_id(chunk.record_id, SEND_AT, start, end))
 
 
 def _parts(whole: RecheckRequested, why: str, id_of: Callable[[int, int], str]) -> list[RecheckRequested]:
     return [
         whole.part(
-            rows, record_id=id_of(start, end), parent_id=whole.record_id, why=why, range_start=start, range_end=end
+            indices, record_id=id_of(start, end), parent_id=whole.record_id, why=why, range_start=start, range_end=end
         )
-        for start, end, rows in ranges(whole, PART_SIZE)
+        for start, end, indices in ranges(whole, PART_SIZE)
     ]
 
 
@@ -170,13 +172,13 @@ def ranges(
     asked: RecheckRequested | BuildRequested | DeliveryRequested, size: int
 ) -> Iterator[tuple[int, int, list[int]]]:
     """(start, end, rows) for each range of positions that has recipients; ranges lie on multiples of size."""
-    rows: list[int] = []
+    indices: list[int] = []
     current = -1
-    for row, position in enumerate(asked.positions):
+    for index, position in enumerate(asked.positions):
         if position // size != current:
-            if rows:
-                yield current * size, min((current + 1) * size, asked.range_end), rows
-            current, rows = position // size, []
-        rows.append(row)
-    if rows:
-        yield current * size, min((current + 1) * size, asked.range_end), rows
+            if indices:
+                yield current * size, min((current + 1) * size, asked.range_end), indices
+            current, indices = position // size, []
+        indices.append(index)
+    if indices:
+        yield current * size, min((current + 1) * size, asked.range_end), indices

@@ -1,7 +1,7 @@
 """What a user wants to receive, and the decision with its reason.
 
-The narrower rule wins: category and channel, then category, then channel; what nobody said is wanted. A mandatory
-category passes over a user's opt-out and their quiet hours.
+The narrower rule wins: category and channel, then category, then channel; without a rule a notification is wanted. A
+mandatory category ignores opt-outs and quiet hours.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,10 +15,10 @@ from masscomm.domain.users import User, UserSettings
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """status None: go on; otherwise what becomes of the notification, why, and who said so.
+    """What a rule said about a recipient. status None: allowed; otherwise final, or deferred until until_ms.
 
-    layer: user, default or directory; rule: what was said, e.g. `category:news channel:push`;
-    settings_version: of the user settings that were read, None where there are none; until_ms: how long they are held.
+    layer: user, default or directory; rule: the setting that decided, e.g. `category:news channel:push`;
+    settings_version: of the user settings that were read, None without user settings; until_ms: end of HELD.
     """
 
     status: Status | None
@@ -29,12 +29,12 @@ class Decision:
     until_ms: int | None = None
 
 
-# Of another club's user, too: a tenant learns nothing of users that are not its own.
+# The decision for another club's user, too: a tenant learns nothing about other tenants' users.
 UNKNOWN = Decision(Status.SUPPRESSED, Reason.UNKNOWN_USER, "directory")
 
 
 def is_member(user: User | None, club_id: int) -> bool:
-    """Whether a directory row is of a user of the club; other clubs' users are treated as absent."""
+    """Return whether the user belongs to the club; other clubs' users are treated as missing."""
     return user is not None and user.club_id == club_id
 
 
@@ -48,10 +48,10 @@ def decide(user: User | None, user_settings: UserSettings | None, *, club_id: in
     return decide_by_user_settings(user_settings, type=type, channel=channel)
 
 
-def is_open(
+def needs_confirmation(
     user: User | None, user_settings: UserSettings | None, *, club_id: int, type: str, channels: Collection[str]
 ) -> bool:
-    """Whether a row that is missing could change the decision: only then is the directory waited for."""
+    """Return whether a missing row could change the decision: only then must the directory be confirmed."""
     if not any(channel in CHANNELS for channel in channels):
         return False
     if not is_member(user, club_id):  # guard: tenancy.other_tenants_user
@@ -60,7 +60,7 @@ def is_open(
 
 
 def decide_by_user_settings(user_settings: UserSettings | None, *, type: str, channel: str) -> Decision:
-    """The part of the decision that a newer opt-out can change until the last moment."""
+    """Decide by user settings alone: a newer opt-out can change this part until the message is published."""
     if category(type).mandatory:
         return Decision(None, None, "default", "mandatory", user_settings.version if user_settings else None)
     if user_settings is None:
@@ -72,14 +72,13 @@ def decide_by_user_settings(user_settings: UserSettings | None, *, type: str, ch
 
 
 def _wanted(user_settings: UserSettings, type_: str, channel: str) -> tuple[bool, str | None]:
-    """(wanted, the rule that says so); anything but a plain true is an opt-out: settings fail closed.
+    """Return (wanted, rule); any value but true is an opt-out: user settings fail closed.
 
-    That goes for the settings as a whole, too: they are a customer's JSON, and what is no object says nothing we can
-    read. A null is nothing said, whole or by entry.
+    User settings are a customer's JSON: a value that is no object is malformed, hence an opt-out. Null means no rule.
     """
     by_category, by_channels = user_settings.categories, user_settings.channels
-    for name, said in (("categories", by_category), ("channels", by_channels)):
-        if said is not None and not isinstance(said, Mapping):
+    for name, setting in (("categories", by_category), ("channels", by_channels)):
+        if setting is not None and not isinstance(setting, Mapping):
             return False, f"{name} malformed"
     about = (by_category or {}).get(type_)
     if isinstance(about, Mapping):

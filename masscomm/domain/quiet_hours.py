@@ -1,13 +1,11 @@
-"""Quiet hours: the time of day, on the user's own clock, at which nothing is to reach them.
+"""Quiet hours: the time of day, in the user's time zone, at which the user receives no notification.
 
-`user_settings.quiet_hours` is null, or {"start": "22:00", "end": "07:00"}: from the start on, until the end, which no
-longer belongs to them; across midnight where the end is the smaller. Other keys are not looked at. It is the clock on
-the user's wall that counts: where it is put forward over the end they are over, and where it is put back into them they
-begin again.
+`user_settings.quiet_hours` is null, or {"start": "22:00", "end": "07:00"}: start inclusive, end exclusive, across
+midnight if end is before start. Other keys are ignored. The user's local time counts: if clocks are put forward past
+the end, quiet hours are over; if clocks are put back into them, they begin again.
 
-It is a customer's JSON, and what cannot be read as this is no reason to wake anybody: it means NIGHT, which does not
-last for ever. So does a start that is the end, which is all day to one and nothing to another. No hour is day
-everywhere: of somebody whose time zone is none, the clock is UTC's, as of somebody who has none.
+It is a customer's JSON. A malformed value means DEFAULT_QUIET_HOURS: it wakes no user, and it ends. So does a start
+equal to the end, which could mean all day or never. An unknown or missing time zone means UTC.
 """
 
 import re
@@ -24,11 +22,11 @@ from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.users import User, UserSettings
 from masscomm.errors import Stop
 
-NIGHT = (time(21), time(9))
+DEFAULT_QUIET_HOURS = (time(21), time(9))
 # The delay reason of HELD recipients.
 DELAY_REASON = "quiet_hours"
-# Parts of one record that wait until different times. Beyond so many they wait until full quarters of an hour, of which
-# a day has few: everybody may have an end of their own.
+# Most parts of one record with different ends. Above this, ends are rounded up to quarters of an hour: every user may
+# have another end.
 MAX_ENDS = 100
 _QUARTER_MS = 15 * 60_000
 
@@ -36,34 +34,34 @@ _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::00)?|24:00(?::00)?", re.ASCII
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
-    """Somebody's quiet hours while they last; until_ms: their end; rule: as it is told."""
+class QuietPeriod:
+    """A user's current quiet hours; until_ms: their end; rule: the text for outcomes."""
 
     until_ms: int
     rule: str
 
 
-def quiet_now(said: object, time_zone: object, now_ms: int) -> Quiet | None:
-    """The quiet hours that this moment is in, None where it is in none.
+def current_quiet_period(quiet_hours: object, time_zone: object, now_ms: int) -> QuietPeriod | None:
+    """Return the quiet hours that now_ms is in, else None.
 
-    said: the user's quiet_hours, whatever it is; time_zone: an IANA name, or anything else; now_ms: since the epoch.
-    Errors: Stop where the machine knows no time zones at all.
+    quiet_hours: the user's setting, of any type; time_zone: an IANA name, or any value; now_ms: since the epoch.
+    Errors: Stop (no time zones are installed).
     """
-    hours = _hours(said)
+    hours = _hours(quiet_hours)
     return None if hours is None else _quiet(hours, time_zone if isinstance(time_zone, str) else "", now_ms)
 
 
 def decide_by_hours(
     user: User, user_settings: UserSettings, *, type: str, now_ms: int, expires_at: int | None
 ) -> Decision | None:
-    """What becomes of somebody who may be notified, but not at this time of day, on whatever channel; None: go on.
+    """Return the decision for a recipient in quiet hours, on any channel; None outside them.
 
-    Held until their quiet hours end, and expired at once where the notification would have by then.
+    HELD until quiet hours end, or EXPIRED if the notification expires before that.
     Errors: Stop (no time zones).
     """
     if category(type).mandatory:
         return None
-    quiet = quiet_now(user_settings.quiet_hours, user.time_zone, now_ms)
+    quiet = current_quiet_period(user_settings.quiet_hours, user.time_zone, now_ms)
     if quiet is None:
         return None
     if expires_at is not None and expires_at <= quiet.until_ms:
@@ -71,22 +69,22 @@ def decide_by_hours(
     return Decision(Status.HELD, None, "user", quiet.rule, user_settings.version, quiet.until_ms)
 
 
-def by_end[K](ends: Mapping[int, tuple[int, K]]) -> dict[tuple[int, K], set[int]]:
-    """(end, whatever) → the positions it is the end of, at most MAX_ENDS ends unless whatever differs; ends in ms."""
+def group_by_end[K](ends: Mapping[int, tuple[int, K]]) -> dict[tuple[int, K], set[int]]:
+    """Group positions by (end in ms, key); at most MAX_ENDS ends for one key."""
     groups: dict[tuple[int, K], set[int]] = {}
     for grain in (1, _QUARTER_MS):
         groups.clear()
-        for position, (until_ms, what) in ends.items():
-            groups.setdefault((-(-until_ms // grain) * grain, what), set()).add(position)
+        for position, (until_ms, key) in ends.items():
+            groups.setdefault((-(-until_ms // grain) * grain, key), set()).add(position)
         if len(groups) <= MAX_ENDS:
             break
     return groups
 
 
-# As often as two users of a chunk share them: nearly always.
+# Most users of a chunk share their quiet hours.
 @lru_cache(maxsize=4096)
-def _quiet(hours: tuple[time, time] | str, time_zone: str, now_ms: int) -> Quiet | None:
-    start, end = NIGHT if isinstance(hours, str) else hours
+def _quiet(hours: tuple[time, time] | str, time_zone: str, now_ms: int) -> QuietPeriod | None:
+    start, end = DEFAULT_QUIET_HOURS if isinstance(hours, str) else hours
     zone = _zone(time_zone)
     until_ms = _until_ms(start, end, zone or _utc(), now_ms)
     if until_ms is None:
@@ -94,16 +92,16 @@ def _quiet(hours: tuple[time, time] | str, time_zone: str, now_ms: int) -> Quiet
     unread = f" ({hours})" if isinstance(hours, str) else ""
     clock = "UTC (unknown time zone)" if zone is None else time_zone
     until = datetime.fromtimestamp(until_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Quiet(until_ms, f"quiet_hours {start:%H:%M}-{end:%H:%M}{unread} {clock} until {until}")
+    return QuietPeriod(until_ms, f"quiet_hours {start:%H:%M}-{end:%H:%M}{unread} {clock} until {until}")
 
 
-def _hours(said: object) -> tuple[time, time] | str | None:
-    """(start, end), or why they cannot be read; None where nothing is said."""
-    if said is None:
+def _hours(quiet_hours: object) -> tuple[time, time] | str | None:
+    """Return (start, end), or why the value is invalid; None without quiet hours."""
+    if quiet_hours is None:
         return None
-    if not isinstance(said, Mapping):
+    if not isinstance(quiet_hours, Mapping):
         return "malformed"
-    texts = said.get("start"), said.get("end")
+    texts = quiet_hours.get("start"), quiet_hours.get("end")
     if texts == (None, None):
         return None
     start, end = (_time(text) for text in texts)
@@ -118,7 +116,7 @@ def _time(text: object) -> time | None:
 
 
 def _until_ms(start: time, end: time, zone: ZoneInfo, now_ms: int) -> int | None:
-    """The first moment from now on that is not in them; None where that is now."""
+    """Return the end of the current quiet hours (ms); None outside them."""
 
     def quiet(moment_ms: int) -> bool:
         at = _wall(moment_ms, zone).time()
@@ -127,7 +125,7 @@ def _until_ms(start: time, end: time, zone: ZoneInfo, now_ms: int) -> int | None
     if not quiet(now_ms):
         return None
     today = _wall(now_ms, zone).date()
-    # From yesterday on: clocks that are put back at midnight show it once more.
+    # Start with yesterday: clocks that are put back at midnight repeat it.
     for days in count(-1):
         for moment_ms in _moments(datetime.combine(today + timedelta(days=days), end), zone):
             if moment_ms > now_ms and not quiet(moment_ms):
@@ -135,15 +133,15 @@ def _until_ms(start: time, end: time, zone: ZoneInfo, now_ms: int) -> int | None
     raise AssertionError("there is always another day")
 
 
-def _moments(shown: datetime, zone: ZoneInfo) -> list[int]:
-    """When the zone's clocks show it: twice where they are put back over it; where they skip it, when they do so."""
-    early, late = (round(shown.replace(tzinfo=zone, fold=fold).timestamp() * 1000) for fold in (0, 1))
+def _moments(wall_time: datetime, zone: ZoneInfo) -> list[int]:
+    """Return the moments (ms) with this wall time: two if clocks are put back over it, the change itself if skipped."""
+    early, late = (round(wall_time.replace(tzinfo=zone, fold=fold).timestamp() * 1000) for fold in (0, 1))
     if early <= late:
         return [early, late]
-    before, after = late, early  # skipped: each is what it would be by the other side's offset
+    before, after = late, early  # skipped: each is computed with the offset of the other side
     while after - before > 1:
         middle = (before + after) // 2
-        if _wall(middle, zone) < shown:
+        if _wall(middle, zone) < wall_time:
             before = middle
         else:
             after = middle
@@ -156,7 +154,7 @@ def _wall(moment_ms: int, zone: ZoneInfo) -> datetime:
 
 @lru_cache(maxsize=4096)
 def _zone(name: str) -> ZoneInfo | None:
-    """None where there is no such zone."""
+    """Return the time zone, None if unknown."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # no such file, no name of one, a folder
@@ -164,7 +162,7 @@ def _zone(name: str) -> ZoneInfo | None:
 
 
 def _utc() -> ZoneInfo:
-    """Errors: Stop where there is not even that one: everybody's zone would be an unknown one."""
+    """Return UTC. Errors: Stop if it is missing: every time zone would be unknown."""
     zone = _zone("UTC")
     if zone is None:
         raise Stop("no time zones are installed: there is no UTC")

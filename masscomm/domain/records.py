@@ -1,4 +1,4 @@
-"""The records of the chain as Python values; field for field what schemas/*.avsc says."""
+"""The records of the chain as dataclasses with the fields of schemas/*.avsc."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -16,11 +16,11 @@ class AvroRecord:
 
     @classmethod
     def from_avro(cls, value: Mapping[str, Any]) -> Self:
-        """The record a decoder gave, already resolved to our own schema."""
+        """Return the record of a decoded value, already resolved to our own schema."""
         return cls(**value)
 
     def to_avro(self) -> dict[str, Any]:
-        """What an encoder takes; nested records become mappings, lists are not copied."""
+        """Return the value for an encoder; nested records become mappings, lists are not copied."""
         names = (f.name for f in fields(cast(Any, self)))
         return {name: _plain(getattr(self, name)) for name in names}
 
@@ -154,7 +154,7 @@ class RecheckRequested(ContentFields, DerivedRecord):
 
     @property
     def since_ms(self) -> int:
-        """When it began to be tried."""
+        """The time of the first attempt (ms)."""
         return max(self.timestamp, self.waited_until or 0)
 
 
@@ -167,29 +167,29 @@ class BuildRequested(ContentFields, DerivedRecord):
 
     @property
     def since_ms(self) -> int:
-        """When it began to be tried."""
+        """The time of the first attempt (ms)."""
         return max(self.timestamp, self.waited_until or 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContentColumn(AvroRecord):
-    """One field of the message for all recipients: the distinct values, and which one is whose.
+    """One field of the message for all recipients, each distinct value once.
 
-    index: one a position, into values; empty where everybody has values[0].
+    index: one for each position, into values; empty if all recipients have values[0].
     """
 
     field: str
     values: list[str]
     index: list[int]
 
-    def value_at(self, row: int) -> str:
-        """The value of the recipient in that row."""
-        return self.values[self.index[row]] if self.index else self.values[0]
+    def value_at(self, recipient: int) -> str:
+        """Return the value of the nth recipient."""
+        return self.values[self.index[recipient]] if self.index else self.values[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Withdrawn(AvroRecord):
-    """A recipient of a delivery record of whom nothing can be written any more, and what becomes of them."""
+    """A recipient of a delivery record without a message any more, with the final status."""
 
     position: int
     status: str
@@ -199,8 +199,8 @@ class Withdrawn(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken(AvroRecord):
-    """A device that took a recipient's message, whose other devices are tried again; target: its id."""
+class AcceptedByProvider(AvroRecord):
+    """A device whose message the provider accepted, of a recipient whose other devices are retried; target: its id."""
 
     position: int
     target: str
@@ -217,11 +217,11 @@ class DeliveryRequested(SendFields, DerivedRecord):
     addresses: list[str]
     content: list[ContentColumn]
     withdrawn: list[Withdrawn] = field(default_factory=list)
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[AcceptedByProvider] = field(default_factory=list)
 
     @property
     def since_ms(self) -> int:
-        """When it began to be tried."""
+        """The time of the first attempt (ms)."""
         return self.built_at
 
     @classmethod
@@ -229,14 +229,14 @@ class DeliveryRequested(SendFields, DerivedRecord):
         parts = {
             "content": [ContentColumn(**column) for column in value["content"]],
             "withdrawn": [Withdrawn(**entry) for entry in value["withdrawn"]],
-            "taken": [Taken(**entry) for entry in value["taken"]],
+            "taken": [AcceptedByProvider(**entry) for entry in value["taken"]],
         }
         return cls(**{**value, **parts})
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceStatusChanged(AvroRecord):
-    """What the push provider said of a device while we published to it."""
+    """The push provider's response about a device during publishing."""
 
     record_id: str
     device_id: int
@@ -252,7 +252,7 @@ class DeviceStatusChanged(AvroRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class ReceiptReceived(AvroRecord):
-    """What a provider says of one message afterwards, as it said it. tries: how often its message was looked for."""
+    """A provider's receipt for one message, unparsed. tries: how often its message was looked up."""
 
     record_id: str
     body: str

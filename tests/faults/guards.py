@@ -287,7 +287,7 @@ MUTANTS = (
         guard="ids.delayed_part",
         rule="A delayed part has the same id at each attempt.",
         change=Becomes(
-            'released_id(asked.record_id, f"{_DIRECTORY}{asked.waits}", asked.range_start, asked.range_end)'
+            'released_id(request.record_id, f"{_DIRECTORY}{request.waits}", request.range_start, request.range_end)'
         ),
         no_cell="the second copy is published after the cell has ended",
     ),

@@ -20,7 +20,7 @@ from tests.support.harness.delivery import Delivery, by_email
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
 # NOW is 17:13:20 in New York and 14:13:20 in Los Angeles.
-NIGHT = {"start": "18:00", "end": "07:00"}
+DEFAULT_QUIET_HOURS = {"start": "18:00", "end": "07:00"}
 NEW_YORK_6PM, NEW_YORK_7, LOS_ANGELES_7 = (
     round(datetime(2023, 11, day, hour, tzinfo=UTC).timestamp() * 1000) for day, hour in ((14, 23), (15, 12), (15, 15))
 )
@@ -39,7 +39,7 @@ class QuietHoursDelivery(Delivery):
         self.push.fail = lambda _: Transient("busy") if self.clock.now_ms() < self.open_ms else None
 
     def put_quiet_hours(self, *user_ids: int, zone: str = "America/New_York", **user_settings: Any) -> None:
-        usual: dict[str, Any] = {"quiet_hours": NIGHT, "version": 4}
+        usual: dict[str, Any] = {"quiet_hours": DEFAULT_QUIET_HOURS, "version": 4}
         for user_id in user_ids:
             self.put_user(user_id, time_zone=zone)
             self.directory.put(UserSettings(user_id=user_id, **usual | user_settings))

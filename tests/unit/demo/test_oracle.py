@@ -88,18 +88,18 @@ def test_a_user_named_twice_is_one_notification_on_each_channel() -> None:
     }
 
 
-NIGHT = {"start": "22:00", "end": "07:00"}
+DEFAULT_QUIET_HOURS = {"start": "22:00", "end": "07:00"}
 
 
 @pytest.mark.parametrize(
     ("hours", "time_zone", "at", "held"),
     [
         (None, "UTC", "23:00", False),
-        (NIGHT, "UTC", "21:59", False),
-        (NIGHT, "UTC", "22:00", True),
-        (NIGHT, "UTC", "06:59", True),
-        (NIGHT, "UTC", "07:00", False),
-        (NIGHT, "Asia/Tokyo", "13:00", True),
+        (DEFAULT_QUIET_HOURS, "UTC", "21:59", False),
+        (DEFAULT_QUIET_HOURS, "UTC", "22:00", True),
+        (DEFAULT_QUIET_HOURS, "UTC", "06:59", True),
+        (DEFAULT_QUIET_HOURS, "UTC", "07:00", False),
+        (DEFAULT_QUIET_HOURS, "Asia/Tokyo", "13:00", True),
         ({"start": "12:00", "end": "13:30"}, "UTC", "13:29", True),
         ({"start": "12:00", "end": "13:30"}, "UTC", "13:30", False),
     ],

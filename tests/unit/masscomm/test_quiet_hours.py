@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from masscomm.domain import quiet_hours
-from masscomm.domain.quiet_hours import quiet_now
+from masscomm.domain.quiet_hours import current_quiet_period
 from masscomm.errors import Stop
 
-NIGHT = {"start": "22:00", "end": "07:00"}
+DEFAULT_QUIET_HOURS = {"start": "22:00", "end": "07:00"}
 BERLIN = "Europe/Berlin"
 MINUTE_MS = 60_000
 
@@ -24,18 +24,18 @@ def ms(text: str) -> int:
 
 def until(said: Any, zone: str, now: str) -> str | None:
     """When they end, as the zone's clock shows it; None outside of them."""
-    quiet = quiet_now(said, zone, ms(now))
+    quiet = current_quiet_period(said, zone, ms(now))
     return None if quiet is None else datetime.fromtimestamp(quiet.until_ms / 1000, ZoneInfo(zone)).isoformat()
 
 
 @pytest.mark.parametrize(
     ("said", "now", "end"),
     [
-        (NIGHT, "2026-11-21T21:59:59+01:00", None),
-        (NIGHT, "2026-11-21T22:00:00+01:00", "2026-11-22T07:00:00+01:00"),
-        (NIGHT, "2026-11-22T00:00:00+01:00", "2026-11-22T07:00:00+01:00"),
-        (NIGHT, "2026-11-22T06:59:59.999+01:00", "2026-11-22T07:00:00+01:00"),
-        (NIGHT, "2026-11-22T07:00:00+01:00", None),
+        (DEFAULT_QUIET_HOURS, "2026-11-21T21:59:59+01:00", None),
+        (DEFAULT_QUIET_HOURS, "2026-11-21T22:00:00+01:00", "2026-11-22T07:00:00+01:00"),
+        (DEFAULT_QUIET_HOURS, "2026-11-22T00:00:00+01:00", "2026-11-22T07:00:00+01:00"),
+        (DEFAULT_QUIET_HOURS, "2026-11-22T06:59:59.999+01:00", "2026-11-22T07:00:00+01:00"),
+        (DEFAULT_QUIET_HOURS, "2026-11-22T07:00:00+01:00", None),
         ({"start": "12:00", "end": "14:30"}, "2026-11-21T11:59:59+01:00", None),
         ({"start": "12:00", "end": "14:30"}, "2026-11-21T12:00:00+01:00", "2026-11-21T14:30:00+01:00"),
         ({"start": "12:00", "end": "14:30"}, "2026-11-21T14:30:00+01:00", None),
@@ -43,7 +43,11 @@ def until(said: Any, zone: str, now: str) -> str | None:
         ({"start": "20:00", "end": "00:00"}, "2026-11-21T23:59:00+01:00", "2026-11-22T00:00:00+01:00"),
         ({"start": "20:00", "end": "24:00"}, "2026-11-21T23:59:00+01:00", "2026-11-22T00:00:00+01:00"),
         ({"start": "22:00:00", "end": "7:00"}, "2026-11-21T23:00:00+01:00", "2026-11-22T07:00:00+01:00"),
-        (NIGHT | {"days": ["sat"], "channels": ["push"]}, "2026-11-22T23:00:00+01:00", "2026-11-23T07:00:00+01:00"),
+        (
+            DEFAULT_QUIET_HOURS | {"days": ["sat"], "channels": ["push"]},
+            "2026-11-22T23:00:00+01:00",
+            "2026-11-23T07:00:00+01:00",
+        ),
     ],
 )
 def test_from_the_start_on_until_the_end(said: dict[str, Any], now: str, end: str | None) -> None:
@@ -54,7 +58,7 @@ def test_from_the_start_on_until_the_end(said: dict[str, Any], now: str, end: st
     ("zone", "said", "now", "end"),
     [
         # Berlin's clocks go from 02:00 to 03:00 on 29 March: the night is an hour shorter …
-        (BERLIN, NIGHT, "2026-03-28T23:00:00+01:00", "2026-03-29T07:00:00+02:00"),
+        (BERLIN, DEFAULT_QUIET_HOURS, "2026-03-28T23:00:00+01:00", "2026-03-29T07:00:00+02:00"),
         # … an end they skip is when they do so, and a start they skip is, too
         (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-03-29T01:59:00+01:00", "2026-03-29T03:00:00+02:00"),
         (BERLIN, {"start": "02:30", "end": "08:00"}, "2026-03-29T01:59:00+01:00", None),
@@ -62,22 +66,22 @@ def test_from_the_start_on_until_the_end(said: dict[str, Any], now: str, end: st
         # quiet hours that the clock never shows are none that day
         (BERLIN, {"start": "02:15", "end": "02:45"}, "2026-03-29T03:00:00+02:00", None),
         # from 03:00 back to 02:00 on 25 October: an hour longer …
-        (BERLIN, NIGHT, "2026-10-24T23:00:00+02:00", "2026-10-25T07:00:00+01:00"),
+        (BERLIN, DEFAULT_QUIET_HOURS, "2026-10-24T23:00:00+02:00", "2026-10-25T07:00:00+01:00"),
         # … and what the clock shows twice is quiet, and over, twice
         (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-10-25T02:29:00+02:00", "2026-10-25T02:30:00+02:00"),
         (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-10-25T02:30:00+02:00", None),
         (BERLIN, {"start": "22:00", "end": "02:30"}, "2026-10-25T02:00:00+01:00", "2026-10-25T02:30:00+01:00"),
         (BERLIN, {"start": "22:00", "end": "03:00"}, "2026-10-25T02:59:00+02:00", "2026-10-25T03:00:00+01:00"),
-        ("Asia/Kolkata", NIGHT, "2026-11-21T22:00:00+05:30", "2026-11-22T07:00:00+05:30"),
-        ("Asia/Kolkata", NIGHT, "2026-11-21T21:59:00+05:30", None),
-        ("America/St_Johns", NIGHT, "2026-03-07T23:30:00-03:30", "2026-03-08T07:00:00-02:30"),
+        ("Asia/Kolkata", DEFAULT_QUIET_HOURS, "2026-11-21T22:00:00+05:30", "2026-11-22T07:00:00+05:30"),
+        ("Asia/Kolkata", DEFAULT_QUIET_HOURS, "2026-11-21T21:59:00+05:30", None),
+        ("America/St_Johns", DEFAULT_QUIET_HOURS, "2026-03-07T23:30:00-03:30", "2026-03-08T07:00:00-02:30"),
         # until 2011 St John's clocks were put back at one past midnight, into the day before
         ("America/St_Johns", {"start": "23:50", "end": "23:30"}, "2010-11-07T00:00:30-02:30",
          "2010-11-06T23:30:00-03:30"),
         # Samoa had no 30 December 2011: a night that skips a day ends in the next morning there is
-        ("Pacific/Apia", NIGHT, "2011-12-29T23:00:00-10:00", "2011-12-31T07:00:00+14:00"),
+        ("Pacific/Apia", DEFAULT_QUIET_HOURS, "2011-12-29T23:00:00-10:00", "2011-12-31T07:00:00+14:00"),
         ("Pacific/Apia", {"start": "22:00", "end": "00:00"}, "2011-12-29T23:00:00-10:00", "2011-12-31T00:00:00+14:00"),
-        ("Pacific/Apia", NIGHT, "2026-11-21T23:00:00+13:00", "2026-11-22T07:00:00+13:00"),
+        ("Pacific/Apia", DEFAULT_QUIET_HOURS, "2026-11-21T23:00:00+13:00", "2026-11-22T07:00:00+13:00"),
     ],
 )  # fmt: skip
 def test_quiet_hours_follow_local_time(zone: str, said: dict[str, Any], now: str, end: str | None) -> None:
@@ -86,7 +90,7 @@ def test_quiet_hours_follow_local_time(zone: str, said: dict[str, Any], now: str
 
 @pytest.mark.parametrize("said", [None, {}, {"start": None, "end": None}, {"days": ["sat"]}])
 def test_user_without_a_setting_has_no_quiet_hours(said: Any) -> None:
-    assert all(quiet_now(said, BERLIN, ms(f"2026-11-21T{hour:02}:00+01:00")) is None for hour in range(24))
+    assert all(current_quiet_period(said, BERLIN, ms(f"2026-11-21T{hour:02}:00+01:00")) is None for hour in range(24))
 
 
 @pytest.mark.parametrize(
@@ -112,16 +116,19 @@ def test_malformed_quiet_hours_are_21_to_9(said: Any) -> None:
     ["", ".", "..", "/etc/localtime", "Europe", "Mars/Base", "a" * 9_000, "\0", "\ud800", None],
 )
 def test_unknown_time_zone_is_utc(zone: Any) -> None:
-    quiet = quiet_now(NIGHT, zone, ms("2026-11-21T22:00:00+00:00"))
+    quiet = current_quiet_period(DEFAULT_QUIET_HOURS, zone, ms("2026-11-21T22:00:00+00:00"))
     assert quiet is not None
     assert quiet.until_ms == ms("2026-11-22T07:00:00+00:00")
     assert quiet.rule == "quiet_hours 22:00-07:00 UTC (unknown time zone) until 2026-11-22T07:00:00Z"
-    assert quiet_now(NIGHT, zone, ms("2026-11-22T07:00:00+00:00")) is None
+    assert current_quiet_period(DEFAULT_QUIET_HOURS, zone, ms("2026-11-22T07:00:00+00:00")) is None
 
 
 def test_rule_names_hours_time_zone_and_end() -> None:
     now = ms("2026-11-21T23:00:00+01:00")
-    rules = [quiet_now(said, BERLIN, now) for said in (NIGHT, "nine to five", {"start": "1:00", "end": "01:00"})]
+    rules = [
+        current_quiet_period(said, BERLIN, now)
+        for said in (DEFAULT_QUIET_HOURS, "nine to five", {"start": "1:00", "end": "01:00"})
+    ]
     assert [quiet.rule for quiet in rules if quiet is not None] == [
         "quiet_hours 22:00-07:00 Europe/Berlin until 2026-11-22T06:00:00Z",
         "quiet_hours 21:00-09:00 (malformed) Europe/Berlin until 2026-11-22T08:00:00Z",
@@ -140,7 +147,7 @@ def test_machine_without_time_zones_is_a_stop(
     try:
         for zone in ("Asia/Tokyo", "UTC", "Mars/Base"):
             with pytest.raises(Stop, match="no time zones"):
-                quiet_now(NIGHT, zone, 1)
+                current_quiet_period(DEFAULT_QUIET_HOURS, zone, 1)
     finally:
         quiet_hours._zone.cache_clear()
 
@@ -177,12 +184,12 @@ def test_quiet_hours_end_at_the_first_moment_outside_them(start: str, end: str, 
         at = shown(moment_ms)
         return start <= at < end if start < end else at >= start or at < end
 
-    found = quiet_now(said, zone, now_ms)
+    found = current_quiet_period(said, zone, now_ms)
     assert (found is not None) == quiet(now_ms)
     if found is None:
         return
     assert found.until_ms > now_ms
-    assert quiet_now(said, zone, found.until_ms) is None
+    assert current_quiet_period(said, zone, found.until_ms) is None
     minute = now_ms // MINUTE_MS * MINUTE_MS
     passed = range(minute, found.until_ms, MINUTE_MS)
     assert found.until_ms % MINUTE_MS == 0

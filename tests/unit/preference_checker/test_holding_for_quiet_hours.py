@@ -23,7 +23,7 @@ from tests.support.harness.preference_checker import Checker
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 # NOW is 22:13:20 in London, 23:13:20 in Berlin, 17:13:20 in New York, 03:43:20 in Calcutta.
-NIGHT = {"start": "22:00", "end": "07:00"}
+DEFAULT_QUIET_HOURS = {"start": "22:00", "end": "07:00"}
 BERLIN_7, LONDON_7 = (
     round(datetime(2023, 11, 15, hour, tzinfo=UTC).timestamp() * 1000) for hour in (6, 7)
 )  # when it is seven there
@@ -37,7 +37,7 @@ class QuietHoursChecker(Checker):
 
     def put_quiet_hours(self, *user_ids: int, zone: str = "Europe/Berlin", **user_settings: Any) -> None:
         """Add users with quiet hours, by default at night."""
-        usual: dict[str, Any] = {"quiet_hours": NIGHT, "version": 4}
+        usual: dict[str, Any] = {"quiet_hours": DEFAULT_QUIET_HOURS, "version": 4}
         for user_id in user_ids:
             self.directory.put(
                 User(user_id=user_id, club_id=7, time_zone=zone), UserSettings(user_id=user_id, **usual | user_settings)
@@ -365,7 +365,7 @@ def test_kill_between_hold_and_outcome_ends_each_user_once(kill_at: int, users: 
     elif meanwhile == "they change":
         checker.put_quiet_hours(4, quiet_hours=None)
         checker.put_quiet_hours(6, quiet_hours={"start": "22:00", "end": "08:00"})
-        checker.directory.put(UserSettings(user_id=1, quiet_hours=NIGHT))
+        checker.directory.put(UserSettings(user_id=1, quiet_hours=DEFAULT_QUIET_HOURS))
     store.left = 0
     assert checker.run(checker.use_case, record) == []
     while store.items:
