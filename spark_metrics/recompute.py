@@ -212,10 +212,10 @@ class Recompute:
         summed.unpersist()
 
     def _rebuild_log(self, served: Served, counted: DataFrame, since: datetime | None) -> None:
-        told = counted.where(_within(F.col("at_ms"), self._span))
+        in_span = counted.where(_within(F.col("at_ms"), self._span))
         if since is not None:
-            told = told.where(F.col("counted_us") >= round(since.timestamp() * 1_000_000))
-        rows = told.transform(recipient_log.recipients).transform(recipient_log.compared)
+            in_span = in_span.where(F.col("counted_us") >= round(since.timestamp() * 1_000_000))
+        rows = in_span.transform(recipient_log.recipients).transform(recipient_log.compared)
         served.rebuilt(recipient_log.NAME, map(tuple, rows.toLocalIterator()))
 
     def _topics_differ(self, archived: DataFrame, offsets: Sequence[tuple[str, int, int]]) -> int:

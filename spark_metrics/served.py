@@ -14,7 +14,7 @@ from masscomm.errors import Retry
 from spark_metrics import recipient_log
 from spark_metrics.sink import STREAM
 from spark_metrics.span import Span
-from spark_metrics.states import BlockKey, stored, told
+from spark_metrics.states import BlockKey, status_of, stored
 from spark_metrics.views import View
 
 
@@ -116,7 +116,7 @@ class Served:
             for (send_id, chunk_index, channel, block), codes in blocks:
                 for code, n in Counter(codes).items():
                     if code:
-                        totals[send_id, channel, *told(code)] += n
+                        totals[send_id, channel, *status_of(code)] += n
                 yield send_id, chunk_index, channel, block, stored(codes)
 
         self.rebuilt("send_states", rows())

@@ -31,7 +31,7 @@ from spark_metrics import counted_ids, recipient_log
 from spark_metrics.database import connect
 from spark_metrics.sources import SOURCES
 from spark_metrics.staging import TABLES, copy_rows
-from spark_metrics.states import BlockKey, Told, blocks_of, merged, restored, stored
+from spark_metrics.states import BlockKey, StateEntry, blocks_of, merged, restored, stored
 from spark_metrics.transforms import Problem
 from spark_metrics.views import View, maintain
 
@@ -357,18 +357,18 @@ class PostgresSink:
         return Repeated({}, ids, twice)
 
     def _merge_states(self, connection: psycopg.Connection[Any], attempt: Attempt) -> None:
-        chunks: defaultdict[tuple[str, int, str], list[Told]] = defaultdict(list)
+        chunks: defaultdict[tuple[str, int, str], list[StateEntry]] = defaultdict(list)
         with connection.cursor(binary=True) as cursor:
             for send_id, chunk_index, channel, *entry in cursor.execute(_STAGED_STATES, [attempt.number]):
-                chunks[send_id, chunk_index, channel].append(cast("Told", tuple(entry)))
-            told: dict[BlockKey, array[int]] = {
+                chunks[send_id, chunk_index, channel].append(cast("StateEntry", tuple(entry)))
+            staged: dict[BlockKey, array[int]] = {
                 (*key, block): codes for key, entries in chunks.items() for block, codes in blocks_of(entries).items()
             }
-            if not told:
+            if not staged:
                 return
-            keys = [list(column) for column in zip(*told, strict=True)]
+            keys = [list(column) for column in zip(*staged, strict=True)]
             known = {tuple(key): restored(raw) for *key, raw in cursor.execute(_KNOWN_STATES, keys)}
-            blocks, moves = merged(known, told)
+            blocks, moves = merged(known, staged)
             if blocks:
                 changed = [list(column) for column in zip(*blocks, strict=True)]
                 cursor.execute(_STORE_STATES, [*changed, [stored(block) for block in blocks.values()]])

@@ -115,7 +115,7 @@ class Staging:
     def groups(self, facts: DataFrame) -> DataFrame:
         """Facts to groups of records; those that were counted before have the problem REFUSED.
 
-        Columns: topic, kind, send_id, club_id, type, minute_s, chunk_index (where positions are told), channel,
+        Columns: topic, kind, send_id, club_id, type, minute_s, chunk_index (of records with positions), channel,
         measure, reason; seen (records), said (of each, as its kind says), count_total, first_ms, chunk_count; source.
         """
         return (
@@ -166,23 +166,25 @@ class Staging:
         def grouped(frame: DataFrame) -> DataFrame:
             return self.groups(frame if facts is None else _decoded(frame, facts, tasks))
 
-        def lines(groups: DataFrame, *told: DataFrame) -> DataFrame:
+        def lines(groups: DataFrame, *recipient_rows: DataFrame) -> DataFrame:
             counts = groups.where(_is_counted()).transform(sums_of)
             few = [view.rows_to_stage(counts).select(self._of_line("staging_views")) for view in views]
             wide = [
                 each.where(F.col("problem").isNull())
                 .transform(recipient_log.rows_to_stage)
                 .select(self._of_line("staging_recipients"))
-                for each in told
+                for each in recipient_rows
             ]
             return together([self.rows(groups), *wide], few, tasks)
 
-        told = [rows] if recipients else []
+        recipient_rows = [rows] if recipients else []
         if not views:
-            return plans.frame(("all", *of_all), [rows, *told], lambda f, *told: lines(grouped(f), *told)), None
+            return plans.frame(
+                ("all", *of_all), [rows, *recipient_rows], lambda f, *recipient_rows: lines(grouped(f), *recipient_rows)
+            ), None
         # The records are read once, and the groups, which are few, twice.
         groups = plans.frame(("groups", tasks), [rows], lambda f: grouped(f).coalesce(tasks)).persist()
-        return self._plans.frame(("lines", *of_all), [groups, *told], lines), groups
+        return self._plans.frame(("lines", *of_all), [groups, *recipient_rows], lines), groups
 
     def _plans_of(self, facts: Facts) -> PreparedPlans:
         return self._plans_by_facts.setdefault(facts, PreparedPlans())
@@ -225,7 +227,7 @@ class Staging:
         return [
             *of_count(),
             minute_s().alias("minute_s"),
-            F.when(_tells(), F.col("chunk_index")).alias("chunk_index"),
+            F.when(_has_positions(), F.col("chunk_index")).alias("chunk_index"),
             F.col("kind"),
             # What stands in an aggregate itself is interpreted.
             F.when(begins, F.col("said")).alias("said"),
@@ -251,7 +253,7 @@ class Staging:
     def _of_group(self) -> Column:
         counts = F.when(_is_counted(), _line(TABLES["staging_counts"], records=F.col("seen")))
         named = {"status": F.col("measure")}
-        states = [F.when(_tells(), named.get(name, F.col(name)).cast("string")) for name in _STATES_KEY]
+        states = [F.when(_has_positions(), named.get(name, F.col(name)).cast("string")) for name in _STATES_KEY]
         return _row(F.col("kind"), F.col("topic"), F.col("source"), counts, states, F.col("said"))
 
     def _of_line(self, table: str) -> Column:
@@ -298,13 +300,13 @@ def _is_counted() -> Column:
     return F.col("kind") >= _ID
 
 
-def _tells() -> Column:
-    """Whether what is said tells of positions."""
+def _has_positions() -> Column:
+    """Whether the text has positions."""
     return F.col("kind") >= _RUN
 
 
-def _length(told: Column) -> Column:
-    return F.length(told).cast("binary")
+def _length(text: Column) -> Column:
+    return F.length(text).cast("binary")
 
 
 def _line(columns: Sequence[str], **named: Column) -> Column:
@@ -348,9 +350,9 @@ def rows_of(rows: Iterable[bytes]) -> Rows:
         if not said:
             continue
         if kind in (_LIST, _PROBLEM):
-            begun, told = _told(said, _WORD * _WORDS[kind])
+            begun, texts = _split_lengths(said, _WORD * _WORDS[kind])
         else:
-            begun, told = said, []
+            begun, texts = said, []
         words = np.frombuffer(begun, f"V{_WORD}").reshape(-1, _WORDS[kind])
         places[name].append(words[:, 0].tobytes())
         if kind >= _ID:
@@ -358,9 +360,9 @@ def rows_of(rows: Iterable[bytes]) -> Rows:
         if kind == _RUN:
             states.append((*_state(*key), words[:, 3].tobytes(), None))
         elif kind == _LIST:
-            states.append((*_state(*key), None, "\n".join(told)))
+            states.append((*_state(*key), None, "\n".join(texts)))
         elif kind == _PROBLEM:
-            lines["staging_problems"] += told
+            lines["staging_problems"] += texts
     if places:
         lines["staging_positions"] = [
             f"{topic}\t{partition}\t{first}\t{last}\t{records}"
@@ -389,16 +391,16 @@ def _spans(places: bytes) -> Iterator[tuple[int, int, int, int]]:
     return zip(*(column.tolist() for column in columns), strict=True)
 
 
-def _told(said: bytes, before: int) -> tuple[bytes, list[str]]:
+def _split_lengths(said: bytes, before: int) -> tuple[bytes, list[str]]:
     """Of records of any length: so many bytes of each, and the text that follows them with its length before it."""
-    begun, told, at = [], [], 0
+    begun, texts, at = [], [], 0
     while at < len(said):
         begin = at + before + _LENGTH.size
         begun.append(said[at : at + before])
         (length,) = _LENGTH.unpack_from(said, at + before)
         at = begin + length
-        told.append(said[begin:at].decode())
-    return b"".join(begun), told
+        texts.append(said[begin:at].decode())
+    return b"".join(begun), texts
 
 
 def copy_rows(connection: psycopg.Connection[Any], attempt: int, part: int, number: int, by_table: Rows) -> None:

@@ -67,13 +67,13 @@ def start_of(known: Mapping[tuple[str, int], int], ends: Ends, *, may_be_lost: b
         return Start(None)
     gone = {place: first for place, first in ends.first.items() if first > known.get(place, first)}
     for (topic, partition), first in gone.items():
-        told = (
+        gap = (
             f"{topic}-{partition} is counted up to {known[topic, partition]}, and what is left of it begins at {first}"
         )
         if not may_be_lost:
             raise Stop(
-                f"{told}: records were deleted before they were counted. To go on without them, set"
+                f"{gap}: records were deleted before they were counted. To go on without them, set"
                 " SPARK_FAIL_ON_DATA_LOSS=false."
             )
-        _log.error("%s: what lay between is not counted", told)
+        _log.error("%s: what lay between is not counted", gap)
     return Start({place: max(first, known.get(place, first)) for place, first in ends.first.items()})

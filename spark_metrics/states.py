@@ -24,7 +24,7 @@ RUN = 2**24
 _RUN_BYTES = 8
 OTHER = "other"
 
-# The numbers stand in stored blocks: add at the end only. A reason that is not here is told as `other`.
+# The numbers stand in stored blocks: add at the end only. A reason that is not listed has the code of `other`.
 REASONS = (
     "",
     *("opted_out", "unknown_user", "other_tenant", "no_device", "no_address", "device_inactive"),
@@ -46,7 +46,7 @@ type BlockKey = tuple[str, int, str, int]
 type Moves = Counter[tuple[str, str, str, str]]
 # Status, reason, the runs of positions that have it (or None), and, whatever those two are, lines of JSON (or None):
 # {positions, index (into the next two, one a position), statuses, reasons}.
-type Told = tuple[str, str | None, bytes | None, str | None]
+type StateEntry = tuple[str, str | None, bytes | None, str | None]
 
 
 def code_of(status: str, reason: str | None) -> int:
@@ -55,14 +55,14 @@ def code_of(status: str, reason: str | None) -> int:
     return rank and rank * 256 + _NUMBER_OF.get(reason or "", _OTHER)
 
 
-def told(code: int) -> tuple[str, str]:
+def status_of(code: int) -> tuple[str, str]:
     """The status and reason of a code above 0."""
     number = code % 256
     return _STATUS_OF[code // 256].value, REASONS[number] if number < len(REASONS) else OTHER
 
 
-def blocks_of(entries: Iterable[Told]) -> dict[int, array[int]]:
-    """{block: codes} of what is told of a chunk, in any order and number."""
+def blocks_of(entries: Iterable[StateEntry]) -> dict[int, array[int]]:
+    """{block: codes} of a chunk from its entries, in any order and number."""
     blocks: dict[int, array[int]] = {}
     runs: defaultdict[int, list[bytes]] = defaultdict(list)
     for status, reason, packed, listed in entries:
@@ -114,10 +114,10 @@ def _fill(blocks: dict[int, array[int]], first: int, end: int, code: int) -> Non
         first += n
 
 
-def _list(blocks: dict[int, array[int]], told: Mapping[str, list[Any]]) -> None:
-    codes = [code_of(*result) for result in zip(told["statuses"], told["reasons"], strict=True)]
+def _list(blocks: dict[int, array[int]], results: Mapping[str, list[Any]]) -> None:
+    codes = [code_of(*result) for result in zip(results["statuses"], results["reasons"], strict=True)]
     # A result that is not there says nothing, nor does one without a position.
-    for position, result in zip(told["positions"], told["index"], strict=False):
+    for position, result in zip(results["positions"], results["index"], strict=False):
         if position >= 0 and 0 <= result < len(codes):
             number, place = divmod(position, BLOCK)
             block = _block(blocks, number)
@@ -166,5 +166,5 @@ def merged(
             changes.subtract(_how_many(old))
         for code, n in changes.items():
             if code and n:
-                moves[send_id, channel, *told(code)] += n
+                moves[send_id, channel, *status_of(code)] += n
     return blocks, Counter({key: n for key, n in moves.items() if n})

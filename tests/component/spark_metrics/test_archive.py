@@ -370,8 +370,8 @@ def test_outcomes_before_their_send_are_compared(stream: Stream) -> None:
     """Its chunk comes late, or is poison: nothing of it lies in a span, but everything is compared with everything."""
     stream.count(a_send(0), an_outcome(0, "send 1"))
     assert stream.differing() == 0
-    told = stream.sink.connected().execute("update send_totals set count_total = 3 where send_id = 'send 1'")
-    assert told.rowcount == 1
+    updated = stream.sink.connected().execute("update send_totals set count_total = 3 where send_id = 'send 1'")
+    assert updated.rowcount == 1
     assert stream.differing() == 1
     assert stream.differing(Span(end=NOW + timedelta(days=1))) == 0
 

@@ -123,7 +123,7 @@ class Producing:
             place: rng.choice([("suppressed", "opted_out"), ("held", None)]) for place in places if rng.random() < 0.3
         }
 
-        def told(step: str, said: dict[int, tuple[str, str | None]], when: int) -> tuple[str, bytes]:
+        def outcome(step: str, said: dict[int, tuple[str, str | None]], when: int) -> tuple[str, bytes]:
             results = list(dict.fromkeys(said.values()))
             value = {
                 "record_id": ids.derived_id(parent, f"outcome.{step}", shared["channel"], 0, 500),
@@ -141,7 +141,7 @@ class Producing:
             return "outcome", self.topics.own("outcome", "NotificationOutcome", common | value)
 
         if out:
-            yield told("preference", out, at_ms)
+            yield outcome("preference", out, at_ms)
         queued = [place for place in places if out.get(place, ("held",))[0] == "held"]
         if queued:
             built = {
@@ -158,7 +158,7 @@ class Producing:
                 ("failed", "no_template"),
                 ("suppressed", "no_device"),
             ]
-            yield told("delivery", {place: rng.choice(endings) for place in queued}, at_ms + 1000)
+            yield outcome("delivery", {place: rng.choice(endings) for place in queued}, at_ms + 1000)
 
 
 class Held:
@@ -274,8 +274,10 @@ def test_metrics_equal_a_group_by_after_any_kill(seed: int, stack: Stack, tmp_pa
         assert_is(expected, database)
         assert_late_ones_are_told(database)
 
-        told = recompute(job, "--check-topics")
-        assert told.stdout == "0 differing rows\n0 positions differ between archive and topics\n", told.stderr
+        recomputed = recompute(job, "--check-topics")
+        assert recomputed.stdout == "0 differing rows\n0 positions differ between archive and topics\n", (
+            recomputed.stderr
+        )
 
 
 def assert_is(expected: ExpectedMetrics, database: str) -> None:

@@ -112,8 +112,8 @@ class CountedTopics(Topics):
         ):
             n = self.rng.randrange(5)
             results.append({"status": status, "reason": reason, "count": n})
-            told = (now, shared["send_id"], channel, shared["club_id"], shared["type"], status, reason or "")
-            self.log.update((user, *told) for user in range(len(result_index), len(result_index) + n))
+            logged_row = (now, shared["send_id"], channel, shared["club_id"], shared["type"], status, reason or "")
+            self.log.update((user, *logged_row) for user in range(len(result_index), len(result_index) + n))
             result_index += [place] * n
             self.count(now, shared["club_id"], shared["type"], channel, status, n)
             if n:
@@ -331,12 +331,12 @@ def test_job_counts_good_records_once_and_quarantines_bad(
         connection.execute("update not_sent set total = 2 * total")
     # Outside of a span nothing is looked at.
     before = datetime.now(UTC) - timedelta(days=9)
-    told = recompute(job, "--from", before.isoformat(), "--to", (before + timedelta(minutes=1)).isoformat())
-    assert told.stdout == "0 differing rows\n", told.stderr
-    told = recompute(job, "--swap", "--check-topics", "--compact")
-    assert told.returncode == 1, told.stderr
-    assert "counts_day: served" in told.stdout
-    assert "0 positions differ between archive and topics" in told.stdout
+    recomputed = recompute(job, "--from", before.isoformat(), "--to", (before + timedelta(minutes=1)).isoformat())
+    assert recomputed.stdout == "0 differing rows\n", recomputed.stderr
+    recomputed = recompute(job, "--swap", "--check-topics", "--compact")
+    assert recomputed.returncode == 1, recomputed.stderr
+    assert "counts_day: served" in recomputed.stdout
+    assert "0 positions differ between archive and topics" in recomputed.stdout
     counted.a_send(times=2)
     await_watermark(job, counted.flush())
     assert_is_a_plain_count(job.database, counted)
@@ -427,5 +427,5 @@ def test_aborted_transaction_is_not_counted(
     producer.commit_transaction()
     await_watermark(job, time.time())
     assert_is_a_plain_count(job.database, counted)
-    told = recompute(job, "--check-topics")
-    assert told.stdout == "0 differing rows\n0 positions differ between archive and topics\n", told.stderr
+    recomputed = recompute(job, "--check-topics")
+    assert recomputed.stdout == "0 differing rows\n0 positions differ between archive and topics\n", recomputed.stderr

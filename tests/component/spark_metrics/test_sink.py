@@ -54,7 +54,7 @@ class Record:
     def place(self) -> tuple[str, int, int]:
         return self.topic, self.partition, self.offset
 
-    def told(self) -> Iterator[tuple[int, str, str]]:
+    def results(self) -> Iterator[tuple[int, str, str]]:
         """(position, status, reason) of an outcome record, in the order of its counts."""
         position = self.number * 10_000 if self.first_position is None else self.first_position
         for _, status, reason, n in self.counts:
@@ -87,8 +87,8 @@ def stage(sink: PostgresSink, attempt: Attempt, records: Iterable[Record], *, pa
             known = (r.source, r.send_id, r.club_id, r.type, r.at_ms // 60_000 * 60, channel, measure, reason, n)
             lines["staging_counts"].append(line(*known, int(ordinal == 0), r.at_ms, r.chunk_count))
         if r.source == "outcome" and r.counts:
-            positions, statuses, reasons = zip(*r.told(), strict=True)
-            told = {
+            positions, statuses, reasons = zip(*r.results(), strict=True)
+            results = {
                 "positions": positions,
                 "index": range(len(positions)),
                 "statuses": statuses,
@@ -99,7 +99,7 @@ def stage(sink: PostgresSink, attempt: Attempt, records: Iterable[Record], *, pa
                 run = struct.pack("!q", positions[0] * RUN + len(positions))
                 binary["staging_states"].append((*place, statuses[0], reasons[0] or None, run, None))
             else:
-                listed = json.dumps({name: list(values) for name, values in told.items()})
+                listed = json.dumps({name: list(values) for name, values in results.items()})
                 binary["staging_states"].append((*place, statuses[0], reasons[0] or None, None, listed))
     with sink.connected().transaction():
         copy_rows(sink.connected(), attempt.number, part, number, {**lines, **binary})

@@ -27,8 +27,8 @@ class Lost(Exception):
 
 
 @dataclass
-class Half:
-    """Both halves of counting, told when to go on."""
+class PausableStages:
+    """Staging and merging; a test decides when each merge continues."""
 
     numbers: Iterator[int] = field(default_factory=lambda: iter(range(1, 100)))
     # (attempt, batch, attempts beside it)
@@ -38,21 +38,21 @@ class Half:
     may_merge: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(100))
     merging: int = 0
     most_merging: int = 0
-    told: threading.Condition = field(default_factory=threading.Condition)
+    changed: threading.Condition = field(default_factory=threading.Condition)
 
     def stage(self, _records: object, batch: int, beside: Collection[int]) -> Staged:
-        with self.told:
+        with self.changed:
             attempt = Attempt(next(self.numbers), datetime.now(UTC))
             self.staged.append((attempt.number, batch, set(beside)))
-            self.told.notify_all()
+            self.changed.notify_all()
         return Staged(RECORDS, RECORDS, batch, attempt, RECORDS, RECORDS, "")
 
     def merge(self, staged: Staged) -> Merged:
-        with self.told:
+        with self.changed:
             self.merging += 1
             self.most_merging = max(self.most_merging, self.merging)
         assert self.may_merge.acquire(timeout=WAIT_S)
-        with self.told:
+        with self.changed:
             self.merging -= 1
             if self.errors:
                 raise self.errors.pop(0)
@@ -60,8 +60,8 @@ class Half:
         return MERGED
 
     def wait_for_staged(self, number: int) -> None:
-        with self.told:
-            assert self.told.wait_for(lambda: len(self.staged) == number, WAIT_S)
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.staged) == number, WAIT_S)
 
 
 def patiently(attempt: Any) -> Any:
@@ -72,8 +72,8 @@ def patiently(attempt: Any) -> Any:
             continue
 
 
-def pipeline_of(half: Half) -> Pipeline:
-    return Pipeline(half.stage, half.merge, patiently)
+def pipeline_of(stages: PausableStages) -> Pipeline:
+    return Pipeline(stages.stage, stages.merge, patiently)
 
 
 def putting(pipeline: Pipeline, *batches: int) -> threading.Thread:
@@ -87,59 +87,59 @@ def putting(pipeline: Pipeline, *batches: int) -> threading.Thread:
 
 
 def test_next_batch_is_staged_during_the_merge() -> None:
-    half = Half(may_merge=threading.Semaphore(0))
-    pipeline = pipeline_of(half)
+    stages = PausableStages(may_merge=threading.Semaphore(0))
+    pipeline = pipeline_of(stages)
     pipeline.put(RECORDS, 0)
     thread = putting(pipeline, 1, 2)
-    half.wait_for_staged(2)
-    assert half.staged == [(1, 0, set()), (2, 1, {1})]
+    stages.wait_for_staged(2)
+    assert stages.staged == [(1, 0, set()), (2, 1, {1})]
     assert pipeline.merged_up_to == -1
-    half.may_merge.release()
-    half.wait_for_staged(3)
-    assert half.staged[2] == (3, 2, {2})
-    half.may_merge.release(2)
+    stages.may_merge.release()
+    stages.wait_for_staged(3)
+    assert stages.staged[2] == (3, 2, {2})
+    stages.may_merge.release(2)
     thread.join(WAIT_S)
     pipeline.drain(WAIT_S)
-    assert (half.merged, half.most_merging, pipeline.merged_up_to) == ([0, 1, 2], 1, 2)
+    assert (stages.merged, stages.most_merging, pipeline.merged_up_to) == ([0, 1, 2], 1, 2)
 
 
 @pytest.mark.kills(guard="metrics.two_batches")
 def test_a_third_batch_waits_for_the_first() -> None:
     """Guard: what is on its way is bounded."""
-    half = Half(may_merge=threading.Semaphore(0))
-    pipeline = pipeline_of(half)
+    stages = PausableStages(may_merge=threading.Semaphore(0))
+    pipeline = pipeline_of(stages)
     pipeline.put(RECORDS, 0)
     thread = putting(pipeline, 1, 2)
-    half.wait_for_staged(2)
+    stages.wait_for_staged(2)
     thread.join(0.05)
     assert thread.is_alive()
-    assert len(half.staged) == 2
-    half.may_merge.release(3)
+    assert len(stages.staged) == 2
+    stages.may_merge.release(3)
     thread.join(WAIT_S)
     pipeline.drain(WAIT_S)
-    assert half.merged == [0, 1, 2]
+    assert stages.merged == [0, 1, 2]
 
 
 @pytest.mark.kills(guard="metrics.staged_again_first")
 def test_failed_merge_is_staged_again_before_the_next() -> None:
     """Guard: the order. Postgres has lost what was staged while the next batch is staged already."""
-    half = Half(may_merge=threading.Semaphore(0), errors=[Lost()])
-    pipeline = pipeline_of(half)
+    stages = PausableStages(may_merge=threading.Semaphore(0), errors=[Lost()])
+    pipeline = pipeline_of(stages)
     pipeline.put(RECORDS, 0)
     thread = putting(pipeline, 1)
-    half.wait_for_staged(2)
-    half.may_merge.release(3)
+    stages.wait_for_staged(2)
+    stages.may_merge.release(3)
     thread.join(WAIT_S)
     pipeline.drain(WAIT_S)
-    assert half.staged == [(1, 0, set()), (2, 1, {1}), (3, 0, {2})]
-    assert half.merged == [0, 1]
+    assert stages.staged == [(1, 0, set()), (2, 1, {1}), (3, 0, {2})]
+    assert stages.merged == [0, 1]
 
 
 @pytest.mark.kills(guard="metrics.failed_merge")
 def test_after_a_merge_that_cannot_be_nothing_is_merged() -> None:
     """Guard: the failure that stops it. A later batch would say that the lost one was counted, too."""
-    half = Half(may_merge=threading.Semaphore(0), errors=[ValueError("this cannot be")])
-    pipeline = pipeline_of(half)
+    stages = PausableStages(may_merge=threading.Semaphore(0), errors=[ValueError("this cannot be")])
+    pipeline = pipeline_of(stages)
     pipeline.put(RECORDS, 0)
     failed: list[Exception] = []
 
@@ -151,26 +151,26 @@ def test_after_a_merge_that_cannot_be_nothing_is_merged() -> None:
 
     thread = threading.Thread(target=put)
     thread.start()
-    half.wait_for_staged(2)
-    half.may_merge.release(5)
+    stages.wait_for_staged(2)
+    stages.may_merge.release(5)
     thread.join(WAIT_S)
     assert [str(error) for error in failed] == ["this cannot be"]
     for again in (pipeline.check, lambda: pipeline.put(RECORDS, 2), lambda: pipeline.drain(WAIT_S)):
         with pytest.raises(ValueError, match="this cannot be"):
             cast("Any", again)()
-    assert half.merged == []
+    assert stages.merged == []
     assert pipeline.merged_up_to == -1
 
 
 def test_draining_ends_with_its_time() -> None:
-    half = Half(may_merge=threading.Semaphore(0))
-    pipeline = pipeline_of(half)
+    stages = PausableStages(may_merge=threading.Semaphore(0))
+    pipeline = pipeline_of(stages)
     pipeline.put(RECORDS, 0)
     pipeline.drain(0.01)
-    assert half.merged == []
-    half.may_merge.release()
+    assert stages.merged == []
+    stages.may_merge.release()
     pipeline.drain(WAIT_S)
-    assert half.merged == [0]
+    assert stages.merged == [0]
 
 
 def test_merged_batch_is_garbage_collected() -> None:
@@ -190,13 +190,13 @@ def let_go() -> None:
         def __init__(self) -> None:
             self.itself = self
 
-    half = Half(may_merge=threading.Semaphore(0))
-    pipeline = pipeline_of(half)
+    stages = PausableStages(may_merge=threading.Semaphore(0))
+    pipeline = pipeline_of(stages)
     gone = threading.Event()
     records: Any = Cycle()
     weakref.finalize(records, gone.set)
     gc.disable()
     pipeline.put(records, 0)
     del records
-    half.may_merge.release()
+    stages.may_merge.release()
     assert gone.wait(WAIT_S)

@@ -17,10 +17,10 @@ LISTED = re.compile(r"^([a-z0-9_.-]+)==", re.MULTILINE)
 @pytest.mark.parametrize("module", ["staging", "job", "recompute", "retention"])
 def test_imported_packages_are_in_the_jobs_requirements(module: str) -> None:
     script = f"import sys, spark_metrics.{module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
-    told = subprocess.run(
+    modules = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split()
     packages = metadata.packages_distributions()
-    imported = {package.lower() for name in told for package in packages.get(name, [])}
+    imported = {package.lower() for name in modules for package in packages.get(name, [])}
     listed = set(LISTED.findall((ROOT / "requirements" / "job.txt").read_text()))
     assert imported - listed - THERE - {"masscomm"} == set()

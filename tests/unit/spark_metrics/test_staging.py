@@ -16,7 +16,7 @@ from masscomm.domain import ids
 from masscomm.domain.statuses import RANK, Status
 from masscomm.kafka.avro import own_schema
 from spark_metrics.staging import REFUSED, TABLES, Rows, Staging, rows_of, together
-from spark_metrics.states import BLOCK, blocks_of, told
+from spark_metrics.states import BLOCK, blocks_of, status_of
 from spark_metrics.transforms import facts
 
 AT_MS, DAY_MS, MINUTE_MS = 1_700_000_000_000, 86_400_000, 60_000
@@ -134,7 +134,7 @@ def test_staged_rows_agree_with_each_record(kafka_frame: Callable[[Any], DataFra
         told_of = (row["status"], row["reason"], row["runs"], row["listed"])
         chunks[row["send_id"], row["chunk_index"]].append(told_of)
     known = {
-        (*chunk, block * BLOCK + place): told(code)[0]
+        (*chunk, block * BLOCK + place): status_of(code)[0]
         for chunk, entries in chunks.items()
         for block, codes in blocks_of(entries).items()
         for place, code in enumerate(codes)
@@ -155,8 +155,8 @@ def test_staged_rows_agree_with_each_record(kafka_frame: Callable[[Any], DataFra
 def test_equal_counts_of_several_partitions_are_one_row(kafka_frame: Callable[[Any], DataFrame]) -> None:
     rng = random.Random(5)  # noqa: S311
     same = {"send_id": "send", "club_id": 7, "timestamp": AT_MS}
-    told = {"chunk_index": 0, "results": [{"status": "sent", "reason": None, "count": 1}], "result_index": [0]}
-    outcomes = [an_outcome(rng, n) | same | told | {"positions": [n]} for n in range(8)]
+    result = {"chunk_index": 0, "results": [{"status": "sent", "reason": None, "count": 1}], "result_index": [0]}
+    outcomes = [an_outcome(rng, n) | same | result | {"positions": [n]} for n in range(8)]
     nobody: dict[str, Any] = {"results": [], "result_index": [], "positions": []}
     outcomes += [an_outcome(rng, 8 + n) | same | nobody | {"chunk_index": n} for n in range(8)]
     rows = staged(facts_of(kafka_frame([a_record(n, n % 4, encoded(value)) for n, value in enumerate(outcomes)])))

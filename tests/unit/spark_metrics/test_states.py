@@ -8,7 +8,18 @@ from array import array
 from collections import Counter
 
 from masscomm.domain.statuses import RANK, Reason, Status, merge
-from spark_metrics.states import BLOCK, REASONS, RUN, Told, blocks_of, code_of, merged, restored, stored, told
+from spark_metrics.states import (
+    BLOCK,
+    REASONS,
+    RUN,
+    StateEntry,
+    blocks_of,
+    code_of,
+    merged,
+    restored,
+    status_of,
+    stored,
+)
 
 KEY = ("s", 0, "push", 0)
 
@@ -24,7 +35,7 @@ def test_each_status_and_reason_has_its_own_code() -> None:
     # The top bit is what two blocks are compared by.
     assert max(codes.values()) < 2**15
     for (status, reason), code in codes.items():
-        assert told(code) == (status, "other" if reason == "a new one" else reason)
+        assert status_of(code) == (status, "other" if reason == "a new one" else reason)
 
 
 def test_the_numbers_of_reasons_never_change() -> None:
@@ -40,7 +51,7 @@ def code(status: Status) -> int:
     return (RANK[status] + 1) * 256
 
 
-def listed(*placed: tuple[int, Status]) -> Told:
+def listed(*placed: tuple[int, Status]) -> StateEntry:
     statuses = [status.value for _, status in placed]
     return (
         "sent",
@@ -57,19 +68,19 @@ def listed(*placed: tuple[int, Status]) -> Told:
     )
 
 
-def runs(status: Status, *runs: tuple[int, int]) -> Told:
+def runs(status: Status, *runs: tuple[int, int]) -> StateEntry:
     """(first, number) of each run."""
     return status.value, None, b"".join(struct.pack("!q", first * RUN + n) for first, n in runs), None
 
 
-def block_of(*told: Told) -> array[int]:
-    return blocks_of([*told]).get(0, array("H", bytes(2 * BLOCK)))
+def block_of(*entries: StateEntry) -> array[int]:
+    return blocks_of([*entries]).get(0, array("H", bytes(2 * BLOCK)))
 
 
 def test_the_higher_of_two_codes_is_the_merge_of_the_statuses() -> None:
     codes = {status: code(status) for status in Status}
     for a, b in itertools.product(Status, Status):
-        assert told(max(codes[a], codes[b]))[0] == merge(a, b)
+        assert status_of(max(codes[a], codes[b]))[0] == merge(a, b)
 
 
 def test_moves_in_any_order_add_up_to_the_blocks() -> None:
@@ -90,7 +101,7 @@ def test_moves_in_any_order_add_up_to_the_blocks() -> None:
             totals.update(moves)
             if blocks:
                 known = {KEY: restored(stored(blocks[KEY]))}
-        held = Counter(("s", "push", *told(c)) for c in known[KEY] if c)
+        held = Counter(("s", "push", *status_of(c)) for c in known[KEY] if c)
         assert +totals == held
         ends.append(held)
     assert ends[0] == ends[1] == ends[2]
