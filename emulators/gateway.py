@@ -38,8 +38,8 @@ STAGE = "local"
 HOP_BY_HOP = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
 
 
-class Answer(Protocol):
-    """What an invocation came to; Lambda's Invoke answers this."""
+class InvocationResponse(Protocol):
+    """The response of Lambda's Invoke."""
 
     @property
     def payload(self) -> bytes: ...
@@ -47,7 +47,7 @@ class Answer(Protocol):
     def function_error(self) -> str | None: ...
 
 
-Invoke = Callable[[str, bytes], Awaitable[Answer]]
+Invoke = Callable[[str, bytes], Awaitable[InvocationResponse]]
 Report = Callable[[], dict[str, Any]]
 
 
@@ -101,8 +101,8 @@ class Route:
         )
 
 
-class MalformedAnswerError(Exception):
-    """A function answered something that is no proxy response."""
+class MalformedResponseError(Exception):
+    """A function returned no valid proxy response."""
 
 
 class Gateway:
@@ -112,7 +112,7 @@ class Gateway:
         routes: the API.
         invoke: gives an event to a function; an attribute status_code of what it raises says how Lambda would have
             refused.
-        ready: for /-/ready; the answer is 200 where its `ready` is true, else 503.
+        ready: for /-/ready; responds 200 if its `ready` is true, else 503.
         status: for /-/status.
         metrics: for /metrics, the page and its content type; called in a thread of its own.
         timeout_s: seconds a function gets; the invocation itself goes on after that, as in Lambda.
@@ -138,12 +138,12 @@ class Gateway:
         self._timeout_s = timeout_s
         self._max_in_flight = max_in_flight
         self._in_flight = 0
-        self._running: set[asyncio.Task[Answer]] = set()
+        self._running: set[asyncio.Task[InvocationResponse]] = set()
         self._runner: web.AppRunner | None = None
         self.port = 0
 
     async def start(self, port: int) -> None:
-        """Listen on 127.0.0.1; port 0 takes a free one, `port` then says which. Raises OSError where it is taken."""
+        """Listen on 127.0.0.1; port 0 is any free port, see `port`. Raises OSError if the port is in use."""
         application = web.Application(client_max_size=MAX_BODY_BYTES)
         application.router.add_get("/-/ready", self._serve_ready)
         application.router.add_get("/-/status", self._serve_status)
@@ -156,7 +156,7 @@ class Gateway:
         self.port = self._runner.addresses[0][1]
 
     async def close(self) -> None:
-        """Stop listening; requests in flight get an answer or a closed connection."""
+        """Stop listening; requests in flight get a response or a closed connection."""
         if self._runner is not None:
             await self._runner.cleanup()
         for task in list(self._running):
@@ -202,7 +202,7 @@ class Gateway:
         task.add_done_callback(self._ended)
         try:
             async with asyncio.timeout(self._timeout_s):
-                answer = await asyncio.shield(task)
+                response = await asyncio.shield(task)
         except TimeoutError:
             return _refusal(504, "Endpoint request timed out", "InternalServerErrorException")
         except Exception as error:
@@ -210,14 +210,14 @@ class Gateway:
                 return _refusal(413, "Request Too Long", "RequestTooLongException")
             log.exception("%s could not be invoked", route.function)
             return _refusal(500, "Internal server error", "InternalServerErrorException")
-        if answer.function_error is None:
+        if response.function_error is None:
             try:
-                return proxy_response(answer.payload)
-            except MalformedAnswerError as error:
+                return proxy_response(response.payload)
+            except MalformedResponseError as error:
                 log.error("%s: malformed Lambda proxy response: %s", route.function, error)  # noqa: TRY400 - not ours
         return _refusal(502, "Internal server error", "InternalServerErrorException")
 
-    def _ended(self, task: "asyncio.Future[Answer]") -> None:
+    def _ended(self, task: "asyncio.Future[InvocationResponse]") -> None:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # seen, also where nobody waits any more
@@ -286,63 +286,65 @@ def _key_id(key: str | None) -> str | None:
 
 
 def proxy_response(payload: bytes) -> web.Response:
-    """The HTTP response a function's proxy answer stands for.
+    """Return the HTTP response of a function's proxy response.
 
     Source: AWS documentation, "Output format of a Lambda function for proxy integration".
 
     Raises:
-        MalformedAnswerError: API Gateway would answer 502.
+        MalformedAnswerError: API Gateway would respond 502.
     """
     try:
-        answer = json.loads(payload)
+        response = json.loads(payload)
     except ValueError as error:
-        raise MalformedAnswerError("not JSON") from error
-    if not isinstance(answer, dict):
-        raise MalformedAnswerError("not an object")
-    unknown = answer.keys() - {"statusCode", "headers", "multiValueHeaders", "body", "isBase64Encoded"}
+        raise MalformedResponseError("not JSON") from error
+    if not isinstance(response, dict):
+        raise MalformedResponseError("not an object")
+    unknown = response.keys() - {"statusCode", "headers", "multiValueHeaders", "body", "isBase64Encoded"}
     if unknown:
-        raise MalformedAnswerError(f"unknown members {sorted(unknown)}")
-    status = _status(answer.get("statusCode"))
+        raise MalformedResponseError(f"unknown members {sorted(unknown)}")
+    status = _status(response.get("statusCode"))
     headers: CIMultiDict[str] = CIMultiDict()
-    single, multiple = ({} if answer.get(each) is None else answer[each] for each in ("headers", "multiValueHeaders"))
+    single, multiple = (
+        {} if response.get(each) is None else response[each] for each in ("headers", "multiValueHeaders")
+    )
     if not isinstance(single, dict) or not isinstance(multiple, dict):
-        raise MalformedAnswerError("headers are not an object")
+        raise MalformedResponseError("headers are not an object")
     # Where both name a header API Gateway takes the one with several values.
     several = {name.lower() for name in multiple}
     pairs = [(name, value) for name, value in single.items() if name.lower() not in several]
     for name, values in multiple.items():
         if not isinstance(values, list):
-            raise MalformedAnswerError(f"multiValueHeaders.{name} is not a list")
+            raise MalformedResponseError(f"multiValueHeaders.{name} is not a list")
         pairs.extend((name, value) for value in values)
     for name, value in pairs:
         if isinstance(value, dict | list) or value is None:
-            raise MalformedAnswerError(f"header {name} is not a string")
+            raise MalformedResponseError(f"header {name} is not a string")
         if name.lower() not in HOP_BY_HOP:
             headers.add(name, json.dumps(value) if isinstance(value, bool) else str(value))
     headers.setdefault("Content-Type", "application/json")
-    return web.Response(status=status, headers=headers, body=_body(answer))
+    return web.Response(status=status, headers=headers, body=_body(response))
 
 
 def _status(value: object) -> int:
     if isinstance(value, str) and value.isdecimal():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 100 <= value <= 599:
-        raise MalformedAnswerError(f"statusCode is {value!r}")
+        raise MalformedResponseError(f"statusCode is {value!r}")
     return value
 
 
-def _body(answer: Mapping[str, object]) -> bytes:
-    body = answer.get("body")
+def _body(response: Mapping[str, object]) -> bytes:
+    body = response.get("body")
     if body is None:
         return b""
     if not isinstance(body, str):
-        raise MalformedAnswerError("body is not a string")
-    if not answer.get("isBase64Encoded"):
+        raise MalformedResponseError("body is not a string")
+    if not response.get("isBase64Encoded"):
         return body.encode()
     try:
         return base64.b64decode(body, validate=True)
     except binascii.Error as error:
-        raise MalformedAnswerError("body is not base64") from error
+        raise MalformedResponseError("body is not base64") from error
 
 
 def _names(headers: CIMultiDictProxy[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """Kafka records to Lambda functions, as Lambda's Kafka event source mapping (provisioned mode) brings them.
 
-`EventSourceMapping` decides: batches, retries, what was given up on, what is committed. It reaches Kafka through the
+`EventSourceMapping` decides: batches, retries, on-failure records, commits. It reaches Kafka through the
 ports of `ports.py`: `kafka.py` is the real one, `memory.py` one for tests, and both pass the same contract test.
 """
 

@@ -115,14 +115,14 @@ class KafkaSource:
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
         """See RecordSource."""
         wanted = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
-        answer: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._requests.append(lambda: self._commit(wanted, answer))
+        committed: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._requests.append(lambda: self._commit(wanted, committed))
         if self._ended:
-            answer.cancel()
+            committed.cancel()
         try:
-            await asyncio.wrap_future(answer)
+            await asyncio.wrap_future(committed)
         except asyncio.CancelledError:
-            if answer.cancelled() and self._ended:
+            if committed.cancelled() and self._ended:
                 raise OSError("the consumer is closed") from None
             raise
 
@@ -174,19 +174,19 @@ class KafkaSource:
     def _still_ours(self, partitions: Collection[Partition]) -> list[TopicPartition]:
         return [TopicPartition(*partition) for partition in partitions if partition in self._assigned]
 
-    def _commit(self, wanted: list[TopicPartition], answer: "concurrent.futures.Future[None]") -> None:
-        if not answer.set_running_or_notify_cancel():
+    def _commit(self, wanted: list[TopicPartition], committed: "concurrent.futures.Future[None]") -> None:
+        if not committed.set_running_or_notify_cancel():
             return
         try:
             done = self._consumer.commit(offsets=wanted, asynchronous=False)
         except (KafkaException, RuntimeError) as error:
-            answer.set_exception(OSError(str(error)))
+            committed.set_exception(OSError(str(error)))
             return
         failed = [partition for partition in done or [] if partition.error is not None]
         if failed:
-            answer.set_exception(OSError(f"not committed: {failed}"))
+            committed.set_exception(OSError(f"not committed: {failed}"))
         else:
-            answer.set_result(None)
+            committed.set_result(None)
 
     def _look_at_ends(self) -> None:
         ends: dict[Partition, int] = {}

@@ -1,8 +1,7 @@
 """One event source mapping: batches, retries, giving up, committing.
 
-A batch owns its partitions until each of its records has succeeded or was handed over, so that a partition has one
-batch in flight. A batch that has to wait before it comes again gives its invocation slot back, so that other
-partitions go on.
+A batch owns its partitions until each of its records has succeeded or was sent to the on-failure topic, so that a
+partition has one batch in flight. A batch that waits for its retry releases its invocation slot for other partitions.
 
 Source: AWS documentation, "How Lambda processes records from stream and queue-based event sources" and "Configuring
 error handling controls for Kafka event sources".
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from emulators.event_source.on_failure import Condition, LastAnswer, failure_record
+from emulators.event_source.on_failure import Condition, LastResponse, failure_record
 from emulators.event_source.ports import FailureDestination, RecordSource, RecordTooLargeError
 from emulators.event_source.record import EventEnvelope, Partition, SourceRecord
 from emulators.event_source.response import MalformedResponseError, failed_records
@@ -28,8 +27,8 @@ from emulators.event_source.statistics import MappingStatistics
 log = logging.getLogger(__name__)
 
 
-class Answer(Protocol):
-    """What an invocation came to; Lambda's Invoke answers this."""
+class InvocationResponse(Protocol):
+    """The response of Lambda's Invoke."""
 
     @property
     def payload(self) -> bytes: ...
@@ -43,21 +42,21 @@ class Answer(Protocol):
     def executed_version(self) -> str: ...
 
 
-Invoke = Callable[[bytes], Awaitable[Answer]]
+Invoke = Callable[[bytes], Awaitable[InvocationResponse]]
 
 
 @dataclass(eq=False)
 class _PartitionState:
     """A partition while it is assigned."""
 
-    waiting: deque[SourceRecord] = field(default_factory=deque)
-    waiting_bytes: int = 0
-    waiting_since: float = 0.0
+    buffered: deque[SourceRecord] = field(default_factory=deque)
+    buffered_bytes: int = 0
+    buffered_since: float = 0.0
     busy: bool = False
-    turn: int = 0  # in which its last records were taken
+    turn: int = 0  # of its last batch
     paused: bool = False
     leaving: bool = False  # no further invocations
-    abandoned: bool = False  # records were left, so that no later one may be committed
+    abandoned: bool = False  # records are incomplete: no later offset may be committed
     revoked: bool = False  # no further commits
     next_offset: int | None = None  # to be committed
     committed: int | None = None
@@ -66,25 +65,25 @@ class _PartitionState:
 
 @dataclass(kw_only=True)
 class _Unit:
-    """Records that go through one invocation together, and what they went through before."""
+    """Records of one invocation, with their earlier attempts."""
 
     records: list[SourceRecord]
     retries: int = 0  # that count against the limit
-    failures: int = 0  # that decide how long to wait
+    failures: int = 0  # that determine the back-off
     invocations: int = 0
-    last: LastAnswer | None = None
+    last: LastResponse | None = None
 
 
 class EventSourceMapping:
-    """Brings the records of some topics to one function.
+    """Invoke one function with the records of some topics.
 
     Args:
-        spec: how.
-        source: where records come from.
-        destination: where records go that were given up on.
-        envelope: what events say of the cluster.
-        invoke: gives an event to the function. May raise where the function could not be invoked at all: that does
-            not count as an attempt, and the batch comes again.
+        spec: the mapping's properties.
+        source: of the records.
+        destination: the on-failure destination.
+        envelope: the cluster's fields of an event.
+        invoke: invokes the function with an event. Raises where the function could not be invoked at all: that does
+            not count as an attempt, and the batch is retried.
         wall_clock: seconds since the epoch, for the age of records.
     """
 
@@ -118,11 +117,11 @@ class EventSourceMapping:
         self._interrupt = asyncio.Event()
         self._released = asyncio.Event()
         self._turn = 0
-        self._began: dict[str, int] = {}  # by topic: in which turn a batch began with it
-        self._sharing = {topic: turn for turn in spec.turns for topic in turn}
+        self._last_turn: dict[str, int] = {}  # by topic: the last turn that began with it
+        self._topics_of_turn = {topic: turn for turn in spec.turns for topic in turn}
 
     async def start(self) -> None:
-        """Join the group and begin."""
+        """Join the group and start."""
         self._loops = [
             asyncio.create_task(self._dispatch(), name=f"dispatch {self.spec.name}"),
             asyncio.create_task(self._commit_continuously(), name=f"commit {self.spec.name}"),
@@ -130,7 +129,7 @@ class EventSourceMapping:
         await self._source.start(self)
 
     async def stop(self) -> None:
-        """Take nothing more, let invocations in flight end within drain_s, commit what they did, leave the group."""
+        """Start no more batches, drain invocations in flight for up to drain_s, commit, leave the group."""
         self._stopping.set()
         self._wake.set()
         self._interrupt_waits()
@@ -156,7 +155,7 @@ class EventSourceMapping:
                 "committed": state.committed,
                 "end": end,
                 "lag": lag,
-                "waiting": len(state.waiting),
+                "waiting": len(state.buffered),
                 "in_flight": state.busy,
             }
         return {
@@ -168,7 +167,7 @@ class EventSourceMapping:
             "partitions": partitions,
         }
 
-    # What the source tells
+    # Calls of the source
 
     def assigned(self, partitions: Collection[Partition]) -> None:
         """See SourceListener."""
@@ -178,13 +177,13 @@ class EventSourceMapping:
         self._wake.set()
 
     async def revoked(self, partitions: Collection[Partition], *, lost: bool) -> None:
-        """See SourceListener: what is in flight may end and be committed, unless the partitions are lost."""
+        """See SourceListener: batches in flight may end and be committed, unless the partitions are lost."""
         states = [state for partition in partitions if (state := self._partitions.pop(partition, None)) is not None]
         for state in states:
             state.leaving = True
             state.revoked = lost
-            self.statistics.abandoned += len(state.waiting)
-            state.waiting.clear()
+            self.statistics.abandoned += len(state.buffered)
+            state.buffered.clear()
         self._interrupt_waits()
         if not lost:
             with contextlib.suppress(TimeoutError):
@@ -205,10 +204,10 @@ class EventSourceMapping:
             state = self._partitions.get(record.partition)
             if state is None:
                 continue
-            if not state.waiting:
-                state.waiting_since = now
-            state.waiting.append(record)
-            state.waiting_bytes += record.memory
+            if not state.buffered:
+                state.buffered_since = now
+            state.buffered.append(record)
+            state.buffered_bytes += record.memory
             state.end = None
             if not state.paused and self._is_full(state):
                 state.paused = True
@@ -226,12 +225,12 @@ class EventSourceMapping:
 
     def _commit_end(self, partition: Partition, state: _PartitionState) -> None:
         # Offsets without a record (transaction markers) would otherwise look like a lag for ever.
-        if not state.busy and not state.waiting and state.end is not None and state.end > (state.next_offset or -1):
+        if not state.busy and not state.buffered and state.end is not None and state.end > (state.next_offset or -1):
             self._advance(partition, state, state.end)
 
     def _is_full(self, state: _PartitionState) -> bool:
         share = self.spec.buffer_bytes // max(1, len(self._partitions))
-        return len(state.waiting) >= self.spec.waiting_records or state.waiting_bytes >= share
+        return len(state.buffered) >= self.spec.buffered_records or state.buffered_bytes >= share
 
     # Batches
 
@@ -244,9 +243,9 @@ class EventSourceMapping:
                     async with asyncio.timeout(wait_s):
                         await self._wake.wait()
                 continue
-            # The slot first, then the batch: what arrives while all slots are taken makes the batch larger.
+            # The slot first, then the batch: records that arrive while all slots are in use make the batch larger.
             await self._slots.acquire()
-            records = [] if self._stopping.is_set() else self._take()
+            records = [] if self._stopping.is_set() else self._next_batch()
             if not records:
                 self._slots.release()
                 continue
@@ -261,62 +260,64 @@ class EventSourceMapping:
     def _batch_done(self, task: asyncio.Task[None]) -> None:
         self._batches.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s: a batch broke off; its records stay uncommitted", self.spec.name, exc_info=error)
+            log.error("%s: a batch failed; its records stay uncommitted", self.spec.name, exc_info=error)
 
     def _seconds_to_batch(self) -> float | None:
-        """0 where a batch can be formed now, else seconds until the batching window closes; None: nothing waits."""
+        """Return 0 if a batch can be formed now, else seconds until the batching window closes; None without
+        records."""
         free = [
-            state for state in self._partitions.values() if state.waiting and not state.busy and not state.abandoned
+            state for state in self._partitions.values() if state.buffered and not state.busy and not state.abandoned
         ]
         if not free:
             return None
         if self.spec.window_s <= 0:
             return 0.0
-        if sum(len(state.waiting) for state in free) >= self.spec.batch_size:
+        if sum(len(state.buffered) for state in free) >= self.spec.batch_size:
             return 0.0
         # base64 makes four bytes of three
-        if sum(state.waiting_bytes for state in free) * 4 // 3 >= self.spec.max_payload_bytes:
+        if sum(state.buffered_bytes for state in free) * 4 // 3 >= self.spec.max_payload_bytes:
             return 0.0
-        return max(0.0, min(state.waiting_since for state in free) + self.spec.window_s - time.monotonic())
+        return max(0.0, min(state.buffered_since for state in free) + self.spec.window_s - time.monotonic())
 
-    def _take(self) -> list[SourceRecord]:
-        """Records for one batch from partitions without one, beginning with another topic each time."""
+    def _next_batch(self) -> list[SourceRecord]:
+        """Return records for one batch from partitions without a batch in flight, beginning with another topic each
+        time."""
         partitions = self._in_turn(
             [
                 (partition, state)
                 for partition, state in self._partitions.items()
-                if state.waiting and not state.busy and not state.abandoned
+                if state.buffered and not state.busy and not state.abandoned
             ]
         )
-        taken: list[SourceRecord] = []
+        batch: list[SourceRecord] = []
         size = self._envelope.overhead
         resumed: list[Partition] = []
         for partition, state in partitions:
             first = True
-            while state.waiting and len(taken) < self.spec.batch_size:
-                grown = size + self._envelope.added(state.waiting[0], first_of_partition=first)
-                # A record too large for any event is taken alone and handed over instead of invoked with.
-                if taken and grown > self.spec.max_payload_bytes:
+            while state.buffered and len(batch) < self.spec.batch_size:
+                grown = size + self._envelope.added(state.buffered[0], first_of_partition=first)
+                # A record too large for any event is a batch of its own and goes to the on-failure topic.
+                if batch and grown > self.spec.max_payload_bytes:
                     break
-                record = state.waiting.popleft()
-                state.waiting_bytes -= record.memory
-                taken.append(record)
+                record = state.buffered.popleft()
+                state.buffered_bytes -= record.memory
+                batch.append(record)
                 state.turn = self._turn
                 size, first = grown, False
-            state.waiting_since = time.monotonic()
-            if state.paused and 2 * len(state.waiting) < self.spec.waiting_records and not self._is_full(state):
+            state.buffered_since = time.monotonic()
+            if state.paused and 2 * len(state.buffered) < self.spec.buffered_records and not self._is_full(state):
                 state.paused = False
                 resumed.append(partition)
             if size >= self.spec.max_payload_bytes:
                 break
         if resumed:
             self._source.resume(resumed)
-        return taken
+        return batch
 
     def _in_turn(self, free: list[tuple[Partition, _PartitionState]]) -> list[tuple[Partition, _PartitionState]]:
-        """Topic by topic, then partition by partition: in AWS each topic has a mapping, which waits for no other's.
+        """Sort by topic, then by partition: in AWS each topic has its own mapping, independent of the others.
 
-        The topic that began a batch longest ago begins this one; those that share a turn do so as if they were one.
+        The topic whose last turn is the oldest comes first; topics that share a turn count as one.
         """
         self._turn += 1
         by_topic: dict[str, list[tuple[Partition, _PartitionState]]] = {}
@@ -324,19 +325,19 @@ class EventSourceMapping:
             by_topic.setdefault(partition.topic, []).append((partition, state))
 
         def last(*topics: str) -> int:
-            return max(self._began.get(topic, 0) for topic in topics)
+            return max(self._last_turn.get(topic, 0) for topic in topics)
 
-        topics = sorted(by_topic, key=lambda topic: (last(*self._sharing.get(topic, (topic,))), last(topic)))
+        topics = sorted(by_topic, key=lambda topic: (last(*self._topics_of_turn.get(topic, (topic,))), last(topic)))
         if topics:
-            self._began[topics[0]] = self._turn
-        return [each for topic in topics for each in sorted(by_topic[topic], key=lambda each: each[1].turn)]
+            self._last_turn[topics[0]] = self._turn
+        return [entry for topic in topics for entry in sorted(by_topic[topic], key=lambda entry: entry[1].turn)]
 
     async def _run(self, records: list[SourceRecord], states: Mapping[Partition, _PartitionState]) -> None:
-        """Bring one batch to its end: every record succeeded, was handed over, or was abandoned uncommitted.
+        """Process one batch until every record succeeded, was sent to on-failure, or was abandoned uncommitted.
 
-        The invocation slot taken for the batch is held at the start and given back before every wait.
+        The batch has its invocation slot at the start and releases it before every wait.
         """
-        slot = _HeldSlot(self._slots)
+        slot = _InvocationSlot(self._slots)
         progress = _Progress(records)
         work = deque([_Unit(records=records)])
         try:
@@ -347,125 +348,125 @@ class EventSourceMapping:
                 for partition in progress.partitions:
                     if self._is_leaving(states[partition]):
                         self._abandon(partition, progress, states)
-                kept = [record for record in unit.records if not states[record.partition].abandoned]
-                unit = replace(unit, records=await self._without_hopeless(kept, unit, progress, states))
+                deliverable = [record for record in unit.records if not states[record.partition].abandoned]
+                unit = replace(unit, records=await self._deliverable(deliverable, unit, progress, states))
                 if not unit.records:
                     continue
-                await slot.take()
+                await slot.acquire()
                 try:
-                    outcome = await self._attempt(unit)
+                    result = await self._attempt(unit)
                 finally:
-                    slot.give_back()
-                self.statistics.succeeded += len(outcome.succeeded)
-                self._settle(outcome.succeeded, progress, states)
-                if outcome.exhausted is not None:
-                    lost = outcome.exhausted
-                    if await self._hand_over(lost, lost.records, Condition.RETRIES_EXHAUSTED):
-                        self._settle(lost.records, progress, states)
-                work.extendleft(reversed(outcome.again))
+                    slot.release()
+                self.statistics.succeeded += len(result.succeeded)
+                self._complete(result.succeeded, progress, states)
+                if result.exhausted is not None:
+                    exhausted = result.exhausted
+                    if await self._send_to_on_failure(exhausted, exhausted.records, Condition.RETRIES_EXHAUSTED):
+                        self._complete(exhausted.records, progress, states)
+                work.extendleft(reversed(result.retry))
         finally:
-            slot.give_back()
+            slot.release()
             for partition in progress.partitions:
                 self._abandon(partition, progress, states)
 
     def _is_leaving(self, state: _PartitionState) -> bool:
         return state.leaving or self._stopping.is_set()
 
-    async def _attempt(self, unit: _Unit) -> "_Outcome":
-        """One invocation, and what it means for each record."""
+    async def _attempt(self, unit: _Unit) -> "_AttemptResult":
+        """Invoke once; returns each record's result."""
         self.statistics.invocations += 1
         self.statistics.retries += unit.invocations > 0
         try:
-            answer = await self._invoke(self._envelope.encode(unit.records))
+            response = await self._invoke(self._envelope.encode(unit.records))
         except Exception:
-            # The function never had the batch (throttled, no such function, host closing), which is no attempt of it.
+            # The function was not invoked (throttled, no such function, host closing): this is not an attempt.
             log.warning("%s: could not be invoked", self.spec.name, exc_info=True)
-            return _Outcome(again=[replace(unit, failures=unit.failures + 1)])
+            return _AttemptResult(retry=[replace(unit, failures=unit.failures + 1)])
         unit = replace(
             unit,
             invocations=unit.invocations + 1,
-            last=LastAnswer(
-                request_id=answer.request_id,
-                status_code=answer.status_code,
-                executed_version=answer.executed_version,
-                function_error=answer.function_error,
+            last=LastResponse(
+                request_id=response.request_id,
+                status_code=response.status_code,
+                executed_version=response.executed_version,
+                function_error=response.function_error,
             ),
         )
-        if answer.function_error is not None:
+        if response.function_error is not None:
             return self._failed_whole(unit)
         try:
-            failed = failed_records(answer.payload, unit.records, self.spec.partial_failures)
+            failed = failed_records(response.payload, unit.records, self.spec.partial_failures)
         except MalformedResponseError as error:
             log.warning("%s: malformed batch response: %s", self.spec.name, error)
             return self._failed_whole(unit)
         if not failed:
-            return _Outcome(succeeded=unit.records)
+            return _AttemptResult(succeeded=unit.records)
         return self._failed_partly(unit, failed)
 
-    def _failed_whole(self, unit: _Unit) -> "_Outcome":
+    def _failed_whole(self, unit: _Unit) -> "_AttemptResult":
         self.statistics.failures += 1
         if self.spec.bisect and len(unit.records) > 1:
             return self._halved(unit)
-        return self._tried_again(unit)
+        return self._retry(unit)
 
-    def _failed_partly(self, unit: _Unit, failed: list[SourceRecord]) -> "_Outcome":
+    def _failed_partly(self, unit: _Unit, failed: list[SourceRecord]) -> "_AttemptResult":
         self.statistics.partial_failures += 1
         positions = {(record.partition, record.offset) for record in failed}
         succeeded = [record for record in unit.records if (record.partition, record.offset) not in positions]
         rest = replace(unit, records=failed, failures=0 if succeeded else unit.failures)
         if self.spec.bisect and self.spec.partial_failures is PartialFailures.FROM_LOWEST and len(failed) > 1:
-            # Lambda splits where the function said; what comes after the failed record has not failed itself.
+            # Lambda splits at the reported record; the records after it have not failed.
             if succeeded:
                 self.statistics.bisects += 1
-                return _Outcome(succeeded=succeeded, again=[replace(rest, failures=1)])
+                return _AttemptResult(succeeded=succeeded, retry=[replace(rest, failures=1)])
             return self._halved(rest)
-        return replace(self._tried_again(rest), succeeded=succeeded)
+        return replace(self._retry(rest), succeeded=succeeded)
 
-    def _halved(self, unit: _Unit) -> "_Outcome":
-        """Two units of the halves; splitting does not count as an attempt."""
+    def _halved(self, unit: _Unit) -> "_AttemptResult":
+        """Bisect a unit; this does not count as an attempt."""
         self.statistics.bisects += 1
         middle = len(unit.records) // 2
         failures = unit.failures + 1
-        return _Outcome(
-            again=[
+        return _AttemptResult(
+            retry=[
                 replace(unit, records=unit.records[:middle], failures=failures),
                 replace(unit, records=unit.records[middle:], failures=failures),
             ]
         )
 
-    def _tried_again(self, unit: _Unit) -> "_Outcome":
+    def _retry(self, unit: _Unit) -> "_AttemptResult":
         if self.spec.retries != INFINITE and unit.retries >= self.spec.retries:
-            return _Outcome(exhausted=unit)
-        return _Outcome(again=[replace(unit, retries=unit.retries + 1, failures=unit.failures + 1)])
+            return _AttemptResult(exhausted=unit)
+        return _AttemptResult(retry=[replace(unit, retries=unit.retries + 1, failures=unit.failures + 1)])
 
-    async def _without_hopeless(
+    async def _deliverable(
         self,
         records: list[SourceRecord],
         unit: _Unit,
         progress: "_Progress",
         states: Mapping[Partition, _PartitionState],
     ) -> list[SourceRecord]:
-        """The records that may still be invoked with; those too old or too large for any event are handed over."""
-        hopeless: dict[Condition, list[SourceRecord]] = {}
-        kept: list[SourceRecord] = []
+        """Return the deliverable records; those too old or too large for any event go to the on-failure topic."""
+        undeliverable: dict[Condition, list[SourceRecord]] = {}
+        deliverable: list[SourceRecord] = []
         oldest = self._wall_clock() - self.spec.max_age_s
         for record in records:
             if self.spec.max_age_s != INFINITE and 0 < record.timestamp_ms < oldest * 1000:
-                hopeless.setdefault(Condition.TOO_OLD, []).append(record)
+                undeliverable.setdefault(Condition.TOO_OLD, []).append(record)
             elif (
                 self._envelope.overhead + self._envelope.added(record, first_of_partition=True)
                 > self.spec.max_payload_bytes
             ):
-                hopeless.setdefault(Condition.TOO_LARGE, []).append(record)
+                undeliverable.setdefault(Condition.TOO_LARGE, []).append(record)
             else:
-                kept.append(record)
-        for condition, given_up in hopeless.items():
-            if await self._hand_over(unit, given_up, condition):
-                self._settle(given_up, progress, states)
-        return kept
+                deliverable.append(record)
+        for condition, dropped in undeliverable.items():
+            if await self._send_to_on_failure(unit, dropped, condition):
+                self._complete(dropped, progress, states)
+        return deliverable
 
-    async def _hand_over(self, unit: _Unit, records: Sequence[SourceRecord], condition: Condition) -> bool:
-        """Put records on the on-failure topic; False where shutdown came before that, so that they come again."""
+    async def _send_to_on_failure(self, unit: _Unit, records: Sequence[SourceRecord], condition: Condition) -> bool:
+        """Send records to the on-failure topic; False if shutdown came first: they are redelivered."""
         topic = self.spec.on_failure
         if topic is None:
             for record in records:
@@ -492,7 +493,7 @@ class EventSourceMapping:
                 except RecordTooLargeError as error:
                     if not with_payload:
                         raise
-                    log.warning("%s: handed over without payload: %s", self.spec.name, error)
+                    log.warning("%s: sent to on-failure without payload: %s", self.spec.name, error)
                     with_payload = False
                 except OSError as error:
                     failures += 1
@@ -505,7 +506,7 @@ class EventSourceMapping:
         return True
 
     async def _back_off(self, failures: int) -> None:
-        """Wait before a batch comes again: doubling, bounded, cut short by shutdown or rebalance."""
+        """Wait before a retry: doubling, bounded, cut short by shutdown or rebalance."""
         if self._stopping.is_set():
             return
         delay = min(self.spec.first_backoff_s * 2.0 ** min(failures - 1, 30), self.spec.last_backoff_s)
@@ -514,20 +515,20 @@ class EventSourceMapping:
                 await self._interrupt.wait()
 
     def _interrupt_waits(self) -> None:
-        # Wakes who waits now and nobody after.
+        # Wakes current waiters only.
         self._interrupt.set()
         self._interrupt.clear()
 
     # Commits
 
-    def _settle(
+    def _complete(
         self,
         records: Iterable[SourceRecord],
         progress: "_Progress",
         states: Mapping[Partition, _PartitionState],
     ) -> None:
-        """These records need nothing more; commit up to the first that still does."""
-        for partition in progress.settle(records):
+        """Mark records as complete; commit up to the first incomplete one."""
+        for partition in progress.complete(records):
             state = states[partition]
             self._advance(partition, state, progress.next_offset(partition))
             if progress.is_done(partition):
@@ -536,7 +537,7 @@ class EventSourceMapping:
     def _abandon(
         self, partition: Partition, progress: "_Progress", states: Mapping[Partition, _PartitionState]
     ) -> None:
-        """Leave what is not settled of a partition to whoever reads it next."""
+        """Leave a partition's incomplete records uncommitted, for its next consumer."""
         self.statistics.abandoned += progress.abandon(partition)
         states[partition].abandoned = True
         self._release(partition, states[partition])
@@ -555,7 +556,7 @@ class EventSourceMapping:
         self._dirty_wake.set()
 
     async def _commit_continuously(self) -> None:
-        # One commit at a time, and what settles meanwhile goes with the next: as fresh as the broker is quick.
+        # One commit at a time; records completed meanwhile go with the next commit.
         while True:
             await self._dirty_wake.wait()
             self._dirty_wake.clear()
@@ -586,63 +587,63 @@ class EventSourceMapping:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Outcome:
-    """What one invocation means for the records it had."""
+class _AttemptResult:
+    """The result of one invocation for its records."""
 
     succeeded: list[SourceRecord] = field(default_factory=list)
-    again: list[_Unit] = field(default_factory=list)
+    retry: list[_Unit] = field(default_factory=list)
     exhausted: _Unit | None = None
 
 
-class _HeldSlot:
-    """An invocation slot of a batch: taken and given back at most once at a time."""
+class _InvocationSlot:
+    """A batch's invocation slot; acquiring or releasing it twice has no effect."""
 
     def __init__(self, slots: asyncio.Semaphore) -> None:
         self._slots = slots
-        self._held = True
+        self._acquired = True
 
-    async def take(self) -> None:
-        if not self._held:
+    async def acquire(self) -> None:
+        if not self._acquired:
             await self._slots.acquire()
-            self._held = True
+            self._acquired = True
 
-    def give_back(self) -> None:
-        if self._held:
-            self._held = False
+    def release(self) -> None:
+        if self._acquired:
+            self._acquired = False
             self._slots.release()
 
 
 class _Progress:
-    """Which records of a batch are not settled yet, by partition."""
+    """A batch's incomplete records, by partition."""
 
     def __init__(self, records: Sequence[SourceRecord]) -> None:
-        self._open: dict[Partition, set[int]] = {}
+        self._incomplete: dict[Partition, set[int]] = {}
         self._after: dict[Partition, int] = {}
         for record in records:
-            self._open.setdefault(record.partition, set()).add(record.offset)
+            self._incomplete.setdefault(record.partition, set()).add(record.offset)
             self._after[record.partition] = record.offset + 1
 
     @property
     def partitions(self) -> list[Partition]:
-        """Those with records that are not settled."""
-        return [partition for partition, offsets in self._open.items() if offsets]
+        """The partitions with incomplete records."""
+        return [partition for partition, offsets in self._incomplete.items() if offsets]
 
     def abandon(self, partition: Partition) -> int:
-        """Forget the records of a partition that are not settled, and say how many."""
-        offsets, self._open[partition] = self._open[partition], set()
+        """Forget a partition's incomplete records; returns their number."""
+        offsets, self._incomplete[partition] = self._incomplete[partition], set()
         return len(offsets)
 
-    def settle(self, records: Iterable[SourceRecord]) -> set[Partition]:
-        """Returns the partitions that came on."""
-        touched = set()
+    def complete(self, records: Iterable[SourceRecord]) -> set[Partition]:
+        """Mark records as complete; returns their partitions."""
+        advanced = set()
         for record in records:
-            self._open[record.partition].discard(record.offset)
-            touched.add(record.partition)
-        return touched
+            self._incomplete[record.partition].discard(record.offset)
+            advanced.add(record.partition)
+        return advanced
 
     def is_done(self, partition: Partition) -> bool:
-        return not self._open[partition]
+        return not self._incomplete[partition]
 
     def next_offset(self, partition: Partition) -> int:
-        """The first offset that is not settled."""
-        return min(self._open[partition], default=self._after[partition])
+        """The first incomplete offset."""
+        return min(self._incomplete[partition], default=self._after[partition])

@@ -1,4 +1,4 @@
-"""The record Lambda writes to an on-failure topic: one for each record it gave up on, with that record in it.
+"""The record Lambda writes to an on-failure topic: one for each exhausted record, with that record in it.
 
 Source: AWS documentation, "Using a Kafka topic as an on-failure destination", record format for a Kafka destination,
 and "Capturing discarded batches for Amazon MSK and self-managed Apache Kafka event sources" for the names of the
@@ -14,7 +14,7 @@ from emulators.event_source.record import EventEnvelope, SourceRecord
 
 
 class Condition(StrEnum):
-    """Why a record was given up on."""
+    """Why a record goes to the on-failure destination."""
 
     RETRIES_EXHAUSTED = "RetryAttemptsExhausted"
     TOO_OLD = "MaximumRecordAgeExceeded"
@@ -22,8 +22,8 @@ class Condition(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LastAnswer:
-    """What the last invocation with the record came to; function_error is None for a partial batch response."""
+class LastResponse:
+    """The response of the last invocation with the record; function_error is None for a partial batch response."""
 
     request_id: str
     status_code: int
@@ -36,7 +36,7 @@ def failure_record(
     *,
     condition: Condition,
     invocations: int,
-    last: LastAnswer | None,
+    last: LastResponse | None,
     function_arn: str,
     envelope: EventEnvelope,
     now: datetime,
@@ -45,9 +45,9 @@ def failure_record(
     """The on-failure record as JSON.
 
     Args:
-        record: the one given up on.
-        invocations: how many had it in their batch.
-        last: None where the function never had it.
+        record: the failed one.
+        invocations: number of invocations with the record.
+        last: None if the function was never invoked with it.
         now: with time zone.
         with_payload: leave the payload out where the topic does not take it; topic, partition and offset then still say
             where the record stands, under KafkaBatchInfo.recordsInfo.

@@ -1,4 +1,4 @@
-"""What a function's answer says about its batch.
+"""Read a function's partial batch response.
 
 Source: AWS documentation, "Configuring error handling controls for Kafka event sources" (partial batch responses).
 """
@@ -11,13 +11,13 @@ from emulators.event_source.spec import PartialFailures
 
 
 class MalformedResponseError(Exception):
-    """The answer is none: the whole batch counts as failed."""
+    """The response is invalid: the whole batch counts as failed."""
 
 
 def failed_records(payload: bytes, records: Sequence[SourceRecord], reading: PartialFailures) -> list[SourceRecord]:
-    """The records of a batch that are to come again, in its order; empty where all succeeded.
+    """Return the failed records of a batch, in its order; empty if all succeeded.
 
-    Nothing, null, an empty object, and a missing, null or empty batchItemFailures say that the batch succeeded.
+    Nothing, null, an empty object, and a missing, null or empty batchItemFailures mean that the batch succeeded.
 
     Raises:
         MalformedResponseError: not JSON, not an object, an identifier of another form, or of a record not in the batch.
@@ -47,14 +47,14 @@ def _items(payload: bytes) -> list[object]:
     if not payload.strip():
         return []
     try:
-        answer = json.loads(payload)
+        response = json.loads(payload)
     except ValueError as error:
         raise MalformedResponseError(f"not JSON: {payload[:100]!r}") from error
-    if answer is None or answer == "":
+    if response is None or response == "":
         return []
-    if not isinstance(answer, dict):
+    if not isinstance(response, dict):
         raise MalformedResponseError(f"not an object: {payload[:100]!r}")
-    items = answer.get("batchItemFailures")
+    items = response.get("batchItemFailures")
     if items is None:
         return []
     if not isinstance(items, list):

@@ -10,7 +10,7 @@ RETRIES_WITH_DESTINATION = 10
 
 
 class PartialFailures(StrEnum):
-    """What comes again when a function names the records that failed. AWS documents both: be right in both."""
+    """Which records are retried after a partial batch response. AWS documents both: functions must handle both."""
 
     ONLY_FAILED = "only_failed"  # the records that were named
     FROM_LOWEST = "from_lowest"  # in each partition, everything from the lowest offset that was named
@@ -30,12 +30,12 @@ class MappingSpec:
         max_retries: invocations after the first; -1 for ever. None: as -1. With on_failure, -1 means 10.
         max_age_s: seconds since a record's timestamp after which it is not given to the function; -1: any age.
         bisect: halve a batch that failed as a whole, so that a record that breaks the function ends up alone.
-        on_failure: topic for what was given up on; None discards it, as Lambda does.
+        on_failure: topic for exhausted records; None discards them, as Lambda does.
         partial_failures: the reading of a partial batch response.
         concurrency: invocations at a time, over disjoint partitions.
         turns: topics that take one turn together, and turns within it; a topic of none has turns of its own.
         max_payload_bytes: most bytes an event, base64 included.
-        first_backoff_s, last_backoff_s: waits before a failed batch comes again; doubled from one to the other.
+        first_backoff_s, last_backoff_s: delays before a failed batch is retried; doubled from one to the other.
         buffer_records: what may wait in memory, for each partition; 0: twice a batch and at least 200.
         buffer_bytes: what may wait in memory, for the whole mapping.
         drain_s: seconds that invocations in flight get at shutdown or rebalance before they are abandoned, uncommitted.
@@ -79,7 +79,7 @@ class MappingSpec:
         return RETRIES_WITH_DESTINATION if asked == INFINITE and self.on_failure is not None else asked
 
     @property
-    def waiting_records(self) -> int:
+    def buffered_records(self) -> int:
         """Most records of one partition that wait in memory: the next batch beside the one in flight, and never so few
         that small batches stop and start the consumer all the time."""
         return self.buffer_records or max(2 * self.batch_size, 200)

@@ -16,7 +16,7 @@ class MappingStatistics:
     bisects: int = 0
     succeeded: int = 0  # records
     on_failure: int = 0  # records handed over
-    discarded: int = 0  # records given up on without a destination
+    discarded: int = 0  # exhausted records without a destination
     abandoned: int = 0  # records left uncommitted at shutdown or rebalance
     commits: int = 0
 

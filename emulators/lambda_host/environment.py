@@ -129,7 +129,7 @@ class ExecutionEnvironment:
         timeout_s = self.spec.timeout_s
         invocation = Invocation(
             payload=payload,
-            answer=asyncio.get_running_loop().create_future(),
+            response=asyncio.get_running_loop().create_future(),
             deadline_ms=int((time.time() + timeout_s) * 1000),
         )
         cold = self.invocations == 0
@@ -142,7 +142,7 @@ class ExecutionEnvironment:
         # A timer of the loop's own instead of asyncio.timeout: this path is run for every invocation.
         timer = asyncio.get_running_loop().call_later(timeout_s, self._time_out, invocation)
         try:
-            answer, failed, lost = await invocation.answer
+            response, failed, lost = await invocation.response
         except asyncio.CancelledError:
             # Whoever asked has gone; the process may be anywhere in its work, so that it must not be used again.
             self.kill()
@@ -150,7 +150,7 @@ class ExecutionEnvironment:
         finally:
             timer.cancel()
         return InvocationResult(
-            payload=answer,
+            payload=response,
             request_id=invocation.request_id,
             function_error="Unhandled" if failed else None,
             duration_ms=(time.perf_counter() - started) * 1000,

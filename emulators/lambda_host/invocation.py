@@ -1,4 +1,4 @@
-"""One invocation: what goes in, what comes out, and the errors Lambda itself reports in a function's place."""
+"""One invocation: request, response, and the errors that Lambda itself reports."""
 
 import json
 import secrets
@@ -8,21 +8,21 @@ import uuid
 from asyncio import Future
 from dataclasses import dataclass, field
 
-# Lambda's own figures: a request may have 6 MiB, an answer 100 bytes more. Source: AWS documentation, "Lambda quotas".
+# Lambda's own figures: a request may have 6 MiB, a response 100 bytes more. Source: AWS documentation, "Lambda quotas".
 MAX_REQUEST_BYTES = 6 * 1024 * 1024
 MAX_RESPONSE_BYTES = MAX_REQUEST_BYTES + 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class InvocationResult:
-    """What Lambda's Invoke answers for InvocationType RequestResponse.
+    """Lambda's Invoke response for InvocationType RequestResponse.
 
     Attributes:
-        payload: the function's JSON answer, or with function_error set a JSON object with errorMessage, errorType and,
+        payload: the JSON response, or with function_error set a JSON object with errorMessage, errorType and,
             where the function raised, requestId and stackTrace.
-        function_error: None, or "Unhandled" where the function raised, timed out, exited or answered too much.
+        function_error: None, or "Unhandled" where the function raised, timed out, exited or returned too much.
         status_code: always 200: the invocation as such took place.
-        duration_ms: from hand-over to answer, without queueing and without a cold start.
+        duration_ms: from start to response, without queueing and without a cold start.
         cold_start: this invocation was the first of its environment.
         environment_crashed: the process ended or was killed, so the environment is gone.
 
@@ -46,23 +46,23 @@ def trace_header() -> str:
 
 @dataclass(kw_only=True)
 class Invocation:
-    """An invocation on its way through one environment; `answer` is (payload, failed, environment lost)."""
+    """An invocation in flight in one environment; `response` is (payload, failed, environment lost)."""
 
     payload: bytes
-    answer: "Future[tuple[bytes, bool, bool]]"
+    response: "Future[tuple[bytes, bool, bool]]"
     deadline_ms: int
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     trace_id: str = field(default_factory=trace_header)
 
     def succeed(self, payload: bytes) -> None:
-        """Take the function's answer; the first answer counts."""
-        if not self.answer.done():
-            self.answer.set_result((payload, False, False))
+        """Set the function's response; the first response counts."""
+        if not self.response.done():
+            self.response.set_result((payload, False, False))
 
     def fail(self, payload: bytes, *, environment_lost: bool = False) -> None:
-        """Take an error, the function's own or Lambda's about it; the first answer counts."""
-        if not self.answer.done():
-            self.answer.set_result((payload, True, environment_lost))
+        """Set an error, the function's own or Lambda's; the first response counts."""
+        if not self.response.done():
+            self.response.set_result((payload, True, environment_lost))
 
 
 def platform_error(error_type: str, message: str, request_id: str) -> bytes:
@@ -71,12 +71,12 @@ def platform_error(error_type: str, message: str, request_id: str) -> bytes:
 
 
 def timed_out(request_id: str, timeout_s: float) -> bytes:
-    """The payload for a function that did not answer in time."""
+    """The payload for a function that timed out."""
     return platform_error("Sandbox.Timedout", f"Task timed out after {timeout_s:.2f} seconds", request_id)
 
 
 def exited(request_id: str, returncode: int | None) -> bytes:
-    """The payload for a process that ended without an answer; a negative `returncode` is a signal."""
+    """The payload for a process that exited without a response; a negative `returncode` is a signal."""
     if returncode is None or returncode == 0:
         reason = "Runtime exited without providing a reason"
     elif returncode < 0:
@@ -89,7 +89,7 @@ def exited(request_id: str, returncode: int | None) -> bytes:
 
 
 def response_too_large(size: int) -> bytes:
-    """The payload for an answer over the limit."""
+    """The payload for a response over the limit."""
     message = (
         f"Response payload size ({size} bytes) exceeded maximum allowed payload size ({MAX_RESPONSE_BYTES} bytes)."
     )

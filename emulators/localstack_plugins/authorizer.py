@@ -102,9 +102,9 @@ def _ask(_chain: object, context: Any, _response: object) -> None:
         "requestContext": context.context_variables,
     }
     function = authorizer["authorizerUri"].split(":path/2015-03-31/functions/")[1].removesuffix("/invocations")
-    answer = clients.lambda_.invoke(FunctionName=function, Payload=json.dumps(event, default=str))
-    verdict = json.loads(answer["Payload"].read())
-    if "FunctionError" in answer or not isinstance(verdict, dict) or "policyDocument" not in verdict:
+    response = clients.lambda_.invoke(FunctionName=function, Payload=json.dumps(event, default=str))
+    verdict = json.loads(response["Payload"].read())
+    if "FunctionError" in response or not isinstance(verdict, dict) or "policyDocument" not in verdict:
         raise AuthorizerConfigurationError
     if not _allows(verdict["policyDocument"], arn):
         raise AccessDeniedError("User is not authorized to access this resource")

@@ -70,18 +70,18 @@ class _Standing:
 
     rule: Rule
     seen: int = 0
-    answered: int = 0
+    responses: int = 0
 
     def takes(self, endpoint: str, chance: random.Random) -> bool:
         rule = self.rule
         if rule.endpoint is not None and rule.endpoint not in endpoint:
             return False
-        if rule.times is not None and self.answered >= rule.times:
+        if rule.times is not None and self.responses >= rule.times:
             return False
         self.seen += 1
         if self.seen <= rule.after or (rule.share < 1 and chance.random() >= rule.share):
             return False
-        self.answered += 1
+        self.responses += 1
         return True
 
 

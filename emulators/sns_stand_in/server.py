@@ -188,9 +188,9 @@ class Connection(asyncio.Protocol):
         except Refused as refused:
             self._write(refused.refusal.status, "text/xml", _error(refused.refusal))
         else:
-            self._answer(rule, _success(action, result))
+            self._respond(rule, _success(action, result))
 
-    def _answer(self, rule: Rule | None, body: bytes) -> None:
+    def _respond(self, rule: Rule | None, body: bytes) -> None:
         if rule is None:
             self._write(200, "text/xml", body)
         elif rule.code == RESET_AFTER:

@@ -106,7 +106,7 @@ class RunningMapping:
     def on_failure(self) -> list[dict[str, Any]]:
         return [json.loads(record.value or b"") for record in self.broker.logs[Partition("on-failure", 0)]]
 
-    def given_up(self) -> list[SourcePosition]:
+    def on_failure_records(self) -> list[SourcePosition]:
         return [position for record in self.on_failure() for position in positions(record["payload"])]
 
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from emulators.event_source.on_failure import Condition, LastAnswer, failure_record
+from emulators.event_source.on_failure import Condition, LastResponse, failure_record
 from emulators.event_source.record import EventEnvelope, Partition, SourceRecord
 from functions.scheduler.reschedule_records import RescheduleRecords
 from masscomm.domain.records import AvroRecord
@@ -12,7 +12,7 @@ from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger, LedgerTable
 from tests.support.harness.chain import Chain, entry
 
-PARTIAL = LastAnswer(request_id="r", status_code=200, executed_version="$LATEST", function_error=None)
+PARTIAL = LastResponse(request_id="r", status_code=200, executed_version="$LATEST", function_error=None)
 ENVELOPE = EventEnvelope(event_source_arn="arn:aws:kafka", bootstrap_servers="broker:9092")
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -32,7 +32,7 @@ class Rescheduler(Chain):
         record: AvroRecord | bytes,
         topic: str,
         *,
-        last_invocation: LastAnswer | None = PARTIAL,
+        last_invocation: LastResponse | None = PARTIAL,
         headers: Headers = (),
         on_failure_headers: Headers = (),
         with_payload: bool = True,

@@ -1,4 +1,4 @@
-"""What comes again, what is given up on, and what is committed, when the function fails."""
+"""Retries, on-failure records and commits when the function fails."""
 
 import asyncio
 import json
@@ -218,7 +218,7 @@ async def test_attempts_are_the_first_and_so_many_more(retries: int) -> None:
     function = fails_whole(POISON)
     async with running(function, one_batch(), max_retries=retries, on_failure="on-failure") as bench:
         await bench.until_committed(6)
-        assert bench.given_up() == [("in-0", offset) for offset in range(6)]
+        assert bench.on_failure_records() == [("in-0", offset) for offset in range(6)]
     assert len(function.batches) == 1 + retries
 
 
@@ -235,7 +235,7 @@ async def test_named_records_have_attempts_too(reading: PartialFailures) -> None
     async with running(function, one_batch(), **config) as bench:
         await bench.until_committed(6)
         expected = [POISON] if reading is PartialFailures.ONLY_FAILED else [("in-0", n) for n in (3, 4, 5)]
-        assert bench.given_up() == expected
+        assert bench.on_failure_records() == expected
     assert function.invocations_with(POISON) == 5
 
 
@@ -279,7 +279,7 @@ async def test_bisect_isolates_the_poison_record() -> None:
     config: dict[str, Any] = {"bisect": True, "max_retries": 2, "on_failure": "on-failure"}
     async with running(function, one_batch(8), **config) as bench:
         await bench.until_committed(8)
-        assert bench.given_up() == [POISON]
+        assert bench.on_failure_records() == [POISON]
     assert bench.mapping.statistics.succeeded == 7
 
 
@@ -306,7 +306,7 @@ async def test_several_poison_records_are_each_isolated() -> None:
     config: dict[str, Any] = {"bisect": True, "max_retries": 0, "on_failure": "on-failure"}
     async with running(fails_whole(*poison), one_batch(8), **config) as bench:
         await bench.until_committed(8)
-        assert bench.given_up() == poison
+        assert bench.on_failure_records() == poison
 
 
 async def test_bisect_gives_up_only_on_the_failed_records() -> None:
@@ -319,7 +319,7 @@ async def test_bisect_gives_up_only_on_the_failed_records() -> None:
     }
     async with running(function, one_batch(8), **config) as bench:
         await bench.until_committed(8)
-        assert bench.given_up() == [POISON, ("in-0", 6)]
+        assert bench.on_failure_records() == [POISON, ("in-0", 6)]
 
 
 # Giving up
@@ -401,7 +401,7 @@ async def test_unreachable_on_failure_topic_is_retried() -> None:
     config: dict[str, Any] = {"max_retries": 0, "on_failure": "on-failure", "destination": Down(made)}
     async with running(fails_whole(("in-0", 0)), made, **config) as bench:
         await bench.until_committed(2)
-        assert bench.given_up() == [("in-0", 0), ("in-0", 1)]
+        assert bench.on_failure_records() == [("in-0", 0), ("in-0", 1)]
 
 
 async def test_too_large_on_failure_record_omits_the_payload() -> None:

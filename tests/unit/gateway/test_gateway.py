@@ -21,7 +21,7 @@ MISSING_TOKEN = Problem(403, "Missing Authentication Token").body()
 
 
 @dataclass(frozen=True)
-class Answered:
+class FixedResponse:
     payload: bytes
     function_error: str | None = None
 
@@ -38,7 +38,7 @@ class Function:
         self.raises: Exception | None = None
         self.ended = 0
 
-    async def __call__(self, name: str, payload: bytes) -> Answered:
+    async def __call__(self, name: str, payload: bytes) -> FixedResponse:
         self.names.append(name)
         self.events.append(json.loads(payload))
         if self.gate is not None:
@@ -47,7 +47,7 @@ class Function:
             raise self.raises
         self.ended += 1
         body = self.answer if isinstance(self.answer, bytes) else json.dumps(self.answer).encode()
-        return Answered(body, "Unhandled" if self.error else None)
+        return FixedResponse(body, "Unhandled" if self.error else None)
 
 
 @contextlib.asynccontextmanager
