@@ -71,7 +71,8 @@ _MESSAGE_CALLS = re.compile(
 )
 _NO_PROSE = re.compile(r"^(?:noqa|type:|pragma|fmt:|mypy:|nosec|-+$)")
 _CODE = re.compile(r"``.+?``|`[^`]*`|https?://\S+")
-_FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+# Between fences, or paragraphs indented by four spaces.
+_CODE_BLOCK = re.compile(r"^```.*?^```|(?<=\n\n)(?: {4}[^\n]*\n)+", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"(\n\s*\n|\n(?=\s*(?:[-*#>]|\d+\.)\s)|\||^---$)", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?:;])\s+")
 _MINIMUM_WORDS = 4
@@ -230,7 +231,8 @@ def _literal(node: ast.expr) -> str:
 def _sentences(content: str) -> Iterator[tuple[int, str]]:
     """The sentences of paragraphs, list entries and cells of tables; no blocks of code."""
     line = 1
-    for block in _BLOCK.split(_FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), content)):
+    content = _CODE_BLOCK.sub(lambda code: "\n" * code[0].count("\n"), content)
+    for block in _BLOCK.split(content):
         within = line
         for sentence in re.split(r"((?<=[.!?])\s+)", block):
             if sentence.strip(" |-\n"):

@@ -88,10 +88,10 @@ def test_markdown_is_counted_by_sentence(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "# A title of a page\n\nOne sentence without fault. Nobody reads the second one.\n\n"
-        "```\nnobody reads this block\n```\n"
+        "```\nnobody reads this block\n```\n\n    nobody reads this command\n\nA last sentence without fault.\n"
     )
     found = [(text.line, text.excluded) for text in prose.texts_of(page, "page.md")]
-    assert found == [(1, []), (3, []), (3, ["whoever"])]
+    assert found == [(1, []), (3, []), (3, ["whoever"]), (11, [])]
 
 
 def test_share_above_the_limit_is_reported() -> None:
