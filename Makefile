@@ -44,15 +44,15 @@ faults-headline: setup ## a broadcast to 100,000 while every process is killed i
 faults-mutants: setup ## take each guard away in a copy and see a cell or a test go red
 	.venv/bin/python -m tests.faults.mutants
 
-bench-metrics: setup ## how many records a second become metrics, beside two other ways, and how soon they are served
+bench-metrics: setup ## how many records a second become metrics, compared with two other ways, and how soon they are served
 	.venv/bin/python -m benchmarks.metrics_throughput --events 2000000 --others 2000000 --rounds 5
 	.venv/bin/python -m benchmarks.metrics_throughput --batch 400000 --recipients 1 --skip-three
 	.venv/bin/python -m benchmarks.metrics_throughput --events 20000 --recipients 500 --batch 5000 --skip-three
 	.venv/bin/python -m benchmarks.metrics_throughput --events 600000 --sends 600000 --rounds 1 --skip-archive --skip-three
 	.venv/bin/python -m benchmarks.metrics_freshness
 
-bench-lanes: setup ## a password beside a broadcast, and one tenant's send to fifty and broadcast beside another's broadcast
-	.venv/bin/python -m benchmarks.critical_beside_bulk
+bench-lanes: setup ## a one-time password during a broadcast, and one tenant's sends during another tenant's broadcast
+	.venv/bin/python -m benchmarks.critical_during_bulk
 	.venv/bin/python -m benchmarks.tenants
 	.venv/bin/python -m benchmarks.broadcasts
 

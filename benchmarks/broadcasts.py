@@ -1,4 +1,4 @@
-"""How long one tenant's broadcast takes behind another tenant's larger one, beside both in one queue.
+"""How long one tenant's broadcast takes behind another tenant's larger one, compared with both in one queue.
 
     python -m benchmarks.broadcasts [--large 100000] [--small 5000]
 

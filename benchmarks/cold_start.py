@@ -1,6 +1,6 @@
 """What a cold start costs: `python -m benchmarks.cold_start [--runs N] [--only NAME]`.
 
-    import   a handler's import in a fresh process, beside the naive one (boto3, confluent-kafka with its serdes,
+    import   a handler's import in a fresh process, compared with the naive one (boto3, confluent-kafka with its serdes,
              opensearch-py and Powertools, all imported): processor time, wall time and memory, medians of N
     package  the zip of each function, as it is deployed but for this machine's processor, unpacked and run under
              awslambdaric: from the process's start until it asks for work (init), and until its first answer, to a

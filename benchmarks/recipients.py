@@ -3,7 +3,7 @@
 Runs the preference checker and the builder over adapters in memory, fed and drained chunk by chunk as the event source
 mapping does, and prints for each size: time, directory round trips, writes of the decision log, records and bytes a
 recipient, and the process's peak memory. Flat columns are the point (invariant 8); the ratio to the smallest size is
-printed beside the time. Each size runs in a process of its own, several times; the median is printed.
+printed with the time. Each size runs in a process of its own, several times; the median is printed.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How long one tenant's send to fifty takes beside another tenant's broadcast to 100,000.
+"""How long one tenant's send to fifty takes during another tenant's broadcast to 100,000.
 
     python -m benchmarks.tenants [--recipients 100000] [--sends 5]
 
@@ -30,7 +30,9 @@ def seconds(chain: RunningChain, users: Sequence[int]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tenants", description="One tenant beside another.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.tenants", description="One tenant during another tenant's broadcast."
+    )
     parser.add_argument("--recipients", type=int, default=100_000)
     parser.add_argument("--sends", type=int, default=5)
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The model beside the simulation: the same plan, the same service times, and where the two differ."""
+"""The model and the simulation compared: the same plan, the same service times, and where the two differ."""
 
 import random
 from collections.abc import Sequence
@@ -150,7 +150,7 @@ def scene(
     even: bool = False,
     seed: int = SEED,
 ) -> Scene:
-    """A broadcast of so many recipients, or a steady load for so many seconds, beside so many seconds of one-time
+    """A broadcast of so many recipients, or a steady load for so many seconds, with so many seconds of one-time
     passwords."""
     rng, clock = random.Random(seed), Clock()  # noqa: S311 - a simulation
     account, provider = Account(plan.lambda_concurrency), Provider(plan.sns_publish, burst=plan.sns_publish)
@@ -248,7 +248,7 @@ def partitions_for(rate: float, service_s: float, wait_s: float) -> int:
 
 
 def of_slices(times: ServiceTimes) -> Sequence[Compared]:
-    """The formula of a slice's time beside what was measured, with this machine's own processor."""
+    """The formula of a slice's time and the measured one, with this machine's own processor."""
     return [
         Compared(
             what=f"a slice of {times.slice_size}, provider answers in {one.provider_ms:.0f} ms",

@@ -108,7 +108,7 @@ def assumptions() -> str:
         ("let pass by preferences", f"{workload.allowed:.0%}", "assumed"),
         ("by e-mail, the rest by push", f"{workload.email:.0%}", "assumed"),
         ("devices of a user", f"{workload.devices}", "assumed"),
-        ("one-time passwords beside", f"{workload.critical_s:.0f}/s", "assumed"),
+        ("one-time passwords at the same time", f"{workload.critical_s:.0f}/s", "assumed"),
         ("SNS answers in", f"{PROVIDER_S * 1000:.0f} ms", "assumed"),
         (
             "Kafka, bytes of a notification on all topics",
@@ -262,7 +262,7 @@ def _broadcast(plan: Plan, *, poller_s: float = 0.0, even: bool = False) -> Comp
 
 
 def slices() -> str:
-    """The formula of a slice, beside the measured."""
+    """The formula of a slice, and the measured time."""
     rows = [
         [one.what, f"{one.model * 1000:.0f} ms", f"{one.simulated * 1000:.0f} ms", f"{one.difference:+.0%}"]
         for one in of_slices(_times())
@@ -271,7 +271,7 @@ def slices() -> str:
 
 
 def critical() -> str:
-    """One-time passwords by what is kept warm, by partitions, and beside a broadcast."""
+    """One-time passwords by what is kept warm, by partitions, and during a broadcast."""
     rows = []
     for environment, what in _critical_cases():
         rows.append([what, *_critical(Plan.of(environment))])

@@ -42,7 +42,7 @@ class Step:
     """One function in one lane with its mapping.
 
     batch: records; record: recipients of what it produces, at most; passed: share of recipients that go on;
-    invocation_s, recipient_s: what an invocation takes and each recipient adds, beside the provider; pollers: at
+    invocation_s, recipient_s: what an invocation takes and each recipient adds, without the provider; pollers: at
     the start and at most, one more every poller_s; environments: that the function may have; calls: of delivery; even:
     records are dealt out to the partitions in turn, as no key does.
     """

@@ -50,20 +50,20 @@ def read_deployments(
         generation: the snapshot generation that `cdc.*` topics stand for.
         environment: variables for all functions.
         mapping_overrides: fields of MappingSpec for all mappings, such as backoffs.
-        bulk_nice: the niceness of functions in bulk that have a critical lane beside them.
+        bulk_nice: the niceness of functions in bulk that also have a critical lane.
 
     Raises:
         ValueError: the file names a setting or a topic that does not exist.
     """
     entries = read_catalogue(functions_file, generation=generation)
-    beside = {entry.package for entry in entries if entry.lane is Lane.CRITICAL}
+    with_critical_lane = {entry.package for entry in entries if entry.lane is Lane.CRITICAL}
     return [
         _deployment(
             entry,
             task_root,
             environment,
             dict(mapping_overrides or {}),
-            nice=bulk_nice if entry.lane is Lane.BULK and entry.package in beside else 0,
+            nice=bulk_nice if entry.lane is Lane.BULK and entry.package in with_critical_lane else 0,
         )
         for entry in entries
     ]

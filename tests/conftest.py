@@ -23,7 +23,7 @@ _SHARED = pytest.StashKey[testing.SharedStack]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    # Here and not beside the cells: pytest asks for options before it has seen their folder.
+    # Here and not in the folder of the cells: pytest asks for options before it has seen their folder.
     parser.addoption(
         "--cells",
         choices=("few", "others", "all"),

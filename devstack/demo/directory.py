@@ -50,7 +50,7 @@ def next_minute(seconds: float) -> datetime:
 
 
 class Directory:
-    """The directory's indices beside the tables they were made from. Errors of every method: httpx.HTTPError."""
+    """The directory's indices and the tables they were made from. Errors of every method: httpx.HTTPError."""
 
     def __init__(self, opensearch_url: str, generation: str) -> None:
         self._generation = generation

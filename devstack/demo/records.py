@@ -1,4 +1,5 @@
-"""Reading the topics beside the pipeline: outcomes as they come, dead letters, and a plain count of everything."""
+"""Read the topics independently of the pipeline: outcomes as they come, dead letters, and a plain count of
+everything."""
 
 import time
 from collections import Counter

@@ -139,7 +139,7 @@ class Demo:
         chosen = self.choose()
         self.first_pushes(chosen[0], chosen[1])
         if quiet_hours:
-            self.quiet_hours(chosen[5 : 5 + SLEEPERS])  # early: they wait for the minute's end beside everything else
+            self.quiet_hours(chosen[5 : 5 + SLEEPERS])  # early: they wait for the minute's end during the other steps
         self.fill(self.users)
         self.await_same()
         self.change_a_setting(chosen[2])

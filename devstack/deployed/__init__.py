@@ -1,4 +1,4 @@
-"""The deployment on one machine: our packages and stacks on LocalStack, beside the servers that it has none of.
+"""The deployment on one machine: our packages and stacks on LocalStack, with the servers that LocalStack lacks.
 
     with Cloud.start(config) as cloud:
         cloud.deploy()

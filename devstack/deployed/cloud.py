@@ -1,4 +1,4 @@
-"""LocalStack with our servers beside it, and the CDK command line against it."""
+"""LocalStack with our servers, and the CDK command line against it."""
 
 import json
 import platform
@@ -27,7 +27,8 @@ from emulators.local import ACCOUNT, REGION
 CDK = ROOT / "infra" / "cdk"
 ENVIRONMENT = "local"
 PREFIX = f"masscomm-{ENVIRONMENT}"
-# What a deployment finds beside LocalStack, where AWS would have MSK, MSK Connect, OpenSearch, RDS and Fargate.
+# The servers that a deployment needs besides LocalStack, where AWS would have MSK, MSK Connect, OpenSearch, RDS and
+# Fargate.
 SERVERS = ("kafka", "registry", "postgres", "opensearch", "connect")
 # What the local stack makes at its start, and a deployment or `infra.provision` makes here.
 MADE = ("aws", "schemas", "indices", "tables")
@@ -42,7 +43,7 @@ class DeploymentError(Exception):
 class Cloud:
     """An account of our own. Errors of every step: DeploymentError, StackError.
 
-    servers: what stands beside LocalStack; without any nothing of ours can be deployed, and no package is built.
+    servers: the servers besides LocalStack; without any nothing of ours can be deployed, and no package is built.
     """
 
     def __init__(self, config: StackConfig, *, servers: tuple[str, ...] = SERVERS) -> None:

@@ -47,7 +47,7 @@ class Answer:
 
 @dataclass
 class Sent:
-    """A send through the deployed functions, beside what the monolith's tables say must come of it.
+    """A send through the deployed functions, compared with the results that the monolith's tables demand.
 
     pushed: (endpoint, notification id) of every push that reached SNS, as often as it did.
     """

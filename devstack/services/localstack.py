@@ -19,7 +19,7 @@ from emulators.local import LOOPBACK
 from emulators.localstack_plugins import ENTRY_POINTS
 
 SERVICES = ("sns", "ses", "sqs", "s3", "dynamodb")
-# What a deployment is made of beside them.
+# Other services of a deployment.
 DEPLOYED = (
     *SERVICES,
     *("apigateway", "cloudformation", "cloudwatch", "ec2", "events", "iam", "kms", "lambda", "logs"),

@@ -80,6 +80,6 @@ class MappingSpec:
 
     @property
     def buffered_records(self) -> int:
-        """Most records of one partition that wait in memory: the next batch beside the one in flight, and never so few
+        """Most records of one partition that wait in memory: the next batch besides the one in flight, and never so few
         that small batches stop and start the consumer all the time."""
         return self.buffer_records or max(2 * self.batch_size, 200)

@@ -2,7 +2,7 @@
 
     python -m examples.monolith.seed --dsn postgresql://… --users 10000 --seed 7
 
-One big club (id 1) has the number of users asked for; three small clubs stand beside it. A user's attributes depend on
+One big club (id 1) has the number of users asked for; three more clubs are small. A user's attributes depend on
 the seed number and on the user's place in the club alone, so that a bigger run only adds users. Running it again writes
 only what differs from the seed: a change made since is taken back.
 

@@ -162,7 +162,7 @@ class BuildMessages:
         ]
         for part in _fitting(messages, decided.parts, _MAX_GROWN_BYTES):
             record = self._record(build, part, withdrawn | _too_large([part], _MAX_GROWN_BYTES))
-            batch.produce(item, topics.beside(topics.DELIVERY, item.record.topic), record.record_id, record)
+            batch.produce(item, topics.same_lane(topics.DELIVERY, item.record.topic), record.record_id, record)
         self._emit_outcomes(batch, item, decisions)
 
     def _again[V](self, batch: Batch[BuildRequested], build: BuildRequested, look_up: Callable[[], V]) -> V:

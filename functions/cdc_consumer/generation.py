@@ -223,7 +223,7 @@ class Generation:
             except NotFoundError as error:
                 if not isinstance(error.info, dict):
                     raise
-                # Some of the aliases do not exist; the others stand in the answer beside its error.
+                # Some of the aliases do not exist; the others stand in the response with its error.
                 answer = {name: entry for name, entry in error.info.items() if isinstance(entry, dict)}
         found: dict[str, set[str]] = {}
         for index, entry in answer.items():

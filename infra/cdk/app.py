@@ -60,7 +60,7 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
 
 
 def _servers(app: cdk.App, environment: Environment, base: NetworkStack) -> ServerStacks:
-    """Kafka, databases, the directory, the registry, and what runs beside the functions."""
+    """Kafka, databases, the directory, the registry, and the services besides the functions."""
     data = DataStack(app, environment=environment, base=base)
     registry = RegistryStack(app, environment=environment, base=base)
     return ServerStacks(

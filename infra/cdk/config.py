@@ -80,7 +80,7 @@ class RegistryConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SparkConfig:
-    """The streaming job. vCPU and memory are of a worker; at most `executors` of them run beside the driver."""
+    """The streaming job. vCPU and memory are of a worker; at most `executors` of them run besides the driver."""
 
     release: str = "emr-spark-8.0.0"
     worker_cpu: int = 2
@@ -284,7 +284,7 @@ LOCAL, SERVERS = "local", "MASSCOMM_SERVERS"
 
 
 def local(servers: ExternalServers) -> Environment:
-    """What stands on one machine: LocalStack, and beside it the servers that it has none of."""
+    """What stands on one machine: LocalStack, and the servers that LocalStack lacks."""
     return Environment(
         name=LOCAL,
         region="us-east-1",

@@ -1,4 +1,4 @@
-"""What each function touches beside its topics, and how it is kept warm. Topics are schemas/topics.yaml's to say.
+"""What each function accesses besides its topics, and how it is kept warm. Topics are schemas/topics.yaml's to say.
 
 Every function of functions/functions.yaml has a profile, and every profile a function: tests/unit/infra says so.
 """
@@ -87,9 +87,10 @@ class Profile:
 
     indices, written: of the directory, a captured table by its alias: what the domain's own role lets it read and
     write; requests: `POST users/_search`, every path it asks for there, {generation} filled in; tables: of
-    schemas/dynamodb, read and written, and tables_read: those it only reads; reads: topics beside those it is triggered
-    by, in all lanes; asks_cdc: how far change data capture has come; push, email: publishes; registers_endpoints: makes
-    devices' endpoints; receipts: SNS and SES tell it what became of messages; database: the user it signs in as;
+    schemas/dynamodb, read and written, and tables_read: those it only reads; reads: topics besides those it is
+    triggered by, in all lanes; asks_cdc: how far change data capture has come; push, email: publishes;
+    registers_endpoints: makes devices' endpoints; receipts: SNS and SES tell it what became of messages; database:
+    the user it signs in as;
     critical: the warmth of its critical lane, where it has one.
     """
 

@@ -99,7 +99,7 @@ def _zip(contents: Contents, distributions: dict[str, Distribution], site: Path,
 
 @cache
 def _compiled(name: str, source: bytes) -> bytes:
-    """What Python keeps beside a module, in the folder `__pycache__`; another version than this one leaves it alone."""
+    """Python's cache of a module, in the folder `__pycache__`; another version than this one leaves it alone."""
     code = compile(source, name, "exec", dont_inherit=True)
     return MAGIC_NUMBER + _UNCHECKED_HASH + source_hash(source) + marshal.dumps(code, _MARSHAL)
 

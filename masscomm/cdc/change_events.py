@@ -25,7 +25,7 @@ SNAPSHOT_VERSION = 1
 # Written by the connector's heartbeat.action.query: the database's clock, in seconds, as text.
 HEARTBEAT_PREFIX = "masscomm.heartbeat"
 
-# What we write beside the columns.
+# Fields that we write besides the columns.
 _OURS = ("deleted", "deleted_at_ms", "changed_at_ms")
 
 # Values of a column, by its type in the index. OpenSearch takes more (a list, "7" for 7), readers of the index do not.

@@ -42,7 +42,7 @@ class Reason(StrEnum):
     # bounced
     BOUNCED_PERMANENT = "bounced_permanent"  # nothing will ever arrive there
     BOUNCED_TRANSIENT = "bounced_transient"  # the provider tried and gave this message up
-    # Why an address is on the suppression list, beside bounced_permanent.
+    # Why an address is on the suppression list, besides bounced_permanent.
     COMPLAINED = "complained"  # its owner calls what we send spam
     # expired
     EXPIRED = "expired"

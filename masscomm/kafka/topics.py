@@ -90,7 +90,7 @@ def base_of(topic: str) -> str:
     return topic.removesuffix(f".{lane_of(topic)}")
 
 
-def beside(name: str, topic: str) -> str:
+def same_lane(name: str, topic: str) -> str:
     """A topic by its name, in the lane that another topic in Kafka is of."""
     return in_lane(name, lane_of(topic))
 

@@ -59,7 +59,7 @@ def ids_of(value: Any) -> dict[str, Any]:
 
 @contextmanager
 def about(*several: Mapping[str, Any], **keys: Any) -> Iterator[None]:
-    """These keys in every line inside, beside those of the block around it; None is left out."""
+    """These keys in every line inside, besides those of the outer block; None is left out."""
     given = {name: value for each in (*several, keys) for name, value in each.items() if value is not None}
     token = THREAD_LOCAL_KEYS.set({**THREAD_LOCAL_KEYS.get(), **given})
     try:

@@ -57,7 +57,7 @@ class Meter:
                 self._numbers[metric.name] = self._numbers.get(metric.name, 0) + value
 
     def note(self, **properties: Any) -> None:
-        """What stands in the line beside the metrics and can be searched for: it may have many values."""
+        """A property of the log line besides the metrics, for searching: it may have many values."""
         with self._lock:
             self._notes.update(properties)
 

@@ -58,7 +58,7 @@ CELLS = (
         load=Load(users=800, chunk=100),
         ci=True,
     ),
-    Cell(name="delivery of the critical lane killed beside a bulk send", fault=processes.critical_killed_beside_bulk),
+    Cell(name="delivery of the critical lane killed during a bulk send", fault=processes.critical_killed_during_bulk),
     Cell(name="delivery times out", fault=processes.timed_out),
     Cell(
         name="the provider is slower than an invocation is long",

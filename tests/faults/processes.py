@@ -68,7 +68,7 @@ def every_function_killed(bench: Bench, send: Send) -> None:
         bench.kill(name)
 
 
-def critical_killed_beside_bulk(bench: Bench, send: Send) -> None:
+def critical_killed_during_bulk(bench: Bench, send: Send) -> None:
     """kill -9 of the critical lane's delivery in the middle of its send, while a bulk send is on its way."""
     on_its_way(bench, send)
     sent = bench.emit(bench.shared[500:900], critical=True)
@@ -147,11 +147,11 @@ def crashes_again_and_again(bench: Bench, send: Send) -> None:
 
 def twice(bench: Bench, send: Send) -> None:
     """A second environment of delivery is invoked with the record while the first publishes it."""
-    with _extra_environment(bench) as (beside, records):
+    with _extra_environment(bench) as (extra, records):
         bench.stack.sns.answer(Rule(code="slow", delay_s=0.05))
         send()
-        beside.invoke(_event_of(records))
-        answer = beside.answer()
+        extra.invoke(_event_of(records))
+        answer = extra.answer()
         assert answer == {"batchItemFailures": []}, answer
 
 
@@ -160,14 +160,14 @@ def asleep(bench: Bench, send: Send) -> None:
 
     The record is one slice, so that nothing but its lease says that the time is over.
     """
-    with _extra_environment(bench, topics.in_lane(topics.DELIVERY, Lane.SMALL)) as (beside, records):
+    with _extra_environment(bench, topics.in_lane(topics.DELIVERY, Lane.SMALL)) as (extra, records):
         bench.stack.sns.answer(Rule(code="hold"))
         send()
         until("each worker is at a call", lambda: bench.stack.sns.counts().held == WORKERS, every_s=0.05)
         bench.freeze("delivery")
         bench.stack.sns.clear()
-        beside.invoke(_event_of(records))
-        answer = beside.answer()
+        extra.invoke(_event_of(records))
+        answer = extra.answer()
         assert answer == {"batchItemFailures": []}, answer
         published = len(bench.stack.sns.received())
         bench.thaw("delivery")
@@ -214,13 +214,13 @@ def redelivered_after_counting(bench: Bench, send: Send) -> None:
 @contextmanager
 def _extra_environment(bench: Bench, topic: str = topics.DELIVERY) -> Iterator[tuple[ExtraEnvironment, TopicReader]]:
     """A warm environment of delivery, and a topic's records for it from now on."""
-    beside = bench.extra_environment("delivery")
+    extra = bench.extra_environment("delivery")
     records = tail(bench, topic)
     try:
-        yield beside, records
+        yield extra, records
     finally:
         records.close()
-        beside.close()
+        extra.close()
 
 
 def _event_of(records: TopicReader) -> dict[str, Any]:

@@ -237,17 +237,17 @@ def _remembers(request: Request) -> bool:
 
 def _invoked(bench: Bench, event: dict[str, Any]) -> None:
     """As AWS does: asynchronously, in an environment of its own."""
-    beside = bench.extra_environment(FUNCTION)
-    beside.invoke(event)
-    assert beside.answer()["receipts"] > 0
+    extra = bench.extra_environment(FUNCTION)
+    extra.invoke(event)
+    assert extra.answer()["receipts"] > 0
 
 
 def _invoked_twice(bench: Bench, event: dict[str, Any]) -> None:
     """The environment dies when Kafka has the receipts and it does not know: AWS brings the event again."""
-    beside = bench.extra_environment(FUNCTION)
+    extra = bench.extra_environment(FUNCTION)
     with bench.stack.kafka.fault(HoldAnswer(), when=produce_to(topics.RECEIPT)) as held:
-        beside.invoke(event)
+        extra.invoke(event)
         held.await_hits()
-        beside.close()
+        extra.close()
         held.discard()
     _invoked(bench, event)

@@ -23,7 +23,7 @@ KINDS = ("Function", "Alias", "Version")
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory, one_stack_at_a_time: None) -> Iterator[Cloud]:
-    """LocalStack with our plug-ins, and the servers beside it."""
+    """LocalStack with our plug-ins, and the servers."""
     with Cloud(StackConfig.on_free_ports(tmp_path_factory.mktemp("deployed"))) as started:
         yield started
 

@@ -20,7 +20,7 @@ type Invoke = Callable[..., tuple[str | None, Any]]
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    """LocalStack with our plug-ins, and nothing beside it."""
+    """LocalStack with our plug-ins, without servers."""
     with Cloud(StackConfig.on_free_ports(tmp_path_factory.mktemp("functions")), servers=()) as started:
         yield started
 

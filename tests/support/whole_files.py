@@ -1,6 +1,6 @@
 """Which tests one of xdist's workers runs together: those of a file, all that hold a stack, and all of one Spark.
 
-Of a file's fixtures there would else be one a worker; and stacks cannot run beside each other: whoever waited for its
+Of a file's fixtures there would else be one a worker; and stacks cannot run concurrently: whoever waited for its
 turn would do nothing. A Spark takes half a minute of a processor until it has started and compiled what it is asked;
 one a worker would do so three times.
 

@@ -34,7 +34,7 @@ class EventSources(Construct):
     mappings, groups: by topic.
 
     Provisioned, because only that mode has retries, age, bisection and partial responses for Kafka. The mappings of a
-    lane share their pollers' units: a topic that is quiet costs nothing beside one that is not.
+    lane share their pollers' units: a topic without records costs nothing.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ class StreamingJob(Construct):
             vpc=vpc,
             subnets=subnets,
             group=group,
-            # The driver, its executors, and room for a run that ends beside the one that begins.
+            # The driver, its executors, and room for a run that ends while the next one begins.
             workers=environment.spark.executors + 2,
             idle_minutes=15,
         )
@@ -201,7 +201,7 @@ class StreamingJob(Construct):
 
 
 def spark_jars(scope: Construct) -> list[assets.Asset]:
-    """The jars that a job needs beside EMR's own."""
+    """The jars that a job needs besides EMR's own."""
     return [
         assets.Asset(scope, path.name, path=str(path))
         for module in _JARS

@@ -1,4 +1,4 @@
-"""The snapshot and the stream beside it, on the real Debezium: in the end the directory says what the tables say."""
+"""The snapshot and the concurrent stream, on the real Debezium: in the end the directory says what the tables say."""
 
 import json
 import threading

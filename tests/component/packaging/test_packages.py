@@ -1,4 +1,4 @@
-"""The packages as they are deployed, but for this machine's processor: each runs with nothing beside it."""
+"""The packages as they are deployed, but for this machine's processor: each runs alone."""
 
 import os
 import platform

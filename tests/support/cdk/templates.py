@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Resource:
-    """One resource of one stack. id: its logical id; attributes: everything beside Type and Properties."""
+    """One resource of one stack. id: its logical id; attributes: everything except Type and Properties."""
 
     stack: str
     id: str

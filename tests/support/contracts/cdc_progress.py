@@ -34,7 +34,7 @@ class Capture(ABC):
 
 
 class CdcProgressContract:
-    """To be inherited beside a fixture `capture`."""
+    """Subclasses define the fixture `capture`."""
 
     def test_before_anything_every_partition_is_at_its_beginning(self, capture: Capture) -> None:
         tables = {cdc_topic(table, capture.generation) for table in CDC_TABLES}

@@ -11,7 +11,7 @@ type Enabled = Callable[[str], bool | None]
 
 
 class EndpointsContract:
-    """To be inherited beside the fixtures `endpoints`, `token` (a new one), `enabled` (ARN → is it) and `disable`."""
+    """Subclasses define the fixtures `endpoints`, `token` (a new one), `enabled` (ARN → is it) and `disable`."""
 
     @pytest.mark.parametrize("platform", ["gcm", "apns"])
     def test_registering_again_finds_the_same(
@@ -50,7 +50,7 @@ def state(arn: str | None, version: int, *, enabled: bool = True) -> DeviceState
 
 
 class DeviceStatesContract:
-    """To be inherited beside a fixture `states`, empty."""
+    """Subclasses define the fixture `states`, empty."""
 
     def test_written_device_states_are_read_at_once(self, states: DeviceStates) -> None:
         assert states.read(["1"]) == {}

@@ -56,7 +56,7 @@ TEMPLATE = Template(template_id=5, club_id=7, type="news", channel="push", local
 
 
 class DirectoryContract:
-    """To be inherited beside a fixture `tables`."""
+    """Subclasses define the fixture `tables`."""
 
     def test_known_rows_are_found_and_others_absent(self, tables: Tables) -> None:
         tables.put(USER, SETTINGS)

@@ -536,7 +536,7 @@ handler = getattr(importlib.import_module(module), name)
 getattr(importlib.import_module(module), "bootstrap")()
 print("warm", flush=True)
 class Context:
-    aws_request_id = "beside"
+    aws_request_id = "extra"
     function_name = sys.argv[2]
     def __init__(self): self.until = time.monotonic() + 55
     def get_remaining_time_in_millis(self): return int((self.until - time.monotonic()) * 1000)

@@ -27,7 +27,7 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """What the fault may leave behind beside the oracle's word.
+    """What the fault may leave besides the oracle's results.
 
     dead_letters: reasons of the dead letters; bound: duplicates that no kill accounts for (answers that are lost);
     gone: places of recipients whose endpoints the provider refuses for good: suppressed, and nothing is taken for them.

@@ -85,7 +85,7 @@ def test_provisioned_environments_are_paid_for() -> None:
         return next(cost.dollars for cost in costs if cost.component == "functions kept warm")
 
     assert warm(0) == 0
-    # Snapshots cost the same however many environments are provisioned beside them.
+    # Snapshots cost the same however many environments are provisioned besides.
     one_more = warm(2) - warm(1)
     assert warm(3) - warm(2) == pytest.approx(one_more)
     assert warm(1) > one_more > 0

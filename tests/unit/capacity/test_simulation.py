@@ -135,19 +135,21 @@ def test_the_same_seed_plays_the_same_and_another_does_not() -> None:
     assert of_a_broadcast(20_000).waits != of_a_broadcast(20_000, seed=2).waits
 
 
-def passwords(*, rate: float, beside: int) -> float:
-    """Seconds within which 99 % of the passwords are there, beside a broadcast in another lane."""
+def passwords(*, rate: float, broadcast_recipients: int) -> float:
+    """Seconds within which 99 % of the passwords are there, during a broadcast in another lane."""
     played = Played(rate=rate)
     bulk, critical = (
         played.lane(),
         played.lane(replace(CHECK, passed=1.0, partitions=64), replace(DELIVER, partitions=64)),
     )
-    broadcast(bulk, recipients=beside, chunk=5_000)
+    broadcast(bulk, recipients=broadcast_recipients, chunk=5_000)
     steady(critical, rate=5, chunk=1, seconds=20, rng=played.rng)
     played.clock.run()
     return critical.result.percentile(0.99)
 
 
 def test_lanes_share_nothing_but_the_quota() -> None:
-    assert passwords(rate=inf, beside=100_000) == pytest.approx(passwords(rate=inf, beside=0))
-    assert passwords(rate=1_000, beside=100_000) > 2 * passwords(rate=1_000, beside=0)
+    assert passwords(rate=inf, broadcast_recipients=100_000) == pytest.approx(
+        passwords(rate=inf, broadcast_recipients=0)
+    )
+    assert passwords(rate=1_000, broadcast_recipients=100_000) > 2 * passwords(rate=1_000, broadcast_recipients=0)

@@ -183,7 +183,7 @@ def test_two_generations_are_fed_each_its_own_indices() -> None:
 
 
 class Replacement:
-    """g2, whose snapshot has been read, beside g1, which answers."""
+    """g2, whose snapshot has been read, while g1 serves."""
 
     def __init__(self) -> None:
         self.consumer = Consumer()

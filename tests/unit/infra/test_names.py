@@ -196,7 +196,7 @@ NOT_OURS = {
     "AWS::Logs::SubscriptionFilter.LogGroupName",
 }
 _NAMES = re.compile(r"(Name|Identifier|Family|ConsumerGroupId)$")
-# Beside the types' own properties: an object that is there once, and has a name of its own.
+# Besides the types' own properties: an object that is there once, and has a name of its own.
 _WITHIN = (
     "Budget",
     "AmazonManagedKafkaEventSourceConfig",

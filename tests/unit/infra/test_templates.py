@@ -428,8 +428,8 @@ def test_a_function_reaches_its_own_topics_and_groups_only(environment: Synthesi
             for action in ("ReadData", "WriteData", "AlterGroup")
         }
         sources = set(entry.event_source.topics) if entry.event_source else set()
-        beside = {in_lane(topic, lane_of) for topic in PROFILES[entry.package].reads for lane_of in Lane}
-        assert found["ReadData"] - {"connect.offsets"} == sources | beside, name
+        readable = {in_lane(topic, lane_of) for topic in PROFILES[entry.package].reads for lane_of in Lane}
+        assert found["ReadData"] - {"connect.offsets"} == sources | readable, name
         assert found["AlterGroup"] == {f"{entry.group}.{topic}" for topic in sources}, name
         produced = {topic.name for topic in chain_topics() if entry.package in topic.producers}
         on_failure = {entry.event_source.on_failure} if entry.event_source and entry.event_source.on_failure else set()

@@ -159,8 +159,8 @@ def test_bulk_function_serves_the_small_lane_first() -> None:
 def test_topic_name_contains_its_lane_and_base() -> None:
     for topic in topics.chain_topics():
         assert topics.in_lane(topics.base_of(topic.name), topics.lane_of(topic.name)) == topic.name
-    assert topics.beside(topics.DELIVERY, "build.small") == "delivery.small"
-    assert topics.beside(topics.OUTCOME, "delivery.small") == "outcome"
+    assert topics.same_lane(topics.DELIVERY, "build.small") == "delivery.small"
+    assert topics.same_lane(topics.OUTCOME, "delivery.small") == "outcome"
 
 
 def test_every_topic_of_the_code_is_in_the_file_once_a_lane() -> None:

@@ -1,6 +1,6 @@
-"""How long a critical push takes from Kafka to SNS, idle and beside a broadcast to 100,000.
+"""How long a critical push takes from Kafka to SNS, idle and during a broadcast to 100,000.
 
-    python -m benchmarks.critical_beside_bulk [--recipients 100000] [--probes 100]
+    python -m benchmarks.critical_during_bulk [--recipients 100000] [--probes 100]
 
 Both in one run on one stack. A probe is a send to one person on the critical lane, produced every quarter of a second
 whatever became of the one before; its time ends where the SNS stand-in took it. Functions, broker, OpenSearch and
@@ -130,12 +130,12 @@ def processes(chain: RunningChain) -> dict[str, list[int]]:
     }
 
 
-def waits(idle: Mapping[str, Turns], beside: Mapping[str, Turns], idle_s: float, beside_s: float) -> Table:
+def waits(idle: Mapping[str, Turns], during: Mapping[str, Turns], idle_s: float, during_s: float) -> Table:
     """Processor time and waits of each kind."""
     table = Table("processes", "processor, idle", "beside", "wait for a turn, ms, idle", "beside")
     for kind, before in idle.items():
-        after = beside[kind]
-        shares = (before.ran_s / idle_s, after.ran_s / beside_s)
+        after = during[kind]
+        shares = (before.ran_s / idle_s, after.ran_s / during_s)
         table.add_row(kind, *(f"{share:.0%}" for share in shares), f"{before.wait_ms:.2f}", f"{after.wait_ms:.2f}")
     return table
 
@@ -147,7 +147,7 @@ def _say(text: str) -> None:
 def main() -> int:
     """Print a table; 1 where it does not hold."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.critical_beside_bulk", description="A critical push, idle and beside a broadcast."
+        prog="python -m benchmarks.critical_during_bulk", description="A critical push, idle and during a broadcast."
     )
     parser.add_argument("--recipients", type=int, default=100_000)
     parser.add_argument("--nice", type=int, default=10, help="of bulk's functions (default: %(default)s)")
@@ -181,16 +181,16 @@ def main() -> int:
         while chain.sns.counts().accepted < WARM_UP + count + 1_000:
             time.sleep(0.05)
         before = chain.sns.counts().accepted
-        asked, beside_turns, beside_s = measured(chain, probed[WARM_UP + count :], taking_part)
-        rate = (chain.sns.counts().accepted - before) / beside_s
+        asked, during_turns, during_s = measured(chain, probed[WARM_UP + count :], taking_part)
+        rate = (chain.sns.counts().accepted - before) / during_s
         running = chain.sns.counts().accepted < arguments.recipients + WARM_UP + 2 * count
-        beside = arrived(chain, asked, codec, reader)
+        during = arrived(chain, asked, codec, reader)
         reader.close()
-    for row in rows(f"beside a broadcast at {rate:,.0f}/s", beside):
+    for row in rows(f"during a broadcast at {rate:,.0f}/s", during):
         table.add_row(*row)
-    ratios = {share: percentile(beside, share) / percentile(idle, share) for share in (50, 99)}
+    ratios = {share: percentile(during, share) / percentile(idle, share) for share in (50, 99)}
     console.print(table)
-    console.print(waits(idle_turns, beside_turns, idle_s, beside_s))
+    console.print(waits(idle_turns, during_turns, idle_s, during_s))
     console.print(f"p50 {ratios[50]:.1f} times, p99 {ratios[99]:.1f} times; target {TARGET:.0f}")
     if not running:
         console.print("The broadcast was over before the probes were: send to more, or probe less.")
