@@ -37,8 +37,8 @@ from masscomm.stores.decision_log import DecisionLog, Decisions, record_decision
 # Under what a topic takes, with room for the record's own fields.
 MAX_CONTENT_BYTES = 700_000
 
-# The same for a record that was built before, whose texts may have grown: to cut it once more would make other records
-# of it, beside those that may be on their way.
+# The limit for a record whose parts are in the decision log, and whose texts may have grown: other parts would be other
+# records, in addition to those already produced.
 _MAX_GROWN_BYTES = 950_000
 
 # Of all templates of a record, compiling included: half a second at most on one core of 2024 and two with 512 MB in
@@ -66,7 +66,7 @@ class Message:
 
 @dataclass
 class Written:
-    """What can be written now for one build record's recipients; decisions: by position, why there is no message."""
+    """The messages of one build record's recipients; decisions: by position, of recipients without a message."""
 
     messages: list[Message] = field(default_factory=list)
     decisions: dict[int, Decision] = field(default_factory=dict)
@@ -99,19 +99,19 @@ class BuildMessages:
         with ThreadPoolExecutor(_RECORDING_AT_ONCE) as pool:
             recordings = [pool.submit(self._record_decisions, draft) for draft in drafts]
         for draft, decided in zip(drafts, recordings, strict=True):
-            batch.attempt(draft.item, partial(self._pass_on, batch, draft, decided.result))
+            batch.attempt(draft.item, partial(self._emit, batch, draft, decided.result))
 
     def _look_up(
         self, builds: Sequence[BuildRequested]
     ) -> tuple[dict[int, User], dict[tuple[int, str, str], list[Template]]]:
-        """Both at once: a password waits for each round trip. Errors: Retry."""
+        """Look up users and templates in parallel: round trips add to one-time-password latency. Errors: Retry."""
         with ThreadPoolExecutor(1) as pool:
             templates = pool.submit(self.templates.load, [_key(build) for build in builds])
             users = self.directory.users(list(dict.fromkeys(user for build in builds for user in build.user_ids)))
             return users, templates.result()
 
     def dead_lettered(self, batch: Batch[BuildRequested], item: Item[BuildRequested], why: DeadLetter) -> None:  # noqa: ARG002
-        """Its recipients failed: a dead letter is not a way to vanish."""
+        """Emit failed outcomes for all recipients of a dead-lettered record."""
         self._emit_outcomes(batch, item, dict.fromkeys(item.value.positions, DEAD_LETTERED))
 
     def _draft(
@@ -122,12 +122,12 @@ class BuildMessages:
         templates: Mapping[tuple[int, str, str], list[Template]],
         drafts: "list[Draft]",
     ) -> None:
-        """Add what the record comes to now. Errors: Retry."""
+        """Append the record's draft. Errors: Retry."""
         build, found = item.value, templates[_key(item.value)]
         if not all(is_member(users.get(user_id), build.club_id) for user_id in build.user_ids):
-            users = users | self._again(batch, build, lambda: self.directory.users(build.user_ids))
+            users = users | self._look_up_again(batch, build, lambda: self.directory.users(build.user_ids))
         if not found and literal_fields(build.channel, build.data) is None:
-            found = self._again(batch, build, lambda: self._templates_now(build))
+            found = self._look_up_again(batch, build, lambda: self._templates_now(build))
         written = _write(build, users, found)
         parts = _fitting(written.messages, [(build.range_start, build.range_end)], MAX_CONTENT_BYTES)
         written.decisions |= _too_large(parts, MAX_CONTENT_BYTES)
@@ -136,25 +136,25 @@ class BuildMessages:
 
     def _record_decisions(self, draft: "Draft") -> Decisions:
         build = draft.item.value
-        now = Decisions(
+        decisions = Decisions(
             positions=build.positions,
             user_ids=build.user_ids,
             by_channel={build.channel: draft.written.decisions},
             parts=tuple((part.start, part.end) for part in draft.parts),
         )
-        return record_decisions(self.decision_log, build.record_id, now)
+        return record_decisions(self.decision_log, build.record_id, decisions)
 
-    def _pass_on(self, batch: Batch[BuildRequested], draft: "Draft", recorded: Callable[[], Decisions]) -> None:
+    def _emit(self, batch: Batch[BuildRequested], draft: "Draft", recorded: Callable[[], Decisions]) -> None:
         """Emit delivery records and outcomes by the first recorded decisions of the record.
 
-        Of whom nothing can be written any more goes on all the same: their message may be on its way already, and only
-        delivery knows.
+        Recipients whose message can no longer be written are included as withdrawn: an earlier attempt may have
+        produced their message, and only delivery knows.
         """
-        item, now, decided = draft.item, draft.written, recorded()
+        item, written_now, decided = draft.item, draft.written, recorded()
         build = item.value
         decisions = decided.by_channel.get(build.channel, {})
-        withdrawn = {position: why for position, why in now.decisions.items() if position not in decisions}
-        written = {message.position: message for message in now.messages}
+        withdrawn = {position: why for position, why in written_now.decisions.items() if position not in decisions}
+        written = {message.position: message for message in written_now.messages}
         messages = [
             _blank(position, user_id) if position in withdrawn else written[position]
             for position, user_id in zip(build.positions, build.user_ids, strict=True)
@@ -165,8 +165,8 @@ class BuildMessages:
             batch.produce(item, topics.same_lane(topics.DELIVERY, item.record.topic), record.record_id, record)
         self._emit_outcomes(batch, item, decisions)
 
-    def _again[V](self, batch: Batch[BuildRequested], build: BuildRequested, look_up: Callable[[], V]) -> V:
-        """Look up anew what was absent, once the directory is past the moment of asking. Errors: Retry."""
+    def _look_up_again[V](self, batch: Batch[BuildRequested], build: BuildRequested, look_up: Callable[[], V]) -> V:
+        """Repeat a look-up with missing rows once the directory has passed the request time. Errors: Retry."""
         batch.confirm(self.directory, min(build.timestamp, self.clock.now_ms()))
         return look_up()
 
@@ -199,13 +199,13 @@ class BuildMessages:
         decisions: Mapping[int, Decision],
     ) -> None:
         build = item.value
-        who = zip(build.positions, build.user_ids, strict=True)
+        recipients = zip(build.positions, build.user_ids, strict=True)
         batch.emit_outcomes(
             item,
             build,
             [
                 RecipientOutcome(position, user_id, decisions[position])
-                for position, user_id in who
+                for position, user_id in recipients
                 if position in decisions
             ],
             step="build",
@@ -222,7 +222,7 @@ def _key(build: BuildRequested) -> tuple[int, str, str]:
 
 
 def _write(build: BuildRequested, users: Mapping[int, User], templates: Sequence[Template]) -> Written:
-    """Each recipient's message, or why there is none."""
+    """Return each recipient's message, or the decision of a recipient without one."""
     written = Written()
     reached: list[tuple[int, User]] = []
     for position, user_id in zip(build.positions, build.user_ids, strict=True):
@@ -314,7 +314,7 @@ def _id_of(template: Template | None) -> int | None:
 
 
 def _rendered(field: Field, context: Mapping[str, Any], steps: Steps) -> str | RenderError:
-    """The text that recipients share; an error, too, is found once and not once a recipient."""
+    """The text that recipients share; an error, too, is found once for all recipients."""
     try:
         return field.render(context, steps)
     except RenderError as error:
@@ -339,7 +339,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """What a record comes to now, before it is known whether something else was decided of it first."""
+    """A record's messages and decisions before they are compared with the decision log."""
 
     item: Item[BuildRequested]
     written: Written
@@ -372,7 +372,7 @@ def _inside(messages: Sequence[Message], start: int, end: int) -> list[Message]:
 
 
 def _too_large(parts: Sequence[Part], max_bytes: int) -> dict[int, Decision]:
-    """Whose message alone does not fit."""
+    """Return the decisions of recipients whose message alone is too large."""
     return {message.position: _TOO_LARGE for part in parts if part.size > max_bytes for message in part.messages}
 
 
@@ -382,7 +382,7 @@ def _blank(position: int, user_id: int) -> Message:
 
 def _withdrawn(position: int, why: Decision) -> Withdrawn:
     if why.status is None:
-        raise ValueError("whoever goes on has not been withdrawn")
+        raise ValueError("an allowed recipient cannot be withdrawn")
     return Withdrawn(position=position, status=why.status, reason=why.reason, layer=why.layer, rule=why.rule)
 
 
@@ -400,7 +400,7 @@ def _columns(messages: Sequence[Message]) -> list[ContentColumn]:
     columns = []
     for name in names:
         texts = [dict(zip(message.names, message.texts, strict=True)).get(name, "") for message in messages]
-        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-        index = [places[text] for text in texts] if len(places) > 1 else []
-        columns.append(ContentColumn(field=name, values=list(places), index=index))
+        value_index = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        indices = [value_index[text] for text in texts] if len(value_index) > 1 else []
+        columns.append(ContentColumn(field=name, values=list(value_index), index=indices))
     return columns

@@ -36,15 +36,15 @@ def bootstrap() -> "RequestSend":
 
 
 @api.post("/v1/sends")
-def post_send(asked: rest.Request) -> Response:
+def post_send(request: rest.Request) -> Response:
     """202 with the send's id once every chunk is on its topic."""
     from functions.send_handler.request_send import check_tenant, parse_request
 
-    send = parse_request(asked.text())
-    check_tenant(send, asked.clubs)
+    send = parse_request(request.text())
+    check_tenant(send, request.clubs)
     logs.note(club_id=send.club_id)
     # The caller's trace, where the request came with a valid one.
-    trace = traces.parse(asked.header(traces.PARENT), asked.header(traces.STATE))
+    trace = traces.parse(request.header(traces.PARENT), request.header(traces.STATE))
     accepted = bootstrap().request(send, trace)
     logger.info("send accepted", requested=accepted.requested)
     location = {"Location": f"/v1/sends/{accepted.send_id}"}

@@ -169,16 +169,16 @@ def _parts(whole: RecheckRequested, why: str, id_of: Callable[[int, int], str]) 
 
 
 def ranges(
-    asked: RecheckRequested | BuildRequested | DeliveryRequested, size: int
+    request: RecheckRequested | BuildRequested | DeliveryRequested, size: int
 ) -> Iterator[tuple[int, int, list[int]]]:
     """(start, end, rows) for each range of positions that has recipients; ranges lie on multiples of size."""
     indices: list[int] = []
     current = -1
-    for index, position in enumerate(asked.positions):
+    for index, position in enumerate(request.positions):
         if position // size != current:
             if indices:
-                yield current * size, min((current + 1) * size, asked.range_end), indices
+                yield current * size, min((current + 1) * size, request.range_end), indices
             current, indices = position // size, []
         indices.append(index)
     if indices:
-        yield current * size, min((current + 1) * size, asked.range_end), indices
+        yield current * size, min((current + 1) * size, request.range_end), indices

@@ -46,6 +46,6 @@ def category(name: str) -> Category:
     return known.get(name, known["default"])
 
 
-def resolve_channels(name: str, asked: Sequence[str]) -> list[str]:
-    """The channels of a send: what it asked for, each once and in its order, else the category's own."""
-    return list(dict.fromkeys(asked)) or list(category(name).channels)
+def resolve_channels(name: str, requested: Sequence[str]) -> list[str]:
+    """Return a send's channels: the requested ones, each once and in their order, else the category's."""
+    return list(dict.fromkeys(requested)) or list(category(name).channels)

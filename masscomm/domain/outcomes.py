@@ -53,7 +53,7 @@ def outcome(
         kind = ".held"
     counts = Counter(decisions)
     distinct = list(counts)
-    places = {decision: place for place, decision in enumerate(distinct)}
+    index_of = {decision: index for index, decision in enumerate(distinct)}
     any_published = any(entry.message_ids for entry in outcomes)
     return parent.derive(
         NotificationOutcome,
@@ -66,7 +66,7 @@ def outcome(
         timestamp=now_ms,
         requested_at=parent.timestamp,
         results=[_result(decision, counts[decision], now_ms, directory) for decision in distinct],
-        result_index=[places[decision] for decision in decisions],
+        result_index=[index_of[decision] for decision in decisions],
         provider_message_ids=[list(entry.message_ids) for entry in outcomes] if any_published else [],
     )
 
