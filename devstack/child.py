@@ -1,10 +1,13 @@
-"""Become a service: die with the stack, drop root where the service refuses it, then run the service's own command.
+"""Prepare a service's process, then execute the service's own command.
 
-Runs as `python -I -S child.py PARENT SIGNAL OWNED -- COMMAND…` between the stack and each service, because what it does
-must happen in the child itself, and doing it between fork and exec of a process that has threads is not safe.
+Runs as `python -I -S child.py PARENT SIGNAL OWNED -- COMMAND…` between the stack and each service. The process ends
+with the stack, and is not root where the service refuses root. Both must be set up in the child itself; code between
+fork and exec of a process with threads is not safe.
 
-PARENT  pid of the stack; SIGNAL  what the service gets when the stack dies; OWNED  "" to keep the user, or the files
-and folders (with a : between them) that the service, run as somebody other than root, must have for its own.
+PARENT  pid of the stack
+SIGNAL  signal that the service gets when the stack dies
+OWNED   "" to keep the user; else the files and folders, separated by a colon, that a service which does not run as root
+        must own
 """
 
 import ctypes
@@ -12,14 +15,14 @@ import os
 import sys
 
 PR_SET_PDEATHSIG = 1
-UNPRIVILEGED = 65534  # nobody, where user namespaces are off
+UNPRIVILEGED = 65534  # the unprivileged uid and gid, used where user namespaces are off
 
 
 def leave_root(owned: str) -> None:
     """Stop being root, as PostgreSQL demands.
 
-    In a user namespace of its own root is mapped to another id: the files stay ours, whatever the path to them. Where
-    the kernel forbids such a namespace, become nobody, who is given `owned`.
+    In a user namespace of its own, root is mapped to another id: the process still owns its files, whatever their path.
+    Where the kernel forbids such a namespace, the process takes the uid UNPRIVILEGED and gives it the files `owned`.
     """
     if os.geteuid() != 0:
         return
@@ -46,7 +49,7 @@ def _give(path: str) -> None:
 
 def main() -> None:
     parent, signal, owned, _, *command = sys.argv[1:]
-    os.umask(0o077)  # what services store holds passwords and people's addresses
+    os.umask(0o077)  # services store passwords and personal addresses
     if owned:
         leave_root(owned)
     # After leave_root: a change of credentials clears it.

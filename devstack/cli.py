@@ -55,7 +55,7 @@ PortOption = Annotated[
 
 
 class Interrupted(BaseException):
-    """Ctrl-C or SIGTERM. Not an Exception: nothing on the way may take it for an error of its own."""
+    """Ctrl-C or SIGTERM. Not an Exception, so that no `except Exception` catches it."""
 
 
 def _config(ports: list[str] | None = None) -> StackConfig:
@@ -69,7 +69,7 @@ def _config(ports: list[str] | None = None) -> StackConfig:
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
-    # Once is enough: while the stack stops, another Ctrl-C must not leave half of it running.
+    # The first signal is enough: a second Ctrl-C while the stack stops must not leave half of it running.
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     raise Interrupted(signal.Signals(number).name)
@@ -100,7 +100,7 @@ def up(
         list[str] | None, typer.Option("--without", metavar="SERVICE", help="Leave a service out. May be repeated.")
     ] = None,
 ) -> None:
-    """Start everything and stay until Ctrl-C, which stops everything; a service that ends is started again."""
+    """Start every service and run until Ctrl-C, which stops them all; restart services that end."""
     config = _config(port)
     if detach:
         _up_detached(
@@ -115,7 +115,7 @@ def up(
         with progress:
             stack.start()
         for leftover in stack.recovered:
-            console.print(f"Ended what a crashed run had left: {leftover}", style="yellow")
+            console.print(f"Ended a process of a crashed run: {leftover}", style="yellow")
         console.print(_listening(stack))
         ok = _run_demo(stack) if demo else True
         if exit_after:
@@ -124,26 +124,26 @@ def up(
         _stay(stack)
     except Interrupted as reason:
         console.print(f"\n{reason}: stopping …")
-        # Stopped by hand after it was up is how this command ends well.
+        # After a complete start, Ctrl-C is the normal end of this command.
         raise typer.Exit(1 if stack.crashes else 0 if stack.start_s else 130) from None
     finally:
         stack.on_change = progress
         with progress:
             stack.stop()
-        if stack.peak_mb:  # else nothing was started, and the error that follows says why
+        if stack.peak_mb:  # else nothing was started; the error that follows has the reason
             console.print(f"Stopped. The most memory it ever held was {stack.peak_mb:.0f} MB.")
 
 
 def _stay(stack: Stack) -> NoReturn:
-    """Start services that end again, until a signal ends the wait by an exception."""
-    stack.on_change = lambda _name, _state, _text: None  # what follows is a line each, and no table
+    """Restart services that end, until a signal raises Interrupted."""
+    stack.on_change = lambda _name, _state, _text: None  # no table any more: each later event is one line
     stack.keep_up(lambda line: console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True))
     while True:
         threading.Event().wait()
 
 
 def _run_demo(stack: Stack | RunningStack) -> bool:
-    """Run the demo against a stack; a service of ours that crashes meanwhile is reported at once and ends it."""
+    """Run the demo against a stack; report a crash of one of our services at once and end the demo."""
     from devstack.demo import run_demo
 
     over = threading.Event()
@@ -156,9 +156,11 @@ def _run_demo(stack: Stack | RunningStack) -> bool:
 
 
 def _end_at_crash(stack: Stack, over: threading.Event) -> None:
-    """Report the first crash and interrupt the main thread, which would wait for it in vain.
+    """Report the first crash and interrupt the main thread, which would wait in vain.
 
-    over: from then on a crash is no concern of this thread.
+    Args:
+        stack: The stack that this process runs.
+        over: Set when the demo has ended: later crashes are ignored.
     """
     stack.crashed.wait()
     if over.is_set():
@@ -253,7 +255,7 @@ def logs(
     service: Annotated[
         str | None, typer.Argument(help="A service or a function; without one, every log and its size is listed.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing what is added.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines of the end to print.")] = 50,
 ) -> None:
     """Print the end of a service's or a function's log."""
@@ -326,24 +328,24 @@ def send(
 @app.command()
 @given(installation=installation)
 def trace(
-    an_id: Annotated[str, typer.Argument(metavar="ID", help="Of a send, or of one notification.")],
+    an_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a send or of a notification.")],
     *,
     installation: Installation,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what happened to a send or a notification, topic by topic, in order of time. Exit status 1 where none is."""
+    """Show what happened to a send or a notification, step by step. Exit status 1 if nothing is known about it."""
     from devstack.tracing import gather, print_trace
 
     found = gather(installation, an_id)
     if found is None:
-        errors.print(f"No record that is kept speaks of {an_id}.")
+        errors.print(f"No retained record mentions {an_id}.")
         raise typer.Exit(1)
     print_trace(found, console, as_json=as_json)
 
 
 @app.command("recompute-check")
 def recompute_check() -> None:
-    """Count everything again from the archive and compare it with what is served. Exit status 1 when a row differs."""
+    """Recompute the metrics from the archive and compare them with the served ones. Exit status 1 if a row differs."""
     from devstack.recompute import recompute_check as run_check
 
     raise typer.Exit(run_check(_config()))
@@ -355,15 +357,17 @@ def erase(
     club: Annotated[int, typer.Option("--club", help="The tenant the user belongs to.")],
     address: Annotated[
         list[str] | None,
-        typer.Option("--address", help="An e-mail address of theirs that the directory lost. May be repeated."),
+        typer.Option(
+            "--address", help="An e-mail address of the user that the directory no longer has. May be repeated."
+        ),
     ] = None,
     even_if_known: Annotated[
-        bool, typer.Option("--even-if-known", help="Though the directory still has the user.")
+        bool, typer.Option("--even-if-known", help="Erase the user even if the directory still has them.")
     ] = False,
 ) -> None:
-    """Erase one person of one tenant from every store. Delete the user in the monolith first.
+    """Erase one user of one tenant from every store. Delete the user in the monolith first.
 
-    Exit status 1 when it is refused, 2 when a store could not be reached.
+    Exit status 1 if the erasure is refused, 2 if a store could not be reached.
     """
     from devstack.erase import erase_person
 
@@ -372,18 +376,18 @@ def erase(
 
 @app.command("clean-state")
 def clean_state() -> None:
-    """Remove everything the stack has stored. Refused while it runs."""
+    """Remove all data of the stack. Refused while the stack runs."""
     config = _config()
     RunState(config).clean()
     console.print(f"{config.state_dir} is empty.")
 
 
-# What a person did wrong, or a service that would not start or does not answer.
+# Errors of the command line, and of services that do not start or do not answer.
 _SAID = (ConfigError, SetupError, StackError, AlreadyRunningError, NotRunningError, KafkaException, MasscommError)
 
 
 def main() -> int:
-    """Run the command; what a person did wrong, or a service that would not start, is a message and exit status 1."""
+    """Run the command; print an error of the command line or of a service as one message, with exit status 1."""
     try:
         app(standalone_mode=True)
     except _SAID as error:

@@ -1,7 +1,7 @@
 """Configuration of a local stack: its ports, its state folder and the addresses derived from them.
 
 Environment: MASSCOMM_STATE (a folder, `.state` in the checkout by default) and MASSCOMM_PORT_<NAME>, one for each field
-of `Ports`. What `masscomm up --port name=number` says comes before the environment.
+of `Ports`. `masscomm up --port name=number` overrides the environment.
 """
 
 import os
@@ -79,20 +79,19 @@ def is_free(port: int) -> bool:
         return True
 
 
-# What leaves a password next to a broadcast within twice its time on an idle machine (docs/guarantees.md).
+# With this niceness, a one-time password during a broadcast takes at most twice its time on an idle machine
+# (docs/guarantees.md).
 _BULK_NICE = 10
 
 
 @dataclass(frozen=True)
 class StackConfig:
-    """Ports and state folder of one stack.
-
-    bulk_nice: how much functions of bulk let the others go first (emulators.serverless). None of it where other stacks
-    and tests want the same processor: bulk would wait for them as well.
-    """
+    """Ports and state folder of one stack."""
 
     state_dir: Path
     ports: Ports = field(default_factory=Ports)
+    # Niceness of the bulk functions' processes (emulators.serverless). 0 where other stacks and tests share the
+    # processors: bulk would yield to them as well.
     bulk_nice: int = 0
 
     @classmethod
@@ -108,8 +107,9 @@ class StackConfig:
     def on_free_ports(cls, state_dir: Path) -> Self:
         """Configuration of a stack that runs concurrently with others: every port is free at the time of the call.
 
-        Taken at random below the range the kernel hands to outgoing connections (32768 up), so that none of those takes
-        one between asking and starting.
+        The ports are random and below the range of outgoing connections (32768 up), so that no connection takes one
+        between
+        this call and the start of the stack.
         """
         count = len(fields(Ports))
         candidates = random.SystemRandom().sample(range(20000, 32000), 200)
@@ -145,7 +145,7 @@ class StackConfig:
 
     @property
     def run_dir(self) -> Path:
-        """The lock, the record of what runs, the generated password."""
+        """The folder of the lock, the record of the running processes and the generated password."""
         return self.state_dir / "run"
 
     @property

@@ -9,25 +9,22 @@ from devstack.state import NotRunningError, RunState, Started
 
 
 class StackHandle(Protocol):
-    """What the demo and the commands need of a stack, whoever runs it.
-
-    environment  what the functions find in theirs, and MONOLITH_DATABASE_URL
-    start_s      seconds from the first process to the last answer
-    peak_mb      highest resident memory of all processes together so far, in MB
-    """
+    """A stack as the demo and the commands see it, in this or in another process."""
 
     config: StackConfig
 
     @property
-    def environment(self) -> dict[str, str]: ...
+    def environment(self) -> dict[str, str]:
+        """The functions' environment variables, and MONOLITH_DATABASE_URL."""
+        ...
 
     @property
     def urls(self) -> dict[str, str]: ...
 
     def memory_mb(self) -> float: ...
 
-    peak_mb: float
-    start_s: float
+    peak_mb: float  # highest resident memory of all processes together so far, in MB
+    start_s: float  # seconds from the first process to the last ready service
 
 
 class RunningStack:
@@ -38,7 +35,7 @@ class RunningStack:
         holder = state.holder()
         if holder is None or not self.record:
             raise NotRunningError(f"No stack runs here ({state.config.state_dir}). `masscomm up` starts it.")
-        # The configuration it was started with: its ports may differ from those this process would choose.
+        # The configuration of the running stack: its ports may differ from those of this process's environment.
         self.config = StackConfig.from_dict(self.record["settings"])
         self.holder_pid = int(holder["pid"])
         self.since = str(holder["since"])
@@ -71,5 +68,5 @@ class RunningStack:
         return total
 
     def as_json(self) -> dict[str, Any]:
-        """The record as it stands in the state folder."""
+        """The run record, as stored in the state folder."""
         return self.record

@@ -1,10 +1,9 @@
-"""The installation that an operator's command speaks to: the stack of this machine, or a deployed one.
+"""The installation that an operator's command works on: the stack of this machine, or a deployed one.
 
-`--deployed` takes what the functions themselves take, from the environment: KAFKA_BOOTSTRAP_SERVERS,
-KAFKA_AUTHENTICATION (`aws_msk_iam`), AWS_REGION, SCHEMA_REGISTRY_URL, CDC_GENERATION, OPENSEARCH_URL and
-OPENSEARCH_AUTHENTICATION for suppressions, and DELIVERY_LEDGER_TABLE, DECISIONS_TABLE, WAITING_TABLE where tables have
-other names. Credentials are found as the SDK finds them; the host must
-reach the brokers.
+`--deployed` reads the same environment variables as the functions: KAFKA_BOOTSTRAP_SERVERS, KAFKA_AUTHENTICATION
+(`aws_msk_iam`), AWS_REGION, SCHEMA_REGISTRY_URL, CDC_GENERATION, OPENSEARCH_URL and OPENSEARCH_AUTHENTICATION for
+suppressions, and DELIVERY_LEDGER_TABLE, DECISIONS_TABLE, WAITING_TABLE where tables have other names. Credentials are
+found as the SDK finds them; the host must reach the brokers.
 """
 
 import os
@@ -27,31 +26,32 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 DeployedOption = Annotated[
-    bool, typer.Option("--deployed", help="Not this machine's stack: the installation that the environment names.")
+    bool, typer.Option("--deployed", help="Use the deployed installation of the environment variables.")
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """Where it is, and how to sign in.
-
-    security: for a client of Kafka; logs: the functions' lines, None where they are elsewhere; aws: endpoint and
-    credentials for boto3, empty where it finds them itself; tables: by their name in schemas/dynamodb; opensearch_url:
-    None where the environment names it.
-    """
+    """Addresses and credentials of an installation."""
 
     kafka_bootstrap: str
     registry_url: str
     generation: str
-    security: Mapping[str, Any] = field(default_factory=dict)
-    logs: Path | None = None
+    security: Mapping[str, Any] = field(default_factory=dict)  # further configuration of the Kafka client, to sign in
+    logs: Path | None = None  # folder of the functions' logs; None if they are elsewhere
+    # endpoint and credentials for boto3; empty: boto3's own sources
     aws: Mapping[str, Any] = field(default_factory=dict)
-    tables: Mapping[str, str] = field(default_factory=dict)
-    opensearch_url: str | None = None
+    tables: Mapping[str, str] = field(default_factory=dict)  # table names, by their names in schemas/dynamodb
+    opensearch_url: str | None = None  # None: the environment has it
 
     @classmethod
     def chosen(cls, *, deployed: bool) -> Self:
-        """Errors: NotRunningError where no stack runs here, Stop where a variable of the deployed one is missing."""
+        """The deployed installation, or this machine's stack.
+
+        Raises:
+            NotRunningError: No stack runs here.
+            Stop: A variable of the deployed installation is missing.
+        """
         return cls.deployed() if deployed else cls.local(RunningStack.of(StackConfig.from_environment()).config)
 
     @classmethod
@@ -74,7 +74,11 @@ class Installation:
 
     @classmethod
     def deployed(cls) -> Self:
-        """The one that the environment names. Errors: Stop, naming what is missing."""
+        """The installation of the environment variables.
+
+        Raises:
+            Stop: A variable is missing; the message names it.
+        """
         return cls(
             kafka_bootstrap=environment.required("KAFKA_BOOTSTRAP_SERVERS"),
             registry_url=environment.required("SCHEMA_REGISTRY_URL"),
@@ -87,11 +91,15 @@ class Installation:
         )
 
     def table(self, name: str) -> str:
-        """A table's name there."""
+        """The installation's name of a table."""
         return self.tables.get(name, name)
 
     def opensearch(self) -> OpenSearch:
-        """A client of the directory. Errors: Stop where OPENSEARCH_URL of a deployed installation is missing."""
+        """A client of the directory.
+
+        Raises:
+            Stop: OPENSEARCH_URL of a deployed installation is missing.
+        """
         if self.opensearch_url is None:
             return connect_from_environment()
         return connect(self.opensearch_url)

@@ -1,4 +1,4 @@
-"""Who could reach the stack from outside: the sockets of its processes that listen on another address than loopback."""
+"""Find sockets of the stack's processes that listen on other addresses than loopback."""
 
 import ipaddress
 import socket

@@ -1,4 +1,4 @@
-"""Options that several commands have, written once."""
+"""Options that several commands share."""
 
 import inspect
 from collections.abc import Callable
@@ -11,9 +11,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For programs, a JSON o
 
 
 def given(**made_by: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command whose parameter NAME is made by NAME=function, whose options the command line has in its place.
+    """Replace parameters of a command by the options of the functions that make their values.
 
-    Raises TypeError where two of them have an option of the same name.
+    Args:
+        made_by: For each replaced parameter, the function that returns its value. The function's own options appear on
+            the command line instead of the parameter.
+
+    Raises:
+        TypeError: Two of the options have the same name.
     """
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
@@ -32,7 +37,7 @@ def given(**made_by: Callable[..., Any]) -> Callable[[Callable[..., None]], Call
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in asked]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": None}
-        del run.__wrapped__  # else typer would look at the command's own signature
+        del run.__wrapped__  # else typer would read the command's own signature
         return run
 
     return decorated

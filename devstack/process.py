@@ -1,7 +1,7 @@
-"""Processes of a stack: start one, know it again, measure it, end it and everything it started.
+"""Processes of a stack: start, identify, measure and end them, with their descendants.
 
-A process is known by its pid and its start time, so that a pid used again is never mistaken for ours. What a service
-started itself is found as its descendants and, when those were orphaned, by a marker in the environment they inherited.
+A process is identified by its pid and its start time, so that a reused pid is never taken for one of ours. Processes
+that a service started are its descendants; orphaned ones are found by a marker in their inherited environment.
 """
 
 import os
@@ -30,7 +30,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def child_command(command: Sequence[str], *, death_signal: signal.Signals, owned: Sequence[Path]) -> list[str]:
-    """`command` wrapped so that it dies with this process; with `owned`, not as root, and those files are its own."""
+    """`command` wrapped so that it dies with this process; with `owned`, it is not root and owns those files."""
     files = os.pathsep.join(map(str, owned))
     wrapper = [sys.executable, "-I", "-S", str(CHILD), str(os.getpid()), str(int(death_signal)), files]
     return [*wrapper, "--", *command]
@@ -63,7 +63,7 @@ def spawn(
 
 
 def marked(state_dir: Path) -> list[psutil.Process]:
-    """Every process that inherited the marker of the stack in `state_dir`, but for this one."""
+    """Every process that inherited the marker of the stack in `state_dir`, without this one."""
     wanted = f"{MARKER}={state_dir}".encode()
     found = []
     for process in psutil.process_iter():
@@ -71,7 +71,7 @@ def marked(state_dir: Path) -> list[psutil.Process]:
             if process.pid != os.getpid() and wanted in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
                 found.append(process)
         except (OSError, psutil.Error):
-            continue  # ended meanwhile, or another user's: not ours
+            continue  # ended meanwhile, or another user's process
     return found
 
 
@@ -85,7 +85,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def rss_mb(processes: Iterable[psutil.Process]) -> float:
-    """Sum of the resident memory, in MB (2**20 bytes); what ended meanwhile counts nothing."""
+    """Sum of the resident memory, in MB (2**20 bytes); a process that has ended counts 0."""
     total = 0
     for process in processes:
         try:
@@ -96,7 +96,7 @@ def rss_mb(processes: Iterable[psutil.Process]) -> float:
 
 
 def end(processes: Iterable[psutil.Process], *, grace_s: float, polite: signal.Signals = signal.SIGTERM) -> None:
-    """Ask the processes to end, wait up to `grace_s` for all of them, then kill what is left and wait for that."""
+    """Send `polite` to the processes, wait up to `grace_s` for all of them, then kill the remaining ones."""
     alive = list(processes)
     for process in alive:
         _signal(process, polite)
@@ -108,6 +108,6 @@ def end(processes: Iterable[psutil.Process], *, grace_s: float, polite: signal.S
 
 def _signal(process: psutil.Process, number: signal.Signals) -> None:
     try:
-        process.send_signal(number)  # psutil compares the start time first: a pid used again is not hit
+        process.send_signal(number)  # psutil compares the start time first, so a reused pid is not signalled
     except psutil.NoSuchProcess:
         return

@@ -1,4 +1,4 @@
-"""What a person sees while the stack starts and stops: a live table on a terminal, plain lines elsewhere."""
+"""Progress of starting and stopping the stack: a live table on a terminal, plain lines elsewhere."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ STYLES = {
 
 
 class Progress:
-    """A line a service (or provisioning step): its state, and when it is ready how long it took and its memory."""
+    """One line a service or provisioning step: its state, and when it is ready its start time and memory."""
 
     def __init__(self, console: Terminal) -> None:
         self.console = console

@@ -1,7 +1,7 @@
-"""What must exist before the functions run: topics, schemas, indices, tables, provider applications, the connector.
+"""Provision the stack before the functions run: topics, schemas, indices, tables, provider applications, the connector.
 
-All of it comes from schemas/ (the monolith's own tables from examples/monolith/, as its own migration), and doing it
-again changes nothing. `provisioning` names the steps and what each needs; the functions below do one step each and
+Everything comes from schemas/ (the monolith's own tables from examples/monolith/, as its own migration), and a second
+run changes nothing. `provisioning` names the steps and their dependencies; the functions below do one step each and
 serve tests too.
 """
 
@@ -112,10 +112,10 @@ def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:
 
 
 def provision_aws(config: StackConfig) -> None:
-    """SNS platform applications, the verified sender, and the tables of schemas/dynamodb.
+    """Create SNS platform applications, the verified sender, and the tables of schemas/dynamodb.
 
-    LocalStack forgets everything when it ends. Where the directory still names endpoints of an earlier run, they are
-    dropped and device_registrar's position is taken back, so that it makes them again.
+    LocalStack loses its state when it ends. If the directory still has endpoints of an earlier run, they are deleted
+    and device_registrar's consumer group is reset, so that it registers the devices again.
     """
     environment = function_environment(config)
     session = boto3.Session(
@@ -172,10 +172,13 @@ _GROUP_NOT_YET = {
 
 
 def delete_group(admin: AdminClient, group: str) -> None:
-    """Delete a consumer group, where there is one. Raises ProvisioningError.
+    """Delete a consumer group, if it exists.
 
-    A broker that has just started reads its groups first, and still counts the members that did not leave before it
-    stopped: both are waited for.
+    A broker that has just started loads its groups first, and still counts the members that did not leave before it
+    stopped: this function waits for both.
+
+    Raises:
+        ProvisioningError: The broker refuses, or the wait takes longer than TIMEOUT_S.
     """
     pause = threading.Event()
     deadline = time.monotonic() + TIMEOUT_S
@@ -197,7 +200,7 @@ def delete_group(admin: AdminClient, group: str) -> None:
 
 
 def connector_name(generation: str) -> str:
-    """A connector a snapshot generation."""
+    """The connector's name: one connector a snapshot generation."""
     return f"monolith-{generation}"
 
 

@@ -1,4 +1,4 @@
-"""`masscomm recompute-check`: whether what is served is what the archive and the topics say, on this machine's data."""
+"""`masscomm recompute-check`: compare the served metrics with the archive and the topics, on this machine's data."""
 
 import subprocess
 import sys
@@ -10,14 +10,14 @@ from devstack.services.spark import spark_environment
 from devstack.stack import Stack
 from devstack.state import NotRunningError
 
-# Where the rows are, what the records' schemas are, and what the archive is compared with.
+# For the metrics' rows, the records' schemas, and the topics to compare the archive with.
 _SERVERS = ("postgres", "registry", "kafka")
 
 
 def recompute_check(config: StackConfig) -> int:
-    """Run spark_metrics.recompute over everything; its exit status (0: nothing differs).
+    """Run spark_metrics.recompute over all records; returns its exit status (0: no difference).
 
-    On the stack that runs, else on servers started for it over what the last run has left. Errors: StackError.
+    It uses the running stack, else servers started on the data of the last run. Errors: StackError.
     """
     try:
         return run_recompute(RunningStack.of(config).config)

@@ -1,4 +1,4 @@
-"""The body of `masscomm send`: one send by REST or, as the monolith does, by Kafka; and what becomes of it."""
+"""The body of `masscomm send`: one send by REST or, as the monolith does, by Kafka, and its progress."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -56,11 +56,22 @@ def send(
     wait: bool = False,
     console: Terminal | None = None,
 ) -> str:
-    """Ask for a send, print its id and where to follow it, and return the id.
+    """Request a send, print its id and where to follow it, and return the id.
 
-    to: user ids and ranges, `1,2,5-9`; via: rest or kafka; data: KEY=VALUE for the template; channels: the category's
-    own where none is named; wait: follow it until nothing is in flight.
-    Errors: StackError, with what the API, Kafka or the registry said.
+    Args:
+        stack: The running stack.
+        to: User ids and ranges, `1,2,5-9`.
+        club_id: The tenant.
+        type: The category.
+        via: rest or kafka.
+        data: KEY=VALUE for the template.
+        channels: Empty for the category's own.
+        critical: Use the critical lane.
+        wait: Follow the send until nothing is in flight.
+        console: The terminal.
+
+    Raises:
+        StackError: The API, Kafka or the registry refused the send; the message has their reason.
     """
     console = console or Terminal()
     users, variables = recipients(to), pairs(data)

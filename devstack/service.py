@@ -1,4 +1,4 @@
-"""What a service of the stack is: plain values, made by one module each under `devstack.services`."""
+"""Specification of a service: plain values, made by one module each under `devstack.services`."""
 
 import http.client
 import json
@@ -25,36 +25,24 @@ def nothing(_: RunOnce) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """One server process and how to run it.
+    """One server process and how to run it."""
 
-    name         as in logs, `masscomm status` and `depends_on`
-    command      arguments of the process; environment is added to the stack's own
-    ports        fields of `Ports` it listens on: they must be free before anything starts
-    address      where it listens, as a person would write it
-    depends_on   services and tasks that come before it
-    outlived_by  services it waits for by itself, but which must not end before it
-    ready        answers whether it serves; called again and again until it says so, may raise OSError until then
-    files        written before it starts
-    prepare      what must be done before a start (format, initdb, where it has not been); gets a function that runs a
-                 command as the service would be run
-    after_ready  what completes the start, once it serves (create a database)
-    class_archive  of a JVM, see `class_archive`
-    drop_root    the files and folders that must be its own, where it refuses to run as root
-    """
-
-    name: str
-    command: list[str]
+    name: str  # in logs, `masscomm status` and `depends_on`
+    command: list[str]  # arguments of the process
+    # Whether it serves; called repeatedly until it returns True, may raise OSError until then.
     ready: Callable[[], bool]
-    address: str
-    ports: tuple[str, ...] = ()
-    depends_on: tuple[str, ...] = ()
+    address: str  # address for people to read
+    ports: tuple[str, ...] = ()  # fields of `Ports` it listens on: they must be free before anything starts
+    depends_on: tuple[str, ...] = ()  # services and tasks that must be ready first
+    # services that must not end before it, although its start does not depend on them
     outlived_by: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[Path, str] = field(default_factory=dict)
-    class_archive: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)  # in addition to the stack's own
+    files: Mapping[Path, str] = field(default_factory=dict)  # written before it starts
+    class_archive: Path | None = None  # of a JVM, see `class_archive`
+    # Prepares the first start (format, initdb); its argument runs a command in the way the service will run.
     prepare: Callable[[RunOnce], None] = nothing
-    after_ready: Callable[[], None] = lambda: None
-    drop_root: tuple[Path, ...] = ()
+    after_ready: Callable[[], None] = lambda: None  # completes the start once it serves (create a database)
+    drop_root: tuple[Path, ...] = ()  # files and folders it must own, if it refuses to run as root
     stop_signal: signal.Signals = signal.SIGTERM
     start_timeout_s: float = 90
     stop_timeout_s: float = 15
@@ -62,7 +50,7 @@ class Service:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Something to be done once a start, after what it depends on: creating topics, registering a connector."""
+    """A provisioning step, run once a start after its dependencies: create topics, register a connector."""
 
     name: str
     run: Callable[[], object]
@@ -71,7 +59,7 @@ class Task:
 
 @cache
 def java_home() -> str:
-    """Home folder of the JDK everything runs on. Raises SetupError when it is missing or another major version."""
+    """Home folder of the stack's JDK. Raises SetupError when it is missing or another major version."""
     return find_jdk()
 
 
@@ -86,7 +74,7 @@ def java(*options: str, heap_mb: int) -> list[str]:
         f"{java_home()}/bin/java",
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
-        # Half the processor time of a start, on a machine where everything starts at once.
+        # Halves the processor time of a start, when all services start at the same time.
         "-XX:TieredStopAtLevel=1",
         "-XX:+ExitOnOutOfMemoryError",
         "-XX:-UsePerfData",
@@ -99,9 +87,10 @@ def java(*options: str, heap_mb: int) -> list[str]:
 
 
 def class_archive(name: str) -> Path:
-    """Where a JVM's loaded classes are kept, to start in a third of the time: one file a set of jars and a JDK.
+    """The file of a JVM's loaded classes, one a set of jars and a JDK; with it, a start takes a third of the time.
 
-    It is written when the service first ends in peace (class data sharing, JEP 350), and only ever replaced as a whole.
+    The JVM writes it when the service first ends normally (class data sharing, JEP 350); it is only replaced as a
+    whole.
     """
     key = digest(f"{JARS}/.stamp", f"{CLASSES}/.stamp", f"{java_home()}/release")[:16]
     return Path(WORK, "class-archives", f"{name}-{key}.jsa")
@@ -128,9 +117,9 @@ def log4j(level: str = "warn", **loggers: str) -> str:
 
 
 def base_environment() -> dict[str, str]:
-    """What every process of the stack gets: this process's environment, without what could lead it astray.
+    """Environment of every process of the stack: this process's, without variables that would change its behaviour.
 
-    AWS credentials and profiles of the person at the keyboard are replaced: nothing here may reach a real account.
+    The caller's AWS credentials and profiles are replaced: no process of the stack may reach a real account.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     for unwanted in ("PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "PYTHONPATH", "JAVA_TOOL_OPTIONS", "CLASSPATH"):
@@ -141,7 +130,7 @@ def base_environment() -> dict[str, str]:
         "PATH": f"{java_home()}/bin:{kept.get('PATH', os.defpath)}",
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": str(ROOT),
-        # glibc reserves an arena a core and thread otherwise: most of a small JVM's memory outside its heap
+        # Without it, glibc reserves an arena a core and thread: most of a small JVM's memory outside its heap.
         "MALLOC_ARENA_MAX": "2",
         "no_proxy": f"{LOOPBACK},localhost",
         "NO_PROXY": f"{LOOPBACK},localhost",
@@ -166,7 +155,7 @@ def listens(port: int) -> bool:
 
 
 def http_get(url: str, *, timeout_s: float = 2) -> tuple[int, bytes]:
-    """Status and body. Raises OSError (http.client.HTTPException is turned into one) while nothing answers."""
+    """Status and body. Raises OSError (in place of http.client.HTTPException) while no server answers."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.netloc, timeout=timeout_s)
     try:
@@ -185,7 +174,7 @@ def answers(url: str) -> Callable[[], bool]:
 
 
 def json_at(url: str) -> Any:
-    """The JSON a readiness address answers. Raises OSError until it answers 200 with JSON."""
+    """The JSON at a readiness address. Raises OSError until the answer is 200 with JSON."""
     status, body = http_get(url)
     if status != 200:
         raise OSError(f"{url} answered {status}")
@@ -196,14 +185,14 @@ def json_at(url: str) -> Any:
 
 
 def function_environment(config: StackConfig) -> dict[str, str]:
-    """What the functions and the Spark job find in their environment: addresses, names, dummy credentials."""
+    """Environment of the functions and the Spark job: addresses, names, dummy credentials."""
     application = f"arn:aws:sns:{REGION}:000000000000:app"
     return {
         "KAFKA_BOOTSTRAP_SERVERS": config.kafka_bootstrap,
         "SCHEMA_REGISTRY_URL": config.registry_url,
         "OPENSEARCH_URL": config.opensearch_url,
         "AWS_ENDPOINT_URL": config.aws_url,
-        # Past LocalStack's gateway, which takes twice as long as the database behind it.
+        # Directly, because LocalStack's gateway takes twice as long as the database behind it.
         "AWS_ENDPOINT_URL_DYNAMODB": config.dynamodb_url,
         **AWS_CREDENTIALS,
         "METRICS_DATABASE_URL": config.database_url("metrics"),

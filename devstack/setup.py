@@ -1,8 +1,8 @@
 """Make everything the project runs on: two virtual environments, the jars, the compiled launcher.
 
-Run by make through whatever `python3` is; standard library only. It first checks the prerequisites, names each missing
-or wrong one in one line and exits with status 1 before anything is downloaded. What is there already is left alone:
-every part carries a stamp, the hash of what it was made from (its lock file, its poms, its sources).
+Run by make with any `python3`; standard library only. It first checks the prerequisites, names each missing or wrong
+one in one line and exits with status 1 before any download. Up-to-date parts are kept: every part has a stamp, the hash
+of its sources (its lock file, its poms, its code).
 
 The file has to parse and give its message on an older Python 3, so nothing above `main` may need 3.13 at import.
 """
@@ -28,7 +28,7 @@ JARS = os.path.join(WORK, "jars")
 SERVICE_CATALOG = os.path.join(WORK, "service-catalog")
 CLASSES = os.path.join(WORK, "classes")
 LAUNCHERS = os.path.join(CLASSES, "launchers.jar")
-# What MSK Connect runs: Debezium, and how its workers read a secret.
+# MSK Connect's plug-in: Debezium, and the provider by which its workers read a secret.
 CONNECT_PLUGIN = os.path.join(WORK, "connect-plugin")
 PYTHON = "3.13"
 JAVA_MAJOR = 17
@@ -36,7 +36,7 @@ NODE_MAJOR = 20
 
 
 class SetupError(Exception):
-    """Something is missing or a step failed; the message is what a person should read."""
+    """A prerequisite is missing or a step failed; the message is meant for a person."""
 
 
 # --- prerequisites ----------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def find_node() -> str:
 
 
 def check_prerequisites() -> "dict[str, str]":
-    """Paths of what must be there: python, java_home, node, mvn, make. Raises SetupError, a line for each problem."""
+    """Paths of the prerequisites: python, java_home, node, mvn, make. Raises SetupError, a line for each problem."""
     problems = []
     found = {}
     for name, finder in (("python", find_python), ("java_home", find_jdk), ("node", find_node)):
@@ -138,7 +138,7 @@ def digest(*parts: str) -> str:
 
 
 def fresh(folder: str, stamp: str) -> bool:
-    """Whether `folder` was made from what `stamp` stands for."""
+    """Whether `folder` was made from the sources whose hash is `stamp`."""
     try:
         with open(os.path.join(folder, ".stamp")) as file:
             return file.read() == stamp
@@ -178,7 +178,7 @@ class Steps:
             )
 
     def together(self, *steps: "tuple[str, Callable[[], bool]]") -> None:
-        """Run the (name, function) steps at the same time. Raises SetupError with what failed, after all have ended."""
+        """Run the (name, function) steps in parallel. Raises SetupError with all failures, after all have ended."""
 
         def guarded(name: str, function: "Callable[[], bool]") -> None:
             try:
@@ -297,7 +297,7 @@ def make_jars(steps: Steps, maven: str, java_home: str) -> bool:
 
 
 def compile_launchers(steps: Steps, java_home: str) -> bool:
-    """The devstack's few Java classes, compiled against what they launch. Answers whether there was anything to do."""
+    """Compile the devstack's Java classes against the servers they launch. Returns whether anything was compiled."""
     sources = os.path.join(ROOT, "devstack", "services", "java")
     files = [os.path.join(sources, name) for name in sorted(os.listdir(sources)) if name.endswith(".java")]
     launched = ("opensearch", "dynamodb")
@@ -339,7 +339,8 @@ def make_connect_plugin(steps: Steps, maven: str, java_home: str) -> bool:
         with zipfile.ZipFile(os.path.join(folder, "masscomm-secrets-manager.jar"), "w") as archive:
             name = f"{package}/SecretsManagerConfigProvider"
             with open(os.path.join(classes, f"{name}.class"), "rb") as compiled:
-                # No time of this machine: what it is made of decides whether the deployment's plug-in is another.
+                # A fixed time: the plug-in's hash, which decides whether a deployment replaces it, depends on its
+                # contents only.
                 archive.writestr(zipfile.ZipInfo(f"{name}.class"), compiled.read())
             provider = "META-INF/services/org.apache.kafka.common.config.provider.ConfigProvider"
             archive.writestr(zipfile.ZipInfo(provider), name.replace("/", ".") + "\n")
@@ -348,7 +349,7 @@ def make_connect_plugin(steps: Steps, maven: str, java_home: str) -> bool:
 
 
 def main() -> int:
-    """Check, then make what is missing. Exit status 0, or 1 after saying what is wrong."""
+    """Check the prerequisites, then make the missing parts. Exit status 0, or 1 after printing the problem."""
     try:
         found = check_prerequisites()
         if sys.version_info[:2] != tuple(int(part) for part in PYTHON.split(".")):

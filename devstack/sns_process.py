@@ -1,8 +1,8 @@
-"""The stand-in from outside: its process, and its control interface.
+"""The SNS stand-in's process and its control interface.
 
 GET  /_control/received?since=N   accepted publishes from the Nth on: [[time, endpoint, message_id, notification_id]]
 GET  /_control/counts             {calls, accepted, refused: {code: n}, held}, of publishes
-PUT  /_control/rules              [{code, endpoint, share, after, times, delay_s}], in place of those before
+PUT  /_control/rules              [{code, endpoint, share, after, times, delay_s}], replacing the earlier rules
 PUT  /_control/limit              {per_s, burst}; per_s null: no limit
 POST /_control/release            answer the calls that are held
 """
@@ -33,12 +33,12 @@ class StandInError(Exception):
 
 @dataclass(frozen=True)
 class Received:
-    """A publish that was accepted. time: seconds since the epoch; notification_id: empty where the message has none."""
+    """An accepted publish."""
 
-    time: float
+    time: float  # seconds since the epoch
     endpoint: str
     message_id: str
-    notification_id: str
+    notification_id: str  # empty if the message has none
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Counts:
 
 
 class SnsStandIn:
-    """A stand-in that runs. Every method raises httpx.HTTPError where it does not answer."""
+    """A running stand-in. Every method raises httpx.HTTPError if it does not answer."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://{LOOPBACK}:{port}"
@@ -93,25 +93,25 @@ class SnsStandIn:
                     running.kill()
 
     def close(self) -> None:
-        """Let its connection go; the process goes on."""
+        """Close the client's connection; the stand-in continues."""
         self._client.close()
 
     def received(self) -> list[Received]:
-        """Every publish that was accepted, in order; only what is new is asked for."""
+        """All accepted publishes, in order; only new ones are requested from the stand-in."""
         answer = self._client.get("/received", params={"since": len(self._received)}).raise_for_status()
         self._received += [Received(*entry) for entry in answer.json()]
         return list(self._received)
 
     def counts(self) -> Counts:
-        """How many publishes came, and what became of them."""
+        """Numbers of publishes: calls, accepted, refused by code, held."""
         return Counts(**self._client.get("/counts").raise_for_status().json())
 
     def answer(self, *rules: Rule) -> None:
-        """Answer by these rules from now on, and by none before."""
+        """Answer by these rules from now on; earlier rules are removed."""
         self._put("rules", [asdict(rule) for rule in rules])
 
     def limit(self, *, per_s: float | None, burst: float | None = None) -> None:
-        """Throttle what is more than per_s a second; burst: how many may come at once, a tenth of a second's else."""
+        """Throttle publishes above per_s a second; burst: publishes accepted at once, default per_s / 10."""
         self._put("limit", {"per_s": per_s, "burst": burst if burst is not None else max(1.0, (per_s or 0) / 10)})
 
     def release(self) -> None:
@@ -119,7 +119,7 @@ class SnsStandIn:
         self._client.post("/release").raise_for_status()
 
     def clear(self) -> None:
-        """Take everything again; what is held is answered."""
+        """Accept all publishes again, and answer the held ones."""
         self.answer()
         self.limit(per_s=None)
         self.release()

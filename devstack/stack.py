@@ -33,8 +33,8 @@ from devstack.state import RunState, Started, now
 MEMORY_INTERVAL_S = 1.0
 PROBE_INTERVAL_S = 0.05
 LOG_TAIL = 25
-# Waits before a service that ended is started again: doubled from one to the other, and begun anew after it was up for
-# REVIVED_AFTER_S.
+# Pause before the restart of a service that ended: doubled each time, and REVIVE_FIRST_S again after REVIVED_AFTER_S of
+# uptime.
 REVIVE_FIRST_S = 1.0
 REVIVE_LAST_S = 30.0
 REVIVED_AFTER_S = 60.0
@@ -46,7 +46,7 @@ class StackError(Exception):
 
 @dataclass(frozen=True)
 class Crash:
-    """A service that ended though nobody asked it to."""
+    """A service that ended unexpectedly."""
 
     service: str
     status: int
@@ -64,7 +64,7 @@ class Crash:
 
 
 class _Running:
-    """A service's process and what is known of it."""
+    """A service's process and its state."""
 
     def __init__(self, popen: subprocess.Popen[bytes], started: Started) -> None:
         self.popen = popen
@@ -78,10 +78,10 @@ class _Running:
 
 
 class Stack:
-    """All services (but for those of `without`), or some with what they depend on.
+    """All services (except `without`), or some with their dependencies.
 
-    `on_change(name, state, text)` is told of every step, from many threads; the state is one of waiting, starting,
-    ready, failed, stopping, stopped.
+    Each step calls `on_change(name, state, text)`, from many threads; the state is one of waiting, starting, ready,
+    failed, stopping, stopped.
     """
 
     def __init__(
@@ -135,9 +135,9 @@ class Stack:
         self.stop()
 
     def start(self) -> None:
-        """Start what was asked for and wait until it serves.
+        """Start the wanted services and wait until they serve.
 
-        Raises StackError or AlreadyRunningError; no process is left then.
+        Raises StackError or AlreadyRunningError; then no process remains.
         """
         begun = time.monotonic()
         self.open()
@@ -153,7 +153,7 @@ class Stack:
         self._record()
 
     def open(self) -> None:
-        """Take the state folder and start nothing yet: `ensure` starts what is needed. Raises AlreadyRunningError."""
+        """Lock the state folder and start nothing yet: `ensure` starts services. Raises AlreadyRunningError."""
         self._state.acquire()
         self._entered = True
         try:
@@ -165,7 +165,7 @@ class Stack:
         self._sampler.start()
 
     def ensure(self, *names: str) -> None:
-        """Start these services and what they depend on, where they do not run; no provisioning. Raises StackError."""
+        """Start these services and their dependencies, unless they run; no provisioning. Raises StackError."""
         with self._ensuring:
             wanted: dict[str, Service] = {}
             waiting = deque(names)
@@ -178,13 +178,13 @@ class Stack:
             self._bring_up([each for each in wanted.values() if each.name not in self._running], [])
 
     def stop(self) -> None:
-        """End every process that was started, dependents before what they depend on. Safe to call twice."""
+        """End every process that was started, each before its dependencies. Safe to call twice."""
         with self._stopping:
             if self._entered:
                 self._stop()
 
     def keep_up(self, say: Callable[[str], None]) -> None:
-        """From now on start a service again when it ends, those that have ended included; `say` gets a line each time.
+        """From now on restart services that end, including those that have ended; `say` gets a line for each restart.
 
         A service is in `crashes` while it does not serve.
         """
@@ -213,11 +213,11 @@ class Stack:
             self._running.pop(name)
         self._start_service(self.known[name])
 
-    # --- what is known ---
+    # --- state ---
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the functions find in their environment (addresses, names, credentials), and the monolith's database."""
+        """The functions' environment (addresses, names, credentials), and MONOLITH_DATABASE_URL."""
         return {**function_environment(self.config), "MONOLITH_DATABASE_URL": self.config.database_url("monolith")}
 
     @property
@@ -241,8 +241,8 @@ class Stack:
         self._ending.set()
         with self._changed:
             self._changed.notify_all()
-        # After this, what was about to start is in self._running. The spawner itself stays until the end: with its
-        # thread the kernel would end every service at once, in no order.
+        # After this call, every service that was about to start is in self._running. The spawner itself stays until the
+        # end: with its thread the kernel would end every service at once, in no order.
         self._spawner.submit(lambda: None).result()
         waiting = dict(self._running)
         ended: set[str] = set()
@@ -261,8 +261,8 @@ class Stack:
         for thread in threads:
             thread.join()
         for thread in self._starters:
-            thread.join(10)  # one may be in a call to a server that has just ended, until that call gives up
-        # What a service left behind although it ended: by the marker that its processes inherited.
+            thread.join(10)  # one may be in a call to a server that has just ended, until that call fails
+        # Processes that outlived their service, found by their inherited marker.
         process.end(process.marked(self.config.state_dir), grace_s=2)
         self._running.clear()
         self._spawner.shutdown()
@@ -271,7 +271,7 @@ class Stack:
         self._entered = False
 
     def _needs(self, name: str) -> set[str]:
-        """The services that may only end after `name`: what it depends on, directly or through provisioning."""
+        """The services that must not end before `name`: its dependencies, directly or through provisioning."""
         if name not in self.known:
             return set()
         needs: set[str] = set()
@@ -287,7 +287,7 @@ class Stack:
         return needs
 
     def _bring_up(self, services: list[Service], tasks: list[Task]) -> None:
-        """Start and run everything, each after what it depends on, as much as possible at the same time."""
+        """Start all services and run all tasks, each after its dependencies, as many as possible in parallel."""
         self._refuse_taken_ports(services)
         present = {each.name for each in services} | {task.name for task in tasks} | self._done
         failures: list[BaseException] = []
@@ -323,7 +323,7 @@ class Stack:
         if failures:
             raise failures[0]
         if self._ending.is_set():
-            raise StackError("The stack was told to stop while it started.")
+            raise StackError("The stack was stopped while it started.")
 
     def _refuse_taken_ports(self, services: list[Service]) -> None:
         for service in services:
@@ -381,7 +381,7 @@ class Stack:
 
     def _spawn(self, service: Service) -> _Running:
         if self._ending.is_set():
-            raise StackError("The stack was told to stop while it started.")
+            raise StackError("The stack was stopped while it started.")
         popen = process.spawn(
             self._command(service),
             environment={**base_environment(), **service.environment},
@@ -453,7 +453,7 @@ class Stack:
                     f"{service.name} ended while it started (status {running.popen.returncode}).{self._tail(service)}"
                 )
             if abandoned() or self._ending.is_set():
-                raise StackError("The stack was told to stop while it started.")
+                raise StackError("The stack was stopped while it started.")
             with suppress(OSError):  # nothing listens yet: the reason to ask again
                 if service.ready():
                     return
@@ -464,7 +464,7 @@ class Stack:
             running.exited.wait(PROBE_INTERVAL_S)
 
     def _watch(self, service: Service, running: _Running) -> None:
-        """Wait for a process to end; say so when nobody asked it to."""
+        """Wait for a process to end; report a crash unless the end is expected."""
         status = running.popen.wait()
         running.exited.set()
         if running.expected_to_end or self._ending.is_set() or service.name not in self._done:
@@ -523,7 +523,7 @@ class Stack:
                 running.exited.wait()
             elif running.popen.returncode in (0, 128 + signal.SIGTERM):
                 self._keep_class_archive(service)
-        # Its children had the time of its own ending to end; what is left of them is not waited for any longer.
+        # The children had the service's own stop time to end; the remaining ones are killed soon.
         process.end(descendants, grace_s=2)
         self._done.discard(name)
         self.on_change(name, "stopped", "")

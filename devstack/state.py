@@ -1,7 +1,7 @@
-"""The state folder: who runs in it, what it has started, and what a crashed run left behind.
+"""The state folder: its lock, the record of its processes, and the processes that a crashed run left.
 
-`run/lock` is held (flock) as long as a stack runs; the kernel releases it whatever happens to that process.
-`run/stack.json` records each process the stack started, with its start time, as soon as it started.
+`run/lock` is held (flock) as long as a stack runs; the kernel releases it whenever that process ends. `run/stack.json`
+records each process the stack started, with its start time, as soon as it started.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ import psutil
 from devstack import process
 from devstack.config import StackConfig
 
-# What is left of a killed run may have something to save.
+# Processes of a killed run may have data to save.
 LEFTOVER_GRACE_S = 10.0
 
 
@@ -34,11 +34,11 @@ class NotRunningError(Exception):
 
 @dataclass
 class Started:
-    """A process of ours: its pid, its start time in ticks since boot (see `process.start_ticks`), and when, in UTC."""
+    """A process of the stack."""
 
     pid: int
-    ticks: int
-    since: str
+    ticks: int  # start time in ticks since boot, see `process.start_ticks`
+    since: str  # start time in UTC
     address: str = ""
     ready_s: float | None = None
     ports: list[int] = field(default_factory=list)
@@ -64,7 +64,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 class RunState:
-    """The record of one run, for whoever holds the lock to write and for anybody to read."""
+    """The record of one run: the holder of the lock writes it, any process may read it."""
 
     def __init__(self, config: StackConfig) -> None:
         self.config = config
@@ -72,7 +72,7 @@ class RunState:
         self.path = config.run_dir / "stack.json"
         self._lock: int | None = None
 
-    # --- the one who runs ---
+    # --- for the holder of the lock ---
 
     def acquire(self) -> None:
         """Become the one that runs this folder's stack. Raises AlreadyRunningError."""
@@ -111,10 +111,13 @@ class RunState:
         write_atomically(self.path, json.dumps(content, indent=2))
 
     def end_leftovers(self) -> list[str]:
-        """End what an earlier run of this folder left behind (it was killed). Call it while holding the lock.
+        """End the processes that a killed run of this folder left. The caller must hold the lock.
 
-        Answers what was ended, a line each. Only processes that the record names by pid AND start time, their
-        descendants, and those that carry this folder's marker are touched.
+        Only processes in the record with the same pid AND start time, their descendants, and processes with this
+        folder's marker are ended.
+
+        Returns:
+            A line for each process that was ended.
         """
         left: dict[int, psutil.Process] = {each.pid: each for each in process.marked(self.config.state_dir)}
         for started in self.services().values():
@@ -130,7 +133,7 @@ class RunState:
         self.path.unlink(missing_ok=True)
         return described
 
-    # --- anybody ---
+    # --- for any process ---
 
     def holder(self) -> dict[str, Any] | None:
         """pid and since of the process that runs this folder's stack; None when none does."""
@@ -155,7 +158,7 @@ class RunState:
             return {}
 
     def services(self) -> dict[str, Started]:
-        """What the record names, by service; processes need not be alive any more."""
+        """The processes in the record, by service; they may have ended."""
         return {name: Started(**values) for name, values in self.read().get("services", {}).items()}
 
     def clean(self) -> None:

@@ -31,7 +31,7 @@ def list_suppressions(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="So many at most.")] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """Show each suppression: whose, why, since when and until when. Those of every club are of earlier versions."""
+    """Show each suppression: club, address, reason, start and end. Earlier versions wrote those of every club."""
     found = list(_read(installation, club, address, limit))
     if as_json:
         for each in found:

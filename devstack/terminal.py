@@ -1,7 +1,7 @@
-"""What commands print. Text from records, providers and people is inert: it is shown, and does nothing.
+r"""Output of commands. Text from records, providers and people is inert: control characters have no effect.
 
 Markup is off unless a call turns it on for text of ours, and control characters (escape sequences, carriage returns,
-bidirectional overrides) are shown as \\xNN or \\uNNNN. Every command prints by this module.
+bidirectional overrides) are shown as \\xNN or \\uNNNN. Every command prints through this module.
 """
 
 import json
@@ -17,7 +17,7 @@ from masscomm.untrusted import visible, visible_json
 
 
 class Terminal(Console):
-    """A console on which nothing that is printed can act; the styles that our own code asks for stay.
+    """A console on which printed text cannot act; styles chosen by our own code stay.
 
     stderr, file, width: as of rich's console.
     """
@@ -33,7 +33,7 @@ class Terminal(Console):
         )
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """As rich does, with control characters made visible; what rich itself does to the terminal stays."""
+        """Render as rich does, with control characters made visible; rich's own control segments stay."""
         for segment in super().render(renderable, options):
             # guard: terminal.control_characters
             yield segment if segment.control else Segment(_visible_lines(segment.text), segment.style)

@@ -39,7 +39,7 @@ class SharedStack:
                 wanted = json.loads(self.rfile.readline())
                 try:
                     answer: dict[str, object] = {"settings": shared.ensure(wanted).as_dict()}
-                except Exception as error:  # told to the worker, which fails its test with it
+                except Exception as error:  # reported to the worker, which fails its test
                     answer = {"error": f"{type(error).__name__}: {error}"}
                 self.wfile.write(json.dumps(answer).encode() + b"\n")
 
@@ -50,7 +50,7 @@ class SharedStack:
         os.environ[VARIABLE] = str(self.address)
 
     def ensure(self, services: list[str]) -> StackConfig:
-        """Start what does not run yet of these. Raises StackError."""
+        """Start those of these services that do not run yet. Raises StackError."""
         with self._lock:
             if self._stack is None:
                 stack = Stack(StackConfig.on_free_ports(self.folder / "state"))

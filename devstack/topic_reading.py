@@ -15,9 +15,15 @@ NO_SECURITY: Mapping[str, Any] = MappingProxyType({})
 
 
 def read_topic(bootstrap: str, topic: str, security: Mapping[str, Any] = NO_SECURITY) -> Iterator[Message]:
-    """Every committed record, partition by partition. security: what else the client is given, to sign in.
+    """Every committed record, partition by partition.
 
-    Raises KafkaException when the broker does not answer.
+    Args:
+        bootstrap: The broker's address.
+        topic: The topic.
+        security: Further configuration of the Kafka client, to sign in.
+
+    Raises:
+        KafkaException: The broker does not answer.
     """
     consumer = _consumer(bootstrap, security)
     try:
@@ -51,9 +57,9 @@ def _consumer(bootstrap: str, security: Mapping[str, Any]) -> Consumer:
             "group.id": OPERATIONS_GROUP,
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
-            # The end cannot be told from the high watermark: transaction markers take offsets and are never seen.
+            # The high watermark does not show the end: transaction markers take offsets and are never delivered.
             "enable.partition.eof": True,
-            # It is told with the first answer that holds nothing more: no need for the broker to wait for more.
+            # The first answer without further records signals the end, so the broker need not wait for more.
             "fetch.wait.max.ms": 10,
             "broker.address.family": "v4",
             "logger": KAFKA_LOGGER,

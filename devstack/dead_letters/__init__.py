@@ -1,1 +1,1 @@
-"""What operations do with the dead-letter topic: read it, send a record back to its source, write one off."""
+"""Operations on the dead-letter topic: read it, replay a record to its source topic, discard a record."""

@@ -1,4 +1,4 @@
-"""`masscomm dead-letters`: what an operator types."""
+"""The commands below `masscomm dead-letters`."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -22,17 +22,20 @@ app = typer.Typer(help="Records that could not be processed.", no_args_is_help=T
 console = Terminal()
 
 Positions = Annotated[
-    list[str] | None, typer.Argument(metavar="[PARTITION@OFFSET]...", help="Letters by their own position.")
+    list[str] | None,
+    typer.Argument(metavar="[PARTITION@OFFSET]...", help="Dead letters by their position on the dead-letter topic."),
 ]
-TopicOption = Annotated[str | None, typer.Option("--topic", help="Of records that came from this topic.")]
-ReasonOption = Annotated[str | None, typer.Option("--reason", help="With this reason, as undecodable.")]
-FunctionOption = Annotated[str | None, typer.Option("--function", help="Put aside by this function.")]
-PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="Of the source topic.")]
-OffsetOption = Annotated[int | None, typer.Option("--offset", min=0, help="In the source topic's partition.")]
-SinceOption = Annotated[str | None, typer.Option("--since", help="Dead since then: ISO 8601, or 15m, 2h, 7d ago.")]
-UntilOption = Annotated[str | None, typer.Option("--until", help="Dead before then, likewise.")]
-AgainOption = Annotated[bool, typer.Option("--again", help="Also what was replayed or discarded before.")]
-AllOption = Annotated[bool, typer.Option("--all", help="Every letter there is, where nothing else is chosen by.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="Only records from this source topic.")]
+ReasonOption = Annotated[str | None, typer.Option("--reason", help="Only this reason, for example undecodable.")]
+FunctionOption = Annotated[str | None, typer.Option("--function", help="Only records dead-lettered by this function.")]
+PartitionOption = Annotated[int | None, typer.Option("--partition", min=0, help="Partition of the source topic.")]
+OffsetOption = Annotated[int | None, typer.Option("--offset", min=0, help="Offset in the source topic's partition.")]
+SinceOption = Annotated[
+    str | None, typer.Option("--since", help="Dead-lettered since then: ISO 8601, or 15m, 2h, 7d ago.")
+]
+UntilOption = Annotated[str | None, typer.Option("--until", help="Dead-lettered before then: as --since.")]
+AgainOption = Annotated[bool, typer.Option("--again", help="Include records that were replayed or discarded before.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Choose every dead letter, without a filter.")]
 
 
 def _filter(
@@ -72,12 +75,12 @@ def list_letters(
     *,
     wanted: Filter,
     installation: Installation,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The newest so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many, the newest.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Show where each dead-lettered record stood, why it is here and what was done with it."""
+    """List dead-lettered records with their source position, reason and status."""
     marks = _marks(installation)
-    # The topic has one partition: its order is that of age.
+    # The topic has one partition, so its order is the order of time.
     found = deque(_letters(installation, wanted), maxlen=limit)
     if as_json:
         for letter in found:
@@ -101,7 +104,7 @@ def show(
     installation: Installation,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one letter whole: what it says, its headers, and what was done with it."""
+    """Show one dead letter with its payload, its headers and its history of replays and discards."""
     letter = next(_letters(installation, Filter(positions=(position,))), None)
     if letter is None:
         raise typer.BadParameter(f"there is no dead letter {position}; `masscomm dead-letters list` names them")
@@ -126,10 +129,10 @@ def replay(
     installation: Installation,
     everything: AllOption = False,
     again: AgainOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the records without replaying them.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Put records back on their source topic, each once. Exit status 1 where one was left as it stood."""
+    """Produce dead-lettered records on their source topic again, each once. Exit status 1 if a record was refused."""
     letters = _chosen(installation, wanted, everything)
     if dry_run:
         _print([Done(letter=letter, ok=True, said="would be replayed") for letter in letters], as_json)
@@ -148,7 +151,7 @@ def discard(
     again: AgainOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write records off, with the reason. Exit status 1 where one was left as it stood."""
+    """Discard dead-lettered records, with a reason. Exit status 1 if a record was refused."""
     if not why.strip():
         raise typer.BadParameter("--why says why")
     letters = _chosen(installation, wanted, everything)

@@ -1,4 +1,4 @@
-"""Dead letters as they stand on their topic, and choosing among them."""
+"""Dead letters as they are on their topic, and filters over them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,36 +17,30 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetter:
-    """One record of the topic.
+    """One record of the dead-letter topic. Fields that come from a header are empty if the header is absent."""
 
-    position: in the dead-letter topic, partition@offset; dead_at, timestamp: when it came here and when it was first
-    written (ISO 8601, UTC); topic, partition, offset: where it first stood, as its headers say, empty where they do
-    not;
-    replayed: the dead letter it already was once, empty where it was none.
-    """
-
-    position: str
-    dead_at: str
-    topic: str
+    position: str  # its own position, partition@offset
+    dead_at: str  # time at which it was dead-lettered (ISO 8601, UTC)
+    topic: str  # source topic; partition and offset: position there
     partition: str
     offset: str
-    timestamp: str
+    timestamp: str  # time of the original record (ISO 8601, UTC)
     reason: str
     error: str
     function: str
-    replayed: str
+    replayed: str  # the dead letter that was replayed into this record, as `letter`; empty if none
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
 
     @property
     def letter(self) -> str:
-        """Its position with its topic, as the header of a replay says it."""
+        """Its position with its topic, as in the header of a replayed record."""
         partition, _, offset = self.position.partition("@")
         return f"{DEAD_LETTER}-{partition}@{offset}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, without the bytes."""
+        """The fields as JSON values, with the size of the value instead of the bytes."""
         names = (
             "dead_at",
             "topic",
@@ -65,28 +59,24 @@ class DeadLetter:
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """What is asked for; None and an empty sequence ask for nothing in particular.
+    """Conditions on dead letters; None and an empty sequence match every letter."""
 
-    positions: in the dead-letter topic, partition@offset; topic, partition, offset: of where the record first stood;
-    since, until: of when it became a dead letter, since included and until not.
-    """
-
-    positions: Sequence[str] = ()
-    topic: str | None = None
+    positions: Sequence[str] = ()  # positions on the dead-letter topic, partition@offset
+    topic: str | None = None  # source topic; partition and offset: position there
     reason: str | None = None
     function: str | None = None
     partition: int | None = None
     offset: int | None = None
-    since: datetime | None = None
-    until: datetime | None = None
+    since: datetime | None = None  # first time of dead-lettering, inclusive
+    until: datetime | None = None  # end of the dead-lettering times, exclusive
 
     @property
     def chooses(self) -> bool:
-        """Whether it leaves anything out."""
+        """Whether it has any condition."""
         return self != Filter()
 
     def takes(self, letter: DeadLetter) -> bool:
-        """Whether the letter is asked for."""
+        """Whether the letter meets every condition."""
         dead_at = datetime.fromisoformat(letter.dead_at)
         wanted = (
             (self.topic, letter.topic),
@@ -104,9 +94,10 @@ class Filter:
 
 
 def moment(text: str, now: datetime) -> datetime:
-    """A time as a person gives it: ISO 8601 (UTC where no zone is said), or how long ago: 90s, 15m, 2h, 7d.
+    """Parse a time: ISO 8601 (UTC without a zone), or an age: 90s, 15m, 2h, 7d.
 
-    Raises ValueError where it is neither.
+    Raises:
+        ValueError: It is neither.
     """
     if ago := re.fullmatch(r"(\d{1,9})([smhd])", text):
         try:
@@ -118,7 +109,7 @@ def moment(text: str, now: datetime) -> datetime:
 
 
 def read(message: Message) -> DeadLetter:
-    """What a dead letter's headers say; a header that is missing reads as an empty string."""
+    """Read a dead letter from its message; an absent header becomes an empty string."""
     pairs: list[tuple[str, str | bytes | None]] = list(message.headers() or [])  # type: ignore[arg-type]
     kept = tuple((name, _bytes(value) or b"") for name, value in pairs)
     found = dict(kept)
@@ -146,7 +137,11 @@ def read(message: Message) -> DeadLetter:
 def read_letters(
     bootstrap: str, wanted: Filter, *, topic: str = DEAD_LETTER, security: Mapping[str, Any] = NO_SECURITY
 ) -> Iterator[DeadLetter]:
-    """The dead letters asked for, by partition and age. Raises KafkaException when the broker does not answer."""
+    """The dead letters that meet the filter, by partition and age.
+
+    Raises:
+        KafkaException: The broker does not answer.
+    """
     for message in read_topic(bootstrap, topic, security):
         letter = read(message)
         if wanted.takes(letter):
@@ -154,7 +149,7 @@ def read_letters(
 
 
 def _when(milliseconds: str) -> str:
-    """A header may hold anything: what is no time stays as it stands."""
+    """A timestamp header as ISO 8601. A header may hold anything: a value that is not a time is returned unchanged."""
     try:
         return _iso(int(milliseconds))
     except (ValueError, OverflowError, OSError):

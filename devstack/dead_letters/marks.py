@@ -1,6 +1,6 @@
-"""What was done with a dead letter: one mark a letter, keyed by its position, on a compacted topic.
+"""Marks of replayed and discarded dead letters: one a letter, keyed by its position, on a compacted topic.
 
-The mark holds its whole history, because compaction keeps the last record of a key only.
+A mark holds the letter's whole history, because compaction keeps only the last record of a key.
 """
 
 import json
@@ -13,29 +13,31 @@ from devstack.topic_reading import NO_SECURITY, read_topic
 
 
 class MarkKind(StrEnum):
-    """What can be done with a dead letter."""
+    """An operation on a dead letter."""
 
-    REPLAYED = "replayed"  # its bytes stand on its source topic again
-    DISCARDED = "discarded"  # written off: nobody expects it to be processed any more
+    REPLAYED = "replayed"  # its bytes were produced on its source topic again
+    DISCARDED = "discarded"  # it will not be processed any more
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """The last thing that was done, and everything that was, oldest first.
-
-    history: each with status, at (ISO 8601, UTC), by (a user of the machine), and to (a topic) or why.
-    """
+    """The last operation on a dead letter, and all of them."""
 
     kind: MarkKind
+    # Oldest first; each with status, at (ISO 8601, UTC), by (a user of the machine), and to (a topic) or why.
     history: tuple[Mapping[str, str], ...]
 
     def encode(self) -> bytes:
-        """As it stands on the topic."""
+        """The mark as bytes, for the topic."""
         return json.dumps({"status": self.kind, "history": self.history}).encode()
 
 
 def decode(value: bytes) -> Mark:
-    """Raises ValueError where the bytes are no mark."""
+    """Parse a mark.
+
+    Raises:
+        ValueError: The bytes are no mark.
+    """
     try:
         document: dict[str, Any] = json.loads(value)
         return Mark(kind=MarkKind(document["status"]), history=tuple(document["history"]))

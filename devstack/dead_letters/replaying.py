@@ -1,8 +1,8 @@
-"""Sending dead letters back to where they came from, and writing them off.
+"""Replay dead letters to their source topics, and discard them.
 
-A replay and its mark are one Kafka transaction: there is no moment at which a record stands on its source topic again
-and is not marked. All operators share one transactional id, so that of two who work at the same time the first is
-fenced, and what it has not committed never was.
+A replayed record and its mark are one Kafka transaction: no record is on its source topic again without a mark. All
+operators share one transactional id: of two who work at the same time, the first is fenced and its open transaction is
+aborted.
 """
 
 import getpass
@@ -25,30 +25,30 @@ TIMEOUT_S = 15
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """What became of one letter; ok is False where it was left as it stood, and said tells why."""
+    """Result of one operation on a dead letter."""
 
     letter: DeadLetter
-    ok: bool
-    said: str
+    ok: bool  # False if the operation was refused and changed nothing
+    said: str  # the new status, or why the operation was refused
 
 
 def sources(generation: str) -> frozenset[str]:
-    """The topics a dead letter can come from: a header can name any, and nothing else may be written to."""
+    """The topics that a replay may write to: a header can name any topic."""
     chain = {topic.name for topic in chain_topics() if topic.schema is not None and topic.name != "outcome"}
-    # What the scheduler does not take back any more came from there; replayed, it has all its returns again.
+    # Dead letters of the scheduler's on-failure topic; a replayed record starts again with all its reschedulings.
     chain.add(ON_FAILURE)
     return frozenset(chain | {topic.name for topic in cdc_topics(generation)})
 
 
 class Desk:
-    """Where an operator works on dead letters; one at a time, see above.
+    """Replays and discards dead letters for one operator at a time (see the module's docstring).
 
     Args:
-        bootstrap: of the broker.
-        allowed: the topics that may be written to.
-        status_topic: where the marks stand.
-        now: with time zone.
-        security: what else a client of Kafka is given, to sign in.
+        bootstrap: The broker's address.
+        allowed: The topics that may be written to.
+        status_topic: The topic of the marks.
+        now: The current time, with a time zone.
+        security: Further configuration of the Kafka client, to sign in.
     """
 
     def __init__(
@@ -75,22 +75,34 @@ class Desk:
                 "logger": KAFKA_LOGGER,
             }
         )
-        # Only after this is it certain that no other desk has a mark on its way.
+        # Only after init_transactions is no other operator's mark in flight.
         self._producer.init_transactions(TIMEOUT_S)
         self._marks = read_marks(bootstrap, status_topic, security)
 
     def replay(self, letters: Iterable[DeadLetter], *, again: bool = False) -> list[Done]:
-        """Put each letter's bytes on its source topic, once; again: also where that has been done or it was discarded.
+        """Produce each letter's bytes on its source topic, once.
 
-        Raises KafkaException where the broker does not answer or another desk has taken over; what was answered for
-        until then is done.
+        Args:
+            letters: The dead letters.
+            again: Replay letters that were replayed or discarded before, too.
+
+        Raises:
+            KafkaException: The broker does not answer or another operator fenced this one. Letters committed until then
+                stay replayed.
         """
         return [self._replay(letter, again) for letter in letters]
 
     def discard(self, letters: Iterable[DeadLetter], why: str, *, again: bool = False) -> list[Done]:
-        """Mark each letter as written off; again: also where something was done with it before.
+        """Mark each letter as discarded.
 
-        Raises ValueError without a reason, and as replay.
+        Args:
+            letters: The dead letters.
+            why: The reason, stored in the mark.
+            again: Discard letters that were replayed or discarded before, too.
+
+        Raises:
+            ValueError: The reason is empty.
+            KafkaException: As in `replay`.
         """
         if not why.strip():
             raise ValueError("a letter is not discarded without a reason")

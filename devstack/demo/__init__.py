@@ -1,6 +1,6 @@
 """The demo: real notifications through the whole stack, every figure checked against an oracle.
 
-`from devstack.demo import run_demo`: what `masscomm demo`, `make run` and `make demo` call.
+`masscomm demo`, `make run` and `make demo` call `run_demo`.
 """
 
 from devstack.demo.run import run_demo

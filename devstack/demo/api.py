@@ -1,4 +1,4 @@
-"""masscomm's REST API as a program calls it."""
+"""Client of masscomm's REST API."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from devstack.demo.records import Key
 
 
 class ApiError(Exception):
-    """The API answered something else than what it promises; the message is its own."""
+    """The API answered with an unexpected status; the message has the API's own text."""
 
 
 @dataclass(frozen=True)
 class SendStatus:
-    """Where a send's notifications are; reasons with how many have them. sent: of which no more was heard."""
+    """Counts of a send's notifications, all channels together."""
 
     requested: int
-    suppressed: dict[str, int]
-    sent: int
+    suppressed: dict[str, int]  # by reason
+    sent: int  # accepted by the provider, without a receipt yet
     failed: int
     in_flight: int
     delivered: int = 0
@@ -50,7 +50,7 @@ class Api:
         return answer.status_code, [error["field"] for error in answer.json().get("errors", [])]
 
     def status(self, send_id: str) -> SendStatus | None:
-        """GET /v1/sends/{send_id}, all channels together; None while the metrics have not heard of it."""
+        """GET /v1/sends/{send_id}, all channels together; None while the metrics have no row of the send."""
         answer = self._client.get(f"/v1/sends/{send_id}")
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
@@ -72,14 +72,14 @@ class Api:
         )
 
     def notifications(self, user_id: int) -> dict[tuple[str, str], str]:
-        """GET /v1/users/{user_id}/notifications, the latest 1,000: (send id, channel) → "sent", else its reason."""
+        """GET /v1/users/{user_id}/notifications, the latest 1,000: (send id, channel) → "sent", else the reason."""
         answer = self._client.get(f"/v1/users/{user_id}/notifications", params={"limit": "1000"})
         if answer.is_error:
             raise ApiError(f"GET /v1/users/{user_id}/notifications answered {answer.status_code}: {answer.text}")
         return {(row["send_id"], row["channel"]): row["reason"] or row["status"] for row in answer.json()["rows"]}
 
     def counts(self, since_ms: int) -> dict[Key, int]:
-        """GET /v1/metrics by minute, from a minute on (ms since the epoch): every club, type, channel, measure."""
+        """GET /v1/metrics by minute, since a minute (ms since the epoch): every club, type, channel, measure."""
         start = datetime.fromtimestamp(since_ms / 1000, UTC)
         answer = self._client.get(
             "/v1/metrics",

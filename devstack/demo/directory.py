@@ -1,4 +1,4 @@
-"""Whether OpenSearch holds what the monolith's tables hold, and how long a change takes to get there."""
+"""Compare OpenSearch with the monolith's tables, and measure how long a change takes to arrive."""
 
 import json
 import time
@@ -23,7 +23,7 @@ SLICE = 1_000
 CHANGE_TIMEOUT_S = 20.0
 
 
-# Since three hours before, each on their own clock.
+# Quiet hours of three hours, on each user's own clock.
 _QUIET = """
 UPDATE user_settings s SET updated_at = clock_timestamp(), quiet_hours =
   CASE WHEN wall.ends IS NOT NULL THEN
@@ -36,21 +36,27 @@ WHERE wall.id = s.user_id AND s.user_id = ANY(%s)
 
 
 def set_quiet_hours(connection: psycopg.Connection[Any], user_ids: Iterable[int], ends: datetime | None) -> None:
-    """Quiet hours that last until then, or none, for those users who have settings; ends: a whole minute.
+    """Set or remove quiet hours of the given users that have settings.
 
-    Errors: psycopg.Error.
+    Args:
+        connection: Of the monolith's database.
+        user_ids: The users.
+        ends: The end of the quiet hours, a whole minute; None removes them.
+
+    Raises:
+        psycopg.Error: The database refuses the change.
     """
     connection.execute(_QUIET, (ends, list(user_ids)))
 
 
 def next_minute(seconds: float) -> datetime:
-    """The first whole minute that is so far away at least."""
+    """The first whole minute that is at least so many seconds away."""
     minute = (time.time() + seconds) // 60 + 1
     return datetime.fromtimestamp(minute * 60, UTC)
 
 
 class Directory:
-    """The directory's indices and the tables they were made from. Errors of every method: httpx.HTTPError."""
+    """Compares the directory's indices with the tables they were made from. Every method may raise httpx.HTTPError."""
 
     def __init__(self, opensearch_url: str, generation: str) -> None:
         self._generation = generation
@@ -75,7 +81,7 @@ class Directory:
         return None
 
     def differing(self, connection: psycopg.Connection[Any]) -> Pending | None:
-        """The rows whose document is absent or says something else; None where every row has its like."""
+        """The rows whose document is absent or different; None if every document equals its row."""
         different, total = [], 0
         for table, (key, columns) in TABLES.items():
             rows = {row[0]: row[1:] for row in connection.execute(f"SELECT {key}, {', '.join(columns)} FROM {table}")}  # noqa: S608
@@ -91,7 +97,7 @@ class Directory:
         return Pending(f"{', '.join(different[:3])}{' …' if len(different) > 3 else ''}", total - len(different), total)
 
     def behind(self, connection: psycopg.Connection[Any], user_id: int) -> Pending | None:
-        """Whether a user's settings in OpenSearch are still others than in the table; None where they are the same."""
+        """Whether a user's settings in OpenSearch still differ from the table's; None if they are equal."""
         row = connection.execute(
             "SELECT channels, categories, quiet_hours FROM user_settings WHERE user_id = %s", (user_id,)
         ).fetchone()
@@ -101,7 +107,7 @@ class Directory:
         return Pending(f"the settings of user {user_id}")
 
     def endpoints(self, device_ids: Iterable[int]) -> dict[int, str]:
-        """The endpoint's ARN of each of these devices that has one."""
+        """The endpoint ARNs of these devices, without the devices that have none."""
         return {
             number: state["endpoint_arn"]
             for number, state in self._documents("device_state", device_ids)
@@ -109,10 +115,17 @@ class Directory:
         }
 
     def change_latency_ms(self, connection: psycopg.Connection[Any], user_id: int, round_: int) -> float:
-        """From the commit of a change of the user's settings until it can be read in OpenSearch.
+        """Milliseconds from the commit of a change of the user's settings until OpenSearch returns the change.
 
-        connection: one that commits by itself. The change is to a category nobody sends, so that it decides nothing.
-        Errors: DemoError where it does not come.
+        The change is to a category without sends, so that it affects no decision.
+
+        Args:
+            connection: Of the monolith's database, in autocommit mode.
+            user_id: The user.
+            round_: The number of the change; the setting alternates.
+
+        Raises:
+            DemoError: The change is not in OpenSearch within CHANGE_TIMEOUT_S.
         """
         connection.execute(
             "UPDATE user_settings SET categories = categories || jsonb_build_object('demo_probe', %s::boolean),"
@@ -124,7 +137,7 @@ class Directory:
             document = self._document("user_settings", user_id) or {}
             if (document.get("categories") or {}).get("demo_probe") is (round_ % 2 == 0):
                 return (time.perf_counter() - committed) * 1000
-            time.sleep(0.001)  # OpenSearch shares the processors with who asks it
+            time.sleep(0.001)  # OpenSearch shares the processors with this loop
         raise DemoError(f"a change of user {user_id}'s settings is not in OpenSearch after {CHANGE_TIMEOUT_S:.0f} s")
 
     def _complete(self) -> bool:
@@ -144,7 +157,7 @@ class Directory:
         return source
 
     def _documents(self, table: str, numbers: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """What is there and not deleted, by id; read by id, so that it does not wait for a refresh."""
+        """The documents that exist and are not deleted, by id. Reads by id do not wait for an index refresh."""
         for some in batched(numbers, SLICE, strict=False):
             answer = self._client.post(f"/{self._index(table)}/_mget", json={"ids": [str(number) for number in some]})
             for document in json.loads(answer.raise_for_status().content)["docs"]:

@@ -1,4 +1,4 @@
-"""What must come of a send, computed from the monolith's own data and from nothing the pipeline made.
+"""Expected results of a send, computed from the monolith's own data and from nothing the pipeline made.
 
 It has its own implementation of the preference rule and of quiet hours, on purpose: it shares no code with the
 functions it judges.
@@ -22,7 +22,7 @@ _CATEGORIES = Path(__file__).resolve().parents[2] / "schemas" / "categories.yaml
 
 @dataclass(frozen=True)
 class Person:
-    """What decides about a user's notifications; settings as in the monolith's user_settings, empty without a row."""
+    """The data that decides a user's notifications: settings as in user_settings, empty without a row."""
 
     club_id: int
     has_email: bool
@@ -35,7 +35,7 @@ class Person:
 
 @dataclass(frozen=True)
 class World:
-    """Everybody the monolith knows at one moment, by user id."""
+    """All users of the monolith at one moment, by user id."""
 
     people: Mapping[int, Person]
 
@@ -74,45 +74,42 @@ def _person(user: User) -> Person:
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """A send as it was asked for; channels empty: the category's own."""
+    """The parameters of a send."""
 
     club_id: int
     type: str
     to_users: Sequence[int]
-    channels: Sequence[str] = ()
+    channels: Sequence[str] = ()  # empty: the category's own
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What must come of a send; a notification is a user and a channel.
+    """Expected results of a send. A notification is a user and a channel."""
 
-    fates: notification → "sent" or the reason it is suppressed for; provider_calls: one a device, one an e-mail;
-    held: notifications that first wait for the end of quiet hours.
-    """
-
-    fates: Mapping[tuple[int, str], str]
-    provider_calls: int
-    held: frozenset[tuple[int, str]] = frozenset()
+    fates: Mapping[tuple[int, str], str]  # notification → "sent", or the reason of its suppression
+    provider_calls: int  # one a device, one an e-mail
+    held: frozenset[tuple[int, str]] = frozenset()  # notifications that first wait for the end of quiet hours
 
     @property
     def requested(self) -> int:
-        """Distinct notifications asked for."""
+        """Distinct notifications requested."""
         return len(self.fates)
 
     @property
     def sent(self) -> int:
-        """Notifications the provider must have taken."""
+        """Notifications that the provider must accept."""
         return sum(fate == "sent" for fate in self.fates.values())
 
     @property
     def suppressed(self) -> dict[str, int]:
-        """Notifications by the reason they must not be sent for."""
+        """Number of notifications to suppress, by reason."""
         return dict(Counter(fate for fate in self.fates.values() if fate != "sent"))
 
     def by_channel(self) -> dict[str, Counter[str]]:
-        """For each channel how many must have each measure of the metrics: requested, held, queued, suppressed, sent.
+        """Expected count of each measure of the metrics, by channel: requested, held, queued, suppressed, sent.
 
-        Queued is what the builder wrote: who has no device is found only after that, who has no address before.
+        The builder counts "queued". Recipients without a device are suppressed after the builder, recipients without an
+        address before it.
         """
         counts: dict[str, Counter[str]] = {}
         for notification, fate in self.fates.items():
@@ -126,7 +123,13 @@ class Expected:
 
 
 def expect(world: World, ask: Ask, at: datetime | None = None) -> Expected:
-    """What must come of the send, were everything as in the world when it is decided; at: then, now if it is None."""
+    """Expected results of a send that is decided with the users of `world`.
+
+    Args:
+        world: All users at the time of the decision.
+        ask: The send.
+        at: The time of the decision; now if it is None.
+    """
     category = _category(ask.type)
     at = at or datetime.now(UTC)
     fates: dict[tuple[int, str], str] = {}
@@ -154,7 +157,7 @@ def _fate(person: Person | None, ask: Ask, channel: str, *, mandatory: bool) -> 
 
 
 def wants(person: Person, category: str, channel: str) -> bool:
-    """Whether a person's settings allow a category on a channel: the most specific thing they said counts."""
+    """Whether a person's settings allow a category on a channel: the most specific setting decides."""
     chosen = person.categories.get(category)
     if isinstance(chosen, dict) and channel in chosen:
         return bool(chosen[channel])
@@ -164,7 +167,7 @@ def wants(person: Person, category: str, channel: str) -> bool:
 
 
 def quiet(person: Person, at: datetime) -> bool:
-    """Whether it is one of a person's quiet hours, which may go across midnight."""
+    """Whether `at` is within a person's quiet hours, which may cross midnight."""
     if person.quiet_hours is None:
         return False
     start, end = person.quiet_hours["start"], person.quiet_hours["end"]

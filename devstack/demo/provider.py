@@ -1,4 +1,4 @@
-"""What the provider says was handed to it: LocalStack's own record of pushes and e-mails."""
+"""Read LocalStack's record of the pushes and e-mails that the provider accepted."""
 
 import email
 import email.policy
@@ -13,32 +13,32 @@ _PUSHES = "/_aws/sns/platform-endpoint-messages"
 
 
 class ProviderError(Exception):
-    """A message at the provider does not say which notification it is."""
+    """A message at the provider has no notification id."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One thing the provider took. target: an endpoint's ARN or an e-mail address; title: as the person sees it."""
+    """One push or e-mail that the provider accepted."""
 
     channel: str
     notification_id: str
-    target: str
-    title: str
+    target: str  # an endpoint's ARN or an e-mail address
+    title: str  # as the recipient sees it
 
 
 def calls(aws_url: str) -> list[Call]:
-    """Everything the provider took since it started. Errors: httpx.HTTPError, ProviderError."""
+    """All pushes and e-mails the provider accepted since it started. Errors: httpx.HTTPError, ProviderError."""
     mails = _page(aws_url, "/_aws/ses", timeout_s=60)
     return [*pushes(aws_url), *_mails(mails["messages"])]
 
 
 def pushes(aws_url: str) -> list[Call]:
-    """Every push that the provider took since it started. Errors: as for `calls`."""
+    """All pushes the provider accepted since it started. Errors: as for `calls`."""
     return list(_pushes(_page(aws_url, _PUSHES, timeout_s=60)["platform_endpoint_messages"]))
 
 
 def pushes_to(aws_url: str, endpoint_arn: str) -> list[Call]:
-    """What one device's endpoint was sent. Errors: as for `calls`."""
+    """The pushes to one device's endpoint. Errors: as for `calls`."""
     answer = _page(aws_url, _PUSHES, timeout_s=10, endpointArn=endpoint_arn)
     return list(_pushes(answer["platform_endpoint_messages"]))
 

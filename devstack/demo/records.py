@@ -1,5 +1,4 @@
-"""Read the topics independently of the pipeline: outcomes as they come, dead letters, and a plain count of
-everything."""
+"""Read the topics independently of the pipeline: new outcomes, dead letters, and a plain count of all records."""
 
 import time
 from collections import Counter
@@ -25,7 +24,7 @@ MINUTE_MS = 60_000
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
-# Of one question where topics end, and before it is asked again.
+# Time-out of one request for the topics' end offsets, and the pause before the next one.
 _ASK_S, _PAUSE_S = 3.0, 0.1
 
 # A row of the metrics by minute: (minute in ms since the epoch, club_id, type, channel, measure).
@@ -50,7 +49,7 @@ class DeadLettered:
 
 
 class TopicReader:
-    """Reads topics without a group: all partitions, from their beginning or from where they end now."""
+    """Reads topics without a consumer group: all partitions, from their beginning or from their present end."""
 
     def __init__(self, bootstrap: str, names: Sequence[str], *, from_beginning: bool) -> None:
         """Errors: RecordsError."""
@@ -59,7 +58,7 @@ class TopicReader:
             "broker.address.family": "v4",
             "logger": KAFKA_LOGGER,
         }
-        # Where topics end is asked on a connection of its own: behind the consumer's long polls it would wait for them.
+        # A separate connection for end offsets: on the consumer's, requests would wait for its long polls.
         self._admin = KafkaAdmin(client)
         self._consumer = Consumer(
             client
@@ -75,16 +74,16 @@ class TopicReader:
         self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in self._position.items()])
 
     def close(self) -> None:
-        """Let the broker go."""
+        """Close the connections to the broker."""
         self._admin.close()
         self._consumer.close()
 
     def poll(self) -> Iterator[Message]:
-        """What stands in the topics at this moment and was not read before. Errors: RecordsError."""
+        """The records in the topics at this moment that were not read before. Errors: RecordsError."""
         ends = self._offsets(list(self._position), _LATEST)
         left = {partition for partition, end in ends.items() if self._position[partition] < end}
         while left:
-            # One at a time: a call that asks for more waits for the rest of them, too.
+            # One message at a time: a call for more messages waits until it has all of them.
             message = self._consumer.poll(TIMEOUT_S)
             if message is None:
                 raise RecordsError(f"Kafka gave nothing in {TIMEOUT_S:.0f} s although there is more to read")
@@ -136,7 +135,7 @@ class OutcomeTail:
         for message in self._reader.poll():
             try:
                 outcome = self._codec.decode("NotificationOutcome", message.value())
-            except DeadLetter:  # anybody may have written it; it is no outcome of ours
+            except DeadLetter:  # any client may write to the topic; this is no outcome of ours
                 continue
             self._by_send.setdefault(outcome["send_id"], []).append(outcome)
         return self._by_send.get(send_id, [])
@@ -180,10 +179,10 @@ def _headers(message: Message) -> Iterator[tuple[str, str]]:
 
 
 class RecordCount:
-    """What the topics hold, counted record by record: the metrics by minute as they must be, by send.
+    """Counts the topics' records: the expected metrics by minute and send.
 
-    A chunk or a derived record that stands in its topic twice (it was produced again after a crash) counts once, by its
-    id. Records that do not decode count nothing.
+    A chunk or a derived record that is in its topic twice (it was produced again after a crash) counts once, by its id.
+    Records that do not decode count nothing.
     """
 
     def __init__(self, bootstrap: str, registry_url: str) -> None:
@@ -201,7 +200,7 @@ class RecordCount:
         self._reader.close()
 
     def update(self) -> Counter[Key]:
-        """The count of everything there is by now. Errors: RecordsError."""
+        """The count of all records so far. Errors: RecordsError."""
         for message in self._reader.poll():
             schema = self._schema_of[str(message.topic())]
             try:

@@ -1,4 +1,4 @@
-"""What a demo found: compared with what was expected, shown to a person, written for a program."""
+"""Results of a demo: comparisons with the oracle, tables for the terminal, JSON for programs."""
 
 import json
 from collections import Counter
@@ -37,14 +37,14 @@ class Percentiles:
 
 
 class Checks:
-    """Comparisons of what was expected with what was found; a difference is kept with its two sides."""
+    """Comparisons of expected with found values; a mismatch is kept with both values."""
 
     def __init__(self) -> None:
         self.made = 0
         self.mismatches: list[str] = []
 
     def equal(self, what: str, *, expected: object, got: object) -> bool:
-        """Whether both are the same; where they are not, the demo has failed. Of mappings only what differs is kept."""
+        """Whether both values are equal; if not, the demo has failed. Of mappings, only the differing keys are kept."""
         self.made += 1
         if expected == got:
             return True
@@ -58,18 +58,15 @@ class Checks:
 
 @dataclass(frozen=True)
 class SendRow:
-    """A send as the metrics API tells of it, with how many provider calls were found for it.
-
-    source: kafka or rest; what: for a person; duplicates: calls beyond one a device or e-mail.
-    """
+    """A send's status in the metrics API, with the number of provider calls found for it."""
 
     send_id: str
-    source: str
-    what: str
+    source: str  # kafka or rest
+    what: str  # description for the table
     status: SendStatus
     expected: Expected
     calls: int
-    duplicates: int
+    duplicates: int  # calls beyond one a device or e-mail
 
     def as_json(self) -> dict[str, Any]:
         """As in out/demo.json."""
@@ -87,10 +84,10 @@ class SendRow:
 
 @dataclass
 class Report:
-    """Everything a demo found. metrics: rows by minute as the metrics API tells them."""
+    """All results of a demo."""
 
     sends: list[SendRow] = field(default_factory=list)
-    metrics: Mapping[Key, int] = field(default_factory=dict)
+    metrics: Mapping[Key, int] = field(default_factory=dict)  # rows by minute, from the metrics API
     metrics_equal: bool = False
     push_ms: Percentiles = field(default_factory=lambda: Percentiles(None, None))
     cdc_ms: Percentiles = field(default_factory=lambda: Percentiles(None, None))

@@ -1,4 +1,4 @@
-"""The demo from the first row to the last figure."""
+"""The demo's steps, from seeding the monolith to comparing the metrics."""
 
 import time
 from collections import Counter
@@ -32,9 +32,9 @@ OUT = ROOT / "out" / "demo.json"
 SEED = 7
 PROBES = 30  # single pushes, and changes of a setting, whose latency is measured
 FIRST_USERS = 250
-USERS_ASKED_OF = 60  # of what they got
+USERS_ASKED_OF = 60  # number of users to compare with the API
 SLEEPERS = 20  # users with quiet hours for a while
-QUIET_S = 12.0  # how long at least
+QUIET_S = 12.0  # minimum time until their quiet hours end
 CHOSEN = 5 + PROBES  # users of the single sends, each registered with the provider
 NEWCOMERS, NEWCOMERS_CLUB = 10**15, 3  # above every id of the seed
 UNKNOWN_USER = 99_999_999_999
@@ -48,13 +48,13 @@ type Total = tuple[int, str, str, str]
 
 @dataclass(frozen=True)
 class Sent:
-    """A send that was asked for; expected: what the oracle says must come of it. source: kafka or rest."""
+    """A send of the demo."""
 
     send_id: str
-    source: str
+    source: str  # kafka or rest
     what: str
     ask: Ask
-    expected: Expected
+    expected: Expected  # the oracle's results for it
 
 
 def run_demo(
@@ -65,14 +65,21 @@ def run_demo(
     console: Terminal | None = None,
     quiet_hours: bool = True,
 ) -> bool:
-    """Run the demo on a stack that is up; whether everything was as the oracle says. `out` gets the figures either way.
+    """Run the demo on a stack that is up; returns whether every comparison with the oracle succeeded.
 
-    It may be run again on the same stack. users: of the broadcast; quiet_hours: whether some are held until theirs end,
-    which takes up to a minute.
+    It can run again on the same stack. The figures are written in either case.
+
+    Args:
+        stack: The running stack.
+        users: Number of the broadcast's recipients.
+        out: The file for the figures.
+        console: The terminal.
+        quiet_hours: Also hold some users until their quiet hours end, which takes up to a minute.
     """
     console = console or Terminal()
     if not console.is_terminal:
-        console = Terminal(file=console.file, width=PLAIN_WIDTH)  # a log has no edge, and a table of 80 columns no room
+        # a log has no width, and 80 columns are too few for a table
+        console = Terminal(file=console.file, width=PLAIN_WIDTH)
     report, checks = Report(), Checks()
     try:
         with ExitStack() as resources:
@@ -101,7 +108,7 @@ def run_demo(
 
 
 class Demo:
-    """One run. The resources it opens are closed by whoever gave `resources`."""
+    """One run of the demo. The caller's `resources` close the resources it opens."""
 
     def __init__(
         self,
@@ -131,22 +138,23 @@ class Demo:
         self.endpoints: dict[int, str] = {}
 
     def run(self, *, quiet_hours: bool) -> None:
-        """Everything, one after another. Errors: those `run_demo` tells of."""
+        """Run all steps in turn. Errors: those that `run_demo` catches."""
         if self.users < FIRST_USERS:
             raise DemoError(f"The demo needs {FIRST_USERS} users at least, to choose among.")
-        # A few users first: their pushes are at the provider long before everybody is in the directory.
+        # A few users first: the provider has their pushes long before the directory has all users.
         self.fill(FIRST_USERS)
         chosen = self.choose()
         self.first_pushes(chosen[0], chosen[1])
         if quiet_hours:
-            self.quiet_hours(chosen[5 : 5 + SLEEPERS])  # early: they wait for the minute's end during the other steps
+            # early: their wait for the end of a minute overlaps the other steps
+            self.quiet_hours(chosen[5 : 5 + SLEEPERS])
         self.fill(self.users)
         self.await_same()
         self.change_a_setting(chosen[2])
         self.other_sends(chosen[3])
         self.bad_input()
         self.await_registrar()
-        self.newcomer()  # only now: their device would stand in line behind everybody's
+        self.newcomer()  # only now: their device would wait in the registrar's queue behind all others
         self.password()
         self.minimal_producer()
         self.report.cdc_ms = self.measure_changes(chosen[4])
@@ -159,7 +167,7 @@ class Demo:
     # --- the directory ---
 
     def fill(self, users: int) -> None:
-        """Seed the monolith with that many users of the big club and wait until the directory has them all."""
+        """Seed the monolith with that many users of the big club and wait until the directory has all of them."""
         create_tables(self.database)
         seeded = seed(self.database, users, SEED)
         counts = ", ".join(f"{seeded.rows[table]:,} {table}" for table in ("users", "user_settings", "devices"))
@@ -173,8 +181,8 @@ class Demo:
         )
 
     def await_same(self) -> None:
-        """Wait until every document says what its row says, and make sure that the rows are the seed's."""
-        # What the tables hold is what the oracle goes by from here on.
+        """Wait until every document equals its row, and check that the rows are the seed's."""
+        # From here on, the oracle reads the tables.
         expected = World.of_seed(generate(self.users, SEED)).people
         stored = World.of_database(self.database).people
         self.checks.equal(
@@ -195,7 +203,7 @@ class Demo:
         return int(row[0]) if row else 0
 
     def choose(self) -> list[int]:
-        """Users who have a device at the provider, settings of their own, and want the news: for the single sends."""
+        """Users for the single sends: with a registered device, with settings, and without an opt-out."""
         candidates = [
             user_id
             for (user_id,) in self.database.execute(
@@ -230,7 +238,7 @@ class Demo:
         self.endpoints |= self.directory.endpoints([device for device in devices if device not in self.endpoints])
 
     def await_registrar(self) -> None:
-        """Wait until every active device has its endpoint: a broadcast before that would wait inside the functions."""
+        """Wait until every active device has its endpoint: an earlier broadcast would wait inside the functions."""
         devices = [device for (device,) in self.database.execute("SELECT id FROM devices WHERE active ORDER BY id")]
 
         def registered() -> Pending | None:
@@ -245,13 +253,13 @@ class Demo:
     # --- the sends ---
 
     def by_kafka(self, what: str, ask: Ask, **options: Any) -> Sent:
-        """A send by the monolith."""
+        """Send as the monolith does, through Kafka."""
         expected = expect(World.of_database(self.database), ask)
         send_id = self.emitter.send(ask.type, ask.club_id, ask.to_users, channels=list(ask.channels), **options)
         return self._remember(Sent(send_id, "kafka", what, ask, expected))
 
     def by_rest(self, what: str, ask: Ask, **options: Any) -> Sent:
-        """A send through the gateway."""
+        """Send through the gateway."""
         expected = expect(World.of_database(self.database), ask)
         channels = {"channels": list(ask.channels)} if ask.channels else {}
         send_id = self.api.send(type=ask.type, club_id=ask.club_id, to_users=list(ask.to_users), **channels, **options)
@@ -262,7 +270,7 @@ class Demo:
         return sent
 
     def await_outcomes(self, sent: Sent, what: str, timeout_s: float = 60, *, quiet: bool = False) -> float:
-        """Wait until every notification of a send has an outcome; the seconds that took."""
+        """Wait until every notification of a send has an outcome; returns the seconds."""
 
         def accounted() -> Pending | None:
             done = self.outcomes.accounted(sent.send_id)
@@ -297,7 +305,7 @@ class Demo:
         self.console.print(f"first pushes {time.monotonic() - self.began:.1f} s after the demo began", style="dim")
 
     def quiet_hours(self, sleepers: Sequence[int]) -> None:
-        """Users whose quiet hours end with a minute soon: what can wait is held until then, a password is not."""
+        """Give users quiet hours that end soon: the news are held until then, a one-time password is not."""
         ends = self._go_to_sleep(sleepers)
         sent = self.by_kafka("in quiet hours, held", Ask(club_id=BIG_CLUB, type=NEWS, to_users=sleepers))
         ask = Ask(club_id=BIG_CLUB, type="one_time_password", to_users=sleepers[:1])
@@ -315,11 +323,11 @@ class Demo:
         self.checks.equal("password in quiet hours: outcome", expected=["sent"], got=statuses)
         self.console.print(f"a password for one of them did not wait ({took * 1000:,.0f} ms)", style="dim")
         self._check_held(sent, ends)
-        # Only what was asked for by now waits: the sends that follow are nobody's night.
+        # Only the send above is held: the later sends must not be.
         self._set_quiet_hours(sleepers, None)
 
     def _go_to_sleep(self, sleepers: Sequence[int]) -> datetime:
-        """Quiet hours that end with a whole minute, once the directory has them; when they end."""
+        """Set quiet hours that end with a whole minute and wait until the directory has them; returns their end."""
         while True:
             ends = next_minute(QUIET_S)
             self._set_quiet_hours(sleepers, ends)
@@ -354,7 +362,7 @@ class Demo:
             time.sleep(0.2)
 
     def change_a_setting(self, user_id: int) -> None:
-        """A user opts out of the news in the monolith, and in again; the sends after that do as they say."""
+        """A user opts out of the news in the monolith, and in again; the sends after each change follow the setting."""
         ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=[user_id])
         for wanted, what in ((False, "after opting out"), (True, "after opting in again")):
             self.database.execute(
@@ -369,11 +377,11 @@ class Demo:
                 logs=("connect", *LOGS),
                 every_s=0.005,
             )
-            # What counts is the setting when it is decided, not when it is asked for.
+            # The setting at the time of the decision counts, not the setting at the time of the request.
             self.await_outcomes(self.by_kafka(what, ask), f"{what}: decided")
 
     def newcomer(self) -> None:
-        """A user who is created and notified at once gets the message: not to know them yet is no reason to drop it."""
+        """A user that is created and notified at once gets the message: the send waits for the directory."""
         user_id = NEWCOMERS + self.began_ms  # another one in every run
         with self.database.transaction():
             self.database.execute(
@@ -387,7 +395,7 @@ class Demo:
         self.by_kafka("a user created this moment", Ask(club_id=NEWCOMERS_CLUB, type=NEWS, to_users=[user_id]))
 
     def other_sends(self, registered: int) -> None:
-        """An e-mail to some, and a send whose recipients cannot all be served."""
+        """An e-mail to some users, and a send with recipients that must be suppressed."""
         self.by_rest("newsletter by e-mail", Ask(club_id=BIG_CLUB, type="newsletter", to_users=range(1, 31)))
         world = World.of_database(self.database)
         stranger = world.members(BIG_CLUB + 1)[0]
@@ -402,7 +410,7 @@ class Demo:
         )
 
     def password(self) -> None:
-        """A mandatory category in the critical lane, to one who wants no pushes."""
+        """A mandatory category in the critical lane, to a user who opted out of pushes."""
         world = World.of_database(self.database)
         silent = next(
             user
@@ -443,7 +451,7 @@ class Demo:
         self.checks.equal("a club that is no number, by REST", expected=(400, ["club_id"]), got=(status, fields))
 
     def minimal_producer(self) -> None:
-        """A producer that knows four fields: the send's id follows from where its record stands."""
+        """A producer that writes four fields only: the send's id is derived from the record's position."""
         world = World.of_database(self.database)
         ask = Ask(club_id=BIG_CLUB + 1, type=NEWS, to_users=world.members(BIG_CLUB + 1))
         written = self.emitter.send_minimal(ask.type, ask.club_id, ask.to_users)
@@ -451,7 +459,7 @@ class Demo:
         self._remember(Sent(send_id, "kafka", "a small club, four fields", ask, expect(world, ask)))
 
     def broadcast(self) -> None:
-        """Everybody in the big club, in chunks."""
+        """A broadcast to the whole big club, in chunks."""
         ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=user_ids(BIG_CLUB, self.users))
         sent = self.by_kafka("broadcast", ask, data={"headline": "Season tickets are here"})
         seconds = self.await_outcomes(sent, f"broadcast to {self.users:,}: everybody is accounted for", timeout_s=300)
@@ -460,17 +468,17 @@ class Demo:
     # --- the figures ---
 
     def measure_changes(self, user_id: int) -> Percentiles:
-        """Of changes of one user's settings, one after another."""
+        """Latency of changes of one user's settings, one after another."""
         return Percentiles.of(
             [self.directory.change_latency_ms(self.database, user_id, round_) for round_ in range(PROBES)]
         )
 
     def measure_pushes(self, users: Sequence[int]) -> Percentiles:
-        """Of single pushes by Kafka, one after another: from the request's timestamp to the outcome's.
+        """Latency of single pushes by Kafka, one after another: from the request's timestamp to the outcome's.
 
-        LocalStack keeps no time with a push; the delivery function stamps the outcome once the provider has answered.
+        LocalStack keeps no time with a push; the delivery function stamps the outcome after the provider's answer.
         """
-        for sent in self.sends:  # a push must not stand behind another send, whose recipients may have to be waited for
+        for sent in self.sends:  # no push may queue behind another send with held or delayed recipients
             self.await_outcomes(sent, f"the end of “{sent.what}”", quiet=True)
         took = []
         for user_id in users:
@@ -481,7 +489,7 @@ class Demo:
         return Percentiles.of(took)
 
     def await_statuses(self) -> None:
-        """Wait until the metrics have heard of every send and nothing of it is in flight."""
+        """Wait until the metrics have every send and none of its notifications is in flight."""
         statuses: dict[str, SendStatus] = {}
 
         def settled() -> Pending | None:
@@ -500,7 +508,7 @@ class Demo:
                 f"the metrics know the end of {len(self.sends)} sends", settled, timeout_s=90, logs=LOGS, every_s=0.3
             )
         except DemoError as error:
-            # Go on: the table shows how far every send came, which says more than the one that is missing.
+            # Continue: the table shows the progress of every send, which says more than the one that is missing.
             self.console.print(str(error), style="red", soft_wrap=True)
         calls = self._provider_calls()
         for sent in self.sends:
@@ -513,7 +521,7 @@ class Demo:
             self._check(sent, status, found)
 
     def _provider_calls(self) -> dict[str, Counter[tuple[str, str]]]:
-        """For each send, how often the provider was handed each (notification, target)."""
+        """For each send, how often the provider accepted each (notification, target)."""
         of_send = {
             notification_id(sent.send_id, user_id, channel): sent.send_id
             for sent in self.sends
@@ -538,7 +546,7 @@ class Demo:
         self.checks.equal(f"{name}: notifications at the provider that differ", expected=0, got=len(wrong))
 
     def compare(self) -> None:
-        """The metrics by minute against a plain count over the topics, and that against the oracle."""
+        """Compare the metrics by minute with a plain count over the topics, and that count with the oracle."""
         count = RecordCount(self.stack.config.kafka_bootstrap, self.stack.config.registry_url)
         since = self.began_ms // MINUTE_MS * MINUTE_MS
         metrics: dict[Key, int] = {}
@@ -563,7 +571,7 @@ class Demo:
         self.report.metrics = metrics
         ours = {sent.send_id for sent in self.sends}
         expected = _totals(self.sends)
-        # Whoever else sends meanwhile is in the metrics too: their records are taken out, as the topics tell them.
+        # The metrics include other producers' sends: subtract those, counted from the topics.
         found: Counter[Total] = Counter()
         for key, number in metrics.items():
             found[key[1:]] += number
@@ -575,7 +583,7 @@ class Demo:
         self.report.metrics_equal = equal and counted == metrics
 
     def compare_users(self) -> None:
-        """What the API tells of single users against the oracle: those with the most sends."""
+        """Compare the API's notifications of single users with the oracle: the users with the most sends."""
         fates: dict[int, dict[tuple[str, str], str]] = {}
         for sent in self.sends:
             for (user_id, channel), fate in sent.expected.fates.items():
@@ -592,7 +600,7 @@ def _place(written: Written) -> tuple[str, int, int]:
 
 
 def _totals(sends: Iterable[Sent]) -> Counter[Total]:
-    """What the metrics must have counted for these sends, by club, type, channel and measure."""
+    """The expected metrics of these sends, by club, type, channel and measure."""
     totals: Counter[Total] = Counter()
     for sent in sends:
         for channel, counts in sent.expected.by_channel().items():

@@ -1,4 +1,4 @@
-"""Waiting with a deadline: what is missing is shown meanwhile, and named where it does not come in time."""
+"""Wait for conditions with a deadline; show the missing items meanwhile, and name them if the deadline passes."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,20 +14,20 @@ LOG_LINES = 12
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the message is what a person should read."""
+    """The demo cannot continue; the message is meant for a person."""
 
 
 @dataclass(frozen=True)
 class Pending:
-    """What is still missing; done of total where it can be counted."""
+    """The items still missing."""
 
     missing: str
-    done: int | None = None
+    done: int | None = None  # `done` of `total`, where they can be counted
     total: int | None = None
 
 
 class Waiter:
-    """Waits for one thing after another on the person's screen."""
+    """Waits for one condition after another and shows progress on the terminal."""
 
     def __init__(self, stack: StackHandle, console: Terminal) -> None:
         self._stack = stack
@@ -43,10 +43,18 @@ class Waiter:
         every_s: float = 0.1,
         quiet: bool = False,
     ) -> float:
-        """Ask the probe again and again until it answers None; the seconds that took.
+        """Call the probe repeatedly until it returns None; returns the seconds.
 
-        logs: names of services whose log's end belongs to the message where it takes too long; quiet: leave no line.
-        Errors: DemoError, saying what is still missing; whatever the probe raises.
+        Args:
+            what: The condition, for the terminal.
+            probe: Returns the missing items, or None.
+            timeout_s: The deadline.
+            logs: Services whose log's end is part of the message when the deadline passes.
+            every_s: The pause between calls.
+            quiet: Print no line.
+
+        Raises:
+            DemoError: The deadline passed, or a service crashed. The probe's exceptions are raised unchanged.
         """
         began = time.monotonic()
         terminal = self._console.is_terminal

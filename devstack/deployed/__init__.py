@@ -1,8 +1,8 @@
-"""The deployment on one machine: our packages and stacks on LocalStack, with the servers that LocalStack lacks.
+"""The deployment on one machine: our packages and stacks on LocalStack, with local servers for the services it lacks.
 
     with Cloud.start(config) as cloud:
         cloud.deploy()
         cloud.client("lambda").invoke(FunctionName=…)
 
-`make deploy-local` does everything once; tests/localstack holds what must be true of it.
+`make deploy-local` runs everything once; tests/localstack asserts the results.
 """

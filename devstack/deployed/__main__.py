@@ -1,4 +1,4 @@
-"""`make deploy-local`: the whole of it once, in a state folder of its own; 1 where anything is not as it must be."""
+"""`make deploy-local`: one trial deployment in a state folder of its own; exit status 1 if it found problems."""
 
 import argparse
 import logging
@@ -15,7 +15,7 @@ from masscomm.untrusted import mask_root_logger
 
 
 def main() -> int:
-    """Run it and say what was found."""
+    """Run the trial and print its problems."""
     parser = argparse.ArgumentParser(prog="python -m devstack.deployed", description=__doc__)
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave logs and templates there")
     chosen = parser.parse_args()
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def found(trial: Trial) -> list[str]:
-    """What is not as it must be."""
+    """Problems of the trial, a line each."""
     allowed = {(each.stack, each.type) for each in read_allowed()}
     problems = [f"{stack}: {kind} {id} is nowhere" for stack, kind, id in trial.missing if (stack, kind) not in allowed]
     made = allowed - {(stack, kind) for stack, kind, _ in trial.missing}

@@ -1,7 +1,7 @@
-"""What really is in an account, asked of each service: a stack's word for it is not enough.
+"""Read an account's resources from each service's own API: a stack's claim is no proof.
 
-`inventory` names everything of the types that our stacks are made of by what CloudFormation calls its physical id, so
-that what a stack says it has can be looked for, and what is there before and after compared.
+`inventory` returns all resources of the types in our stacks, by the physical id that CloudFormation uses. So resources
+that a stack claims can be looked up, and the account can be compared before and after.
 """
 
 import json
@@ -18,7 +18,7 @@ type Resource = tuple[str, str, str]
 
 
 def inventory(client: Client) -> dict[str, set[str]]:
-    """CloudFormation's type → physical ids, of everything that is there."""
+    """CloudFormation's type → physical ids, of all resources in the account."""
     found: dict[str, set[str]] = defaultdict(set)
     for read in (_functions, _roles, _api, _buckets, _messages, _network, _rest):
         for kind, id in read(client):
@@ -26,7 +26,7 @@ def inventory(client: Client) -> dict[str, set[str]]:
     return dict(found)
 
 
-# CloudFormation gives these an id of its own: what names them in their service is a property.
+# CloudFormation gives these types an id of its own; their service identifies them by a property.
 _NAMED_BY = {
     "AWS::ApiGateway::GatewayResponse": "ResponseType",
     "AWS::IAM::Policy": "PolicyName",
@@ -37,7 +37,7 @@ _NAMED_BY = {
 
 
 def stack_resources(client: Client, prefix: str) -> Iterator[Resource]:
-    """Everything that the stacks whose name begins so say they have."""
+    """All resources claimed by the stacks whose name begins with the prefix."""
     formation = client("cloudformation")
     stacks = _all(formation, "list_stacks", "StackSummaries", StackStatusFilter=["CREATE_COMPLETE", "UPDATE_COMPLETE"])
     for name in sorted(stack["StackName"] for stack in stacks if stack["StackName"].startswith(prefix)):
@@ -60,7 +60,7 @@ def _read(template: Any) -> Any:
 
 
 def missing(resources: Iterable[Resource], there: Mapping[str, set[str]]) -> list[Resource]:
-    """The resources that no service knows, or that nothing here can ask for."""
+    """The resources that no service knows, or that no reader here covers."""
     return [each for each in resources if each[2] not in there.get(each[1], ())]
 
 
@@ -157,7 +157,7 @@ def _network(client: Client) -> Iterator[tuple[str, str]]:
         ("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId", "VPCEndpoint"),
     ):
         for each in _all(ec2, operation, key):
-            # An endpoint is still told of after it was deleted.
+            # EC2 still lists an endpoint after it was deleted.
             if each.get("State", "") in ("deleting", "deleted"):
                 continue
             yield f"AWS::EC2::{kind}", each[id]
@@ -176,7 +176,7 @@ def _rest(client: Client) -> Iterator[tuple[str, str]]:
         yield "AWS::SecretsManager::Secret", secret["ARN"]
     kms = client("kms")
     for key in _all(kms, "list_keys", "Keys"):
-        # A key that is to be deleted lives on for days, which its stack says itself.
+        # A key exists for days after its deletion was scheduled, as its stack says.
         if kms.describe_key(KeyId=key["KeyId"])["KeyMetadata"]["KeyState"] != "PendingDeletion":
             yield "AWS::KMS::Key", key["KeyId"]
     for alias in _all(kms, "list_aliases", "Aliases"):

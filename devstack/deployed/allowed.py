@@ -1,4 +1,4 @@
-"""What LocalStack may say it made and did not: reviewed, each with its reason, in allowed.tsv."""
+"""Resources that LocalStack may report as created without creating them, with reasons, from allowed.tsv."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,11 @@ class Allowed:
 
 
 def read_allowed(file: Path = FILE) -> list[Allowed]:
-    """Every line. Errors: ValueError where one has no reason, or stands there twice."""
+    """Read every line.
+
+    Raises:
+        ValueError: A line has no reason, or occurs twice.
+    """
     found = []
     for number, line in enumerate(file.read_text().splitlines(), 1):
         parts = line.split("\t")
@@ -24,5 +28,5 @@ def read_allowed(file: Path = FILE) -> list[Allowed]:
             raise ValueError(f"{file.name}, line {number}: not a stack, a type and a reason")
         found.append(Allowed(*parts))
     if len({(each.stack, each.type) for each in found}) < len(found):
-        raise ValueError(f"{file.name}: a line stands there twice")
+        raise ValueError(f"{file.name}: a stack and type occur twice")
     return found

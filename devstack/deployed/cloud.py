@@ -27,23 +27,25 @@ from emulators.local import ACCOUNT, REGION
 CDK = ROOT / "infra" / "cdk"
 ENVIRONMENT = "local"
 PREFIX = f"masscomm-{ENVIRONMENT}"
-# The servers that a deployment needs besides LocalStack, where AWS would have MSK, MSK Connect, OpenSearch, RDS and
-# Fargate.
+# Servers in addition to LocalStack, in place of AWS' MSK, MSK Connect, OpenSearch, RDS and Fargate.
 SERVERS = ("kafka", "registry", "postgres", "opensearch", "connect")
-# What the local stack makes at its start, and a deployment or `infra.provision` makes here.
+# Provisioning tasks of the local stack that a deployment or `infra.provision` does here.
 MADE = ("aws", "schemas", "indices", "tables")
-# As uv names it: the processes that run the functions are this machine's.
+# uv's name of this machine's platform, on which the functions run as processes.
 HERE = f"{platform.machine()}-manylinux_2_28"
 
 
 class DeploymentError(Exception):
-    """A step of the deployment has failed; the message is the end of what its program said."""
+    """A step of the deployment has failed; the message is the end of its program's output."""
 
 
 class Cloud:
-    """An account of our own. Errors of every step: DeploymentError, StackError.
+    """A local AWS account. Every step may raise DeploymentError and StackError.
 
-    servers: the servers besides LocalStack; without any nothing of ours can be deployed, and no package is built.
+    Args:
+        config: Ports and state folder.
+        servers: The servers in addition to LocalStack. Without any, nothing of ours can be deployed, and no package is
+            built.
     """
 
     def __init__(self, config: StackConfig, *, servers: tuple[str, ...] = SERVERS) -> None:
@@ -76,11 +78,11 @@ class Cloud:
         self.stack.stop()
 
     def client(self, service: str, config: Config | None = None) -> Any:
-        """boto3's, of the account."""
+        """A boto3 client of the account."""
         return self._session.client(service, endpoint_url=self.config.aws_url, config=config)
 
     def pollers(self) -> Pollers:
-        """What brings the records of the deployed mappings to the deployed functions."""
+        """Pollers that bring the records of the deployed mappings to the deployed functions."""
         return Pollers(
             bootstrap_servers=self.config.kafka_bootstrap, client=lambda config: self.client("lambda", config)
         )
@@ -95,7 +97,7 @@ class Cloud:
     # --- by hand ---
 
     def prepare(self) -> None:
-        """What is made before the first deployment (docs/deploying.md): SNS's applications, the sender's identity."""
+        """Create the first deployment's prerequisites (docs/deploying.md): SNS applications, the sender's identity."""
         sns = self.client("sns")
         for kind in ("GCM", "APNS"):
             sns.create_platform_application(
@@ -106,9 +108,12 @@ class Cloud:
         self.client("ses").verify_email_identity(EmailAddress=function_environment(self.config)["SES_SENDER"])
 
     def let_in(self, *clubs: str) -> list[str]:
-        """What is done after it for each customer: a key of the API, and in the secret the clubs it may see. The keys.
+        """Create an API key for each customer, with the clubs it may see in the secret; returns the keys.
 
-        Whoever was let in before is not any more.
+        Earlier keys lose their access.
+
+        Args:
+            clubs: For each key, its clubs.
         """
         gateway, keys = self.client("apigateway"), [token_hex(20) for _ in clubs]
         (plan,) = (each for each in gateway.get_usage_plans()["items"] if each["name"] == PREFIX)
@@ -120,7 +125,7 @@ class Cloud:
         return keys
 
     def forget_keys(self) -> None:
-        """The keys are nobody's but ours: no stack removes them."""
+        """Delete the API keys: they belong to no stack, so no stack removes them."""
         gateway = self.client("apigateway")
         for key in gateway.get_api_keys()["items"]:
             gateway.delete_api_key(apiKey=key["id"])
@@ -128,38 +133,46 @@ class Cloud:
     # --- steps ---
 
     def package(self) -> None:
-        """Every function's package, for this machine's processor, and what Lambda's runtime would bring."""
+        """Build every function's package for this machine's processor, and the contents of Lambda's runtime."""
         module = [sys.executable, "-m", "infra.packaging", "--platform", HERE, "--runtime", str(self._runtime)]
         self._run([*module, *(["--out", str(self.packages)] if self._servers_stand else ["--only-runtime"])], cwd=ROOT)
 
     def synthesise(self) -> None:
-        """The templates, with the servers' addresses."""
+        """Synthesise the templates, with the servers' addresses."""
         out = self.assembly.parent
         self._run([sys.executable, "-m", "infra.cdk.app", "--out", str(out), ENVIRONMENT], cwd=ROOT)
 
     def bootstrap(self) -> None:
-        """What CDK needs in an account."""
+        """Create the resources that CDK needs in an account."""
         self.cdk("bootstrap", f"aws://{ACCOUNT}/{REGION}", app=False)
 
     def deploy(self, *, change_sets: bool = True) -> None:
-        """Every stack. change_sets: as CDK does it where nothing is said; without them it is quicker."""
+        """Deploy every stack.
+
+        Args:
+            change_sets: Use change sets, CDK's default; without them it is quicker.
+        """
         method = "change-set" if change_sets else "direct"
         self.cdk("deploy", "--all", "--require-approval", "never", "--concurrency", "3", "--method", method)
 
     def provision(self) -> None:
-        """What must be inside the servers before records come."""
+        """Provision the servers before records arrive."""
         self._run([sys.executable, "-m", "infra.provision", ENVIRONMENT], cwd=ROOT)
 
     def diff(self) -> str:
-        """What a deployment would change. Errors: DeploymentError where it would change anything."""
+        """The differences between the templates and the deployed stacks.
+
+        Raises:
+            DeploymentError: There are differences.
+        """
         return self.cdk("diff", "--all", "--fail")
 
     def destroy(self) -> None:
-        """Every stack."""
+        """Destroy every stack."""
         self.cdk("destroy", "--all", "--force")
 
     def cdk(self, command: str, *arguments: str, app: bool = True) -> str:
-        """One command of the command line that package.json pins; what it said."""
+        """Run a command of the CDK version in package.json; returns its output."""
         program = [str(CDK / "node_modules" / ".bin" / "cdk"), command, *arguments]
         if not Path(program[0]).exists():
             raise DeploymentError("CDK's command line is not there: `npm ci` in infra/cdk, or `make deploy-local`")

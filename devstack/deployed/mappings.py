@@ -1,7 +1,7 @@
-"""The deployed event source mappings, polled: Lambda does that in AWS, LocalStack keeps them and does nothing.
+"""Pollers of the deployed event source mappings: AWS' Lambda polls them, LocalStack only stores them.
 
-What a mapping says (topics, group, batch, retries, age, destination) is read from Lambda's API, so that a record
-reaches its function as it was deployed; the function is invoked by Lambda's API, too.
+A mapping's properties (topics, group, batch, retries, age, destination) are read from Lambda's API, so that a record
+reaches its function as deployed. The function is invoked through Lambda's API, too.
 """
 
 import asyncio
@@ -26,7 +26,11 @@ INVOKE = Config(read_timeout=900, retries={"total_max_attempts": 1}, max_pool_co
 
 
 def spec_of(mapping: Mapping[str, Any]) -> MappingSpec:
-    """A mapping of ListEventSourceMappings. Errors: ValueError where functions of ours could not be served by it."""
+    """The specification of a mapping of ListEventSourceMappings.
+
+    Raises:
+        ValueError: The mapping cannot serve our functions.
+    """
     if mapping.get("FunctionResponseTypes") != ["ReportBatchItemFailures"]:
         raise ValueError(f"{mapping['UUID']}: without partial responses a failed record takes its batch with it")
     destination = mapping.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
@@ -45,9 +49,11 @@ def spec_of(mapping: Mapping[str, Any]) -> MappingSpec:
 
 
 class Pollers:
-    """While it lasts, the records of every mapping reach its function.
+    """Polls every deployed mapping and invokes its function, from __enter__ to __exit__.
 
-    client: makes boto3's Lambda with this configuration.
+    Args:
+        bootstrap_servers: The broker's address.
+        client: Makes boto3's Lambda client with this configuration.
     """
 
     def __init__(self, *, bootstrap_servers: str, client: Callable[[Config], Any]) -> None:
@@ -62,7 +68,7 @@ class Pollers:
         self._mappings: list[EventSourceMapping] = []
 
     def __enter__(self) -> Self:
-        """Begin, and wait until every mapping has its partitions. Errors: TimeoutError."""
+        """Start, and wait until every mapping has its partitions. Errors: TimeoutError."""
         self._thread.start()
         try:
             self._run(self._start(self.specs))
@@ -77,7 +83,7 @@ class Pollers:
         self.close()
 
     def close(self) -> None:
-        """End; invocations under way may end first."""
+        """Stop; invocations in flight may finish."""
         self._run(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -85,7 +91,7 @@ class Pollers:
         self._threads.shutdown()
 
     def status(self) -> dict[str, dict[str, object]]:
-        """What each mapping has done, by its name."""
+        """The status of each mapping, by its name."""
 
         async def statuses() -> dict[str, dict[str, object]]:
             return {mapping.spec.name: mapping.status() for mapping in self._mappings}

@@ -1,6 +1,6 @@
-"""One deployment from nothing to nothing, and what was seen on the way. It judges nothing: that is for whoever asked.
+"""One deployment, from an empty account to an empty account, with its observations. The callers assert them.
 
-`make deploy-local` prints what it found, tests/localstack asserts it.
+`make deploy-local` prints them, tests/localstack asserts them.
 """
 
 import json
@@ -28,18 +28,18 @@ from masscomm.domain.ids import notification_id
 USERS = 40
 SEED = 7
 TIMEOUT_S = 90.0
-# A rule's schedule is a minute, and what it releases has its way to go.
+# Of a delayed send. The rule's schedule is a minute, and the released records need their time.
 LATER_S = 5
 LATER_TIMEOUT_S = 150.0
 
 
 class TrialError(Exception):
-    """Something did not come in time; the message says what."""
+    """A condition was not met in time; the message names it."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the deployed API answered."""
+    """An answer of the deployed API."""
 
     status: int
     body: dict[str, Any]
@@ -47,19 +47,17 @@ class Answer:
 
 @dataclass
 class Sent:
-    """A send through the deployed functions, compared with the results that the monolith's tables demand.
-
-    pushed: (endpoint, notification id) of every push that reached SNS, as often as it did.
-    """
+    """A send through the deployed functions, with the results that the monolith's tables imply."""
 
     answer: Answer
     expected: Expected
     endpoints: dict[str, str] = field(default_factory=dict)
+    # (endpoint, notification id) of every push that reached SNS, with its count
     pushed: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def must_be_pushed(self) -> Counter[tuple[str, str]]:
-        """Once for each device of everybody who wants it."""
+        """One push for each active device of each recipient that the oracle expects to be sent."""
         send_id = self.answer.body["send_id"]
         return Counter(
             (endpoint, str(notification_id(send_id, int(user), "push"))) for endpoint, user in self.endpoints.items()
@@ -68,27 +66,23 @@ class Sent:
 
 @dataclass
 class Trial:
-    """What was seen.
+    """The observations."""
 
-    seconds: by step; resources: of the deployed stacks; missing: those that no service knows; refused: what the API
-    said to requests that it must not let through, by what was wrong with them; read: its answer to a reader; now,
-    later: a send at once, and one for later, which the schedule releases; diff: what CDK says of the deployed stacks;
-    left: what the account has after everything is destroyed and had not before, by type.
-    """
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    resources: list[Resource] = field(default_factory=list)
-    missing: list[Resource] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)  # by step
+    resources: list[Resource] = field(default_factory=list)  # of the deployed stacks
+    missing: list[Resource] = field(default_factory=list)  # those that no service knows
+    # answers to requests that the API must refuse, by the reason
     refused: dict[str, Answer] = field(default_factory=dict)
-    read: Answer | None = None
-    now: Sent | None = None
-    later: Sent | None = None
-    diff: str = ""
+    read: Answer | None = None  # the API's answer to a reader of metrics
+    now: Sent | None = None  # a send without a delay
+    later: Sent | None = None  # a delayed send, which the schedule releases
+    diff: str = ""  # CDK's diff of the deployed stacks
+    # resources after the destruction that were not there before, by type
     left: dict[str, set[str]] = field(default_factory=dict)
 
     @contextmanager
     def step(self, name: str, say: Callable[[str], None]) -> Iterator[None]:
-        """Time it."""
+        """Measure a step's time."""
         began = time.monotonic()
         yield
         self.seconds[name] = time.monotonic() - began
@@ -96,9 +90,16 @@ class Trial:
 
 
 def run(cloud: Cloud, *, whole: bool, say: Callable[[str], None] = lambda _: None) -> Trial:
-    """Deploy, send, compare, destroy. whole: with change sets, and with what the schedule releases each minute.
+    """Deploy, send, compare, destroy.
 
-    Errors: DeploymentError, TrialError, those of the services' clients.
+    Args:
+        cloud: The account.
+        whole: Use change sets, and test the schedule that releases delayed records each minute.
+        say: Called with a line for each step.
+
+    Raises:
+        DeploymentError: A step of the deployment failed.
+        TrialError: A condition was not met in time. The clients' exceptions are raised unchanged.
     """
     trial = Trial()
     with trial.step("bootstrap", say):
@@ -189,7 +190,7 @@ def _sent(cloud: Cloud, database: psycopg.Connection[Any], ask: Ask, answer: Ans
 
 
 def _await_directory(cloud: Cloud, database: psycopg.Connection[Any]) -> None:
-    """Until every row of the monolith is in OpenSearch, and every device known to SNS."""
+    """Wait until OpenSearch has every row of the monolith, and SNS every device."""
     directory = Directory(cloud.config.opensearch_url, GENERATION)
     rows = {table: _one(database, f"SELECT count(*) FROM {table}") for table in TABLES}  # noqa: S608 - names of ours
     active = [device for (device,) in database.execute("SELECT id FROM devices WHERE active")]

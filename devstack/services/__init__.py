@@ -8,6 +8,6 @@ MODULES = (kafka, postgres, opensearch, registry, localstack, connect, spark, la
 
 
 def all_services(config: StackConfig) -> dict[str, Service]:
-    """Every service by name, in an order in which each comes after what it depends on."""
+    """Every service by name, each after its dependencies."""
     made = [module.service(config) for module in MODULES]
     return {service.name: service for service in made}

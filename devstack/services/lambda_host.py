@@ -6,12 +6,12 @@ import sys
 from devstack.config import GENERATION, ROOT, StackConfig
 from devstack.service import Service, answers, function_environment
 
-# EventBridge's shortest is a minute; who tries something on one machine does not want to wait for it.
+# EventBridge's shortest interval is a minute, which is long for trials on one machine.
 SCHEDULE_S = 15.0
 
 
 def service(config: StackConfig) -> Service:
-    """Front door on `ports.gateway`, Runtime API on `ports.runtime_api`; starts when everything it calls is there."""
+    """Front door on `ports.gateway`, Runtime API on `ports.runtime_api`; starts after every server that it calls."""
     file = config.config_dir("lambda_host") / "config.json"
     content = {
         "functions_file": str(ROOT / "functions" / "functions.yaml"),

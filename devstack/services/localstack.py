@@ -1,7 +1,6 @@
-"""LocalStack in host mode: SNS, SES, SQS, S3, and DynamoDB through a DynamoDBLocal laid where it looks for its own.
+"""LocalStack in host mode: SNS, SES, SQS, S3, and DynamoDB through a DynamoDBLocal in the place of its own.
 
-Where the deployment is to be tried it gets more: everything CloudFormation makes for us, and the plug-ins that run its
-functions.
+For a trial deployment, it also gets the services that CloudFormation deploys to, and plug-ins that run the functions.
 """
 
 import shutil
@@ -19,16 +18,16 @@ from emulators.local import LOOPBACK
 from emulators.localstack_plugins import ENTRY_POINTS
 
 SERVICES = ("sns", "ses", "sqs", "s3", "dynamodb")
-# Other services of a deployment.
+# Further services that a deployment uses.
 DEPLOYED = (
     *SERVICES,
     *("apigateway", "cloudformation", "cloudwatch", "ec2", "events", "iam", "kms", "lambda", "logs"),
     *("secretsmanager", "ssm", "sts"),
 )
 
-# LocalStack starts DynamoDBLocal with the `java` of its own Java package, which it would download. This one stands
-# there instead: it leaves LocalStack's choice of jar, agent and heap aside and starts the same server on the loopback
-# address only, and makes it die with LocalStack, which would leave it behind when it is killed.
+# LocalStack starts DynamoDBLocal with the `java` of its own Java package, which it would download. This script replaces
+# that `java`: it ignores LocalStack's choice of jar, agent and heap, starts the same server on the loopback address
+# only, and makes it die with LocalStack, which would leave it running when LocalStack is killed.
 JAVA_SHIM = """\
 #!/bin/sh
 while [ "$1" != "-jar" ]; do shift; done
@@ -38,15 +37,19 @@ exec {child} "$PPID" 9 "" -- {command} LoopbackDynamoDb "$@"
 
 
 def service(config: StackConfig) -> Service:
-    """Every AWS API on `ports.localstack`. Its state is in memory: it begins empty at every start."""
+    """All AWS APIs on `ports.localstack`. The state is in memory: it is empty at every start."""
     return _service(config, SERVICES, {})
 
 
 def deployable_service(config: StackConfig, *, runtime: Path) -> Service:
-    """The same for deployments: functions run as processes.
+    """LocalStack for deployments: functions run as processes.
 
-    runtime: what Lambda's runtime brings, a folder. CloudFormation says CREATE_COMPLETE of what it does not know, and
-    makes nothing: without the list of what it knows, which it would download, it can only take all or nothing.
+    CloudFormation reports CREATE_COMPLETE for unknown resource types without creating them. The list of known types
+    would be a download, and without it LocalStack accepts either all types or none.
+
+    Args:
+        config: Ports and state folder.
+        runtime: A folder with the contents of Lambda's runtime.
     """
     plugins = config.config_dir("localstack") / "plugins"
     made = _service(
@@ -87,7 +90,7 @@ def _service(config: StackConfig, services: Collection[str], environment: Mappin
 
     def prepare(_: RunOnce) -> None:
         shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
-        # Where LocalStack's image would bring it, and where it looks before it builds one.
+        # LocalStack's image has the catalogue here; LocalStack reads it before it builds one.
         library_of_image = root / "usr" / "lib" / "localstack"
         library_of_image.mkdir(parents=True, exist_ok=True)
         (root / "tmp").mkdir(parents=True, exist_ok=True)
@@ -125,7 +128,7 @@ def _service(config: StackConfig, services: Collection[str], environment: Mappin
         address=config.aws_url,
         files={
             shim: JAVA_SHIM.format(child=f"{sys.executable} -I -S {process.CHILD}", command=" ".join(dynamodb)),
-            # markers of what LocalStack's installers look for
+            # Empty files whose presence stops LocalStack's installers.
             library / "dynamodb-local" / "2" / "DynamoDBLocal.jar": "",
         },
         prepare=prepare,

@@ -10,7 +10,7 @@ from emulators.local import LOOPBACK
 
 
 def spark_environment(config: StackConfig) -> dict[str, str]:
-    """What the job reads about its session: our jars, the loopback address, folders inside the state folder."""
+    """Environment of the job's Spark session: our jars, the loopback address, folders inside the state folder."""
     return {
         "SPARK_JARS": ",".join(sorted(str(path) for path in Path(JARS, "spark").glob("*.jar"))),
         "SPARK_LOCAL_IP": LOOPBACK,
@@ -24,14 +24,14 @@ def spark_environment(config: StackConfig) -> dict[str, str]:
 
 
 def service(config: StackConfig) -> Service:
-    """`python -m spark_metrics.job`; ready when it has made the file that SPARK_READY_FILE names."""
+    """`python -m spark_metrics.job`; ready once the file at SPARK_READY_FILE exists."""
     marker = config.data("spark") / "ready"
     return Service(
         name="spark",
         command=[sys.executable, "-m", "spark_metrics.job"],
-        # A rehearsal would take longer than all the rest of the start: here the first numbers may come late instead.
+        # A rehearsal would take longer than the rest of the start; on this stack, late first numbers are acceptable.
         environment={**function_environment(config), **spark_environment(config), "SPARK_REHEARSE": "false"},
-        # It takes long to start and waits for the rest by itself.
+        # It starts slowly and waits for its other servers by itself.
         depends_on=("postgres", "tables"),
         outlived_by=("kafka", "registry"),
         address="(listens nowhere)",

@@ -1,4 +1,4 @@
-"""`masscomm trace`: what happened to a send or a notification, from what every part has kept of it."""
+"""`masscomm trace`: the history of a send or a notification, from topics, tables and logs."""
 
 from devstack.tracing.gathering import gather
 from devstack.tracing.printing import print_trace

@@ -1,4 +1,4 @@
-"""Reading everything that speaks of a send: topics, tables, and the functions' own lines."""
+"""Gather the records, table rows and log lines of a send."""
 
 from collections.abc import Iterable
 
@@ -18,9 +18,9 @@ from masscomm.observability import traces
 
 
 def gather(installation: Installation, an_id: str) -> Trace | None:
-    """The trace of a send or a notification by its id; None where nothing that is kept speaks of it.
+    """The trace of a send or a notification by its id; None if no retained record mentions it.
 
-    Errors: KafkaException, Retry and botocore's where something does not answer.
+    Errors: KafkaException, Retry and botocore's if a server does not answer.
     """
     codec = Codec(HttpSchemaRegistry(installation.registry_url))
     everything = _records(installation, codec)
@@ -32,7 +32,7 @@ def gather(installation: Installation, an_id: str) -> Trace | None:
     steps += tables.steps(installation, asked, found, codec)
     contexts = [traces.of_headers(read.headers) for read in found]
     trace_ids = dict.fromkeys([context.trace_id for context in contexts if context is not None])
-    # Of what the monolith wrote without a header.
+    # The trace id of monolith records without a trace header.
     trace_ids[traces.begun_by(asked.send_id).trace_id] = None
     if installation.logs is not None:
         positions = {read.position for read in found}
@@ -48,7 +48,7 @@ def gather(installation: Installation, an_id: str) -> Trace | None:
 
 
 def _asked(everything: Iterable[Read], an_id: str) -> Asked | None:
-    """Whose id it is: a send's, or that of a notification which some record names by its parts."""
+    """Find the id's send or notification; a notification's id is computed from each record's users and channels."""
     for read in everything:
         value = read.value
         send_id = value.get("send_id")
@@ -70,7 +70,7 @@ def _channels(read: Read) -> Iterable[str]:
 
 
 def _records(installation: Installation, codec: Codec) -> list[Read]:
-    """Every record of the chain that can be read, by age; of those of one moment, requests first."""
+    """Every decodable record of the chain, by age; at the same moment, requests first."""
     names = [*schemas(), topics.DEAD_LETTER]
     order = {"SendRequested": 0, "RecheckRequested": 1, "BuildRequested": 2, "DeliveryRequested": 3}
     found = (
@@ -83,7 +83,7 @@ def _records(installation: Installation, codec: Codec) -> list[Read]:
 
 def _read(message: Message, codec: Codec) -> Read | None:
     headers, topic = records.headers_of(message), message.topic() or ""
-    # A dead letter is read as what it was.
+    # A dead letter is decoded with the schema of its source topic.
     source = dict(headers).get(dead_letters.SOURCE_TOPIC, b"").decode(errors="replace")
     kind = source if topic == topics.DEAD_LETTER else topic
     value = message.value()

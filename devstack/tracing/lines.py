@@ -1,4 +1,4 @@
-"""What the functions have logged of a send: spans, and lines that carry its id."""
+"""Log entries of the functions about a send: spans, and lines with its id."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,10 @@ from devstack.tracing.steps import Asked, Kind, Step
 
 
 def steps(folder: Path, asked: Asked, trace_ids: set[str], positions: set[str]) -> Iterator[Step]:
-    """Of every function's log. positions: of the records found, for a notification's spans are of records."""
+    """Steps from every function's log.
+
+    positions: of the records found, because a notification's spans belong to records.
+    """
     needles = (asked.send_id, *trace_ids)
     for path in sorted(folder.rglob("*.log")):
         with path.open(errors="replace") as file:

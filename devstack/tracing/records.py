@@ -1,4 +1,4 @@
-"""Records as steps: what each kind says of a send or of one notification."""
+"""Convert records of a send or of one notification to steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from masscomm.kafka.dead_letters import original_position
 from masscomm.kafka.event import KafkaRecord
 from masscomm.observability import traces
 
-# Who writes a kind of record, where the scheduler has not released it and the record does not say itself.
+# The function that writes each kind of record, unless the scheduler released it or the record names its function.
 _WRITERS = {
     "RecheckRequested": "preference_checker",
     "BuildRequested": "preference_checker",
@@ -26,13 +26,13 @@ _RELEASED = "masscomm.released"
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """A record that could be read. value: its fields, a send's with its id, also where the record names none."""
+    """A decoded record."""
 
     position: str
     at_ms: int
     topic: str
     schema: str
-    value: Mapping[str, Any]
+    value: Mapping[str, Any]  # its fields; `send_id` is set even if the record has none
     headers: tuple[tuple[str, bytes], ...]
 
     def header(self, name: str) -> str | None:
@@ -50,7 +50,7 @@ def headers_of(message: Message) -> tuple[tuple[str, bytes], ...]:
 def read(
     message: Message, *, topic: str, schema: str, value: Mapping[str, Any], headers: tuple[tuple[str, bytes], ...]
 ) -> Read:
-    """The record as it stands; chunks get the id they have in the chain."""
+    """The record with its fields; chunks get the id they have in the chain."""
     partition, offset = message.partition(), message.offset()
     if partition is None or offset is None:
         raise ValueError(f"a record of {topic} without its place")

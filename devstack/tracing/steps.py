@@ -1,4 +1,4 @@
-"""What a trace is made of."""
+"""Steps of a trace, and the trace itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,26 +7,26 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """Where a step was found."""
+    """The source of a step."""
 
     RECORD = "record"  # in a topic
     DECISION = "decision"  # in the decision log
     LEDGER = "ledger"  # in the delivery ledger
     WAITING = "waiting"  # in the delay store
-    SPAN = "span"  # in a function's log: what it did about one record
+    SPAN = "span"  # in a function's log: its work on one record
     LINE = "line"  # in a function's log
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is asked about. user_id, channel: of a notification; None for a whole send."""
+    """The subject of a trace: a send, or one of its notifications."""
 
     send_id: str
-    user_id: int | None = None
+    user_id: int | None = None  # user_id and channel: None for a whole send
     channel: str | None = None
 
     def concerns(self, record: Mapping[str, Any]) -> bool:
-        """Whether a record's fields speak of it."""
+        """Whether a record belongs to the subject."""
         if record.get("send_id") != self.send_id:
             return False
         if self.user_id is None:
@@ -38,26 +38,22 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One thing that happened.
+    """One event of a trace."""
 
-    at_ms: since the epoch; where: topic-partition@offset, or table/key; function: who did it; said: one sentence;
-    details: for programs.
-    """
-
-    at_ms: int
+    at_ms: int  # since the epoch
     kind: Kind
-    where: str
-    function: str
-    said: str
-    details: Mapping[str, Any] = field(default_factory=dict)
+    where: str  # topic-partition@offset, or table/key
+    function: str  # the function that caused it
+    said: str  # one sentence
+    details: Mapping[str, Any] = field(default_factory=dict)  # for programs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """Everything that was found, oldest first. trace_ids: as the records' headers say."""
+    """All steps of the subject, oldest first."""
 
     asked: Asked
-    trace_ids: tuple[str, ...]
+    trace_ids: tuple[str, ...]  # from the records' headers
     steps: tuple[Step, ...]
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the tables keep of a send: the decision log, the delivery ledger, the delay store."""
+"""Steps from the tables about a send: the decision log, the delivery ledger, the delay store."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def steps(installation: Installation, asked: Asked, found: Iterable[Read], codec: Codec) -> list[Step]:
-    """Everything the tables say of these records. Errors: botocore's, where DynamoDB does not answer."""
+    """Steps from the tables for these records. Errors: botocore's, if DynamoDB does not answer."""
     client = installation.dynamodb()
     steps = list(_waiting(installation, client, asked, codec))
     seen: set[str] = set()

@@ -18,7 +18,7 @@ def test_every_line_gives_a_reason() -> None:
     [
         ("api\tAWS::WAFv2::WebACL\t\n", "line 1: not a stack, a type and a reason"),
         ("api\tAWS::WAFv2::WebACL\n", "line 1"),
-        ("api\tA\tbecause\nnetwork\tA\tbecause\napi\tA\tonce more\n", "stands there twice"),
+        ("api\tA\tbecause\nnetwork\tA\tbecause\napi\tA\tonce more\n", "occur twice"),
     ],
 )
 def test_line_without_reason_or_repeated_is_refused(text: str, message: str, tmp_path: Path) -> None:

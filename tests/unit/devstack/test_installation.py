@@ -32,7 +32,7 @@ def test_deployed_installation_comes_from_the_environment(monkeypatch: pytest.Mo
 
 
 def test_every_command_on_dead_letters_has_the_same_filters() -> None:
-    filters = {"places", "topic", "reason", "function", "partition", "offset", "since", "until", "deployed"}
+    filters = {"positions", "topic", "reason", "function", "partition", "offset", "since", "until", "deployed"}
     for command in (commands.list_letters, commands.replay, commands.discard):
         assert filters <= set(inspect.signature(command).parameters)
     help_text = CliRunner().invoke(commands.app, ["replay", "--help"]).output
