@@ -20,6 +20,7 @@ from functions.builder.templates import (
 )
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import checked
+from masscomm.chain.outcome_emitter import OutcomeEmitter
 from masscomm.clock import Clock
 from masscomm.directory.port import Directory
 from masscomm.domain.categories import CHANNELS
@@ -199,22 +200,13 @@ class BuildMessages:
         decisions: Mapping[int, Decision],
     ) -> None:
         build = item.value
-        recipients = zip(build.positions, build.user_ids, strict=True)
-        batch.emit_outcomes(
-            item,
-            build,
-            [
-                RecipientOutcome(position, user_id, decisions[position])
-                for position, user_id in recipients
-                if position in decisions
-            ],
-            step="build",
-            channel=build.channel,
-            start=build.range_start,
-            end=build.range_end,
-            now_ms=self.clock.now_ms(),
-            directory=self.directory,
-        )
+        outcomes = [
+            RecipientOutcome(position, user_id, decisions[position])
+            for position, user_id in zip(build.positions, build.user_ids, strict=True)
+            if position in decisions
+        ]
+        emitter = OutcomeEmitter(step="build", clock=self.clock, directory=self.directory)
+        emitter.emit(batch, item, build, build.channel, (build.range_start, build.range_end), outcomes)
 
 
 def _key(build: BuildRequested) -> tuple[int, str, str]:

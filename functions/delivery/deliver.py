@@ -24,6 +24,7 @@ from functions.delivery.retry_scheduler import RetryScheduler
 from functions.delivery.slices import Slices
 from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import checked
+from masscomm.chain.outcome_emitter import OutcomeEmitter
 from masscomm.channels.provider import TargetGone
 from masscomm.channels.provider_errors import code_of
 from masscomm.clock import Clock
@@ -266,18 +267,9 @@ class Deliver:
             for _, entry in sorted(done.items())
             if entry.retry_at_ms is None or not delivery.waits or entry.decision.status is Status.HELD
         ]
+        emitter = OutcomeEmitter(step="delivery", clock=self.clock, directory=self.directory)
         for start, end, some in _by_size(outcomes, delivery.range_start, delivery.range_end):
-            batch.emit_outcomes(
-                item,
-                delivery,
-                some,
-                step="delivery",
-                channel=delivery.channel,
-                start=start,
-                end=end,
-                now_ms=self.clock.now_ms(),
-                directory=self.directory,
-            )
+            emitter.emit(batch, item, delivery, delivery.channel, (start, end), some)
 
     def _produce_device_status(
         self, batch: Batch[DeliveryRequested], item: Item[DeliveryRequested], device: Device, error: TargetGone

@@ -12,7 +12,8 @@ from aws_lambda_powertools import Logger
 
 from functions.receipts.reading import Receipt, read
 from functions.receipts.sent_messages import KEPT_MS, MessageFailure, OutcomeWithTrace, SentMessage, SentMessages
-from masscomm.chain.batch import Batch, Item, count_recipients
+from masscomm.chain.batch import Batch, Item
+from masscomm.chain.outcome_emitter import count_recipients
 from masscomm.clock import Clock
 from masscomm.domain.ids import address_id, derived_id, envelope_id
 from masscomm.domain.records import DeviceStatusChanged, NotificationOutcome, ReceiptReceived, Result

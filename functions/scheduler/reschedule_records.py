@@ -16,7 +16,7 @@ from enum import Enum
 from functools import cache, partial
 from typing import Any
 
-from masscomm.chain.batch import Batch, Item, count_recipients
+from masscomm.chain.batch import Batch, Item
 from masscomm.chain.chunks import (
     SPLIT_ABOVE,
     after_send_at,
@@ -28,6 +28,7 @@ from masscomm.chain.chunks import (
     recheck_of,
     split_parts,
 )
+from masscomm.chain.outcome_emitter import OutcomeEmitter
 from masscomm.clock import Clock
 from masscomm.domain.ids import envelope_id
 from masscomm.domain.lanes import Lane
@@ -163,6 +164,9 @@ class RescheduleRecords:
         self._emit_for_all(batch, item, DEAD_LETTERED)
 
     def _emit_for_all(self, batch: Batch[OnFailureRecord], item: Item[OnFailureRecord], decision: Decision) -> None:
+        # The id that preference_checker gives the outcome, which may have dead-lettered the record before.
+        step = "scheduler" if item.value.fault is None else "preference"
+        emitter = OutcomeEmitter(step=step, clock=self.clock)
         for parent in item.value.parents:
             if isinstance(parent, DeliveryRequested):
                 self._emit_for_all_of_delivery(batch, item, parent, decision)
@@ -170,20 +174,7 @@ class RescheduleRecords:
             for channel in parent.channels if isinstance(parent, RecheckRequested) else [parent.channel]:
                 for start, end, rows in ranges(parent, RANGE_SIZE):
                     outcomes = [RecipientOutcome(parent.positions[row], parent.user_ids[row], decision) for row in rows]
-                    record = outcome(
-                        parent,
-                        outcomes,
-                        channel=channel,
-                        # The id that preference_checker gives the outcome, which may have dead-lettered the record
-                        # before.
-                        step="scheduler" if item.value.fault is None else "preference",
-                        start=start,
-                        end=end,
-                        now_ms=self.clock.now_ms(),
-                        directory=None,
-                    )
-                    batch.produce(item, topics.OUTCOME, record.record_id, record)
-                    count_recipients(record)
+                    emitter.emit(batch, item, parent, channel, (start, end), outcomes)
 
     def _emit_for_all_of_delivery(
         self, batch: Batch[OnFailureRecord], item: Item[OnFailureRecord], parent: DeliveryRequested, decision: Decision

@@ -15,9 +15,7 @@ from typing import Any, Protocol
 from aws_lambda_powertools import Logger
 
 from masscomm.directory.port import Directory
-from masscomm.domain.outcomes import RecipientOutcome, outcome
-from masscomm.domain.records import AvroRecord, BuildRequested, DeliveryRequested, NotificationOutcome, RecheckRequested
-from masscomm.domain.statuses import Status
+from masscomm.domain.records import AvroRecord
 from masscomm.errors import DeadLetter, Retry, Stop
 from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec, UnknownSchema
@@ -28,7 +26,7 @@ from masscomm.kafka.event import KafkaRecord, batch_response, parse
 from masscomm.kafka.producer import Headers, Producer
 from masscomm.lambda_context import LambdaContext
 from masscomm.observability import logs, metrics, traces
-from masscomm.observability.metric_names import DEAD_LETTERS, RECIPIENTS, RECORDS_FAILED, RECORDS_IN, RECORDS_OUT
+from masscomm.observability.metric_names import DEAD_LETTERS, RECORDS_FAILED, RECORDS_IN, RECORDS_OUT
 
 # Part of the remaining time that is reserved for the flush and the response.
 _FLUSH_RESERVE_S = 2.0
@@ -84,38 +82,6 @@ class Batch[T]:
         if traces.of_headers(carried) is None:
             carried += item.trace_headers
         self.producer.produce(topic, key.encode(), value, carried, report)
-
-    def emit_outcomes(
-        self,
-        item: Item[T],
-        parent: RecheckRequested | BuildRequested | DeliveryRequested,
-        outcomes: Sequence[RecipientOutcome],
-        *,
-        step: str,
-        channel: str,
-        start: int,
-        end: int,
-        now_ms: int,
-        directory: Directory,
-    ) -> None:
-        """Produce the outcome record of recipients in positions [start, end) of the parent; nothing where there are
-        none.
-
-        Errors: those of produce.
-        """
-        if outcomes:
-            record = outcome(
-                parent,
-                outcomes,
-                channel=channel,
-                step=step,
-                start=start,
-                end=end,
-                now_ms=now_ms,
-                directory=directory.position(),
-            )
-            self.produce(item, topics.OUTCOME, record.record_id, record)
-            count_recipients(record)
 
     def confirm(self, directory: Directory, ts_ms: int) -> None:
         """Call directory.confirm if time remains; a time that was not confirmed once is not waited for a second time.
@@ -330,12 +296,6 @@ class BatchDriver:
                     error=str(error) if expected else repr(error),
                     exc_info=None if expected else error,
                 )
-
-
-def count_recipients(record: NotificationOutcome) -> None:
-    """Count an outcome record's recipients by status."""
-    for result in record.results:
-        metrics.add(RECIPIENTS[Status(result.status)], result.count)
 
 
 def redeliver_all(records: Iterable[KafkaRecord], error: Stop, logger: Logger) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from functions.builder import build_messages
-from functions.preference_checker import check_preferences
+from functions.preference_checker import look_up, plan
 from functions.preference_checker.small_sends import SmallSends
 from masscomm.chain import chunks
 from masscomm.domain.lanes import BROADCASTS, Lane
@@ -59,7 +59,7 @@ def _published(chain: WholeChain) -> Counter[tuple[int, str]]:
 @pytest.fixture(autouse=True)
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges, parts and records so small that a dozen recipients have several of each."""
-    monkeypatch.setattr(check_preferences, "RANGE_SIZE", 3)
+    monkeypatch.setattr(plan, "RANGE_SIZE", 3)
     monkeypatch.setattr(chunks, "PART_SIZE", 6)
     monkeypatch.setattr(build_messages, "MAX_CONTENT_BYTES", 190)
     monkeypatch.setattr(build_messages, "_MAX_GROWN_BYTES", 400)
@@ -69,7 +69,9 @@ def assert_each_notification_ends_once(seed: int, *, growing: bool) -> None:
     rng = random.Random(seed)  # noqa: S311 - nothing secret
     chain = WholeChain(rng, growing=growing)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(check_preferences, "SPLIT_ABOVE", rng.choice([8, len(USERS)]))
+        split_above = rng.choice([8, len(USERS)])
+        patch.setattr(plan, "SPLIT_ABOVE", split_above)
+        patch.setattr(look_up, "SPLIT_ABOVE", split_above)
         chain.send(NOW + 5_000_000 if rng.random() < 0.3 else None)
     outcomes = chain.outcomes()
     counted = _counted(outcomes)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aws_lambda_powertools import Logger
 
-from functions.preference_checker.check_preferences import MAX_HELD
+from functions.preference_checker.plan import MAX_HELD
 from functions.scheduler.release_due_records import ReleaseDueRecords
 from masscomm.domain.lanes import Lane
 from masscomm.domain.quiet_hours import MAX_ENDS
