@@ -22,7 +22,7 @@ class Deployment:
 
     Attributes:
         mapping: its event source mapping, if it has one.
-        routes: what the gateway sends it.
+        routes: the gateway's routes to it.
         schedule_s: seconds between the invocations of its schedule, if it has one.
     """
 
@@ -46,7 +46,7 @@ def read_deployments(
 
     Args:
         functions_file: as functions/functions.yaml.
-        task_root: what the functions are imported from.
+        task_root: the folder the functions are imported from.
         generation: the snapshot generation that `cdc.*` topics stand for.
         environment: variables for all functions.
         mapping_overrides: fields of MappingSpec for all mappings, such as backoffs.

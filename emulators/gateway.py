@@ -34,7 +34,7 @@ ACCOUNT = "000000000000"
 LOCAL_IDENTITY = {"principalId": "local", "all_clubs": "true"}
 API_ID = "local"
 STAGE = "local"
-# What this process's own HTTP server says itself; a function's words about its connection are not its to say.
+# Headers that this process's own HTTP server sets; a function must not set its connection's headers.
 HOP_BY_HOP = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
 
 
@@ -106,16 +106,16 @@ class MalformedResponseError(Exception):
 
 
 class Gateway:
-    """Serves the routes, and /-/ready, /-/status and /metrics for people and programs that watch over the stack.
+    """Serves the routes, and /-/ready, /-/status and /metrics for monitoring.
 
     Args:
         routes: the API.
-        invoke: gives an event to a function; an attribute status_code of what it raises says how Lambda would have
-            refused.
+        invoke: invokes a function with an event; the attribute status_code of its exception is the status of Lambda's
+            refusal.
         ready: for /-/ready; responds 200 if its `ready` is true, else 503.
         status: for /-/status.
         metrics: for /metrics, the page and its content type; called in a thread of its own.
-        timeout_s: seconds a function gets; the invocation itself goes on after that, as in Lambda.
+        timeout_s: seconds a function gets; the invocation itself continues after that, as in Lambda.
         max_in_flight: requests at a time; beyond it they are throttled.
     """
 
@@ -196,7 +196,7 @@ class Gateway:
             self._in_flight -= 1
 
     async def _integrate(self, route: Route, event: dict[str, Any]) -> web.Response:
-        # A task of its own, kept: when the gateway no longer waits, the invocation goes on.
+        # A separate task with a reference: the invocation continues after the gateway's time-out.
         task = asyncio.ensure_future(self._invoke(route.function, json.dumps(event).encode()))
         self._running.add(task)
         task.add_done_callback(self._ended)
@@ -220,7 +220,7 @@ class Gateway:
     def _ended(self, task: "asyncio.Future[InvocationResponse]") -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # seen, also where nobody waits any more
+            task.exception()  # retrieved, also after the gateway's time-out, so that asyncio does not log it
 
 
 def proxy_event(request: web.Request, route: Route, parameters: Mapping[str, str], body: bytes) -> dict[str, Any]:
@@ -309,7 +309,7 @@ def proxy_response(payload: bytes) -> web.Response:
     )
     if not isinstance(single, dict) or not isinstance(multiple, dict):
         raise MalformedResponseError("headers are not an object")
-    # Where both name a header API Gateway takes the one with several values.
+    # If both name a header, API Gateway takes the multi-value one.
     several = {name.lower() for name in multiple}
     pairs = [(name, value) for name, value in single.items() if name.lower() not in several]
     for name, values in multiple.items():
@@ -359,7 +359,7 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _refusal(status: int, message: str, error_type: str) -> web.Response:
-    """The gateway's own error, as problem details: what the deployed API's gateway responses are set to."""
+    """The gateway's own error, as problem details, like the deployed API's gateway responses."""
     return web.Response(
         text=json.dumps(Problem(status, message).body()),
         content_type=CONTENT_TYPE,

@@ -1,8 +1,7 @@
-"""What Prometheus reads at /metrics: the host's and the mappings' counts, and what the functions tell of themselves.
+"""The page for Prometheus at /metrics: counts of the host and the mappings, and the functions' own metrics.
 
-The functions' metrics are the lines of masscomm/observability/metrics.py in their logs, added up; what each means
-stands in docs/observability.md. What CloudWatch has as metrics of their own (RecipientsSent, RecipientsFailed) is
-one family here, with labels.
+The functions' metrics are the lines of masscomm/observability/metrics.py in their logs, added up; docs/observability.md
+explains each. Separate CloudWatch metrics (RecipientsSent, RecipientsFailed) are one family here, with labels.
 """
 
 import json
@@ -22,7 +21,7 @@ from masscomm.observability.metric_names import ALL, Kind
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
-# Of /-/status: what only grows, and what stands as it is now.
+# Fields of /-/status: counters and gauges.
 _FUNCTION_COUNTS = ("invocations", "errors", "crashes", "cold_starts")
 _FUNCTION_GAUGES = ("in_flight", "queued")
 _MAPPING_COUNTS = (
@@ -42,7 +41,7 @@ type _Key = tuple[str, str]
 
 @dataclass
 class FunctionLines:
-    """The metrics in the functions' logs, read on from where they were read to; from now on, not from before."""
+    """The metrics in the functions' logs, from its creation on; each read continues at the end of the previous one."""
 
     folder: Path
     numbers: Counter[_Key] = field(default_factory=Counter)
@@ -54,7 +53,7 @@ class FunctionLines:
         self._read_to = {path: path.stat().st_size for path in self.folder.glob("*.log")}
 
     def read(self) -> None:
-        """Take what was added since; a line that is not complete yet is left for the next time."""
+        """Read the new lines; an incomplete line is read the next time."""
         for path in sorted(self.folder.glob("*.log")):
             with path.open("rb") as file:
                 file.seek(self._read_to.get(path, 0))

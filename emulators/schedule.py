@@ -1,4 +1,4 @@
-"""What an EventBridge schedule is in AWS: a function invoked again and again."""
+"""Emulation of an EventBridge schedule: invokes a function at an interval."""
 
 import asyncio
 import contextlib

@@ -9,11 +9,11 @@ The configuration is a JSON file:
     gateway_port        on 127.0.0.1; 0: any
     environment         variables of all functions; KAFKA_BOOTSTRAP_SERVERS must be one of them
     log_dir             each function's processes append to <function>.log there
-    task_root           optional: what functions are imported from, by default the folder above functions_file's
+    task_root           optional: folder the functions are imported from, by default the folder above functions_file's
     mappings            optional: configuration of all event source mappings (first_backoff_s, partial_failures, …)
     schedule_s          optional: seconds between the invocations of every schedule, in place of functions.yaml's
-    bulk_nice           optional: how much functions of bulk let the others go first: in Lambda, where each has a share
-                        of a processor of its own, nobody has to (0)
+    bulk_nice           optional: niceness of the bulk functions' processes; 0 as in Lambda, where each function has a
+                        share of a processor of its own
 """
 
 import asyncio
@@ -130,7 +130,7 @@ class Serverless:
             schedule.start()
 
     async def stop(self) -> None:
-        """Stop in the order of the flow, so that what is in flight can still end."""
+        """Stop in the order of the flow, so that invocations in flight can still end."""
         await asyncio.gather(*(schedule.stop() for schedule in self._schedules))
         await asyncio.gather(*(mapping.stop() for mapping in self._mappings))
         await self.gateway.close()
@@ -138,7 +138,7 @@ class Serverless:
         await self._destination.close()
 
     def readiness(self) -> dict[str, Any]:
-        """`ready` where every function has a warm environment and every mapping its partitions, and what is missing."""
+        """`ready` if every function has a warm environment and every mapping its partitions, and the missing ones."""
         waiting = [name for name, pool in self.host.pools.items() if not pool.ready and pool.init_error is None]
         broken = {
             name: pool.init_error.decode(errors="replace")
@@ -188,5 +188,5 @@ async def serve(config: ServerlessConfig) -> None:
 
 
 def read_config(document: Mapping[str, Any]) -> ServerlessConfig:
-    """The configuration, checked. Raises pydantic's ValidationError naming what is wrong."""
+    """The validated configuration. Raises pydantic's ValidationError naming the invalid fields."""
     return ServerlessConfig.model_validate(document)

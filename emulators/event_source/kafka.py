@@ -35,7 +35,7 @@ TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "CREATE_TIME", TIMESTAMP_LOG_APPEND_TI
 
 
 class KafkaSource:
-    """A consumer with a thread of its own; all decisions are taken in the event loop.
+    """A consumer with a thread of its own; all decisions are made in the event loop.
 
     The library lets one thread at a time into a consumer, and some of its calls wait for their turn with the
     interpreter's lock held, which the other thread needs to come out. So every call is made by the reading thread,
@@ -44,10 +44,10 @@ class KafkaSource:
     Args:
         bootstrap_servers: host:port, comma separated.
         group: consumer group.
-        topics: what is read; a topic that does not exist yet is found within seconds of its creation.
+        topics: the topics to read; a missing topic is found within seconds of its creation.
         instance: name of a static member, so that a restarted process takes its partitions over at once; None leaves
             and joins.
-        revocation_s: seconds the listener gets to let go of partitions at a rebalance.
+        revocation_s: seconds the listener gets to release partitions at a rebalance.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class KafkaSource:
             "fetch.queue.backoff.ms": 5,
             "fetch.message.max.bytes": 1024 * 1024,
             "fetch.wait.max.ms": 500,
-            # A broker that is down is asked, and complained of, twice a second.
+            # While a broker is down, one connection attempt and one log line every half second.
             "reconnect.backoff.ms": 500,
             "reconnect.backoff.max.ms": 1000,
         }
@@ -162,7 +162,7 @@ class KafkaSource:
             raise
         finally:
             self._consumer.close()
-            # In this order: whoever asks from now on sees that there is nobody to answer.
+            # In this order: a request queued from now on finds `_ended`, an earlier one is served below.
             self._ended = True
             with contextlib.suppress(RuntimeError):
                 self._serve_requests()
@@ -215,7 +215,7 @@ class KafkaSource:
         done = asyncio.run_coroutine_threadsafe(self._listener.revoked(leaving, lost=lost), self._loop)
         give_up = time.monotonic() + self._revocation_s
         while not done.done():
-            # The listener commits what has just ended, which only this thread can do.
+            # The listener commits finished batches, which only this thread can do.
             self._serve_requests()
             if time.monotonic() > give_up:
                 log.warning("partitions not let go of within %.0f s: %s", self._revocation_s, leaving)
@@ -233,7 +233,7 @@ class KafkaSource:
                 records.append(_record(message))
                 continue
             if error.code() == KafkaError._PARTITION_EOF:
-                # In the order things happened: what came before the end is told before it.
+                # In the order of events: the records before the end are received first.
                 if records:
                     self._listener.received(records)
                     records = []

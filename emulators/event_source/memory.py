@@ -118,7 +118,7 @@ class MemorySource:
         self.wake()
 
     def wake(self) -> None:
-        """Deliver what is new, soon."""
+        """Deliver new records soon."""
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._deliver)

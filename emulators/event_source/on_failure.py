@@ -46,11 +46,14 @@ def failure_record(
 
     Args:
         record: the failed one.
+        condition: why it is on the on-failure topic.
         invocations: number of invocations with the record.
         last: None if the function was never invoked with it.
+        function_arn: of the function.
+        envelope: of the mapping's events.
         now: with time zone.
-        with_payload: leave the payload out where the topic does not take it; topic, partition and offset then still say
-            where the record stands, under KafkaBatchInfo.recordsInfo.
+        with_payload: False omits the payload, for a topic that refuses its size; KafkaBatchInfo.recordsInfo then still
+            has the record's topic, partition and offset.
     """
     event = envelope.encode([record])
     moment = _iso(record.timestamp_ms)

@@ -1,4 +1,4 @@
-"""What a mapping needs of Kafka."""
+"""The interfaces between a mapping and Kafka."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from emulators.event_source.record import Partition, SourceRecord
 
 
 class SourceListener(Protocol):
-    """What a source tells; always called in the event loop's thread, in the order things happened."""
+    """Callbacks of a source; always called in the event loop's thread, in the order of events."""
 
     def assigned(self, partitions: Collection[Partition]) -> None:
         """These partitions are ours now and will be read from their committed offset, or from the beginning."""
@@ -26,7 +26,7 @@ class RecordSource(Protocol):
     """A consumer in a group."""
 
     async def start(self, listener: SourceListener) -> None:
-        """Join the group and begin to tell the listener."""
+        """Join the group and begin to call the listener."""
 
     def pause(self, partitions: Collection[Partition]) -> None:
         """Receive nothing more of these partitions until resumed."""
@@ -38,14 +38,14 @@ class RecordSource(Protocol):
         """Commit the offset of the next record to read; returns when the broker has it, raises OSError if not."""
 
     def ends(self) -> Mapping[Partition, int]:
-        """The end offset of each assigned partition as last heard."""
+        """The end offset of each assigned partition, as of the last report."""
 
     async def close(self) -> None:
-        """Leave the group; the listener is told of the revocation."""
+        """Leave the group; the listener gets the revocation."""
 
 
 class FailureDestination(Protocol):
-    """Where a mapping puts what it gave up on."""
+    """Takes the records that a mapping stops retrying."""
 
     async def send(self, topic: str, key: bytes | None, value: bytes) -> None:
         """Produce one record; returns when all in-sync replicas have it.
@@ -56,7 +56,7 @@ class FailureDestination(Protocol):
         """
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 class RecordTooLargeError(Exception):

@@ -25,7 +25,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRecord:
-    """One record as it stands in its topic.
+    """One record of a topic.
 
     Attributes:
         timestamp_ms: milliseconds since the epoch.
@@ -48,7 +48,7 @@ class SourceRecord:
 
     @cached_property
     def encoded(self) -> bytes:
-        """The record as JSON, as it stands in an event; a missing key and a tombstone's value are left out."""
+        """The record as JSON, as in an event; a missing key and a tombstone's value are omitted."""
         document: dict[str, object] = {
             "topic": self.partition.topic,
             "partition": self.partition.number,
@@ -70,7 +70,7 @@ class SourceRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class EventEnvelope:
-    """What all events of one mapping have in common."""
+    """The parts that all events of one mapping share."""
 
     event_source_arn: str
     bootstrap_servers: str

@@ -26,7 +26,7 @@ class MappingSpec:
         topics: names in Kafka.
         function_arn: for on-failure records.
         batch_size: most records an invocation.
-        window_s: seconds a batch waits to fill; 0 invokes at once with what there is.
+        window_s: seconds a batch waits to fill; 0 invokes at once with the present records.
         max_retries: invocations after the first; -1 for ever. None: as -1. With on_failure, -1 means 10.
         max_age_s: seconds since a record's timestamp after which it is not given to the function; -1: any age.
         bisect: halve a batch that failed as a whole, so that a record that breaks the function ends up alone.
@@ -36,8 +36,8 @@ class MappingSpec:
         turns: topics that take one turn together, and turns within it; a topic of none has turns of its own.
         max_payload_bytes: most bytes an event, base64 included.
         first_backoff_s, last_backoff_s: delays before a failed batch is retried; doubled from one to the other.
-        buffer_records: what may wait in memory, for each partition; 0: twice a batch and at least 200.
-        buffer_bytes: what may wait in memory, for the whole mapping.
+        buffer_records: most records in memory, for each partition; 0: twice a batch and at least 200.
+        buffer_bytes: most bytes in memory, for the whole mapping.
         drain_s: seconds that invocations in flight get at shutdown or rebalance before they are abandoned, uncommitted.
 
     Source: AWS documentation, "Configuring error handling controls for Kafka event sources", "Using a Kafka topic as an

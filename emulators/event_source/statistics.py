@@ -1,4 +1,4 @@
-"""What a mapping did, as the status page shows it."""
+"""Counts of one mapping, for the status page."""
 
 from dataclasses import asdict, dataclass
 

@@ -21,11 +21,11 @@ from emulators.lambda_host.spec import REGION, FunctionSpec
 
 log = logging.getLogger(__name__)
 
-# Asks the kernel to kill the process when its parent dies, however that dies, then becomes the runtime. A program of
-# its own because running code between fork and exec is not safe in a process with threads, as the host is.
+# Asks the kernel to kill the process when its parent dies, for any reason, then becomes the runtime. It is a separate
+# program because running code between fork and exec is not safe in a process with threads, as the host is.
 #
-# A session is an autogroup where the kernel makes them: then niceness counts within the session alone, and between
-# sessions, which here are processes, the group's own does. Whoever is not root may set that ten times a second in all.
+# A session is an autogroup where the kernel makes them: then niceness counts within the session alone. Between
+# sessions, here one a process, the autogroup's niceness counts. Without root, it may be set ten times a second in all.
 _LAUNCH = """\
 import ctypes, os, signal, sys, time
 parent, nice, python, handler = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -63,7 +63,7 @@ class ExecutionEnvironment:
     Args:
         spec: the function.
         log_file: where the process's standard output and error are appended.
-        on_exit: called once when the process has ended, whoever ended it.
+        on_exit: called once when the process has ended, for any reason.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class ExecutionEnvironment:
         try:
             response, failed, lost = await invocation.response
         except asyncio.CancelledError:
-            # Whoever asked has gone; the process may be anywhere in its work, so that it must not be used again.
+            # The invoker was cancelled. The process may be anywhere in its work, so it must not be reused.
             self.kill()
             raise
         finally:

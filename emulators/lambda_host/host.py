@@ -21,13 +21,13 @@ class FunctionHost:
     """Hosts functions, each in processes of its own, and invokes them.
 
     Args:
-        functions: what is hosted.
+        functions: the functions to host.
         log_dir: each function's processes append to `<name>.log` there.
         port: the Runtime API's port on 127.0.1.1 and the addresses after it, an address an environment; 0 takes free
             ones.
 
-    The loop it runs in must belong to a thread that lives as long as the host: the kernel kills the functions with
-    that thread.
+    The loop it runs in must belong to a thread that lives as long as the host: the kernel kills the functions with that
+    thread.
     """
 
     def __init__(self, functions: Iterable[FunctionSpec], *, log_dir: Path, port: int = 0) -> None:

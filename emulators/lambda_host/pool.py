@@ -87,7 +87,7 @@ class EnvironmentPool:
             self._warming = asyncio.create_task(self._warm_up(), name=f"warm {self.spec.name}")
 
     async def close(self) -> None:
-        """Kill every process and wait until they are gone; who still waits for one is refused."""
+        """Kill every process and wait until they are gone; waiting invocations are refused."""
         self._closed = True
         if self._warming is not None:
             self._warming.cancel()

@@ -1,8 +1,8 @@
 """Lambda's Runtime API for one execution environment, over HTTP on a loopback address of its own.
 
 awslambdaric builds its URLs as http://$AWS_LAMBDA_RUNTIME_API/2018-06-01/…, in C for the invocations and by host and
-port alone for an error at init, so a path prefix cannot tell environments apart. Their address does: all listen on
-one port, each on an address of its own in 127.0.0.0/8, all of which is loopback on Linux.
+port alone for an error at init, so a path prefix cannot identify environments. Their address does: all listen on one
+port, each on an address of its own in 127.0.0.0/8, all of which is loopback on Linux.
 
 Source: AWS documentation, "Using the Lambda runtime API for custom runtimes".
 """
@@ -19,10 +19,10 @@ PREFIX = "/2018-06-01/runtime"
 
 
 class RuntimeApi:
-    """Serves one process: gives it invocations one at a time and takes its answers.
+    """Serves one process: gives it invocations one at a time and takes its responses.
 
     Args:
-        function_arn: told to the process with each invocation.
+        function_arn: sent to the process with each invocation.
         on_ready: called at the process's first request for work, that is when its init has ended.
         on_init_error: called with the JSON body the process reports when its init failed.
     """
@@ -54,7 +54,7 @@ class RuntimeApi:
     async def close(self) -> None:
         """Stop listening and drop the process's connection."""
         if self._asking is not None:
-            # The server would wait for this answer, which nobody will ever get.
+            # Otherwise the server waits for this answer, which never comes.
             self._asking.cancel()
         if self._runner is not None:
             runner, self._runner = self._runner, None
@@ -114,7 +114,7 @@ class RuntimeApi:
         invocation = self._claim(request_id)
         if invocation is None:
             return _refused(400, "InvalidRequestID", "Invalid request ID")
-        # Read to the end even what is too much: the process learns of it by the status, not by a broken connection.
+        # Read even a body above the limit to its end: the process gets a status then, not a broken connection.
         body = bytearray()
         size = 0
         async for chunk in request.content.iter_any():

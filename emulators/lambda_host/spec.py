@@ -1,4 +1,4 @@
-"""What the host has to know about one function."""
+"""Configuration of one function in the host."""
 
 import sys
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ class FunctionSpec:
         timeout_s: seconds an invocation may take before its environment is killed.
         init_timeout_s: seconds from process start to the first request for work. Lambda grants 10 and then starts again
             within the function's timeout; a machine that starts everything at once needs more.
-        memory_mb: told to the function, not enforced.
+        memory_mb: passed to the function, not enforced.
         concurrency: most environments, and so invocations, at a time; further invocations queue in order.
         warm: environments started with the host rather than by the first invocations.
-        nice: how much it lets others go first where processors are short, as the command of that name.
+        nice: niceness of its processes, for when processors are short.
         environment: variables of the function's own.
         python: the interpreter; awslambdaric must be importable in it.
 

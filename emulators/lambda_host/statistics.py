@@ -1,4 +1,4 @@
-"""What a function did, as the status page shows it."""
+"""Counts of one function, for the status page."""
 
 from collections import deque
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
-"""What LocalStack's community edition lacks of what our deployment uses: functions without Docker, authorizers.
+"""LocalStack plug-ins for features that its community edition lacks: functions without Docker, authorizers.
 
 LocalStack finds these by entry points (ENTRY_POINTS), which are in the same folder only where
-devstack.services.localstack starts it: nothing is installed. They run in LocalStack's own process and environment;
-of ours they use the function host alone.
+devstack.services.localstack starts it: nothing is installed. They run in LocalStack's own process and environment; of
+our packages they import the function host alone.
 """
 
 ENTRY_POINTS = """\

@@ -90,7 +90,7 @@ class ProcessExecutor(RuntimeExecutor):
         return ""
 
     def get_logs(self) -> str:
-        """What the process has written."""
+        """The process's output."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     @classmethod
@@ -135,5 +135,5 @@ class ProcessExecutorPlugin(RuntimeExecutorPlugin):
     name = "processes"
 
     def load(self, *_args: object, **_kwargs: object) -> type[RuntimeExecutor]:
-        """What LocalStack makes one of for each environment."""
+        """The class of which LocalStack makes an instance for each environment."""
         return ProcessExecutor

@@ -8,7 +8,7 @@ from localstack.services.lambda_.event_source_mapping.pollers.poller import Empt
 
 class _PolledElsewhere(Poller):
     def __init__(self) -> None:
-        # The base wants somebody to hand records to.
+        # The base class needs a processor of records; this poller has none.
         self.filter_patterns: list[dict[str, Any]] = []
 
     def event_source(self) -> str:

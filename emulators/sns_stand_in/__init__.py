@@ -1,23 +1,24 @@
-"""A stand-in for Amazon SNS' mobile push that is fast, logs what it really received, and answers as it is told to.
+"""A fast stand-in for Amazon SNS' mobile push: it logs each accepted publish and answers by rules.
 
-LocalStack takes about 400 publishes a second; this one thousands, so that what is measured is the client. It speaks the
-Query API of Publish and of platform applications and endpoints, and passes
-tests/support/contracts/provider.py. It runs in a process of its own:
+LocalStack takes about 400 publishes a second; this one thousands, so that a benchmark measures the client. It speaks
+the Query API of Publish and of platform applications and endpoints, and passes tests/support/contracts/provider.py. It
+runs in a process of its own:
 
     with SnsStandIn.start() as sns:                            # on a free port; log=PATH keeps every accepted publish
         boto3.client("sns", endpoint_url=sns.url)              # or AWS_ENDPOINT_URL_SNS in a function's environment
-        sns.limit(per_s=500)                                   # throttles what is more
+        sns.limit(per_s=500)                                   # throttles publishes above the rate
         sns.answer(Rule(code="InternalError", share=0.1))      # one call in ten
         sns.answer(Rule(code="EndpointDisabled", endpoint=arn))
-        sns.answer(Rule(code="reset_after", times=3))          # taken, and the answer is lost
-        sns.answer(Rule(code="hold", after=150))               # taken, and answered once `release` is called
+        sns.answer(Rule(code="reset_after", times=3))          # accepted, and the answer is lost
+        sns.answer(Rule(code="hold", after=150))               # accepted, and answered once `release` is called
         sns.received()                                         # [Received(time, endpoint, message_id, notification_id)]
         sns.counts()                                           # Counts(calls, accepted, refused by code, held)
-        sns.clear()                                            # no rules, no limit; what was received stays
+        sns.clear()                                            # no rules, no limit; received publishes stay
 
-Endpoints must have been made, as with SNS (CreatePlatformApplication, CreatePlatformEndpoint); with any_endpoint=True
-an endpoint that nobody made, disabled or deleted takes messages too. An endpoint's ARN follows from its application and
-token (`endpoint_arn`), so that a test can name a hundred thousand without asking for them.
+Endpoints must have been created, as with SNS (CreatePlatformApplication, CreatePlatformEndpoint). With
+any_endpoint=True an endpoint that was never created, disabled or deleted takes messages too. An endpoint's ARN follows
+from its application and token (`endpoint_arn`), so that a test can name a hundred thousand endpoints without creating
+them.
 
 From a shell: `python -m emulators.sns_stand_in --port 4570 --log published.jsonl` (its HTTP interface:
 devstack/sns_process.py).

@@ -32,7 +32,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m emulators.sns_stand_in", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0: a free one, which is printed")
     parser.add_argument("--log", type=Path, help="a file to which every accepted publish is appended, as JSON")
-    parser.add_argument("--any-endpoint", action="store_true", help="take messages to endpoints that nobody made")
+    parser.add_argument(
+        "--any-endpoint", action="store_true", help="accept messages to endpoints that were never created"
+    )
     try:
         asyncio.run(_main(parser.parse_args()))
     except OSError as error:

@@ -28,9 +28,9 @@ def endpoint_arn(application: str, token: str) -> str:
 
 @dataclass
 class Endpoints:
-    """any: endpoints nobody made take messages, too."""
+    """Platform applications and endpoints."""
 
-    any: bool = False
+    any: bool = False  # also take messages to endpoints that were never created
     _applications: set[str] = field(default_factory=set)
     _attributes: dict[str, dict[str, str]] = field(default_factory=dict)
     _deleted: set[str] = field(default_factory=set)

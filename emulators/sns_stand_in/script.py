@@ -1,4 +1,4 @@
-"""What the stand-in answers instead of taking a publish: rules, in order, and a rate."""
+"""The stand-in's answers to publishes that it does not simply accept: rules, in order, and a rate."""
 
 import random
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ REFUSALS = {
         Refusal(503, "ServiceUnavailable", "Service is unavailable"),
     )
 }
-# What happens to the connection rather than to the call:
+# Faults of the connection, not answers of the service:
 RESET_BEFORE = "reset_before"  # nothing is taken, the connection is cut: the service cannot be reached
 RESET_AFTER = "reset_after"  # taken, and the connection is cut before the answer
 HOLD = "hold"  # taken, and answered only once the held calls are released
@@ -41,19 +41,14 @@ CODES = frozenset(REFUSALS) | {RESET_BEFORE, RESET_AFTER, HOLD, SLOW}
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One answer to some publishes; the first rule that concerns a publish counts.
+    """One answer to some publishes; the first matching rule counts."""
 
-    code: of REFUSALS, or reset_before, reset_after, hold, slow. endpoint: a part of the ARNs concerned (of an
-    application's name, of an endpoint), all where it is None. share: of those, at random. after: how many of them pass
-    first. times: how often it answers, for ever where it is None. delay_s: for slow.
-    """
-
-    code: str
-    endpoint: str | None = None
-    share: float = 1.0
-    after: int = 0
-    times: int | None = None
-    delay_s: float = 0.0
+    code: str  # of REFUSALS, or reset_before, reset_after, hold, slow
+    endpoint: str | None = None  # part of the matching ARNs (of an application's name, of an endpoint); None: all
+    share: float = 1.0  # of the matching publishes, at random
+    after: int = 0  # number of matching publishes that pass first
+    times: int | None = None  # number of answers; None: no limit
+    delay_s: float = 0.0  # for slow
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
@@ -66,7 +61,7 @@ class Rule:
 
 @dataclass
 class _Standing:
-    """A rule and what it has seen."""
+    """A rule with its counts."""
 
     rule: Rule
     seen: int = 0
@@ -89,7 +84,7 @@ class _Standing:
 class Script:
     """The rules and the rate in force.
 
-    A bucket of `burst` tokens, filled with per_s a second, decides who is throttled; rules come first.
+    Rules come first; then a bucket of `burst` tokens, filled with per_s a second, throttles.
     """
 
     _rules: list[_Standing] = field(default_factory=list)
@@ -100,11 +95,11 @@ class Script:
     _random: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311 - the same in every run
 
     def set_rules(self, rules: Sequence[Rule]) -> None:
-        """These, in place of those before."""
+        """Replace the rules."""
         self._rules = [_Standing(rule) for rule in rules]
 
     def limit(self, per_s: float | None, burst: float, now: float) -> None:
-        """Take per_s a second from now on, None: any number. burst: how many at once after a pause."""
+        """Accept per_s a second from now on, None: any number. burst: how many at once after a pause."""
         self._per_s, self._burst, self._tokens, self._filled_at = per_s, burst, burst, now
 
     def answer(self, endpoint: str, now: float) -> Rule | None:

@@ -34,7 +34,7 @@ type Entry = tuple[float, str, str, str]
 
 @dataclass
 class Service:
-    """What there is behind the HTTP: endpoints, the script, everything that was accepted."""
+    """The state behind the HTTP interface: endpoints, the script, accepted publishes."""
 
     endpoints: Endpoints
     log: TextIO | None = None
@@ -206,7 +206,7 @@ class Connection(asyncio.Protocol):
 
     def _write(self, status: int, kind: str, body: bytes) -> None:
         if self._transport is None or self._transport.is_closing():
-            return  # whoever asked has gone
+            return  # the client has disconnected
         head = (
             f"HTTP/1.1 {status} {_REASONS.get(status, 'Error')}\r\n"
             f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -258,7 +258,7 @@ def control(service: Service, method: str, path: str, body: bytes) -> tuple[int,
 async def serve(
     host: str, port: int, *, log: Path | None, any_endpoint: bool, listening: Callable[[int], None]
 ) -> None:
-    """Serve until cancelled; listening is told the port. Errors: OSError."""
+    """Serve until cancelled; `listening` is called with the port. Errors: OSError."""
     with (log or Path("/dev/null")).open("a") as file:
         service = Service(Endpoints(any=any_endpoint), log=file if log is not None else None)
         server = await asyncio.get_running_loop().create_server(lambda: Connection(service), host, port)
