@@ -133,6 +133,22 @@ class UseCase[T](Protocol):
         ...
 
 
+@dataclass
+class _Result[T]:
+    """The result of a record: done, or dead-lettered, or retried where it has an error, the dead letter's included."""
+
+    record: KafkaRecord
+    # None where it was not decoded. Its error, by then, is the result's.
+    item: Item[T] | None = None
+    dead_letter: DeadLetter | None = None
+    error: Exception | None = None
+
+    def settle(self) -> None:
+        """Take the item's error, after the last delivery report."""
+        if self.item is not None:
+            self.error = self.error or self.item.error
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchDriver:
     """One for each function environment; without an alarm, each dead letter is only logged.
@@ -160,16 +176,14 @@ class BatchDriver:
             return redeliver_all(records, error, self.logger)
 
     def _run[T](self, records: Sequence[KafkaRecord], context: LambdaContext, use_case: UseCase[T]) -> dict[str, Any]:
-        failed: list[tuple[KafkaRecord, Exception]] = []
-        dead: list[tuple[KafkaRecord, DeadLetter]] = []
         batch: Batch[T] = Batch(
             items=[],
             codec=self.codec,
             producer=self.producer,
             remaining_s=lambda: context.get_remaining_time_in_millis() / 1000 - _FLUSH_RESERVE_S,
         )
-        self._decode(batch, records, use_case, failed, dead, context)
-        items = batch.items
+        results = [self._decode(batch, record, use_case, context) for record in records]
+        batch.items += [result.item for result in results if result.item is not None]
         try:
             use_case.handle(batch)
         except Stop:
@@ -177,55 +191,51 @@ class BatchDriver:
         except Exception as error:
             _fail_all(batch, error)
         self._flush(context)
-        stand_ins = self._dead_letter_items(batch, use_case, failed, dead)
-        if stand_ins:
+        dead_lettered = [result for result in results if self._dead_letter_item(batch, result, use_case)]
+        if dead_lettered:
             self._flush(context)
-        failed += _errors(item for item in items if not isinstance(item.error, DeadLetter))
-        failed += _errors(stand_ins)
-        redelivered = _in_order(records, failed)
+        for result in results:
+            result.settle()
+        self._report(results)
+        return batch_response(result.record for result in results if result.error is not None)
+
+    def _report[T](self, results: Sequence[_Result[T]]) -> None:
+        """Count and log the results, and end the spans."""
         # A dead letter that Kafka did not acknowledge is redelivered, and counted then.
-        reasons = [why.reason for record, why in dead if record not in redelivered]
-        metrics.add(RECORDS_FAILED, len(redelivered))
+        reasons = [each.dead_letter.reason for each in results if each.dead_letter is not None and each.error is None]
+        metrics.add(RECORDS_FAILED, sum(result.error is not None for result in results))
         metrics.add(DEAD_LETTERS, len(reasons))
         if self.alarm is not None:
             self.alarm.count(reasons)
-        by_position = {item.record.source_position: item for item in items}
-        self._log(failed, by_position)
-        _end_spans(items, failed)
-        return batch_response(redelivered)
+        for result in results:
+            if result.error is not None:
+                self._log(result, result.error)
+            _end_span(result)
 
     def _decode[T](
-        self,
-        batch: Batch[T],
-        records: Sequence[KafkaRecord],
-        use_case: UseCase[T],
-        failed: list[tuple[KafkaRecord, Exception]],
-        dead: list[tuple[KafkaRecord, DeadLetter]],
-        context: LambdaContext,
-    ) -> None:
-        """Fill the batch; a record that does not decode is dead-lettered or redelivered, the others are processed."""
-        for record in records:
-            if batch.remaining_s() <= 0:  # each record costs a time-out while the registry does not respond
-                failed.append((record, Retry("the invocation's time is used up")))
-                continue
-            try:
-                with logs.about(_ids(record)):
-                    item = Item(record, use_case.decode(record, self.codec))
-                item.span = self._begin_span(item, context)
-                batch.items.append(item)
-            except DeadLetter as error:
-                # guard: registry.denied_id_is_retried
-                if isinstance(error, UnknownSchema) and self.denied_ids.is_retried(
-                    error.schema_id, timestamp_ms=record.timestamp_ms
-                ):
-                    failed.append((record, Retry(f"{error}; retried for {self.denied_ids.retry_s:.0f} s")))
-                    continue
-                dead.append((record, error))
-                self._dead_letter(record, error, failed)  # guard: dead_letters.undecodable_record
-            except Stop:
-                raise
-            except Exception as error:
-                failed.append((record, error))
+        self, batch: Batch[T], record: KafkaRecord, use_case: UseCase[T], context: LambdaContext
+    ) -> _Result[T]:
+        """Decode a record; one that does not decode is dead-lettered or retried, the others are processed."""
+        if batch.remaining_s() <= 0:  # each record costs a time-out while the registry does not respond
+            return _Result(record, error=Retry("the invocation's time is used up"))
+        try:
+            with logs.about(_ids(record)):
+                item = Item(record, use_case.decode(record, self.codec))
+            item.span = self._begin_span(item, context)
+            return _Result(record, item)
+        except DeadLetter as error:
+            # guard: registry.denied_id_is_retried
+            if isinstance(error, UnknownSchema) and self.denied_ids.is_retried(
+                error.schema_id, timestamp_ms=record.timestamp_ms
+            ):
+                return _Result(record, error=Retry(f"{error}; retried for {self.denied_ids.retry_s:.0f} s"))
+            result: _Result[T] = _Result(record)
+            self._dead_letter(result, error)  # guard: dead_letters.undecodable_record
+            return result
+        except Stop:
+            raise
+        except Exception as error:
+            return _Result(record, error=error)
 
     def _begin_span[T](self, item: Item[T], context: LambdaContext) -> traces.Span | None:
         """Begin the span of a record's processing, below the span that produced it or as the first of its send's trace.
@@ -246,56 +256,43 @@ class BatchDriver:
     def _flush(self, context: LambdaContext) -> None:
         self.producer.flush(max(0.1, context.get_remaining_time_in_millis() / 1000 - _FLUSH_RESERVE_S / 2))
 
-    def _dead_letter[T](
-        self,
-        record: KafkaRecord,
-        why: DeadLetter,
-        failed: list[tuple[KafkaRecord, Exception]],
-        item: Item[T] | None = None,
-    ) -> None:
+    def _dead_letter[T](self, result: _Result[T], why: DeadLetter) -> None:
         """Produce a record to the dead-letter topic; if Kafka does not acknowledge it there, it is redelivered."""
+        record, item = result.record, result.item
+        result.dead_letter = why
         with logs.about(_ids(record, item)):
             self.logger.warning("dead letter", reason=why.reason, error=str(why))
 
         def report(error: Exception | None) -> None:
-            if error is not None:
-                failed.append((record, error))
+            result.error = result.error or error
 
         headers = dead_letter_headers(record, why, self.function)
         if item is not None and item.span is not None:
             headers = list(traces.replaced(headers, item.span.trace))
         self.producer.produce(topics.DEAD_LETTER, record.key, record.value, headers, report)
 
-    def _dead_letter_items[T](
-        self,
-        batch: Batch[T],
-        use_case: UseCase[T],
-        failed: list[tuple[KafkaRecord, Exception]],
-        dead: list[tuple[KafkaRecord, DeadLetter]],
-    ) -> list[Item[T]]:
-        """Dead-letter the items with a DeadLetter error; returns stand-ins that collect their outcomes' delivery
-        reports."""
-        stand_ins = []
-        for item in batch.items:
-            if isinstance(item.error, DeadLetter):
-                dead.append((item.record, item.error))
-                self._dead_letter(item.record, item.error, failed, item)
-                stand_in = Item(item.record, item.value, span=item.span)
-                why = item.error
-                # guard: dead_letters.outcomes
-                batch.attempt(stand_in, partial(use_case.dead_lettered, batch, stand_in, why))
-                stand_ins.append(stand_in)
-        return stand_ins
+    def _dead_letter_item[T](self, batch: Batch[T], result: _Result[T], use_case: UseCase[T]) -> bool:
+        """Dead-letter a record whose item has a DeadLetter error; returns whether it has.
 
-    def _log[T](self, failed: Sequence[tuple[KafkaRecord, Exception]], items: Mapping[str, Item[T]]) -> None:
-        for record, error in failed:
-            expected = isinstance(error, Retry)
-            with logs.about(_ids(record, items.get(record.source_position))):
-                self.logger.warning(
-                    "record is redelivered",
-                    error=str(error) if expected else repr(error),
-                    exc_info=None if expected else error,
-                )
+        The item is replaced by one without an error, which collects the delivery reports of its outcomes.
+        """
+        item = result.item
+        if item is None or not isinstance(item.error, DeadLetter):
+            return False
+        why = item.error
+        self._dead_letter(result, why)
+        result.item = stand_in = Item(item.record, item.value, span=item.span)
+        batch.attempt(stand_in, partial(use_case.dead_lettered, batch, stand_in, why))  # guard: dead_letters.outcomes
+        return True
+
+    def _log[T](self, result: _Result[T], error: Exception) -> None:
+        expected = isinstance(error, Retry)
+        with logs.about(_ids(result.record, result.item)):
+            self.logger.warning(
+                "record is redelivered",
+                error=str(error) if expected else repr(error),
+                exc_info=None if expected else error,
+            )
 
 
 def redeliver_all(records: Iterable[KafkaRecord], error: Stop, logger: Logger) -> dict[str, Any]:
@@ -319,27 +316,16 @@ def _ids[T](record: KafkaRecord, item: Item[T] | None = None) -> dict[str, Any]:
     return ids
 
 
-def _end_spans[T](items: Iterable[Item[T]], failed: Iterable[tuple[KafkaRecord, Exception]]) -> None:
-    """End each item's span with its error; a dead letter's span has its reason."""
-    redelivered = {record.source_position: str(error) or repr(error) for record, error in failed}
-    for item in items:
-        if item.span is not None:
-            error = redelivered.get(item.record.source_position)
-            if error is None and isinstance(item.error, DeadLetter):
-                error = f"dead letter: {item.error.reason}: {item.error}"
-            traces.end(item.span, error)
-
-
-def _errors[T](items: Iterable[Item[T]]) -> list[tuple[KafkaRecord, Exception]]:
-    return [(item.record, item.error) for item in items if item.error is not None]
+def _end_span[T](result: _Result[T]) -> None:
+    """End the span of a record with its error; a dead letter's span has its reason."""
+    if result.item is None or result.item.span is None:
+        return
+    error = None if result.error is None else str(result.error) or repr(result.error)
+    if error is None and result.dead_letter is not None:
+        error = f"dead letter: {result.dead_letter.reason}: {result.dead_letter}"
+    traces.end(result.item.span, error)
 
 
 def _fail_all[T](batch: Batch[T], error: Exception) -> None:
     for item in batch.active():
         item.error = error if not isinstance(error, DeadLetter) else Retry(f"{error.reason}: {error}")
-
-
-def _in_order(records: Sequence[KafkaRecord], failed: Sequence[tuple[KafkaRecord, Exception]]) -> list[KafkaRecord]:
-    """Each failed record once, in the event's order."""
-    positions = {(record.topic, record.partition, record.offset) for record, _ in failed}
-    return [record for record in records if (record.topic, record.partition, record.offset) in positions]

@@ -468,7 +468,7 @@ MUTANTS = (
     Mutant(
         guard="dead_letters.undecodable_record",
         rule="An undecodable record is dead-lettered.",
-        change=Replaced("failed.append(dead.pop())"),
+        change=Replaced("result.error = error"),
         cell="poison in the middle of a batch",
     ),
     Mutant(
