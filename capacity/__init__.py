@@ -1,4 +1,4 @@
-"""What masscomm costs and which limit it meets first: a model, checked against a simulation.
+"""Model of masscomm's costs and of the limit it meets first, checked against a simulation.
 
 `make capacity` prints the tables and writes them into docs/capacity.md.
 """

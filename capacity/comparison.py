@@ -169,7 +169,7 @@ def scene(
 
 
 def throughput(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> tuple[float, str]:
-    """(notifications a second, by what) that the plan gets through: its slowest step, or the provider's quota."""
+    """(notifications a second, limiting factor) of the plan: its slowest step, or the provider's quota."""
     calls = workload.allowed * workload.calls_a_recipient
     found = {step: recipients_s(step, workload, plan, times, provider_s) for step in STEPS}
     found["the provider's quota"] = plan.sns_publish / calls if calls else inf
@@ -188,7 +188,7 @@ def of_a_broadcast(
     even: bool = False,
     seed: int = SEED,
 ) -> Compared:
-    """Seconds until everybody has theirs."""
+    """Seconds until the last recipient's delivery."""
     played = scene(workload, plan, times, provider_s, recipients=recipients, poller_s=poller_s, even=even, seed=seed)
     played.clock.run()
     rate, by = throughput(workload, plan, times, provider_s)
@@ -224,7 +224,7 @@ def of_a_steady_load(
 
 
 def critical_wait_s(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> float:
-    """Seconds of a one-time password by the model: what three invocations and a call take, and no waiting."""
+    """The model's seconds of a one-time password: three invocations and a call, without waiting."""
     steps = critical_steps(workload, plan, times, provider_s)
     own = sum(step.invocation_s for step in steps) + sum(step.recipient_s for step in steps)
     calls = [step.calls for step in steps if step.calls is not None]

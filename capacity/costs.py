@@ -1,4 +1,4 @@
-"""What a million notifications cost, and what an environment costs while nobody is told of anything.
+"""Costs of a million notifications, and of an environment without load.
 
 Not counted: data out of AWS, the monolith's side of change data capture, KMS, Secrets Manager, X-Ray, alarms, WAF, API
 Gateway (one request names thousands), backups beyond the volumes' size, support.
@@ -25,25 +25,25 @@ GB = 1e9
 DAYS_A_MONTH = HOURS_A_MONTH / 24
 # Lambda's own lines about an invocation (start, end, report) in JSON, and one of ours.
 LOG_BYTES_AN_INVOCATION = 1_500
-# infra/cdk/resources/network.py: a test compares it with what is synthesised.
+# infra/cdk/resources/network.py: a test compares this number with the synthesised template.
 INTERFACE_ENDPOINTS = 10
 # infra/cdk/resources/connector.py
 CONNECT_UNITS = 1
 DATABASE_VCPUS = {"t4g.small": 2, "t4g.medium": 2, "r7g.large": 2, "r7g.xlarge": 4}
-# Of the bytes: who writes or reads stands in another zone than the partition's leader, of three.
+# Share of the bytes whose client is in another zone than the partition's leader, of three zones.
 OTHER_ZONE = 2 / 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """One line of the bill. component: what it is for; dollars: for a million notifications, or a month."""
+    """One line of the bill."""
 
-    component: str
-    dollars: float
+    component: str  # the charged resource
+    dollars: float  # for a million notifications, or a month
 
 
 def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> list[Cost]:
-    """What is paid for by use, every batch full."""
+    """Charges by use, every batch full."""
     invocations = {step: MILLION / (batch_records(step) * recipients_a_record(step, workload)) for step in STEPS}
     gb_s = {
         step: invocations[step]
@@ -91,7 +91,7 @@ def for_a_million(workload: Workload, plan: Plan, times: ServiceTimes, provider_
 
 
 def a_month(plan: Plan) -> list[Cost]:
-    """What is paid for by the hour, whatever is sent: the environment with nothing to do."""
+    """Hourly charges, independent of the load."""
     environment = plan.environment
     kafka, search, database = environment.kafka, environment.opensearch, environment.database
     registry = environment.registry

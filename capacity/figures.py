@@ -1,4 +1,4 @@
-"""A figure that somebody else publishes, with where and when it was read and how far it can be believed."""
+"""A published figure, with its source, its date, and its reliability."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""How much of each limit a load uses, which limit comes first, and what comes next once that one is raised."""
+"""How much of each limit a load uses, which limit comes first, and the next one after that limit is raised."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -24,15 +24,14 @@ type Raise = Callable[[Plan, float], tuple[Plan, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """used, most: in `unit`, at the workload's rate; raised: the plan with enough of it for so much, and what was done;
-    None where it cannot be raised; grows: whether it is used more with a higher rate."""
+    """One limit and its use at the workload's rate."""
 
     name: str
-    used: float
+    used: float  # used and most: in `unit`
     most: float
     unit: str
-    raised: Raise | None = None
-    grows: bool = True
+    raised: Raise | None = None  # The plan with enough of it for a rate, and the change; None if it cannot be raised.
+    grows: bool = True  # whether a higher rate uses more of it
 
     @property
     def share(self) -> float:
@@ -45,14 +44,14 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A limit that was met, and what was done about it."""
+    """A limit that was met, and the change that raised it."""
 
     limit: Limit
     done: str
 
 
 def limits(workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float) -> list[Limit]:
-    """Every limit that is known of."""
+    """Every known limit."""
     return [
         *_providers(workload, plan),
         *_lambda(workload, plan, times, provider_s),

@@ -22,28 +22,26 @@ from masscomm.domain.outcomes import RANGE_SIZE
 from masscomm.kafka import topics
 
 STEPS = ("preference_checker", "builder", "delivery")
-# What each step of the chain reads: the checker's traffic is taken to come from one producer, the worst case.
+# The topic that each step reads. All of the checker's traffic is assumed to come from one producer, the worst case.
 INPUTS = {"preference_checker": topics.SEND_API, "builder": topics.BUILD, "delivery": topics.DELIVERY}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """partitions: of each step's topic, bulk, and of each further queue of it; pollers: of each step's mapping at most;
-    memory_mb: of each step's function; copies: of the directory's indices, each of which one data node serves; the
-    rest: what AWS grants, and how much there is of what has instances."""
+    """An environment's sizes, and the account's quotas."""
 
     environment: Environment
-    partitions: Mapping[str, int]
-    pollers: Mapping[str, int]
-    memory_mb: Mapping[str, int]
-    sns_publish: float
+    partitions: Mapping[str, int]  # of each step's topic, bulk, and of each further queue of it
+    pollers: Mapping[str, int]  # of each step's mapping at most
+    memory_mb: Mapping[str, int]  # of each step's function
+    sns_publish: float  # sns_publish to emr_vcpus: AWS' quotas
     ses_rate: float
     lambda_concurrency: float
     table_writes: float
     emr_vcpus: float
-    brokers: int
+    brokers: int  # brokers, data_nodes and executors: numbers of instances
     data_nodes: int
-    copies: int
+    copies: int  # of the directory's indices, each of which one data node serves
     executors: int
 
     @classmethod
@@ -96,7 +94,7 @@ class Plan:
             self.partitions[step] - topic.partitions * factor
             for topic in known
             for step in STEPS
-            # Whoever is alone has the whole of their queue and no other: each needs as many.
+            # A single tenant has its whole queue and no other queue: each needs as many.
             if topics.base_of(topic.name) == INPUTS[step] and topics.lane_of(topic.name) in BROADCASTS
         )
         return (usual + raised) * self.environment.kafka.replication_factor
@@ -124,14 +122,14 @@ def batch_records(step: str, lane: Lane = Lane.BULK) -> int:
 
 
 def recipients_a_record(step: str, workload: Workload) -> float:
-    """Notifications that a full record of the step's topic stands for: requested ones, of whom some are let pass."""
+    """Notifications in a full record of the step's topic: requested ones, some of which are suppressed."""
     return workload.chunk if step == "preference_checker" else RANGE_SIZE
 
 
 def invocation_s(
     step: str, records: float, workload: Workload, plan: Plan, times: ServiceTimes, provider_s: float
 ) -> float:
-    """What an invocation of so many full records takes."""
+    """Seconds of an invocation with so many full records."""
     memory = plan.memory_mb[step]
     if step == "preference_checker":
         return times.lines[step].at(records * workload.chunk, memory)

@@ -61,5 +61,5 @@ PRICES: Mapping[str, Figure] = MappingProxyType(
 
 
 def price(name: str) -> float:
-    """US dollars a unit. Errors: KeyError where nobody has looked the price up."""
+    """US dollars a unit. Errors: KeyError if the price is not in the table."""
     return PRICES[name].value

@@ -1,4 +1,4 @@
-"""What AWS lets an account, a region or a service have before anybody asks for more."""
+"""AWS' default quotas of an account, a region or a service, before any increase."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

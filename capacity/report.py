@@ -1,6 +1,6 @@
-"""The tables of docs/capacity.md: `python -m capacity.report` prints them and writes them where they belong.
+"""Tables of docs/capacity.md: `python -m capacity.report` prints them and writes them into that page.
 
-What stands between two markers in that page is made here; the words around are a person's.
+The text between two markers in that page is generated here; the other text is written by hand.
 """
 
 import argparse
@@ -36,7 +36,7 @@ RATES = (1_000, 10_000, 50_000)
 # Seconds of each rate that are simulated: long enough for some hundred thousand notifications.
 SIMULATED_S = {1_000: 300.0, 10_000: 90.0, 50_000: 30.0}
 MILLION = 1_000_000
-# What SNS takes for a call is published nowhere. Up to some 25 ms it hardly matters: sixteen wait at once.
+# SNS' time for a call is published nowhere. Up to some 25 ms it hardly matters: sixteen wait at once.
 PROVIDER_S = 0.02
 # A mapping that begins with one poller and has another after so long. AWS publishes no figure for this either.
 POLLER_S = 10.0
@@ -100,7 +100,7 @@ def _raised(rate: float) -> tuple[Plan, list[Change]]:
 
 
 def assumptions() -> str:
-    """What was put in."""
+    """The model's inputs."""
     workload, times = _workload(RATES[0]), _times()
     weights = sizes(workload)
     rows = [
@@ -184,7 +184,7 @@ def limits_met() -> str:
     found = [limits(_workload(rate), Plan.of(PROD), _times(), PROVIDER_S) for rate in RATES]
     rows = []
     for of_rates in sorted(zip(*found, strict=True), key=lambda row: row[-1].met_at(_workload(RATES[-1]))):
-        # That of the highest rate: what the critical lane adds to each is the smaller part there.
+        # For the highest rate: the critical lane's addition to each limit is the smaller part there.
         met = of_rates[-1].met_at(_workload(RATES[-1]))
         shares = [_share(limit) for limit in of_rates]
         rows.append([of_rates[0].name, _figures(met), f"{_figures(of_rates[0].most)} {of_rates[0].unit}", *shares])
@@ -197,7 +197,7 @@ def _share(limit: Limit) -> str:
 
 
 def changes() -> str:
-    """What has to be changed in production for each rate, in the order in which it is met."""
+    """Changes in production for each rate, in the order in which their limits are met."""
     rows = []
     for rate in RATES:
         for number, change in enumerate(_raised(rate)[1]):
@@ -271,7 +271,7 @@ def slices() -> str:
 
 
 def critical() -> str:
-    """One-time passwords by what is kept warm, by partitions, and during a broadcast."""
+    """One-time passwords by warm environments, by partitions, and during a broadcast."""
     rows = []
     for environment, what in _critical_cases():
         rows.append([what, *_critical(Plan.of(environment))])

@@ -1,8 +1,8 @@
-"""How long invocations take here, as measured, and how long they would take with what Lambda gives a function.
+"""Measured service times of invocations, and their estimates at the memory of a Lambda function.
 
-The figures are service_times.json's, which `python -m benchmarks.service_times --write` renews. What was measured is
-time on the wall and of the processor: Lambda gives a function of 1,769 MB one vCPU, and a share of it below, so the
-processor's part grows by that share, and what is waited for stays. A vCPU is taken to be as fast as a core here.
+The figures are service_times.json's, which `python -m benchmarks.service_times --write` renews. They are wall time and
+processor time. Lambda gives a function of 1,769 MB one vCPU, and a share of it below: the processor time grows by that
+share, and the waiting time stays. A vCPU is assumed to be as fast as a core here.
 """
 
 import json
@@ -35,7 +35,7 @@ class Time:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """What an invocation takes, and what each recipient adds."""
+    """Time of an invocation, and of each recipient in addition."""
 
     invocation: Time
     recipient: Time
@@ -54,26 +54,24 @@ class Slice:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceTimes:
-    """What was measured.
+    """The measured times."""
 
-    lines: by function, and `delivery_email`; document_s, devices_s: OpenSearch's own processor time for a document by
-    id and for a user whose devices are searched; cold_start_s: by function, of the processor; spark_recipients_s:
-    recipients a second and core; said: where the figures are from.
-    """
-
-    lines: Mapping[str, Line]
+    lines: Mapping[str, Line]  # by function, and `delivery_email`
     slices: Sequence[Slice]
     workers: int
     slice_size: int
-    document_s: float
-    devices_s: float
-    cold_start_s: Mapping[str, float]
-    spark_recipients_s: float
-    said: str
+    document_s: float  # OpenSearch's processor time for a document by id
+    devices_s: float  # OpenSearch's processor time for the search of a user's devices
+    cold_start_s: Mapping[str, float]  # processor time, by function
+    spark_recipients_s: float  # recipients a second and core
+    said: str  # source of the figures
 
     def slice_s(self, calls: float, provider_s: float, memory_mb: float, *, line: str = "delivery") -> float:
-        """A slice's calls, workers at once: the processor's time of all, or the provider's of each wave, whichever is
-        longer, and what the two do not overlap. comparison.py says how far that is from what was measured."""
+        """Seconds of a slice's calls, with parallel workers.
+
+        The longer of the processor time of all calls and the provider's time of each wave, plus the part that does not
+        overlap. comparison.py has the deviation from the measured slices.
+        """
         each = self.lines[line].recipient.at(memory_mb)
         waves = ceil(calls / self.workers - 1e-9)
         return max(calls * each, waves * (provider_s + each)) + NOT_OVERLAPPED * min(calls * each, waves * provider_s)

@@ -1,14 +1,14 @@
-"""The chain as events in virtual time: topics, partitions, event pollers, environments, the provider.
+"""Simulation of the chain in virtual time: topics, partitions, event pollers, environments, the provider.
 
     arrivals → send ─▶ preference_checker ─▶ build ─▶ builder ─▶ delivery ─▶ delivery ─▶ provider
 
 A partition is given to one invocation at a time, a batch is of one partition, a mapping runs five invocations a poller
 at most and none more than the account has, and a new environment starts cold. A delivery's records, slices and calls
-follow one another as in functions/delivery; what the provider's quota does not let through at once waits for its turn
-there (in reality it is refused and comes again, to the same effect on the rate).
+follow one another as in functions/delivery. Calls above the provider's quota wait for their turn at the provider (in
+reality they are refused and retried, with the same effect on the rate).
 
-What is left out: failures, redeliveries, rebalances, leases, the writing into Kafka beyond its measured time.
-Same seed, same result: nothing here knows the machine's clock.
+Not simulated: failures, redeliveries, rebalances, leases, the writing into Kafka beyond its measured time. Same seed,
+same result: the simulation does not read the machine's clock.
 """
 
 import heapq
@@ -19,56 +19,48 @@ from dataclasses import dataclass, field
 from math import ceil, inf
 
 INVOCATIONS_A_POLLER = 5
-# What is left of a number of recipients or calls by rounding alone.
+# Rounding errors of a number of recipients or calls are below this.
 _NOTHING = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calls:
-    """How an environment calls the provider: cpu_s: its own part of a call, one at a time; latency_s: the provider's;
-    a slice's calls are made before the next slice's, workers at once; not_overlapped: share of the shorter of the two
-    times that is added."""
+    """An environment's calls to the provider. A slice's calls end before the next slice's begin."""
 
-    workers: int
+    workers: int  # calls at once
     slice_size: int
-    cpu_s: float
-    latency_s: float
+    cpu_s: float  # the environment's own part of a call, one at a time
+    latency_s: float  # the provider's part
     per_recipient: float
-    not_overlapped: float = 0.0
+    not_overlapped: float = 0.0  # share of the shorter of the two times that is added
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One function in one lane with its mapping.
-
-    batch: records; record: recipients of what it produces, at most; passed: share of recipients that go on;
-    invocation_s, recipient_s: what an invocation takes and each recipient adds, without the provider; pollers: at
-    the start and at most, one more every poller_s; environments: that the function may have; calls: of delivery; even:
-    records are dealt out to the partitions in turn, as no key does.
-    """
+    """One function in one lane with its mapping."""
 
     name: str
     partitions: int
-    batch: int
-    record: int
-    invocation_s: float
-    recipient_s: float
-    passed: float = 1.0
-    pollers: tuple[int, int] = (1, 1)
+    batch: int  # records
+    record: int  # most recipients of a produced record
+    invocation_s: float  # time of an invocation, without the provider
+    recipient_s: float  # additional time of each recipient, without the provider
+    passed: float = 1.0  # share of recipients that are not suppressed
+    pollers: tuple[int, int] = (1, 1)  # at the start and at most, one more every poller_s
     poller_s: float = 0.0
-    environments: float = inf
+    environments: float = inf  # most environments of the function
     warm: int = 0
     cold_start_s: float = 0.0
-    calls: Calls | None = None
-    even: bool = False
+    calls: Calls | None = None  # of delivery
+    even: bool = False  # records go to the partitions in turn, not by key
 
 
 @dataclass(slots=True)
 class Record:
-    """count: recipients; born: when their send arrived."""
+    """A record in the simulation."""
 
-    count: float
-    born: float
+    count: float  # recipients
+    born: float  # arrival of their send
 
 
 class Provider:
@@ -90,7 +82,7 @@ class Provider:
 
 
 class Clock:
-    """Virtual time: what is due next."""
+    """Virtual time, and the queue of due events."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -102,7 +94,7 @@ class Clock:
         heapq.heappush(self._due, (when, self._sequence, act))
 
     def run(self, until: float = inf) -> None:
-        """Until nothing is due, or that time has come."""
+        """Run until no event is due, or until that time."""
         while self._due and self._due[0][0] <= until:
             self.now, _, act = heapq.heappop(self._due)
             act()
@@ -261,22 +253,19 @@ class Mapping:
 
 @dataclass(kw_only=True)
 class Result:
-    """What became of one lane.
+    """Results of one lane."""
 
-    arrived, suppressed, delivered: recipients; waits: (seconds from arrival to the provider's answer, recipients) of
-    each delivered record; inside_s: recipients inside, summed over time; ended_s: when the last was delivered.
-    """
-
-    arrived: float = 0.0
+    arrived: float = 0.0  # arrived, suppressed, delivered: recipients
     suppressed: float = 0.0
     delivered: float = 0.0
-    inside_s: float = 0.0
-    ended_s: float = 0.0
+    inside_s: float = 0.0  # recipients inside, summed over time
+    ended_s: float = 0.0  # time of the last delivery
+    # (seconds from arrival to the provider's answer, recipients) of each delivered record
     waits: list[tuple[float, float]] = field(default_factory=list)
     steps: list[Mapping] = field(default_factory=list)
 
     def percentile(self, share: float) -> float:
-        """Seconds within which that share of the delivered had theirs; 0 where there are none."""
+        """Seconds within which that share of the delivered recipients were delivered; 0 if there are none."""
         left = share * sum(count for _, count in self.waits)
         for wait, count in sorted(self.waits):
             left -= count
@@ -286,7 +275,7 @@ class Result:
 
     @property
     def mean_s(self) -> float:
-        """Mean seconds inside of everybody who left."""
+        """Mean seconds inside of the recipients that were delivered or suppressed."""
         return self.inside_s / (self.delivered + self.suppressed)
 
 

@@ -1,6 +1,7 @@
-"""What is asked of the system, and how large its records are: encoded by our own codec, never guessed.
+"""The load of the system, and the sizes of its records: encoded by our own codec, never guessed.
 
-The shares (who is allowed, who gets e-mail, how many devices) are a club's own: change them here, run `make capacity`.
+The shares (of allowed recipients, of e-mail, of devices a user) are a club's own: change them here, run `make
+capacity`.
 """
 
 import json
@@ -61,7 +62,7 @@ class Workload:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Bytes of a full record on each topic, of what the tables keep, and notifications that each stands for."""
+    """Bytes of a full record on each topic and of stored items, and the notifications in each."""
 
     records: Mapping[str, int]
     per: Mapping[str, float]
@@ -77,7 +78,7 @@ class Sizes:
 
 @cache
 def sizes(workload: Workload) -> Sizes:
-    """What the workload's records weigh: pushes, whose title is each recipient's own."""
+    """Sizes of the workload's records: pushes with a title of each recipient's own."""
     allowed = round(RANGE_SIZE * workload.allowed)
     left = RANGE_SIZE - allowed
     build = _build(allowed)
