@@ -1,4 +1,4 @@
-"""Check the preferences of each recipient of a batch, and emit build records for those who may be notified."""
+"""Check the preferences of each recipient of a batch, and emit build records for the allowed ones."""
 
 from dataclasses import dataclass, field, replace
 from functools import partial

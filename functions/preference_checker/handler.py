@@ -1,4 +1,4 @@
-"""preference_checker: sends in, recipients who may be notified out, an outcome for everybody else."""
+"""preference_checker: consumes sends, produces build records for allowed recipients and outcomes for the others."""
 
 from functools import cache
 from typing import Any

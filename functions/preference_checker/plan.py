@@ -30,7 +30,7 @@ UNCONFIRMED = Decision(Status.ACCEPTED, None, "directory")
 # after so many delays the notification expires.
 MAX_HELD = 3
 
-# Channel → position → the decision about each recipient who is not allowed.
+# Channel → position → the decision about each suppressed or deferred recipient.
 type ByChannel = Mapping[str, Mapping[int, Decision]]
 
 
@@ -119,7 +119,7 @@ def verdict_of(decision: Decision) -> Verdict:
 
 
 class DelayedPart(NamedTuple):
-    """Recipients who are checked again at due_ms."""
+    """Recipients to check again at due_ms."""
 
     request: RecheckRequested
     due_ms: int
@@ -204,7 +204,7 @@ def expire(request: RecheckRequested, now_ms: int) -> ByChannel | None:
 
 
 def decide_recipients(chunk: Chunk, view: DirectoryView, now_ms: int, deadline_ms: int) -> ByChannel | None:
-    """Return the decisions about recipients who are not allowed; None where no recipient can be decided about yet.
+    """Return the decisions about suppressed and deferred recipients; None if none can be decided yet.
 
     Args:
         chunk: The request, and its lane.

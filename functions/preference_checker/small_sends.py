@@ -21,7 +21,7 @@ class SmallSends:
 
     per_s: float = PER_S
     burst: float = BURST
-    # By tenant: what is tokens, and when that was.
+    # Club id → (tokens, the time they were counted, s).
     _tokens: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def admit(self, club_id: int, recipients: int, now_s: float) -> bool:
