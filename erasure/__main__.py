@@ -1,17 +1,17 @@
 """Erase one person of one tenant: `python -m erasure --user 7 --club 3 [--address ada@example.org]`.
 
-Delete the user in the monolith first: the monolith's tables are its own, and change data capture would bring back what
-is erased here. The command refuses while the directory still has the user, unless it is given --even-if-known.
+Delete the user in the monolith first. The command does not change the monolith's tables, and change data capture would
+restore the erased data. The command refuses while the directory still has the user, unless --even-if-known is given.
 
---address: an e-mail address of the person that the directory no longer has; its suppressions and the receipts that wait
-are found by it. May be repeated.
+--address: an e-mail address of the person that the directory no longer has. The command finds suppressions and delayed
+receipts by address. The option may be repeated.
 
-Prints what was erased in each store, and until when topics and backups keep what is left. Status 0: done; 1: refused;
-2: a store could not be reached: run it again. Counts do not change. Records of the person that are still on their way
-bring data back: run it again when their sends have ended.
+The command prints the number of erased items in each store, and until when topics and backups keep other copies. Exit
+status 0: done. 1: refused. 2: a store could not be reached; run the command again. Metrics do not change. Records of
+the person that are still in the chain restore data: run the command again after their sends have ended.
 
-Settings come from the environment, as the functions' and the job's. ERASURE_BACKUPS: days that each backup or log is
-kept, as database-backups=14,logs=365.
+Configuration comes from the environment variables of the functions and the job. ERASURE_BACKUPS: the retention of each
+backup and log in days, such as database-backups=14,logs=365.
 """
 
 import argparse
@@ -50,7 +50,7 @@ _log = logging.getLogger("erasure")
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """Run the command; the process's exit status."""
+    """Run the command and return its exit status."""
     chosen = _chosen(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         "Still kept:",
         *what_remains(topics, {name: int(days) for name, days in backups.items()}, datetime.now(UTC)),
     ]:
-        print(line)  # noqa: T201 - the command's answer
+        print(line)  # noqa: T201 - the command's output
     return 2 if report.failed else 0
 
 
@@ -94,7 +94,7 @@ def _stores(
     connection: psycopg.Connection[Any],
     resources: ExitStack,
 ) -> dict[str, Step]:
-    """Each store's step. Delayed records are first: they may name an address that the directory no longer has."""
+    """The step of each store. Delayed records are first: they may have addresses that the directory no longer has."""
     tables = ItemTables(
         DynamoDb(Limits(connect_s=2, read_s=10, attempts=5)),
         ledger=environ.get("DELIVERY_LEDGER_TABLE", "delivery_ledger"),
@@ -128,8 +128,10 @@ def _chosen(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="erasure", description="Erase one person of one tenant from every store.")
     parser.add_argument("--user", type=int, required=True, help="the user's id")
     parser.add_argument("--club", type=int, required=True, help="the tenant the user belongs to")
-    parser.add_argument("--address", action="append", default=[], help="an e-mail address of theirs; may be repeated")
-    parser.add_argument("--even-if-known", action="store_true", help="though the directory still has the user")
+    parser.add_argument(
+        "--address", action="append", default=[], help="an e-mail address of the person; may be repeated"
+    )
+    parser.add_argument("--even-if-known", action="store_true", help="erase although the directory still has the user")
     return parser.parse_args(arguments)
 
 

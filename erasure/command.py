@@ -1,7 +1,7 @@
-"""One run: what the stores say of the person, then every store in turn, then a report.
+"""One run: check the person, erase each store in turn, report.
 
-The directory's rows are last: a run that was cut off, or that could not reach a store, finds in them what it looked for
-and is run again. Doing it again erases what came since and changes nothing else.
+The directory's rows are last: the next run after an aborted or failed one needs them to find the person's data. A
+repeated run erases newly arrived data and changes nothing else.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,39 +16,41 @@ type Step = Callable[[Person], int]
 
 @dataclass
 class Report:
-    """What came of a run. erased: documents, items, rows or hours, by store; failed: why a store was not finished."""
+    """The result of a run."""
 
+    # The number of erased documents, items, rows or archive hours, by store.
     erased: dict[str, int] = field(default_factory=dict)
+    # The reasons for unfinished stores, by store.
     failed: dict[str, str] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """A line for each store."""
+        """The report: one line for each store."""
         done = [f"{name}: {count} erased" for name, count in self.erased.items()]
-        return done + [f"{name}: NOT finished: {why}" for name, why in self.failed.items()]
+        return done + [f"{name}: NOT finished: {reason}" for name, reason in self.failed.items()]
 
 
 def check(person: Person, *, still_known: bool, even_if_known: bool) -> None:
-    """Refuse a person whose data must not be erased.
+    """Check that the person's data may be erased.
 
     Raises:
-        Stop: a store names the user under other tenants only, or the directory still has the user.
+        Stop: the stores have the user under other tenants only, or the directory still has the user.
     """
     if person.clubs and person.club_id not in person.clubs:
-        raise Stop(f"User {person.user_id} is not a user of club {person.club_id}: nothing is erased.")
+        raise Stop(f"User {person.user_id} is not a user of club {person.club_id}: nothing was erased.")
     if still_known and not even_if_known:
         raise Stop(
-            f"The directory still has user {person.user_id}: change data capture would bring back what is erased."
+            f"The directory still has user {person.user_id}: change data capture would restore the erased data."
             " Delete the user in the monolith first, or pass --even-if-known."
         )
 
 
 def erase(person: Person, stores: Mapping[str, Step], last: tuple[str, Step]) -> Report:
-    """Run each store's step, the others of which go on where one fails, and the last where none did."""
+    """Run the step of each store, also after a failure, and the last step only if no other one failed."""
     report = Report()
     for name, step in stores.items():
         _run(report, person, name, step)
     if report.failed:  # guard: erasure.directory_last
-        report.failed[last[0]] = "kept for the next run, which looks there for what to erase"
+        report.failed[last[0]] = "kept, because the next run needs it to find the remaining data"
     else:
         _run(report, person, *last)
     return report
@@ -57,6 +59,6 @@ def erase(person: Person, stores: Mapping[str, Step], last: tuple[str, Step]) ->
 def _run(report: Report, person: Person, name: str, step: Step) -> None:
     try:
         report.erased[name] = step(person)
-    except Exception as error:  # whatever it is, the other stores are erased
-        # A client's message may quote what it was asked for.
+    except Exception as error:  # any error: the other stores must still be erased
+        # A client's message may quote personal data of the request.
         report.failed[name] = visible(f"{type(error).__name__}: {mask(str(error))}")[:500]

@@ -1,6 +1,7 @@
-"""A delayed record without one of its recipients' data: every position stays, so that each still gets one outcome.
+"""Remove one recipient's data from delayed records.
 
-The user id stays until the record is released: the directory knows no such user then, and they are suppressed.
+Every position remains, so that each recipient still gets one outcome. The user id remains until the record is released:
+the directory then has no such user, and the recipient is suppressed.
 """
 
 import io
@@ -14,22 +15,24 @@ from erasure.person import ERASED_ADDRESS, Person
 from masscomm.kafka import topics
 from masscomm.kafka.avro import SchemaRegistry
 
-_HEADER = 5  # a zero byte and the schema's id
+_HEADER = 5  # a zero byte and the schema id in four bytes
 _ERASED = ""
 
 
 class DelayedRecords:
-    """Reads and writes delayed records by the schemas they were written with. registry: where those are."""
+    """Reads and writes delayed records with their original schemas, which `registry` returns."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
         self._schemas: dict[int, Any] = {}
 
     def without(self, person: Person, topic: str, value: bytes) -> bytes:
-        """The record's bytes without the person's data; the same where there is none.
+        """The record's bytes without the person's data; the same bytes if it has none.
 
-        Errors: DeadLetter (its schema is unknown), Retry (the registry cannot be asked), ValueError and others of
-        fastavro's (the schema does not read it).
+        Raises:
+            DeadLetter: the registry has no schema with the record's id.
+            Retry: the registry cannot be reached.
+            ValueError: or another error of fastavro: the record does not match its schema.
         """
         schema = self._schema(int.from_bytes(value[1:_HEADER], "big"))
         record: Any = fastavro.schemaless_reader(io.BytesIO(value[_HEADER:]), schema, None)
@@ -55,7 +58,7 @@ def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, 
     person.clubs.add(record["club_id"])
     alone = len(rows) == len(record["user_ids"])
     if topic != topics.DELIVERY:
-        # What a template is filled with is one recipient's own only where there is no other.
+        # Template data is personal only in a record with a single recipient.
         return {**record, "data": {}} if alone else dict(record)
     for row in rows:
         if row < len(record["addresses"]):
@@ -72,18 +75,18 @@ def _erased(person: Person, topic: str, record: Mapping[str, Any]) -> dict[str, 
 
 
 def _without_values(column: Mapping[str, Any], rows: list[int], *, alone: bool) -> dict[str, Any]:
-    """A content column in which the rows have an empty value, and no value stays that none has."""
+    """A content column with an empty value in these rows, without values that no row uses any longer."""
     if alone:
         return {**column, "values": [_ERASED], "index": []}
     if not column["index"]:
-        return dict(column)  # everybody's
+        return dict(column)  # one value for all recipients
     texts = [_ERASED if row in rows else column["values"][place] for row, place in enumerate(column["index"])]
     values = list(dict.fromkeys(texts))
     return {**column, "values": values, "index": [values.index(text) for text in texts]}
 
 
 def _without_addresses(person: Person, body: str) -> str:
-    """A provider's JSON with the person's addresses replaced, however they are written in it."""
+    """A provider's JSON with the person's addresses replaced, regardless of case."""
     try:
         document = json.loads(body)
     except ValueError:
@@ -97,7 +100,7 @@ def _replaced(person: Person, value: Any) -> Any:
         for address in person.addresses:
             while (start := value.lower().find(address)) >= 0:
                 value = value[:start] + ERASED_ADDRESS + value[start + len(address) :]
-        # An event inside an event: SNS hands JSON on as a text.
+        # Text may contain a nested event: SNS passes JSON as a string.
         return value
     if isinstance(value, list):
         return [_replaced(person, each) for each in value]

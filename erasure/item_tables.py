@@ -1,7 +1,7 @@
-"""The person in DynamoDB: delayed records, and the delivery ledger.
+"""Erase a person from DynamoDB: delayed records, and the delivery ledger.
 
-The decision log names no person: it has a digest over a record's recipients, and decisions by position. Nor does the
-table of broadcast queues.
+The decision log contains no user ids: it has a digest of a record's recipients, and decisions by position. The table of
+broadcast queues contains none either.
 """
 
 import itertools
@@ -21,7 +21,15 @@ from masscomm.stores.delivery_ledger_dynamodb import SLICE, part_key
 
 
 class ItemTables:
-    """client: masscomm.aws.client.DynamoDb or boto3's. Errors of every method: Retry, Stop."""
+    """The DynamoDB tables with personal data. Every method raises Retry or Stop.
+
+    Args:
+        client: masscomm.aws.client.DynamoDb or boto3's client.
+        ledger: the table of the delivery ledger.
+        waiting: the table of delayed records.
+        records: removes a person's data from a record.
+        now_ms: the time in milliseconds since the epoch.
+    """
 
     def __init__(
         self,
@@ -40,23 +48,23 @@ class ItemTables:
         self._now_ms = now_ms
 
     def erase_delayed(self, person: Person) -> int:
-        """Put each delayed record that has data of the person's back without it."""
-        # All of them first: copies of earlier versions may share the parts that are deleted below.
+        """Replace each delayed record that has data of the person. Returns the number of replaced records."""
+        # Read all records first: copies by earlier versions may share the parts that are deleted below.
         found = [
             (item, value)
             for item in self._delayed.scan()
             if (value := self._records.without(person, item.topic, item.value)) != item.value
         ]
         for item, value in found:
-            # Another time is another place in the store: at no moment is the record in none, and what is released from
-            # both has one id.
+            # Another time is another key: the store has the record at every moment. If both copies are released, they
+            # have the same id.
             self._delayed.put(replace(item, value=value, due_ms=item.due_ms + 1, key=None), self._now_ms())
             self._delayed.done(item)
             self._delete_earlier_parts(item.id)
         return len(found)
 
     def _delete_earlier_parts(self, item_id: str) -> None:
-        """Delete the parts of a large record as earlier versions stored them, which `done` leaves to expire."""
+        """Delete the parts that earlier versions stored of a large record; `done` leaves them to expire."""
         for number in itertools.count(1):
             with answering("a part of a delayed record"):
                 answer = self._client.delete_item(
@@ -68,7 +76,11 @@ class ItemTables:
                 return
 
     def erase_ledger(self, person: Person) -> int:
-        """Replace the user id, and the devices that a message was published to, in recorded slices."""
+        """Replace the user id and the devices of published messages in recorded slices.
+
+        Returns:
+            The number of replaced slices.
+        """
         erased = 0
         with answering("the delivery ledger"):
             pages = self._client.get_paginator("scan").paginate(
@@ -84,7 +96,7 @@ class ItemTables:
         for key in keys:
             part = self._client.get_item(TableName=self._ledger, Key=key, ConsistentRead=True).get("Item")
             if part is None:
-                raise Retry("a part of a slice is not there: it expired, or is being recorded")
+                raise Retry("a part of a ledger slice is missing: it expired, or delivery is recording it")
             texts.append(part["text"]["S"])
         document = json.loads("".join(texts))
         rows = [row for row, user_id in enumerate(document["user_ids"]) if user_id == person.user_id]
@@ -106,7 +118,7 @@ class ItemTables:
         else:
             after.pop("parts", None)
             after.pop("digest", None)
-        # Written once, and expired by DynamoDB: what is gone meanwhile must not come back.
+        # The condition prevents a slice that DynamoDB has expired meanwhile from being written again.
         with suppress(ConditionFailed), answering("the delivery ledger"):
             self._client.put_item(
                 TableName=self._ledger,
@@ -120,7 +132,7 @@ class ItemTables:
 
     @staticmethod
     def _further_parts(item: dict[str, Any]) -> list[dict[str, Any]]:
-        """The keys of a large slice's other parts."""
+        """The keys of the further parts of a large slice."""
         if "parts" not in item:
             return []
         position = int(item["part"]["S"].removeprefix(SLICE))

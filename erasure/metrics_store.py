@@ -1,6 +1,6 @@
-"""The person in the metrics: the log of recipients, in Postgres and in the archive it is counted again from.
+"""Erase a person from the metrics: the log of recipients in PostgreSQL, and the archive that it is recomputed from.
 
-Both name the same user instead, so that counting again still finds what is served.
+Both get the same replacement user id, so that a recomputation still agrees with the served metrics.
 """
 
 from typing import Any
@@ -17,13 +17,13 @@ from spark_metrics.views import maintained_since
 
 
 def learn(connection: psycopg.Connection[Any], person: Person) -> None:
-    """Note the tenants under which the log names the user."""
+    """Add the tenants under which the log has the user to the person."""
     rows = connection.execute("select distinct club_id from recipient_log where user_id = %s", [person.user_id])
     person.clubs.update(club for (club,) in rows)
 
 
 def erase_log(connection: psycopg.Connection[Any], person: Person) -> int:
-    """Replace the user id in the log of recipients and in its staging table."""
+    """Replace the user id in the log of recipients and in its staging table. Returns the number of rows."""
     erased = 0
     for statement in (
         "update recipient_log set user_id = %(erased)s where user_id = %(user)s and club_id = %(club)s",
@@ -38,8 +38,13 @@ def erase_log(connection: psycopg.Connection[Any], person: Person) -> int:
 def erase_archive(
     spark: SparkSession, connection: psycopg.Connection[Any], folder: str, person: Person, writers_of: WritersOf
 ) -> int:
-    """Write anew each archived hour that names the user, or that holds whole records, as earlier versions wrote them;
-    how many hours. Those of earlier versions lose the values of everybody's records."""
+    """Rewrite each archived hour that contains the user, or whole records of earlier versions.
+
+    An hour of an earlier version loses the values of all its records.
+
+    Returns:
+        The number of rewritten hours.
+    """
     archive = Archive(spark, folder)
     logged, _ = maintained_since(connection, recipient_log.NAME)
 

@@ -1,26 +1,27 @@
-"""The person to erase, and the values that replace theirs."""
+"""The person to erase, and the replacement values."""
 
 from dataclasses import dataclass, field
 
 from masscomm.domain import ids
 
-# In place of a user id where a count depends on the row: no user has it.
+# Replaces a user id where a count depends on the row. No user has this id.
 ERASED_USER = ids.ERASED_USER
-# In place of an address inside a text that must stay whole.
+# Replaces an address in a text that must remain valid.
 ERASED_ADDRESS = "erased@erased.invalid"
 
 
 @dataclass(kw_only=True)
 class Person:
-    """addresses: e-mail addresses that stores named, or the caller; in small letters; clubs: tenants under which a
-    store names the user."""
+    """The person to erase."""
 
     user_id: int
     club_id: int
+    # E-mail addresses from the command line and from stores, in lower case.
     addresses: set[str] = field(default_factory=set)
+    # Tenants under which a store has the user.
     clubs: set[int] = field(default_factory=set)
 
     def learn_address(self, text: object) -> None:
-        """Remember an address of theirs."""
+        """Add an e-mail address; anything else is ignored."""
         if isinstance(text, str) and "@" in text:
             self.addresses.add(text.strip().lower())

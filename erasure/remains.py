@@ -1,4 +1,4 @@
-"""What holds the person's data until its own retention ends: topics, logs and backups."""
+"""Topics, logs and backups keep the person's data until their retention ends."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -8,10 +8,19 @@ from masscomm.kafka.topics import Topic, base_of
 
 
 def what_remains(topics: Iterable[Topic], backups_days: Mapping[str, int], now: datetime) -> list[str]:
-    """A line for each time at which something ends; backups_days: days that backups of a store are kept."""
+    """The remaining copies of the person's data.
+
+    Args:
+        topics: the topics with personal data.
+        backups_days: the retention of each backup and log in days.
+        now: the time of the erasure.
+
+    Returns:
+        A line for each time at which a retention ends.
+    """
     ends: dict[timedelta, list[str]] = defaultdict(list)
     for topic in topics:
-        if "compact" not in topic.cleanup:  # such a topic holds positions and operators' marks
+        if "compact" not in topic.cleanup:  # compacted topics hold offsets and operators' marks only
             ends[timedelta(hours=topic.retention_hours)].append(f"topic {base_of(topic.name)}")
     for name, days in backups_days.items():
         ends[timedelta(days=days)].append(name)

@@ -1,4 +1,4 @@
-"""The person's documents in OpenSearch, those of old generations included, and their devices' endpoints in SNS."""
+"""Erase a person's documents from all generations in OpenSearch, and the SNS endpoints of their devices."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,14 +21,14 @@ _GONE = {"NotFound", "NotFoundException"}
 
 
 class Endpoints(Protocol):
-    """masscomm.aws.client.Sns, as far as it is asked here."""
+    """The part of masscomm.aws.client.Sns that this module uses."""
 
     def delete_endpoint(self, *, EndpointArn: str) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A document as a search finds it."""
+    """A search hit."""
 
     index: str
     id: str
@@ -37,7 +37,7 @@ class Document:
 
 
 class SearchIndices:
-    """Errors of every method: Retry, Stop."""
+    """The OpenSearch indices with personal data. Every method raises Retry or Stop."""
 
     def __init__(
         self,
@@ -50,7 +50,11 @@ class SearchIndices:
         self._now_ms = now_ms
 
     def learn(self, person: Person) -> bool:
-        """Note what the person's documents say of them; whether the directory that answers look-ups still has them."""
+        """Add addresses and tenants of the person's documents to the person.
+
+        Returns:
+            Whether the serving generation of the directory still has the user.
+        """
         for document in self._rows(person, USERS, USER_SETTINGS):
             if isinstance(club := document.source.get("club_id"), int):
                 person.clubs.add(club)
@@ -59,7 +63,7 @@ class SearchIndices:
         return any(not document.source.get("deleted") for document in serving)
 
     def erase_messages(self, person: Person) -> int:
-        """Replace the user id in the index of published messages."""
+        """Replace the user id in the index of published messages. Returns the number of documents."""
         erased = 0
         for page in self._pages(MESSAGES):
             changed = [
@@ -72,22 +76,31 @@ class SearchIndices:
         return erased
 
     def erase_endpoints(self, person: Person) -> int:
-        """Delete the endpoints of the person's devices that no other device uses, and their states."""
+        """Delete the endpoints of the person's devices that no other device uses, and the devices' states.
+
+        Returns:
+            The number of erased device states.
+        """
         states = self._states(person)
         arns = {arn for state in states if isinstance(arn := state.source.get("endpoint_arn"), str)}
         # guard: erasure.other_users_endpoints
         for arn in arns - self._used_by_others(arns, [state.id for state in states]):
             self._delete_endpoint(arn)
-        # As the registrar leaves the state of a device whose row is deleted.
-        none = {"token": None, "endpoint_arn": None, "enabled": False, "reason": "deleted"}
-        left = {"updated_at": self._now_ms()}
+        # The device registrar writes the same state for a device whose row is deleted.
+        deleted = {"token": None, "endpoint_arn": None, "enabled": False, "reason": "deleted"}
+        updated = {"updated_at": self._now_ms()}
         erased = [state for state in states if state.source.get("token") or state.source.get("endpoint_arn")]
-        self._write([replace(state, source=none | left) for state in erased])
+        self._write([replace(state, source=deleted | updated) for state in erased])
         return len(erased)
 
     def erase_suppressions(self, person: Person) -> int:
-        """Delete the club's suppressions of the person's addresses. Those of earlier versions are every club's: they
-        stay until `masscomm suppressions remove`."""
+        """Delete the tenant's suppressions of the person's addresses.
+
+        Suppressions of earlier versions apply to all tenants: `masscomm suppressions remove` deletes them.
+
+        Returns:
+            The number of deleted suppressions.
+        """
         erased = 0
         for address in person.addresses:
             name, _ = suppressions.ids_of(person.club_id, address)
@@ -101,22 +114,27 @@ class SearchIndices:
         return erased
 
     def erase_rows(self, person: Person) -> int:
-        """Leave of the person's rows, in every generation, what a deleted row leaves: a version that older changes of
-        it cannot pass."""
+        """Replace the person's rows in every generation by the mark of a deleted row.
+
+        The mark keeps the row's version, so that older changes cannot restore the row.
+
+        Returns:
+            The number of rows.
+        """
         rows = [row for row in self._rows(person, USERS, USER_SETTINGS, DEVICES) if not row.source.get("deleted")]
         deleted = {"deleted": True, "deleted_at_ms": self._now_ms()}
         self._write([replace(row, source=deleted) for row in rows])
         return len(rows)
 
     def _rows(self, person: Person, *tables: str) -> list[Document]:
-        """The person's rows of these tables, of all generations."""
+        """The person's rows of these tables in all generations."""
         by_id = {"ids": {"values": [str(person.user_id)]}}
         by_user = {"term": {"user_id": person.user_id}}
         return [row for table in tables for row in self._search(f"{table}-*", by_user if table == DEVICES else by_id)]
 
     def _states(self, person: Person) -> list[Document]:
         ids = {row.id for row in self._rows(person, DEVICES)}
-        # An old generation may name a device that is another user's by now.
+        # An old generation may contain a device that now belongs to another user.
         serving = self._search(DEVICES, {"ids": {"values": sorted(ids)}})
         ids -= {row.id for row in serving if row.source.get("user_id", person.user_id) != person.user_id}
         return list(self._search(DEVICE_STATE, {"ids": {"values": sorted(ids)}}))
@@ -135,11 +153,9 @@ class SearchIndices:
             self._endpoints.delete_endpoint(EndpointArn=arn)
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") not in _GONE:
-                raise Retry(
-                    f"SNS does not delete an endpoint: {error.response.get('Error', {}).get('Code')}"
-                ) from error
+                raise Retry(f"SNS did not delete an endpoint: {error.response.get('Error', {}).get('Code')}") from error
         except BotoCoreError as error:
-            raise Retry(f"SNS does not answer: {type(error).__name__}") from error
+            raise Retry(f"SNS did not respond: {type(error).__name__}") from error
 
     def _write(self, documents: Sequence[Document]) -> None:
         fates = write(
@@ -151,7 +167,11 @@ class SearchIndices:
                 raise fate
 
     def _search(self, index: str, query: Mapping[str, Any]) -> Iterator[Document]:
-        """What a query finds. Errors: Retry where an alias is missing: no generation of the directory is complete."""
+        """The documents that match a query.
+
+        Raises:
+            Retry: the alias is missing: no generation of the directory is complete.
+        """
         for page in self._pages(index, query):
             yield from page
 
@@ -169,7 +189,7 @@ class SearchIndices:
 
 def _hits(index: str, answer: Any) -> list[Document]:
     if answer["timed_out"] or answer["_shards"]["failed"]:
-        raise Retry(f"OpenSearch answered a search of {index} only in part")
+        raise Retry(f"OpenSearch answered a search of {index} only partially")
     return [
         Document(index=hit["_index"], id=hit["_id"], version=hit["_version"], source=hit["_source"])
         for hit in answer["hits"]["hits"]

@@ -1,7 +1,7 @@
 """`python -m infra.erase ENVIRONMENT --user 7 --club 3 [--address …] [--even-if-known]`: erase one person in AWS.
 
-Starts the job that docs/personal-data.md describes, and waits for its end. Its report is in the log group
-/PREFIX/erasure. Status 0: done; 1: the run failed: refused, or a store could not be reached; its log says which.
+The command starts the job that docs/personal-data.md describes, and waits for its end. The job's report is in the log
+group /PREFIX/erasure. Exit status 0: done. 1: the run refused or could not reach a store; its log has the reason.
 """
 
 import argparse
@@ -22,7 +22,17 @@ _POLL_S = 10.0
 def erase(
     client: Callable[[str], Any], prefix: str, arguments: Sequence[str], pause: Callable[[float], object]
 ) -> tuple[str, str]:
-    """Start a run with these arguments and wait for its end; its id and state. client: makes boto3's clients."""
+    """Start a run and wait for its end.
+
+    Args:
+        client: creates a boto3 client of a service.
+        prefix: the environment's prefix.
+        arguments: the run's arguments.
+        pause: sleeps for a number of seconds.
+
+    Returns:
+        The run's id and final state.
+    """
     parameter = client("ssm").get_parameter(Name=f"/{prefix}/erase-job")["Parameter"]["Value"]
     request = json.loads(parameter)
     request["jobDriver"]["sparkSubmit"]["entryPointArguments"] = list(arguments)
@@ -35,7 +45,7 @@ def erase(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the process's exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m infra.erase", description="Erase one person in AWS.")
     parser.add_argument("environment", help="dev, staging, prod")
     chosen, passed_on = parser.parse_known_args(arguments)

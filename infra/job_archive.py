@@ -1,4 +1,4 @@
-"""A folder as a zip with the same bytes for the same files: `python -m infra.job_archive FOLDER ARCHIVE`."""
+"""Zip a folder reproducibly, the same files to the same bytes: `python -m infra.job_archive FOLDER ARCHIVE`."""
 
 import sys
 import zipfile
@@ -9,7 +9,7 @@ _IGNORED = ("__pycache__", "bin", "RECORD", "direct_url.json")
 
 
 def write_archive(folder: Path, archive: Path) -> None:
-    """Every file of the folder, in order, with neither its time nor its owner."""
+    """Write every file of the folder in sorted order, without times and owners."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
         for path in sorted(folder.rglob("*")):
             name = path.relative_to(folder)

@@ -1,4 +1,4 @@
-"""`python -m infra.metric_table`: the vocabulary of metrics as the table of docs/observability.md, put there."""
+"""Write the vocabulary of metrics as a table to docs/observability.md: `python -m infra.metric_table`."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ _BEGIN, _END = "<!-- metrics: made by `python -m infra.metric_table` -->", "<!--
 
 
 def table() -> str:
-    """A row a metric."""
+    """The table: one row for each metric."""
     rows = ["| metric | unit | dimensions | emitted by | meaning |", "|---|---|---|---|---|"]
     for metric in ALL.values():
         unit = f"{metric.unit.value} ({metric.kind.value})"
@@ -19,11 +19,15 @@ def table() -> str:
 
 
 def with_table(page: str) -> str:
-    """The page with the table as it is now. Raises ValueError where the page has no place for it."""
+    """The page with the current table.
+
+    Raises:
+        ValueError: the page has no markers for the table.
+    """
     before, found, rest = page.partition(_BEGIN)
     _, ended, after = rest.partition(_END)
     if not found or not ended:
-        raise ValueError("the page has no place for the table of metrics")
+        raise ValueError(f"docs/observability.md lacks the markers {_BEGIN} and {_END}")
     return f"{before}{_BEGIN}\n\n{table()}\n\n{_END}{after}"
 
 

@@ -1,8 +1,8 @@
-"""`python -m infra.provision ENVIRONMENT`: what must be inside the servers of a deployed environment.
+"""Provision the servers of a deployed environment: `python -m infra.provision ENVIRONMENT`.
 
-Addresses, ways of signing in and roles are read from the functions as they are deployed, so that it makes what they
-will ask for. It runs as the role PREFIX-provisioner on a host that reaches the VPC, before records come; doing it again
-changes nothing.
+The command creates schemas, indices, roles, tables and users. It reads addresses, authentication and roles from the
+deployed functions, so that they match. Run it as the role PREFIX-provisioner, on a host that reaches the VPC, before
+the first records. It is idempotent.
 """
 
 import argparse
@@ -30,14 +30,19 @@ type Client = Callable[[str], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Deployed:
-    """A function as it is deployed: its variables, and its role's ARN."""
+    """The configuration of a deployed function."""
 
+    # Its environment variables.
     variables: Mapping[str, str]
     role_arn: str
 
 
 def deployed_functions(client: Client, prefix: str) -> dict[str, Deployed]:
-    """Every function of functions.yaml, by its name there. Errors: botocore's, where one is not deployed."""
+    """The deployed configuration of every function of functions.yaml, by its name there.
+
+    Raises:
+        botocore.exceptions.ClientError: a function is not deployed.
+    """
     found = {}
     for entry in read_catalogue(generation="any"):
         response = client("lambda").get_function_configuration(FunctionName=f"{prefix}-{entry.name}")
@@ -46,7 +51,7 @@ def deployed_functions(client: Client, prefix: str) -> dict[str, Deployed]:
 
 
 def directory_users(functions: Mapping[str, Deployed], prefix: str) -> list[DirectoryUser]:
-    """Who may use which indices, as infra.cdk.profiles says: functions, and the job that erases a person."""
+    """The users of the directory by infra.cdk.profiles: functions, and the job that erases a person."""
     packages = {entry.name: entry.package for entry in read_catalogue(generation="any")}
     account = next(iter(functions.values())).role_arn.partition(":role/")[0]
     erasure = DirectoryUser(
@@ -71,7 +76,7 @@ def directory_users(functions: Mapping[str, Deployed], prefix: str) -> list[Dire
 
 
 def administrator_url(client: Client, instance: str) -> str:
-    """The database past its proxy, as its administrator: RDS keeps the password, and says where."""
+    """The URL of a database instance for its administrator; RDS names the secret with the password."""
     (response,) = client("rds").describe_db_instances(DBInstanceIdentifier=instance)["DBInstances"]
     secret = client("secretsmanager").get_secret_value(SecretId=response["MasterUserSecret"]["SecretArn"])
     known = json.loads(secret["SecretString"])
@@ -81,7 +86,19 @@ def administrator_url(client: Client, instance: str) -> str:
 
 
 def provision(client: Client, prefix: str, sign: Callable[[str], OpenSearchSigner]) -> list[str]:
-    """Everything; what was done, a line each. sign: makes what signs requests to a domain of a region."""
+    """Provision all servers.
+
+    Args:
+        client: creates a boto3 client of a service.
+        prefix: the environment's prefix.
+        sign: creates the signer of requests to a domain of a region.
+
+    Returns:
+        A line for each step.
+
+    Raises:
+        ProvisioningError: a server refused a step.
+    """
     functions = deployed_functions(client, prefix)
     directory, metrics = functions["cdc_consumer"].variables, functions["metrics_handler"].variables
     ids = register_schemas(directory["SCHEMA_REGISTRY_URL"], chain_topics())
@@ -110,7 +127,7 @@ def provision(client: Client, prefix: str, sign: Callable[[str], OpenSearchSigne
 
 
 def main() -> int:
-    """Do it, and say what was done; 1 with the server's own words where one refuses."""
+    """Run the command and return its exit status: 1 if a server refused a step."""
     parser = argparse.ArgumentParser(prog="python -m infra.provision", description=__doc__)
     parser.add_argument("environment", help="dev, staging, prod, local")
     session: Any = boto3.Session()
@@ -119,7 +136,7 @@ def main() -> int:
         def now() -> Credentials:
             found = session.get_credentials()
             if found is None:
-                raise ProvisioningError("no credentials to sign with")
+                raise ProvisioningError("No AWS credentials found: sign in first.")
             frozen = found.get_frozen_credentials()
             return Credentials(access_key=frozen.access_key, secret_key=frozen.secret_key, token=frozen.token)
 
@@ -127,7 +144,7 @@ def main() -> int:
 
     try:
         for line in provision(session.client, f"masscomm-{parser.parse_args().environment}", sign):
-            print(line)  # noqa: T201 - what a command says
+            print(line)  # noqa: T201 - the command's output
     except ProvisioningError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 1

@@ -1,6 +1,6 @@
-"""What must be inside the servers before the functions run: schemas, indices, tables, and who may use them.
+"""Provision the servers before the functions run: schemas, indices, tables, roles and users.
 
-All of it comes from schemas/, and doing it again changes nothing. The devstack does it at each start, `infra.provision`
+All definitions come from schemas/. Provisioning is idempotent: the local stack runs it at each start, `infra.provision`
 after a deployment.
 """
 
@@ -13,4 +13,4 @@ TIMEOUT_S = 30
 
 
 class ProvisioningError(Exception):
-    """Something could not be created; the message is the server's own."""
+    """A server refused a step; the message contains its response."""

@@ -9,36 +9,42 @@ from psycopg import sql
 from provisioning import SCHEMAS
 
 TABLES = tuple(sorted((SCHEMAS / "tables").glob("*.sql")))
-# Whoever is in it signs in with a token instead of a password; RDS makes it.
+# RDS's role: its members sign in with an IAM token instead of a password.
 TOKENS = "rds_iam"
 
-# What the writer's sessions begin with, as schemas/tables/00_session.sql says it and why.
+# The initial settings of the writer's sessions; schemas/tables/00_session.sql has the reasons.
 _SESSION = {"timezone": "UTC", "jit": "off"}
 
-# Until the connection ends. Of two who create what does not exist Postgres refuses one, and that while it creates it.
-_ALONE = "select pg_advisory_lock(4602678820)"
+# A lock until the connection ends. If two sessions create the same object concurrently, PostgreSQL refuses one of them,
+# even with IF NOT EXISTS.
+_EXCLUSIVE = "select pg_advisory_lock(4602678820)"
 
 
 def apply_sql(database_url: str, files: Iterable[Path]) -> None:
-    """Run SQL files, each in a transaction. They are written so that running them again changes nothing.
+    """Run idempotent SQL files, each in a transaction.
 
-    Others who provision the database wait.
+    A concurrent provisioning of the same database waits for this one.
     """
     with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(_ALONE)
+        connection.execute(_EXCLUSIVE)
         for path in files:
-            # Without parameters psycopg sends the text as it stands: several statements are one transaction.
+            # Without parameters psycopg sends the text in one simple query: its statements are one transaction.
             connection.execute(path.read_bytes())
 
 
 def create_users(database_url: str, *, reader: str, writer: str) -> None:
-    """Who reads and who writes the tables that stand, and those that will: both sign in with tokens.
+    """Create the users of the metrics tables, present and future ones. Both sign in with IAM tokens.
 
-    The writer makes staging tables, too, and its sessions begin with the job's settings. Errors: psycopg.Error, with
-    nothing done.
+    Args:
+        database_url: an administrator's URL.
+        reader: a user that may read the tables.
+        writer: a user that may also write them and create staging tables; its sessions begin with the job's settings.
+
+    Raises:
+        psycopg.Error: the transaction failed and changed nothing.
     """
     with psycopg.connect(database_url) as connection:
-        connection.execute(_ALONE)
+        connection.execute(_EXCLUSIVE)
         known = {name for (name,) in connection.execute("SELECT rolname FROM pg_roles")}
         for name in (reader, writer):
             if name not in known:

@@ -1,4 +1,4 @@
-"""OpenSearch's indices, and the domain's own roles: IAM does not see which indices a _bulk or _mget names."""
+"""OpenSearch indices and the domain's own roles. IAM cannot limit the indices of a _bulk or _mget; the roles do."""
 
 import json
 from collections.abc import Generator, Iterable
@@ -11,7 +11,7 @@ from masscomm.kafka.topics import CDC_TABLES
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 
 _SECURITY = "/_plugins/_security/api"
-# A _bulk and an _mget are calls of the cluster first; the names that cdc_consumer moves are of the indices.
+# _bulk and _mget need a cluster permission in addition to index permissions; changing an alias is an index action.
 _CLUSTER = ["cluster_composite_ops"]
 _READ = ["read", "indices:admin/refresh*", "indices:admin/aliases/get"]
 _WRITE = [*_READ, "write", "indices:admin/aliases"]
@@ -19,17 +19,19 @@ _WRITE = [*_READ, "write", "indices:admin/aliases"]
 
 @dataclass(frozen=True, kw_only=True)
 class DirectoryUser:
-    """A function as the domain knows it. name: of its role in the domain; role_arn: in IAM; reads, writes: indices, a
-    captured table by its alias."""
+    """A client of the domain."""
 
+    # The name of its role in the domain.
     name: str
+    # The ARN of its IAM role.
     role_arn: str
+    # Indices; a captured table by its alias.
     reads: tuple[str, ...]
     writes: tuple[str, ...]
 
 
 class SignedRequests(httpx.Auth):
-    """Requests signed as functions sign theirs."""
+    """Signs requests in the same way as the functions."""
 
     requires_request_body = True
 
@@ -37,24 +39,30 @@ class SignedRequests(httpx.Auth):
         self._signer = signer
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
-        """httpx's hook."""
+        """Sign the request; httpx calls this method."""
         kind = {name: request.headers[name] for name in ("content-type",) if name in request.headers}
         signed = self._signer(request.method, str(request.url), kind, request.content)
-        # httpx adds headers of its own, which nothing signs: only those that the connection needs remain.
+        # httpx adds unsigned headers: keep only those that the connection needs.
         kept = {name: request.headers[name] for name in ("host", "content-length") if name in request.headers}
         request.headers = httpx.Headers({**kept, **signed})
         yield request
 
 
 def index_name(file_stem: str, generation: str) -> str:
-    """A captured table's index belongs to a snapshot generation; what we learn ourselves does not."""
+    """The index of a definition. Only the indices of captured tables belong to a snapshot generation."""
     return f"{file_stem}-{generation}" if file_stem in CDC_TABLES else file_stem
 
 
 def create_indices(opensearch_url: str, generation: str, *, auth: httpx.Auth | None = None) -> list[str]:
-    """Create the indices of schemas/indices, or add new fields to the mapping of those that exist; answers their names.
+    """Create the indices of schemas/indices, or add new fields to the mappings of existing ones.
 
-    The alias of a captured table is cdc_consumer's to move, once the generation is complete.
+    It creates no aliases: cdc_consumer moves the alias of a captured table once the generation is complete.
+
+    Returns:
+        The names of the indices.
+
+    Raises:
+        ProvisioningError: OpenSearch refused an index or a mapping.
     """
     names = []
     with httpx.Client(base_url=opensearch_url, timeout=TIMEOUT_S, auth=auth) as client:
@@ -71,7 +79,11 @@ def create_indices(opensearch_url: str, generation: str, *, auth: httpx.Auth | N
 
 
 def create_roles(opensearch_url: str, users: Iterable[DirectoryUser], *, auth: httpx.Auth | None = None) -> None:
-    """A role of the domain for each user, and nobody else in it. Raises ProvisioningError."""
+    """Create a role of the domain for each user, with the user as its only member.
+
+    Raises:
+        ProvisioningError: OpenSearch refused a role.
+    """
     with httpx.Client(base_url=opensearch_url, timeout=TIMEOUT_S, auth=auth) as client:
         for user in users:
             permissions = [
@@ -90,7 +102,7 @@ def create_roles(opensearch_url: str, users: Iterable[DirectoryUser], *, auth: h
 
 
 def _patterns(index: str) -> list[str]:
-    """The alias and its generations' indices; what we learn ourselves has neither."""
+    """The index patterns of a permission: for a captured table its alias and the indices of all generations."""
     return [index, f"{index}-*"] if index in CDC_TABLES else [index]
 
 

@@ -8,16 +8,21 @@ import httpx
 from masscomm.kafka.topics import Topic
 from provisioning import SCHEMAS, TIMEOUT_S, ProvisioningError
 
-# A registry that is told the same by several at once refuses all but one of them with what it says of a schema that is
-# not compatible, too: asked again, it answers which of the two it meant.
+# The registry answers 409 both to an incompatible schema and to a concurrent registration of the same schema. A
+# repeated request distinguishes them: only an incompatible schema is refused again.
 _CONFLICTS = 5
 
 
 def register_schemas(registry_url: str, topics: Iterable[Topic]) -> dict[str, int]:
-    """Register each topic's schema under `<topic>-value`, compatibility BACKWARD. Answers the ids by subject.
+    """Register each topic's schema under `<topic>-value` with compatibility BACKWARD.
 
-    Several may do so at once, and are told the same ids. Raises ProvisioningError, also when the registry refuses a
-    schema because it is not compatible with the one before.
+    Concurrent calls are safe and return the same ids.
+
+    Returns:
+        The schema ids by subject.
+
+    Raises:
+        ProvisioningError: the registry refused a schema, for example because it is incompatible with its predecessor.
     """
     ids: dict[str, int] = {}
     with httpx.Client(base_url=registry_url, timeout=TIMEOUT_S) as client:
@@ -26,7 +31,7 @@ def register_schemas(registry_url: str, topics: Iterable[Topic]) -> dict[str, in
                 continue
             schema = {"schema": (SCHEMAS / f"{topic.schema}.avsc").read_text(), "schemaType": "AVRO"}
             ids[topic.subject] = _request(client, "POST", f"/subjects/{topic.subject}/versions", schema)["id"]
-            # The registry's default is NONE: a breaking change would pass.
+            # The registry's default is NONE, which would accept a breaking change.
             _request(client, "PUT", f"/config/{topic.subject}", {"compatibility": "BACKWARD"})
     return ids
 

@@ -1,4 +1,4 @@
-"""Records, topics, indices, tables and the databases' certificate authorities, as files."""
+"""Definitions of records, topics, indices and tables, and the databases' certificate authorities, as files."""
 
 from pathlib import Path
 
@@ -6,13 +6,16 @@ _HERE = Path(__file__).parent
 
 
 def read_text(path: str) -> str:
-    """A file's content, by its path in here.
+    """The content of a file, by its path in this package.
 
-    Errors: OSError where there is none. importlib.resources does the same, and imports what unpacks archives for it.
+    importlib.resources would also import zip support, which costs time at a cold start.
+
+    Raises:
+        OSError: the file does not exist.
     """
     return (_HERE / path).read_text()
 
 
 def absolute(path: str) -> str:
-    """Where a file stands, by its path in here, for libraries that open it themselves."""
+    """The absolute path of a file in this package, for libraries that open the file themselves."""
     return str((_HERE / path).resolve())

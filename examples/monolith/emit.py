@@ -1,10 +1,10 @@
-"""How the monolith asks for notifications: Avro records on a Kafka topic, in the Confluent wire format.
+"""Request notifications as the monolith does: Avro records in the Confluent wire format on a Kafka topic.
 
     python -m examples.monolith.emit --kafka localhost:9092 --registry http://localhost:8081/apis/ccompat/v7 \\
         --club 1 --type news --user 1 --user 2 --data headline="We won"
 
-A send is one record, or several where it has more recipients than a chunk holds; all of them carry the same send_id.
-`MINIMAL_SCHEMA` is the least a producer has to know.
+A send is one record, or several chunks with the same send_id if it has more recipients than a chunk holds.
+`MINIMAL_SCHEMA` has the required fields of a producer.
 """
 
 import argparse
@@ -41,24 +41,25 @@ MINIMAL_SCHEMA: dict[str, Any] = {
 
 
 class NotDelivered(Exception):
-    """Kafka did not take one or more records; the message names the first error."""
+    """Kafka did not acknowledge all records; the message has the first error."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """Where a record stands in Kafka; timestamp in milliseconds since the epoch."""
+    """The position of a record in Kafka."""
 
     topic: str
     partition: int
     offset: int
+    # In milliseconds since the epoch.
     timestamp: int
 
 
 class Emitter:
-    """A producer of sends; `with` flushes and closes it at the end.
+    """A producer of sends. As a context manager it flushes and closes the producer at the end.
 
-    Errors of every method: httpx.HTTPError (the registry does not answer or refuses the schema), NotDelivered,
-    ValueError (the values do not fit the schema).
+    Every method raises httpx.HTTPError (the registry does not respond or refuses the schema), NotDelivered, or
+    ValueError (the values do not match the schema).
     """
 
     def __init__(
@@ -74,10 +75,10 @@ class Emitter:
 
         Args:
             kafka: bootstrap servers.
-            registry: base address of the registry's Confluent API.
+            registry: the base URL of the registry's Confluent API.
             topic: the topic of the bulk lane.
-            timeout_s: how long a record may take until the broker acknowledges it.
-            logger: for the client's log lines; without one they go to standard error.
+            timeout_s: the maximum time until the broker acknowledges a record.
+            logger: for the client's log lines; without it they go to standard error.
         """
         self._topic = topic
         self._registry = registry.rstrip("/")
@@ -101,7 +102,7 @@ class Emitter:
 
     def __exit__(self, *_: object) -> None:
         self._producer.flush(self._timeout_s)
-        # Else it goes on looking for a broker that ends after us, and says so.
+        # An open producer would log connection errors when the broker stops.
         self._producer.close()
 
     def send(
@@ -115,9 +116,16 @@ class Emitter:
         send_id: str | None = None,
         **options: Any,
     ) -> str:
-        """Ask for one send and return its id once Kafka has all its chunks.
+        """Produce one send, and return its id when Kafka has acknowledged all its chunks.
 
-        options: any other field of SendRequested (channels, template, data, locale, expires_at, collapse_key, …).
+        Args:
+            type: the category.
+            club_id: the tenant.
+            to_users: the recipients.
+            critical: use the critical lane.
+            chunk_size: the maximum number of recipients of a record.
+            send_id: the send's id; None: a new one.
+            options: other fields of SendRequested: channels, template, data, locale, expires_at, collapse_key, …
         """
         send_id = send_id or str(uuid4())
         topic = self._in_lane(critical)
@@ -135,7 +143,7 @@ class Emitter:
         return send_id
 
     def send_minimal(self, type: str, club_id: int, to_users: Sequence[int]) -> Written:
-        """One send by a producer that knows four fields only; its id is derived from where the record stands."""
+        """Produce one send with the four required fields. Its id is derived from the record's position in Kafka."""
         value = {
             "type": type,
             "club_id": club_id,
@@ -145,7 +153,7 @@ class Emitter:
         return self._write(self._topic, json.dumps(MINIMAL_SCHEMA), [value])[0]
 
     def send_bytes(self, value: bytes, *, critical: bool = False) -> Written:
-        """Put bytes on the topic as they are: what a broken producer would do."""
+        """Produce bytes without encoding them, like a broken producer."""
         return self._produce(self._in_lane(critical), [value])[0]
 
     def _in_lane(self, critical: bool) -> str:
@@ -163,7 +171,7 @@ class Emitter:
         return self._produce(topic, records)
 
     def _produce(self, topic: str, records: Sequence[bytes]) -> list[Written]:
-        """Where the records stand, in their order, once the broker has confirmed every one."""
+        """Produce records, and return their positions in the same order when all are acknowledged."""
         results: dict[int, Written | KafkaError] = {}
 
         def report(index: int) -> Callable[[KafkaError | None, Message], None]:
@@ -186,7 +194,7 @@ class Emitter:
         return written
 
     def _schema_id(self, subject: str, schema: str) -> int:
-        """The schema's id under the subject; it is registered where it is not yet, if it is compatible."""
+        """The schema's id under the subject. A compatible schema is registered if it is new."""
         if (subject, schema) not in self._ids:
             answer = httpx.post(
                 f"{self._registry}/subjects/{subject}/versions", json={"schema": schema}, timeout=self._timeout_s
@@ -198,21 +206,25 @@ class Emitter:
 def _pair(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
     if not separator or not key:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
+        raise argparse.ArgumentTypeError(f"{text!r} does not have the form key=value")
     return key, value
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Ask for a send, as the monolith does.")
+    parser = argparse.ArgumentParser(description="Request a send as the monolith does.")
     parser.add_argument("--kafka", required=True, help="bootstrap servers")
-    parser.add_argument("--registry", required=True, help="base address of the schema registry's Confluent API")
+    parser.add_argument("--registry", required=True, help="base URL of the schema registry's Confluent API")
     parser.add_argument("--club", type=int, required=True)
     parser.add_argument("--type", required=True, help="the category, e.g. news")
     parser.add_argument("--user", type=int, action="append", required=True, help="a recipient; may be repeated")
-    parser.add_argument("--channel", action="append", default=[], help="push or email; the category's own if none")
-    parser.add_argument("--data", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="for the template")
-    parser.add_argument("--critical", action="store_true", help="in the lane that bulk never delays")
-    parser.add_argument("--minimal", action="store_true", help="as a producer that knows four fields only")
+    parser.add_argument(
+        "--channel", action="append", default=[], help="push or email; default: the category's channels"
+    )
+    parser.add_argument(
+        "--data", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="a value for the template"
+    )
+    parser.add_argument("--critical", action="store_true", help="use the critical lane, which bulk sends never delay")
+    parser.add_argument("--minimal", action="store_true", help="produce the four required fields only")
     arguments = parser.parse_args()
     with Emitter(arguments.kafka, arguments.registry) as emitter:
         if arguments.minimal:

@@ -1,13 +1,13 @@
-"""Fills the monolith's tables with realistic users, always the same ones for the same seed number.
+"""Fill the monolith's tables with realistic users, the same ones for the same seed number.
 
     python -m examples.monolith.seed --dsn postgresql://… --users 10000 --seed 7
 
-One big club (id 1) has the number of users asked for; three more clubs are small. A user's attributes depend on
-the seed number and on the user's place in the club alone, so that a bigger run only adds users. Running it again writes
-only what differs from the seed: a change made since is taken back.
+The big club (id 1) has the requested number of users; three small clubs are added. A user's attributes depend only on
+the seed number and the user's number in the club, so that a bigger run only adds users. A repeated run writes only
+differences from the seed: it reverts changes made since.
 
-Nobody has quiet hours unless they are asked for (`--quiet-hours 0.05`: one in twenty of those with settings): what a
-send comes to would depend on the time of day.
+By default no user has quiet hours, because the result of a send would depend on the time of day. `--quiet-hours 0.05`
+gives quiet hours to one in twenty of the users with settings.
 """
 
 import argparse
@@ -45,7 +45,7 @@ _TIME_ZONES = (
     ("Europe/Berlin", 45), ("Europe/London", 20), ("Europe/Paris", 15), ("America/New_York", 12), ("Asia/Tokyo", 8),
 )  # fmt: skip
 _DEVICE_COUNTS = ((0, 12), (1, 68), (2, 15), (3, 5))
-# What users choose, as (channels, categories); None is a user who never opened the settings page.
+# Settings of users with their weights: (channels, categories), or None for a user who never opened the settings page.
 _CHOICES: tuple[tuple[tuple[dict[str, bool], dict[str, Any]] | None, int], ...] = (
     (None, 20),
     (({}, {}), 30),
@@ -74,9 +74,10 @@ class UserSettings:
 
 @dataclass(frozen=True)
 class Device:
-    """A row of devices; platform is gcm or apns."""
+    """A row of devices."""
 
     id: int
+    # gcm or apns.
     platform: str
     token: str
     active: bool
@@ -84,7 +85,7 @@ class Device:
 
 @dataclass(frozen=True)
 class User:
-    """A user with all that belongs to them; settings None: no row."""
+    """A user with their settings and devices."""
 
     id: int
     club_id: int
@@ -95,36 +96,42 @@ class User:
     locale: str
     time_zone: str
     created_at: datetime
+    # None: no row of user_settings.
     settings: UserSettings | None
     devices: tuple[Device, ...]
 
 
 @dataclass(frozen=True)
 class SeedReport:
-    """What a run did: the seed's rows by table, how many of those were written or removed, and how long it took."""
+    """The result of a run."""
 
     users: int
     seed: int
+    # The seed's rows, by table.
     rows: dict[str, int] = field(default_factory=dict)
+    # Rows that the run wrote or removed, by table.
     written: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
     def rows_per_s(self) -> float:
-        """Rows of the seed a second, over all tables."""
+        """Rows of the seed per second, in all tables."""
         return sum(self.rows.values()) / self.seconds if self.seconds else 0.0
 
 
 def user_ids(club_id: int, count: int) -> range:
-    """The ids of a club's first users: 1, 2, … in the big club, from club_id * 100,000,000 + 1 on in the others."""
+    """The ids of a club's first users: from 1 in the big club, from club_id * 100,000,000 + 1 in the others."""
     first = 1 if club_id == BIG_CLUB else club_id * 100_000_000 + 1
     return range(first, first + count)
 
 
 def generate(users: int, seed: int, quiet_hours: float = 0.0) -> Iterator[User]:
-    """The users of a seed: `users` of the big club, then those of the small ones.
+    """Generate the users of a seed.
 
-    quiet_hours: the share of those with settings who have a night's.
+    Args:
+        users: the number of users of the big club; the small clubs follow.
+        seed: the seed number.
+        quiet_hours: the share of the users with settings that have quiet hours.
     """
     for club_id in CLUBS:
         random = Random(f"{seed}/{club_id}")
@@ -133,7 +140,7 @@ def generate(users: int, seed: int, quiet_hours: float = 0.0) -> Iterator[User]:
 
 
 def _pick[T](random: Random, weighted: tuple[tuple[T, int], ...]) -> T:
-    """One of the values, each as often as its weight in a hundred."""
+    """A random value; the weights are percentages."""
     point = random.random() * 100
     for value, weight in weighted:
         point -= weight
@@ -162,14 +169,14 @@ def _user(random: Random, seed: int, club_id: int, user_id: int, quiet_hours: fl
 
 
 def _device(random: Random, seed: int, device_id: int) -> Device:
-    # as long as the real ones: 64 hexadecimal digits of Apple's, some 160 characters of Google's
+    # Realistic lengths: 64 hexadecimal digits for Apple, about 160 characters for Google.
     digest = hashlib.sha256(f"{seed}/{device_id}".encode()).hexdigest()
     platform = "gcm" if random.random() < 0.6 else "apns"
     token = digest if platform == "apns" else f"{digest[:22]}:APA91b{digest}{digest}"
     return Device(device_id, platform, token, active=random.random() < 0.97)
 
 
-# A table, its columns, and for which columns a difference is worth a write (updated_at is not one).
+# The columns of each table, key first. A difference in any of them causes a write; updated_at is not compared.
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "clubs": ("id", "name"),
     "users": ("id", "club_id", "first_name", "last_name", "email", "phone", "locale", "time_zone", "created_at"),
@@ -180,7 +187,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 
 
 def _rows(table: str, users: int, seed: int, quiet_hours: float) -> Iterator[tuple[Any, ...]]:
-    """A table's rows. The users are made anew for each table: cheaper than to hold a million of them."""
+    """The rows of a table. Each table generates the users again: this needs less memory than a million users."""
     match table:
         case "clubs":
             yield from CLUBS.items()
@@ -202,7 +209,7 @@ def _rows(table: str, users: int, seed: int, quiet_hours: float) -> Iterator[tup
 
 
 def create_tables(connection: psycopg.Connection[Any]) -> None:
-    """Run schema.sql in the connection's transaction; where the tables stand nothing changes."""
+    """Run schema.sql in the connection's transaction. Existing tables remain unchanged."""
     connection.execute(Path(__file__).with_name("schema.sql").read_text())
 
 
@@ -211,9 +218,12 @@ def seed(
 ) -> SeedReport:
     """Write the seed's users, settings, devices, clubs and templates in one transaction.
 
-    Rows that are there and equal are left alone (change data capture sees nothing), others are overwritten; a settings
-    row or device the seed does not have is removed from the seed's users; users beyond the seed's are not touched.
-    Memory is the same for any number of users. Errors: psycopg.Error, with nothing written.
+    Equal rows are not written, so that change data capture gets no change; other rows are overwritten. Settings and
+    devices of the seed's users that the seed does not have are deleted. Other users remain unchanged. Memory does not
+    depend on the number of users.
+
+    Raises:
+        psycopg.Error: the transaction failed and wrote nothing.
     """
     began = time.monotonic()
     rows, written = {}, {}
@@ -226,7 +236,7 @@ def seed(
 
 
 def _upsert(connection: psycopg.Connection[Any], table: str, rows: Iterable[tuple[Any, ...]]) -> tuple[int, int]:
-    """How many rows there are, and how many of them were new or different."""
+    """Write the rows of a table. Returns the number of rows, and the number of new or different ones."""
     key, *others = _COLUMNS[table]
     names = {
         "table": sql.Identifier(table),
@@ -277,7 +287,10 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=10_000, help="users of the big club (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="seed number (default: %(default)s)")
     parser.add_argument(
-        "--quiet-hours", type=float, default=0.0, help="share of the settings that have them (default: %(default)s)"
+        "--quiet-hours",
+        type=float,
+        default=0.0,
+        help="share of the users with settings that get quiet hours (default: %(default)s)",
     )
     arguments = parser.parse_args()
     with psycopg.connect(arguments.dsn) as connection:

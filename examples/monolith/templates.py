@@ -1,16 +1,18 @@
-"""The texts the monolith starts with. {{ data.* }} is what a send brings along; what may be left out has a default."""
+"""The initial templates of the monolith. A send supplies {{ data.* }}; optional values have a default."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Template:
-    """One text: club_id None is every club; title is an e-mail's subject."""
+    """A template of one category, channel and locale."""
 
+    # None: all clubs.
     club_id: int | None
     type: str
     channel: str
     locale: str
+    # Also the subject of an e-mail.
     title: str
     body: str
     html: str | None = None

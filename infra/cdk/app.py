@@ -1,11 +1,11 @@
-"""The app: every stack of one environment.
+"""The CDK app: every stack of one environment.
 
-    make synth ENVIRONMENT=prod           (dev where nothing is said)
+    make synth ENVIRONMENT=prod           (default: dev)
 
-Nothing is looked up: it synthesises without an AWS account. AwsSolutions' rules are checked at every synthesis, and
-what nobody has explained (resources/findings.py) ends it.
+Synthesis looks nothing up and needs no AWS account. It checks the AwsSolutions rules and fails on a finding that
+resources/findings.py does not acknowledge.
 
-The environment `local` uses external servers, from MASSCOMM_SERVERS: a JSON object of ExternalServers.
+The environment `local` uses external servers: MASSCOMM_SERVERS holds them as a JSON object of ExternalServers.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from infra.cdk.stacks.network import NetworkStack
 from infra.cdk.stacks.observability import ObservabilityStack, ServerStacks
 from infra.cdk.stacks.registry import RegistryStack
 
-# What new CDK apps switch on; without them a template depends on who synthesises it.
+# The feature flags of new CDK apps. Without them a template depends on the machine that synthesises it.
 _FLAGS = {
     "@aws-cdk/aws-iam:minimizePolicies": True,
     "@aws-cdk/core:checkSecretUsage": True,
@@ -37,13 +37,18 @@ _FLAGS = {
     "@aws-cdk/aws-s3:serverAccessLogsUseBucketPolicy": True,
     "@aws-cdk/customresources:installLatestAwsSdkDefault": False,
     "@aws-cdk/aws-ec2:restrictDefaultSecurityGroup": False,
-    # Nothing that another stack uses can be taken away under it.
+    # A stack cannot delete a resource that another stack uses.
     "@aws-cdk/core:defaultCrossStackReferences": "strong",
 }
 
 
 def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
-    """Every stack of an environment; outdir: where app.synth() puts them."""
+    """Build the stacks of an environment.
+
+    Args:
+        environment: their configuration.
+        outdir: the folder that app.synth() writes the templates to; None: the CDK CLI's.
+    """
     app = cdk.App(outdir=outdir, analytics_reporting=False, context=_FLAGS)
     base = NetworkStack(app, environment=environment)
     if environment.servers is None:
@@ -53,14 +58,14 @@ def build(environment: Environment, *, outdir: str | None = None) -> cdk.App:
         data = ExternalDataStack(app, environment=environment, base=base, servers=environment.servers)
         _services(app, environment, base, data, environment.servers.registry_url, None)
     for tag, value in {"application": "masscomm", "environment": environment.name}.items():
-        # The library tags it, CloudFormation refuses that.
+        # CDK tags this resource type, but CloudFormation refuses tags on it.
         cdk.Tags.of(app).add(tag, value, exclude_resource_types=["AWS::RDS::DBProxyTargetGroup"])
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app, write_suppressions_to_cloud_formation=True))
     return app
 
 
 def _servers(app: cdk.App, environment: Environment, base: NetworkStack) -> ServerStacks:
-    """Kafka, databases, the directory, the registry, and the services besides the functions."""
+    """Kafka, databases, the directory, the schema registry, change data capture and the metrics jobs."""
     data = DataStack(app, environment=environment, base=base)
     registry = RegistryStack(app, environment=environment, base=base)
     return ServerStacks(
@@ -79,7 +84,7 @@ def _services(
     registry_url: str,
     servers: ServerStacks | None,
 ) -> None:
-    """The functions, the API in front of them, and who watches over everything."""
+    """The functions, the REST API in front of them, alarms and dashboard."""
     functions = FunctionsStack(app, environment=environment, base=base, data=data, registry_url=registry_url)
     api = ApiStack(app, environment=environment, base=base, functions=functions)
     ObservabilityStack(
@@ -88,9 +93,11 @@ def _services(
 
 
 def main() -> int:
-    """Synthesise the environment that the CLI's context or MASSCOMM_ENVIRONMENT names, or those named, into --out."""
+    """Synthesise the named environments, or the one that the CDK context or MASSCOMM_ENVIRONMENT names."""
     parser = argparse.ArgumentParser(description="synthesise environments")
-    parser.add_argument("--out", help="a folder, in which each environment gets one of its name; default: the CLI's")
+    parser.add_argument(
+        "--out", help="write each environment to a folder of its name in here; default: the CDK CLI's folder"
+    )
     parser.add_argument("environments", nargs="*", metavar="ENVIRONMENT")
     arguments = parser.parse_args()
     asked = cdk.App().node.try_get_context("environment") or os.environ.get("MASSCOMM_ENVIRONMENT") or "dev"

@@ -1,11 +1,11 @@
-"""The functions' code as assets: the package `make package` has built, else the bare sources.
+"""The functions' code as assets: the package that `make package` built, else the bare sources.
 
     infra/package/NAME.zip             everything that the function NAME imports, for python3.13 on arm64
-    infra/package/spark_metrics.zip    what the streaming job imports beside our sources, for EMR's Python on arm64
+    infra/package/spark_metrics.zip    the dependencies of the streaming job, for EMR's Python on arm64
 
-Without packages the sources are staged, which is enough to synthesise, compare and test templates anywhere, and not to
-run: nothing they depend on is in there. MASSCOMM_REQUIRE_PACKAGES=1 refuses that: docs/deploying.md. MASSCOMM_PACKAGES
-names another folder than infra/package.
+Without packages the sources alone are staged. They contain no dependencies: templates can be synthesised, compared and
+tested, but the functions cannot run. MASSCOMM_REQUIRE_PACKAGES=1 makes missing packages an error (docs/deploying.md).
+MASSCOMM_PACKAGES names another folder than infra/package.
 """
 
 import atexit
@@ -18,32 +18,40 @@ from pathlib import Path
 from aws_cdk import aws_lambda as lambda_
 
 ROOT = Path(__file__).parents[2]
-# What a function may import of ours; the layers contracts of pyproject.toml say the same.
+# The packages that a function may import; the layers contracts of pyproject.toml agree.
 _ROOMS = ("masscomm", "functions", "schemas")
 
 
 class NotPackaged(Exception):
-    """A deployment was asked for, and there is nothing to deploy."""
+    """MASSCOMM_REQUIRE_PACKAGES is 1 and a package is missing."""
 
 
 def function_code(package: str) -> lambda_.Code:
-    """What the function NAME and its lanes are deployed from. Errors: NotPackaged."""
+    """The code asset of a function, the same for each of its lanes.
+
+    Raises:
+        NotPackaged: the package is missing and required.
+    """
     archive = _packages() / f"{package}.zip"
     if archive.exists():
         return lambda_.Code.from_asset(str(archive))
     if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
-        raise NotPackaged(f"{archive} is not there: run `make package` first")
+        raise NotPackaged(f"{archive} does not exist: run `make package` first")
     return lambda_.Code.from_asset(str(staged_sources()))
 
 
 def job_dependencies() -> Path:
-    """The archive of what spark_metrics imports, for EMR's Python on arm64. Errors: NotPackaged."""
+    """The archive of spark_metrics' dependencies, for EMR's Python on arm64.
+
+    Raises:
+        NotPackaged: the archive is missing and required.
+    """
     archive = _packages() / "spark_metrics.zip"
     if archive.exists():
         return archive
     if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
-        raise NotPackaged(f"{archive} is not there: run `make package-job` first")
-    # A folder that says what would stand in the archive.
+        raise NotPackaged(f"{archive} does not exist: run `make package-job` first")
+    # A stand-in for the archive: it changes whenever the pinned requirements change.
     return staged_sources(("requirements",))
 
 
@@ -53,7 +61,7 @@ def _packages() -> Path:
 
 @cache
 def staged_sources(rooms: tuple[str, ...] = _ROOMS) -> Path:
-    """A folder with the sources of these rooms, while this process lives; assets are named by what is in them."""
+    """A temporary folder with the sources of these packages, deleted when the process exits."""
     target = Path(tempfile.mkdtemp(prefix="masscomm-sources-"))
     atexit.register(shutil.rmtree, target, ignore_errors=True)
     for room in rooms:

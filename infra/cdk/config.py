@@ -5,41 +5,46 @@ import json
 import os
 from dataclasses import dataclass
 
-# Days that CloudWatch Logs can keep lines for, as far as we use them.
+# The retentions of CloudWatch Logs that an environment may choose, in days.
 LOG_DAYS = (14, 30, 90, 365)
 
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaConfig:
-    """The MSK cluster. brokers: a multiple of the zones; volume_gb: of each broker."""
+    """The MSK cluster."""
 
     version: str = "3.9.x"
     instance_type: str = "kafka.m7g.large"
+    # A multiple of the number of zones.
     brokers: int = 3
+    # Of each broker.
     volume_gb: int = 500
     replication_factor: int = 3
     min_insync_replicas: int = 2
-    # A topic has as many times the partitions of schemas/topics.yaml.
+    # Multiplies the partition counts of schemas/topics.yaml.
     partitions_factor: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenSearchConfig:
-    """The directory's domain. data_nodes: a multiple of the zones; dedicated_masters: 0 or 3."""
+    """The OpenSearch domain of the directory."""
 
     version: str = "OpenSearch_2.19"
     instance_type: str = "r7g.large.search"
+    # A multiple of the number of zones.
     data_nodes: int = 3
     master_type: str = "m7g.medium.search"
+    # 0 or 3.
     dedicated_masters: int = 3
     volume_gb: int = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatabaseConfig:
-    """The metrics database and the registry's. instance classes as RDS names them, without `db.`."""
+    """The metrics database and the schema registry's database."""
 
     version: str = "17.6"
+    # Instance classes as RDS names them, without `db.`.
     instance_type: str = "r7g.large"
     registry_instance_type: str = "t4g.small"
     multi_az: bool = True
@@ -50,41 +55,42 @@ class DatabaseConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class MonolithConfig:
-    """The customer's database that change data capture reads.
+    """The customer's database that change data capture reads."""
 
-    secret_name: in Secrets Manager, JSON with host, port, dbname, username, password and ca (the PEM of the
-    authority that signed the database's certificate), made before the first deployment; cidr, port: where the database
-    is reached; the route to it (peering, a transit gateway) is made by hand.
-    """
-
+    # A secret of Secrets Manager: JSON with host, port, dbname, username, password and ca (the PEM of the authority
+    # that signed the database's certificate). Create it before the first deployment.
     secret_name: str = "masscomm/monolith"  # noqa: S105 - a name
+    # The database's network and port. Create the route to it (peering or a transit gateway) by hand.
     cidr: str = "10.0.0.0/16"
     port: int = 5432
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryConfig:
-    """The schema registry. tasks: so many, each with so much CPU (1024: a vCPU) and memory.
-
-    domain: a name of the company's that the VPC alone resolves; certificate_arn: for it, of ACM. None: one
-    is asked for, and the deployment waits until the company's DNS has the record that proves whose the domain is (ACM
-    says which).
-    """
+    """The schema registry's service on Fargate."""
 
     tasks: int = 2
+    # CPU units of a task: 1024 are one vCPU.
     cpu: int = 512
+    # Of a task.
     memory_mb: int = 1024
+    # A domain of the company that resolves only inside the VPC.
     domain: str = "registry.masscomm.example"
+    # The domain's certificate in ACM. None: the deployment requests one and waits until the company's DNS has the
+    # validation record that ACM shows.
     certificate_arn: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SparkConfig:
-    """The streaming job. vCPU and memory are of a worker; at most `executors` of them run besides the driver."""
+    """The streaming job on EMR Serverless."""
 
     release: str = "emr-spark-8.0.0"
+    # vCPUs of the driver and of each executor.
     worker_cpu: int = 2
+    # Memory of the driver and of each executor.
     worker_memory_gb: int = 8
+    # At most, in addition to the driver.
     executors: int = 2
     python: str = "python3.12"
     trigger_ms: int = 1000
@@ -92,53 +98,57 @@ class SparkConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiConfig:
-    """The REST API. domain and certificate_arn: both or neither; rate and burst: requests a second of one key;
-    open_polls: long polls of one key that wait at a time.
+    """The REST API."""
 
-    authorizer_secret_name: in Secrets Manager, who may see which clubs.
-    """
-
+    # Set domain and certificate_arn together, or neither.
     domain: str | None = None
     certificate_arn: str | None = None
+    # Requests per second of one API key.
     rate: int = 50
     burst: int = 100
     requests_a_day: int = 1_000_000
-    requests_an_address: int = 2_000  # in five minutes
+    # Per IP address in five minutes.
+    requests_an_address: int = 2_000
+    # Concurrent long polls of one API key.
     open_polls: int = 5
 
     def __post_init__(self) -> None:
         if (self.domain is None) != (self.certificate_arn is None):
-            raise ValueError("ApiConfig: domain and certificate_arn are both given, or neither")
+            raise ValueError("ApiConfig: set both domain and certificate_arn, or neither")
 
 
-# AWS keeps so much of an account's concurrency for functions without a reservation.
+# Lambda keeps at least this much of an account's concurrency for functions without a reservation.
 UNRESERVED = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConcurrencyConfig:
-    """Environments at a time. account: the account's limit in the region, as Service Quotas says it (L-B99A9384); a new
-    account begins with less than the 1,000 here.
+    """Concurrent executions: the account's quota, and the reservation of each function that API callers invoke.
 
-    The others: the most that callers of the API can occupy of each function, and what is kept for it. What they leave
-    is what records are processed with, one-time passwords included.
+    A reservation is a guarantee and an upper bound. The unreserved remainder processes records, one-time passwords
+    included.
     """
 
+    # The account's quota in the region: L-B99A9384 in Service Quotas. A new account has less than 1,000.
     account: int = 1_000
     metrics_stream: int = 20
     metrics_handler: int = 20
     send_handler: int = 20
-    # Any caller has it invoked, with a key or without.
+    # Every request invokes it, with or without a valid key.
     authorizer: int = 20
 
     def __post_init__(self) -> None:
-        """Errors: ValueError where Lambda would refuse the reservations."""
+        """Check the reservations.
+
+        Raises:
+            ValueError: Lambda would refuse them.
+        """
         if sum(self.reserved.values()) > self.account - UNRESERVED:
             raise ValueError(f"concurrency: {self.reserved} leave less than {UNRESERVED} of {self.account}")
 
     @property
     def reserved(self) -> dict[str, int]:
-        """By function."""
+        """The reservation of each function, by its name."""
         return {
             "metrics_stream": self.metrics_stream,
             "metrics_handler": self.metrics_handler,
@@ -149,62 +159,65 @@ class ConcurrencyConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderConfig:
-    """What the account may send in its region, as Service Quotas and SES' account page say it.
+    """The account's sending quotas in its region, from Service Quotas and the account page of SES."""
 
-    push_per_s, email_per_s: SNS publishes and SES e-mails a second; critical_percent: of both, what the critical lane
-    begins with and bulk does not.
-    """
-
+    # SNS publishes per second.
     push_per_s: float = 1500
+    # SES e-mails per second.
     email_per_s: float = 14
+    # The critical lane's initial share of both quotas; the other lanes begin with the remainder.
     critical_percent: int = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExternalServers:
-    """External servers without authentication, which the deployment uses and does not make.
+    """External servers without authentication: the deployment uses them and does not create them."""
 
-    kafka: host:port, comma separated; registry_url: the Confluent API; database_url: libpq's, without a password.
-    """
-
+    # host:port, comma separated.
     kafka: str
+    # The base URL of the Confluent API.
     registry_url: str
     directory_url: str
+    # A libpq URL without a password.
     database_url: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """One environment.
+    """One environment."""
 
-    name: part of every stack's and resource's name; protected: nothing that holds data can be deleted, by a deployment
-    or by hand; zones: letters of the region's availability zones; generation: the snapshot generation of change data
-    capture, `g1,g2` while one replaces another; sender: whom e-mail comes from; platforms: SNS's kind of application
-    for each platform of ours, made by hand as PREFIX-PLATFORM because they hold credentials; alarm_email: who hears of
-    alarms; budget_usd: a month's;
-    pollers: most event pollers of one mapping; trace_ratio: share of the sends that are traced; provisioned:
-    environments kept warm for each function that somebody waits for, 0: none, and no SnapStart either; receipts:
-    whether SNS and SES tell what became of messages; receipts_percent: of how many of the pushes that were delivered
-    (docs/receipts.md has what it costs); servers: external ones, None: the deployment makes all.
-    """
-
+    # Part of the names of stacks and resources.
     name: str
     region: str = "eu-central-1"
+    # Letters of the region's availability zones.
     zones: tuple[str, ...] = ("a", "b", "c")
     cidr: str = "10.64.0.0/16"
+    # Neither a deployment nor an operator can delete a resource that holds data.
     protected: bool
     log_days: int = 90
+    # The snapshot generation of change data capture; `g1,g2` while g2 replaces g1.
     generation: str = "g1"
+    # The From address of e-mail.
     sender: str = "notifications@masscomm.example"
     unsubscribe_url: str = "https://masscomm.example/unsubscribe"
+    # (platform of a device, SNS platform). An operator creates each platform application as PREFIX-PLATFORM, because it
+    # holds the credentials of Google or Apple.
     platforms: tuple[tuple[str, str], ...] = (("gcm", "GCM"), ("apns", "APNS"))
+    # Alarms and budget notices go to this address.
     alarm_email: str = "operations@masscomm.example"
+    # Per month.
     budget_usd: int = 3000
+    # Maximum event pollers of one event source mapping.
     pollers: int = 4
+    # Provisioned concurrency of each latency-critical function. 0: none, and SnapStart is off as well.
     provisioned: int = 2
+    # Share of the sends that are traced.
     trace_ratio: float = 0.1
+    # SNS and SES report the delivery status of messages.
     receipts: bool = True
+    # Percentage of the delivered pushes that SNS reports; docs/receipts.md has the costs.
     receipts_percent: int = 100
+    # External servers; None: the deployment creates all servers.
     servers: ExternalServers | None = None
     kafka: KafkaConfig = KafkaConfig()
     opensearch: OpenSearchConfig = OpenSearchConfig()
@@ -217,7 +230,11 @@ class Environment:
     concurrency: ConcurrencyConfig = ConcurrencyConfig()
 
     def __post_init__(self) -> None:
-        """Errors: ValueError, before anything is made that AWS would refuse half an hour later."""
+        """Refuse values that AWS would refuse half an hour into the deployment.
+
+        Raises:
+            ValueError: a value is out of range, or two values do not fit together.
+        """
         for name, count in (
             ("kafka.brokers", self.kafka.brokers),
             ("opensearch.data_nodes", self.opensearch.data_nodes),
@@ -230,15 +247,17 @@ class Environment:
             raise ValueError(f"{self.name}: kafka: min_insync_replicas < replication_factor <= brokers")
         if self.log_days not in LOG_DAYS:
             raise ValueError(f"{self.name}: log_days is one of {', '.join(map(str, LOG_DAYS))}")
-        # Of the functions with a reservation send_handler alone has provisioned concurrency (profiles.py).
+        # send_handler is the only function with both a reservation and provisioned concurrency (profiles.py).
         if not 0 <= self.provisioned <= self.concurrency.send_handler:
-            raise ValueError(f"{self.name}: provisioned is no more than send_handler's reservation of concurrency")
+            raise ValueError(
+                f"{self.name}: provisioned is at most concurrency.send_handler, the function's reservation"
+            )
         if not 0 <= self.trace_ratio <= 1 or not 0 <= self.receipts_percent <= 100:
             raise ValueError(f"{self.name}: trace_ratio is from 0 to 1, receipts_percent from 0 to 100")
 
     @property
     def prefix(self) -> str:
-        """What names of this environment begin with."""
+        """The first part of the names of this environment's resources."""
         return f"masscomm-{self.name}"
 
 
@@ -284,7 +303,7 @@ LOCAL, SERVERS = "local", "MASSCOMM_SERVERS"
 
 
 def local(servers: ExternalServers) -> Environment:
-    """What stands on one machine: LocalStack, and the servers that LocalStack lacks."""
+    """The environment of one machine: LocalStack, with external servers for the services that LocalStack lacks."""
     return Environment(
         name=LOCAL,
         region="us-east-1",
@@ -301,9 +320,10 @@ ENVIRONMENTS = {each.name: each for each in (DEV, STAGING, PROD)}
 
 
 def environment_of(name: str) -> Environment:
-    """The environment of that name; the servers of `local` are those of MASSCOMM_SERVERS.
+    """The environment of that name; `local` reads its servers from MASSCOMM_SERVERS.
 
-    Errors: ValueError where there is no such environment, or MASSCOMM_SERVERS does not name its servers.
+    Raises:
+        ValueError: the name is unknown, or MASSCOMM_SERVERS is missing or malformed.
     """
     if name in ENVIRONMENTS:
         return ENVIRONMENTS[name]

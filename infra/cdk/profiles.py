@@ -1,6 +1,6 @@
-"""What each function accesses besides its topics, and how it is kept warm. Topics are schemas/topics.yaml's to say.
+"""The stores and providers that each function uses, and its cold-start policy. schemas/topics.yaml has its topics.
 
-Every function of functions/functions.yaml has a profile, and every profile a function: tests/unit/infra says so.
+Each function of functions/functions.yaml has one profile; tests/unit/infra checks this.
 """
 
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from masscomm.kafka.topics import BUILD, CDC_TABLES, DELIVERY, RECHECK, SEND_API
 
 
 class Warmth(Enum):
-    """What is done about cold starts."""
+    """A function's protection against cold starts."""
 
+    # One event poller invokes the function all day: its environment stays warm, and a deployment costs one cold start.
     NOTHING = "nothing"
-    """One poller calls it all day long: an environment is warm, and one cold start after a deployment hurts nobody."""
+    # The function scales out at once, for a broadcast or an opening dashboard. bootstrap() runs in the first
+    # invocation, so a snapshot contains imports only: no state that would be stale or shared between environments.
     SNAPSTART = "SnapStart"
-    """It grows from few environments to many at once: a broadcast, an opening dashboard. bootstrap() runs at the first
-    invocation, so a snapshot holds imports and nothing that would be shared between environments or be stale."""
+    # A user or a caller waits for each invocation, and traffic is small and even: one-time passwords, API responses.
     PROVISIONED = "provisioned concurrency"
-    """Somebody waits for each single invocation, and the traffic is small and even: a password, an answer."""
 
 
 DIRECTORY = (*CDC_TABLES, "device_state", "directory_state")
@@ -83,30 +83,34 @@ METRICS_READER, METRICS_WRITER = "metrics_reader", "spark_metrics"
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """What a function may use.
-
-    indices, written: of the directory, a captured table by its alias: what the domain's own role lets it read and
-    write; requests: `POST users/_search`, every path it asks for there, {generation} filled in; tables: of
-    schemas/dynamodb, read and written, and tables_read: those it only reads; reads: topics besides those it is
-    triggered by, in all lanes; asks_cdc: how far change data capture has come; push, email: publishes;
-    registers_endpoints: makes devices' endpoints; receipts: SNS and SES tell it what became of messages; database:
-    the user it signs in as;
-    critical: the warmth of its critical lane, where it has one.
-    """
+    """The stores, topics and providers that a function may use."""
 
     warmth: Warmth
+    # The warmth of the function's critical lane, if it has one.
     critical: Warmth = Warmth.PROVISIONED
+    # Indices of the directory that the domain's own role lets the function read; a captured table by its alias.
     indices: tuple[str, ...] = ()
+    # Indices that the function may also write.
     written: tuple[str, ...] = ()
+    # The function's requests to the directory, such as `POST users/_search`; {generation} stands for each generation.
     requests: tuple[str, ...] = ()
+    # Tables of schemas/dynamodb that the function reads and writes.
     tables: tuple[str, ...] = ()
+    # Tables that it only reads.
     tables_read: tuple[str, ...] = ()
+    # Topics that it reads in all lanes, in addition to the topics of its event source mappings.
     reads: tuple[str, ...] = ()
+    # It reads the progress of change data capture.
     asks_cdc: bool = False
+    # It publishes through SNS.
     push: bool = False
+    # It sends through SES.
     email: bool = False
+    # It creates the SNS endpoints of devices.
     registers_endpoints: bool = False
+    # SNS and SES invoke it with delivery statuses.
     receipts: bool = False
+    # The user of the metrics database that it signs in as.
     database: str | None = None
 
 

@@ -1,1 +1,1 @@
-"""`python -m infra.packaging`: a zip for each function, with what it imports and nothing else."""
+"""Build a zip for each function with the modules that it imports: `python -m infra.packaging`."""

@@ -1,4 +1,4 @@
-"""Build every function's package and tell their sizes."""
+"""Build every function's package and print the sizes."""
 
 import argparse
 from pathlib import Path
@@ -11,14 +11,14 @@ from infra.packaging.contents import ROOT, all_contents, runtime_distributions
 
 
 def main() -> None:
-    """`make package`."""
-    arguments = argparse.ArgumentParser(description="A zip for each function, with what it imports and nothing else.")
+    """Run the command of `make package`."""
+    arguments = argparse.ArgumentParser(description="Build a zip for each function with the modules that it imports.")
     arguments.add_argument("--out", type=Path, default=ROOT / "infra" / "package")
-    arguments.add_argument("--platform", default=TARGET, help="as uv names it (default: %(default)s)")
+    arguments.add_argument("--platform", default=TARGET, help="target platform, as uv names it (default: %(default)s)")
     arguments.add_argument(
-        "--runtime", type=Path, metavar="FOLDER", help="also lay out what Lambda's runtime brings, where there is none"
+        "--runtime", type=Path, metavar="FOLDER", help="also install the packages of Lambda's runtime here"
     )
-    arguments.add_argument("--only-runtime", action="store_true", help="with --runtime: and no package")
+    arguments.add_argument("--only-runtime", action="store_true", help="with --runtime: build no packages")
     chosen = arguments.parse_args()
     if chosen.runtime:
         install(runtime_distributions(), chosen.runtime, platform=chosen.platform)

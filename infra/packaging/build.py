@@ -1,4 +1,4 @@
-"""Building packages: pinned wheels of the target, only the files that are needed, the same bytes each time."""
+"""Reproducible packages from pinned wheels of the target platform, with the needed files only."""
 
 import marshal
 import subprocess
@@ -17,33 +17,41 @@ from infra.packaging.contents import ROOT, Contents, source_of
 
 LOCK = ROOT / "requirements" / "main.txt"
 UV = ROOT / ".devstack" / "uv" / "bin" / "uv"
-# Lambda's python3.13 is Amazon Linux 2023 with glibc 2.34: what was built for 2.28 runs.
+# Lambda's python3.13 runs on Amazon Linux 2023 with glibc 2.34, which is compatible with wheels for 2.28.
 TARGET = "aarch64-manylinux_2_28"
-# What no function reads: caches of others, stubs, sources of extensions, tests, and all of a dist-info but its version.
+# Files that no function reads: foreign caches, stubs, sources of extensions, tests, and dist-info except METADATA.
 _LEFT_OUT = {".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h"}
 _NEVER = {"__pycache__", "tests", "test", "testing"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-# PEP 552: found by the hash of the source, which is not compared: nobody writes where Lambda unpacks it.
+# PEP 552, unchecked hash: Python does not compare the cache with its source. A package is read-only in Lambda.
 _UNCHECKED_HASH = (0b01).to_bytes(4, "little")
-# Later versions write what has been seen as a reference, and that depends on what else this process did.
+# Later marshal versions write references, which depend on other objects of this process: bytes would differ.
 _MARSHAL = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """A package as it lies there; bytes: zipped and not; files: how many."""
+    """A built package."""
 
     name: str
     path: Path
     zipped_bytes: int
+    # Unpacked.
     bytes: int
+    # The number of files.
     files: int
 
 
 def build(contents: Sequence[Contents], target: Path, *, platform: str = TARGET) -> list[Built]:
-    """A zip for each function in the folder. platform: as uv names it.
+    """Build a zip for each function.
 
-    Errors: CalledProcessError where a wheel cannot be had, or is not the one that is locked.
+    Args:
+        contents: the contents of each package.
+        target: the folder of the zips.
+        platform: the target platform, as uv names it.
+
+    Raises:
+        CalledProcessError: a wheel is not available or differs from the locked one.
     """
     with tempfile.TemporaryDirectory() as folder:
         site = Path(folder)
@@ -55,7 +63,7 @@ def build(contents: Sequence[Contents], target: Path, *, platform: str = TARGET)
 
 
 def install(names: Iterable[str], target: Path, *, platform: str) -> None:
-    """Unpack the locked wheels of these distributions, and of no others."""
+    """Unpack the locked wheels of exactly these distributions."""
     locked = _locked()
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
         requirements.write("".join(locked[name] for name in sorted(names)))
@@ -66,7 +74,7 @@ def install(names: Iterable[str], target: Path, *, platform: str) -> None:
 
 
 def _locked() -> dict[str, str]:
-    """Distribution → its lines in the lock file."""
+    """The lines of each distribution in the lock file."""
     found: dict[str, str] = {}
     name = ""
     for line in LOCK.read_text().splitlines(keepends=True):
@@ -82,13 +90,13 @@ def _zip(contents: Contents, distributions: dict[str, Distribution], site: Path,
     for name in contents.distributions:
         paths |= dict(_theirs(distributions[name], site))
     files = {name: path.read_bytes() for name, path in paths.items()}
-    # Lambda cannot keep what it compiles: without these each cold start compiles everything that it imports.
+    # Lambda cannot store compiled modules: without these files each cold start compiles all imported modules.
     files |= {cache_from_source(name): _compiled(name, data) for name, data in files.items() if name.endswith(".py")}
     size = 0
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name in sorted(files):
             size += len(files[name])
-            # No time and no owner of this machine: the same input gives the same bytes.
+            # A constant time and owner: the same input gives the same bytes.
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3
@@ -99,7 +107,7 @@ def _zip(contents: Contents, distributions: dict[str, Distribution], site: Path,
 
 @cache
 def _compiled(name: str, source: bytes) -> bytes:
-    """Python's cache of a module, in the folder `__pycache__`; another version than this one leaves it alone."""
+    """The content of a module's file in `__pycache__`, which only the running version of Python uses."""
     code = compile(source, name, "exec", dont_inherit=True)
     return MAGIC_NUMBER + _UNCHECKED_HASH + source_hash(source) + marshal.dumps(code, _MARSHAL)
 
@@ -109,7 +117,7 @@ def _ours(contents: Contents) -> Iterator[tuple[str, Path]]:
         path = source_of(module)
         if path.exists():
             yield path.relative_to(ROOT).as_posix(), path
-    # The schemas are read as files, by whoever needs which.
+    # The functions read schemas as files, so the import graph does not contain them.
     for path in sorted((ROOT / "schemas").rglob("*")):
         inside = path.relative_to(ROOT)
         if path.is_file() and not {"__pycache__", "examples", "cdc_examples", "tables"} & set(inside.parts):
@@ -129,5 +137,5 @@ def _is_needed(file: PurePosixPath) -> bool:
         return False
     if parts[0].endswith(".dist-info"):
         return file.name == "METADATA"
-    # Models of every service there is, for clients that no function makes (masscomm/aws/client.py).
+    # botocore's service models: functions create no botocore clients (masscomm/aws/client.py).
     return not (parts[:2] == ("botocore", "data") and len(parts) > 3)

@@ -1,6 +1,6 @@
-"""What a function's package holds, from its handler's import graph: modules of ours, and distributions.
+"""The contents of a function's package, from its handler's import graph: our modules, and distributions.
 
-The graph is of the sources: an import inside a function counts, one for the type checker does not.
+The graph is derived from the sources. Imports inside a function count; imports for the type checker do not.
 """
 
 import sys
@@ -18,11 +18,11 @@ from functions.catalogue import read_catalogue
 
 ROOT = Path(__file__).parents[2]
 _ROOMS = ("masscomm", "functions", "schemas")
-# What zoneinfo reads where the machine has no time zones; it names it only as it runs.
+# zoneinfo imports it at run time if the machine has no time zones: the import graph does not contain it.
 _ZONES = "tzdata"
-# Lambda's runtime brings it.
+# Lambda's runtime contains it.
 _LEFT_OUT = {"awslambdaric"}
-# How markers are answered: Lambda's python3.13 on arm64.
+# The environment of requirement markers: Lambda's python3.13 on arm64.
 _MARKERS = {
     "python_version": "3.13",
     "python_full_version": "3.13.0",
@@ -37,32 +37,36 @@ _MARKERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What the package NAME holds.
-
-    handler: its module; modules: ours; distributions: canonical names, of which direct are those that our modules
-    import.
-    """
+    """The contents of one package."""
 
     name: str
+    # The handler's module.
     handler: str
+    # Our modules.
     modules: frozenset[str]
+    # Canonical names of the distributions that our modules import.
     direct: frozenset[str]
+    # `direct` and their requirements.
     distributions: frozenset[str]
 
 
 def all_contents() -> list[Contents]:
-    """Every package of functions.yaml, in the order of their names."""
+    """The contents of every package of functions.yaml, sorted by name."""
     handlers = {
         entry.handler.removesuffix(".handler").split(".")[1]: entry.handler.rpartition(".")[0]
         for entry in read_catalogue(generation="any")
     }
-    # A deployment may have a name of its own and another's handler: it is deployed from a package under its own name.
+    # A function may use the handler of another one: it still needs a package under its own name.
     handlers |= {entry.package: entry.handler.rpartition(".")[0] for entry in read_catalogue(generation="any")}
     return [contents_of(name, handler) for name, handler in sorted(handlers.items())]
 
 
 def contents_of(name: str, handler: str) -> Contents:
-    """Errors: KeyError where an import is of no distribution that is installed."""
+    """The contents of one package.
+
+    Raises:
+        KeyError: an imported module belongs to no installed distribution.
+    """
     graph = _graph()
     upstream = graph.find_upstream_modules(handler) | {handler}
     ours = {module for module in upstream if module.partition(".")[0] in _ROOMS}
@@ -81,12 +85,12 @@ def contents_of(name: str, handler: str) -> Contents:
 
 
 def runtime_distributions() -> frozenset[str]:
-    """What Lambda's Python runtime brings: its client, and the SDK with every API's model."""
+    """The distributions in Lambda's Python runtime: its client, and boto3 with all service models."""
     return _with_requirements(["boto3"]) | _required("awslambdaric")
 
 
 def source_of(module: str) -> Path:
-    """The file of a module of ours."""
+    """The source file of one of our modules."""
     path = ROOT.joinpath(*module.split("."))
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
@@ -129,7 +133,7 @@ def _with_requirements(names: Iterable[str]) -> frozenset[str]:
 
 
 def _required(name: str) -> frozenset[str]:
-    """A distribution and what it needs without extras."""
+    """A distribution and its direct requirements without extras."""
     wanted = [Requirement(line) for line in metadata.requires(name) or ()]
     needed = [each.name for each in wanted if each.marker is None or each.marker.evaluate(_MARKERS | {"extra": ""})]
     return frozenset({name} | {canonicalize_name(each) for each in needed})
@@ -137,7 +141,7 @@ def _required(name: str) -> frozenset[str]:
 
 @cache
 def _extras() -> Mapping[str, tuple[str, ...]]:
-    """Distribution → the extras that requirements/main.in asks for."""
+    """The extras of each distribution in requirements/main.in."""
     lines = (ROOT / "requirements" / "main.in").read_text().splitlines()
     wanted = [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
     return {canonicalize_name(each.name): tuple(sorted(each.extras)) for each in wanted}

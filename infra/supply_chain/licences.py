@@ -1,8 +1,8 @@
-"""The licence of everything the project brings along, from its bills of materials: `make licences`.
+"""List the licences of all dependencies from their bills of materials: `make licences`.
 
-Reads CycloneDX files (https://cyclonedx.org/docs/1.6/json/), writes a line a component. Exit status 1 where a component
-names no licence and nobody has looked it up (UNNAMED), or where its licence would bind whoever offers masscomm as a
-service (REFUSED).
+The command reads CycloneDX files (https://cyclonedx.org/docs/1.6/json/) and prints a line for each component. The exit
+status is 1 if a component has no known licence (add it to UNNAMED), or only a licence with obligations for providers of
+masscomm as a service (REFUSED).
 """
 
 import argparse
@@ -14,24 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-# Looked up by hand: {name: (licence, where it stands)}.
+# Licences that were looked up by hand: {name: (licence, source)}.
 UNNAMED = {
     "protobuf": ("BSD-3-Clause", "the LICENSE file of its wheel"),
 }
-# Licences that ask users of a network service for its source, or forbid offering one.
+# Licences that require providers of a network service to publish its source, or that forbid such a service.
 REFUSED = re.compile(
     r"\b(AGPL|Affero|SSPL|Server Side Public|BUSL|Business Source|Commons Clause|Elastic-2)", re.IGNORECASE
 )
-# Ours: the modules that only list jars.
+# Our own Maven modules, which only list jars.
 _OWN_GROUP = "masscomm.devstack"
 
 
 @dataclass(frozen=True, order=True)
 class Component:
-    """A package or a jar; licences: as it names them, none where it names none."""
+    """A package or a jar."""
 
     name: str
     version: str
+    # As the component names them; empty if it names none.
     licences: tuple[str, ...]
 
     @classmethod
@@ -53,22 +54,22 @@ def _licence(choice: dict[str, Any]) -> str:
 
 
 def components(bills: Iterable[dict[str, Any]]) -> list[Component]:
-    """Every component of these CycloneDX documents, each once, by name."""
+    """The distinct components of these CycloneDX documents, sorted by name."""
     entries = (entry for bill in bills for entry in bill["components"] if entry.get("group") != _OWN_GROUP)
     return sorted({Component.of(entry) for entry in entries})
 
 
 def faults(found: Iterable[Component]) -> Iterator[str]:
-    """What stands against using them, a line each."""
+    """A line for each component whose licence is unknown or refused."""
     for component in found:
         if not component.licences:
-            yield f"{component.name} {component.version} names no licence: look it up and name it in UNNAMED"
+            yield f"{component.name} {component.version} has no licence: look it up and add it to UNNAMED"
         elif all(REFUSED.search(licence) for licence in component.licences):
-            yield f"{component.name} {component.version} is under {', '.join(component.licences)}"
+            yield f"{component.name} {component.version} has a refused licence: {', '.join(component.licences)}"
 
 
 def main() -> int:
-    """Print the list; exit status 1 after the faults, on stderr."""
+    """Print the components, and faults to stderr. Returns the exit status: 1 if there are faults."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bill", nargs="+", type=Path, help="a CycloneDX file, JSON")
     found = components(json.loads(path.read_text()) for path in parser.parse_args().bill)

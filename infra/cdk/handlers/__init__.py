@@ -1,1 +1,1 @@
-"""Small functions that the deployment itself needs. They use what Lambda's runtime brings: boto3 and nothing else."""
+"""Small functions that the deployment itself needs. Their only dependency is boto3, which Lambda's runtime contains."""

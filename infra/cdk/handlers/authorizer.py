@@ -1,8 +1,8 @@
-"""Who may use the API, and the clubs they may see.
+"""Authorize API requests by API key.
 
-The secret that KEYS_SECRET_ARN names is a JSON object: SHA-256 of an API key, in hex → its clubs as
-masscomm/http/tenant.py reads them, `1,2`, or `*` for every club. It holds no key, so that who reads it can use none.
-Whatever else it says lets nobody in.
+KEYS_SECRET_ARN names a secret: a JSON object from the SHA-256 of each API key, in hex, to its clubs, as
+masscomm/http/tenant.py reads them: `1,2`, or `*` for every club. The secret holds digests only: a reader of the secret
+cannot use the API. A malformed secret or entry grants no access.
 """
 
 import hashlib
@@ -22,11 +22,14 @@ _kept: tuple[float, dict[str, str]] | None = None
 
 
 def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
-    """A REST API's REQUEST authorizer event to its policy. Raises where the secret cannot be read: API Gateway
-    answers 500, and nobody is let in."""
+    """Return the policy for a REQUEST authorizer event of a REST API.
+
+    Raises:
+        BotoCoreError, ClientError: the secret cannot be read. API Gateway then answers 500.
+    """
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
     key = headers.get(_HEADER, "")
-    # Whether a digest is among others says nothing of how near it came: it is not the key.
+    # No constant-time comparison: the timing of a look-up of the digest reveals nothing about a valid key.
     clubs = _clubs_by_digest().get(hashlib.sha256(key.encode()).hexdigest()) if key else None
     return {
         "principalId": hashlib.sha256(key.encode()).hexdigest()[:16] if key else "nobody",
@@ -36,14 +39,14 @@ def handler(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
                 {
                     "Action": "execute-api:Invoke",
                     "Effect": "Deny" if clubs is None else "Allow",
-                    # The answer is kept for the key, and serves its next request for another path.
+                    # API Gateway caches the policy by key, also for requests of other paths.
                     "Resource": _every_path(event["methodArn"]),
                 }
             ],
         },
-        # masscomm/http/tenant.py; every club has a key of its own, so that no malformed list of ids can mean it.
+        # Read by masscomm/http/tenant.py. `all_clubs` is a separate entry: no malformed list of ids can mean it.
         "context": {"all_clubs": "true"} if clubs == "*" else {"club_ids": clubs or ""},
-        # The usage plan counts by it.
+        # The usage plan counts requests by this key.
         "usageIdentifierKey": key,
     }
 
@@ -68,6 +71,6 @@ def _read() -> dict[str, str]:
     except ValueError:
         content = None
     if not isinstance(content, dict):
-        _log.error("the secret holds no JSON object: nobody is let in")
+        _log.error("The secret of API keys is not a JSON object: all requests are denied.")
         return {}
     return {digest: clubs for digest, clubs in content.items() if isinstance(clubs, str) and clubs}

@@ -1,13 +1,12 @@
-"""Keep one run of the streaming job going: the one that was deployed last.
+"""Keep exactly one run of the streaming job: a run of the deployed version.
 
-Called each minute, and whenever a run changes its state. The name of a run carries what it was made from: a run of
-another name is cancelled, and when none is left the wanted one is started, which goes on from the offsets that are
-counted. EMR Serverless tries a failed run again by itself until that gets too often; then it is over, and is started
-again here.
+A schedule invokes it each minute, and EventBridge whenever a run changes its state. The name of a run contains a digest
+of its code. Runs of another name are cancelled; once none is active, the deployed version is started and resumes from
+the committed offsets. EMR Serverless retries a failed run until its retry limit; this function then starts a new run.
 
-JOB_PARAMETER: the parameter of Systems Manager that holds the request of StartJobRun, as JSON, without its client token
-(it is longer than a function's variables may be). APPLICATION: the application's name, for the metric JobRunning: 1
-where the wanted run goes on, else 0.
+JOB_PARAMETER: the Systems Manager parameter that holds the StartJobRun request as JSON, without its client token. The
+request is too long for an environment variable of a function. APPLICATION: the application's name, the dimension of the
+metric JobRunning: 1 while a run of the deployed version is active, else 0.
 """
 
 import json
@@ -19,16 +18,16 @@ from typing import Any
 
 import boto3
 
-# A run in one of these goes on, or will.
+# The states of runs that have not ended.
 ACTIVE = ("SUBMITTED", "PENDING", "QUEUED", "SCHEDULED", "RUNNING", "CANCELLING")
 _log = logging.getLogger(__name__)
 
 
 def handler(_event: object, _context: object) -> dict[str, str]:
-    """What was done: `started`, `cancelled`, `waiting` for a cancelled one, or `running`."""
+    """Take one step and return it: `started`, `cancelled`, `waiting` (a cancelled run has not ended) or `running`."""
     job = boto3.client("ssm").get_parameter(Name=os.environ["JOB_PARAMETER"])["Parameter"]["Value"]
     action = keep(boto3.client("emr-serverless"), json.loads(job))
-    print(_metric(running=action == "running"))  # noqa: T201 - how a function tells CloudWatch a number
+    print(_metric(running=action == "running"))  # noqa: T201 - CloudWatch reads the metric from the log
     return {"action": action}
 
 
@@ -45,11 +44,19 @@ def _metric(*, running: bool) -> str:
 
 
 def keep(emr: Any, job: dict[str, Any]) -> str:
-    """One step towards exactly one run of the job. emr: boto3's emr-serverless."""
+    """Take one step towards exactly one run of the job.
+
+    Args:
+        emr: boto3's client of emr-serverless.
+        job: the StartJobRun request.
+
+    Returns:
+        The step: `started`, `cancelled`, `waiting` or `running`.
+    """
     pages = emr.get_paginator("list_job_runs").paginate(applicationId=job["applicationId"], states=list(ACTIVE))
     active = [run for page in pages for run in page["jobRuns"]]
     wanted = [run for run in active if run["name"] == job["name"] and run["state"] != "CANCELLING"]
-    # The oldest goes on: a second one could only have been started by hand.
+    # Keep the oldest run: only an operator can have started a second one.
     keeping = min(wanted, key=lambda run: run["createdAt"], default=None)
     others = [run for run in active if run is not keeping and run["state"] != "CANCELLING"]
     for run in others:

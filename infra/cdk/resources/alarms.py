@@ -1,4 +1,4 @@
-"""Alarms: each says which runbook is for it, and calls the same people."""
+"""Alarms. The description of each names its runbook; all notify the same SNS topic."""
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
@@ -21,39 +21,46 @@ MINUTE = Duration.minutes(1)
 def metric(
     namespace: str, name: str, statistic: str, dimensions: dict[str, str], *, period: Duration = MINUTE
 ) -> cloudwatch.Metric:
-    """A metric of a service, or of ours (namespace `masscomm`)."""
+    """A CloudWatch metric of an AWS service, or of masscomm (namespace `masscomm`)."""
     return cloudwatch.Metric(
         namespace=namespace, metric_name=name, statistic=statistic, dimensions_map=dimensions, period=period
     )
 
 
 def ours(environment: Environment, of: Metric, service: str, statistic: str = "Sum") -> cloudwatch.Metric:
-    """A metric of our vocabulary, as one of our functions tells it."""
+    """A metric of masscomm's vocabulary, as one service emits it."""
     return metric(NAMESPACE, of.name, statistic, {ENVIRONMENT: environment.name, SERVICE: service})
 
 
 @dataclass(frozen=True)
 class Watch:
-    """An alarm where the figure is at the threshold or above (below: less) in `minutes` minutes.
-
-    what: what has happened, in words; runbook: its file in docs/runbooks, without ending; most: so many of the minutes
-    are enough; silence_is_bad: no data is an alarm, too.
-    """
+    """An alarm that rings when a metric is at or above its threshold in each of the last `minutes` minutes."""
 
     name: str
+    # Its file in docs/runbooks, without the suffix.
     runbook: str
+    # The alarm's description: a sentence.
     what: str
     of: cloudwatch.IMetric
     threshold: float
     _: KW_ONLY
+    # The evaluation period.
     minutes: int = 5
+    # This many of the minutes are enough; None: all of them.
     most: int | None = None
+    # The alarm rings below the threshold instead.
     below: bool = False
+    # Missing data counts as breaching.
     silence_is_bad: bool = False
 
 
 class Alarms(Construct):
-    """One alarm a row of the table. topic: whom they call; alarms: as the table has them."""
+    """One alarm for each row of the table.
+
+    Attributes:
+        topic: the SNS topic that all alarms notify.
+        alarms: in the order of the table.
+    """
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey, table: Iterable[Watch]) -> None:
         super().__init__(scope, "alarms")

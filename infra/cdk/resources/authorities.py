@@ -1,16 +1,20 @@
-"""The certificate authority of a database that a JVM connects to: as text, because there is no file of ours there."""
+"""The certificate authority of RDS as text, for JVM clients whose containers hold no file of masscomm."""
 
 import re
 
 from schemas import read_text
 
-# pgjdbc's: takes the authority as PEM text or from an environment variable. With sslmode=verify-full the driver
-# compares the host's name as well (org.postgresql.ssl.MakeSSL).
+# A socket factory of pgjdbc that takes the authority as PEM text or from an environment variable. With
+# sslmode=verify-full the driver also verifies the host name (org.postgresql.ssl.MakeSSL).
 ONE_AUTHORITY = "org.postgresql.ssl.SingleCertValidatingFactory"
 
 
 def rds_authority(region: str) -> str:
-    """The PEM of rds-ca-rsa2048-g1 in a region. Errors: ValueError where schemas/certificates lacks the region."""
+    """The PEM of rds-ca-rsa2048-g1 in a region.
+
+    Raises:
+        ValueError: schemas/certificates has no authority of that region.
+    """
     found = re.search(
         rf"^# Amazon RDS {re.escape(region)} Root CA RSA2048 G1\n(-----BEGIN.*?END CERTIFICATE-----)",
         read_text("certificates/postgres.pem"),

@@ -1,4 +1,4 @@
-"""Buckets: the archive of every record, and the logs of who read what."""
+"""S3 buckets: the archive of every record, and access logs."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_kms as kms
@@ -11,7 +11,12 @@ from infra.cdk.resources.logs import removal
 
 
 class Buckets(Construct):
-    """archive: Parquet by event date and hour; access_log: requests to it."""
+    """The buckets of an environment.
+
+    Attributes:
+        archive: every record, as Parquet by event date and hour.
+        access_log: the access log of `archive`.
+    """
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
         super().__init__(scope, "buckets")
@@ -43,7 +48,7 @@ class Buckets(Construct):
 
 
 def access_log_bucket(scope: Construct, *, environment: Environment) -> s3.Bucket:
-    """Where S3 and load balancers write who asked for what. They do so only where S3 holds the key itself."""
+    """A bucket for the access logs of S3 and load balancers. They can write only to a bucket with S3-managed keys."""
     bucket = _bucket(
         scope,
         "access-log",
@@ -52,7 +57,7 @@ def access_log_bucket(scope: Construct, *, environment: Environment) -> s3.Bucke
         object_ownership=s3.ObjectOwnership.BUCKET_OWNER_PREFERRED,
         lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(environment.log_days))],
     )
-    explain(bucket, "it holds access logs: who reads them is not logged once more", "S1")
+    explain(bucket, "the bucket holds access logs: access to them is not logged again", "S1")
     return bucket
 
 

@@ -1,4 +1,4 @@
-"""Calls of an API that a deployment makes itself, for what CloudFormation has no resource of."""
+"""AWS API calls that a deployment makes where CloudFormation has no resource type."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
 
-# The library's function behind them, one a stack, and the policy it gives it.
+# Each stack has one function of aws-cdk-lib that makes its calls; aws-cdk-lib attaches this managed policy to it.
 _CALLER = "AWS679f53fac002430cb0da5b7982bd2287"
 _BASIC = "IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole]"
 
@@ -23,21 +23,35 @@ def call(
     *,
     environment: Environment,
     key: kms.IKey,
-    what: custom.AwsSdkCall,
+    sdk_call: custom.AwsSdkCall,
     statements: Sequence[iam.PolicyStatement],
 ) -> custom.AwsCustomResource:
-    """Made when the stack is, and again whenever it is another. statements: what it needs."""
+    """Make an API call when the stack is created, and again whenever the call changes.
+
+    Args:
+        scope: the construct that the call belongs to.
+        id: the id of the custom resource.
+        environment: gives the retention of the log.
+        key: encrypts the log.
+        sdk_call: the call.
+        statements: the permissions that the call needs.
+    """
     stack = Stack.of(scope)
     log = stack.node.try_find_child("calls-log")
     made = custom.AwsCustomResource(
         scope,
         id,
-        on_update=what,
+        on_update=sdk_call,
         install_latest_aws_sdk=False,
         log_group=log or log_group(stack, "calls-log", environment=environment, key=key),
         policy=custom.AwsCustomResourcePolicy.from_statements(statements),
     )
     if log is None:
         caller = next(child for child in stack.node.children if child.node.id.startswith(_CALLER))
-        explain(caller, "made by aws-cdk-lib: it may write its log and ask what its resource names", "L1", _BASIC)
+        explain(
+            caller,
+            "made by aws-cdk-lib: it may write its log and make the calls that its custom resources name",
+            "L1",
+            _BASIC,
+        )
     return made

@@ -1,4 +1,4 @@
-"""MSK Connect with Debezium: the monolith's tables into Kafka."""
+"""MSK Connect with Debezium: change data capture from the monolith's tables to Kafka."""
 
 import base64
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ from infra.cdk.resources.logs import log_group
 from masscomm.cdc.debezium import debezium_config, heartbeat_topic
 from masscomm.kafka.topics import cdc_topics, generations
 
-# Pinned in devstack/jars/debezium/pom.xml and infra/connect, made by `make setup`.
+# Built by `make setup`; versions are pinned in devstack/jars/debezium/pom.xml and infra/connect.
 PLUGIN = ROOT / ".devstack" / "connect-plugin"
 _VERSION = "3.7.x"
-# MSK Connect's own topics and groups; it makes them with the connector.
+# MSK Connect's internal topics and groups; MSK Connect creates them with the connector.
 _OWN = "__amazon_msk_connect_*"
 
 _WORKER = """\
@@ -47,7 +47,12 @@ producer.linger.ms=0
 
 
 class DebeziumConnector(Construct):
-    """A connector for each snapshot generation that is captured. log: of their workers; names: by generation."""
+    """One connector for each snapshot generation.
+
+    Attributes:
+        log: the log group of the workers.
+        names: the connectors' names, by generation.
+    """
 
     def __init__(
         self,
@@ -77,7 +82,7 @@ class DebeziumConnector(Construct):
         custom = connect.CfnCustomPlugin(
             self,
             "debezium",
-            # A plugin cannot be changed: another content is another plugin.
+            # A plugin is immutable: changed content needs a new plugin with a new name.
             name=f"{environment.prefix}-debezium-{archive.asset_hash[:12]}",
             content_type="ZIP",
             location=connect.CfnCustomPlugin.CustomPluginLocationProperty(
@@ -95,12 +100,12 @@ class DebeziumConnector(Construct):
                 connector_name=name,
                 kafka_connect_version=_VERSION,
                 capacity=connect.CfnConnector.CapacityProperty(
-                    # One task reads one slot; a second worker would only wait.
+                    # One task reads the one replication slot; a second worker would be idle.
                     provisioned_capacity=connect.CfnConnector.ProvisionedCapacityProperty(mcu_count=1, worker_count=1)
                 ),
                 connector_configuration=debezium_config(generation)
                 | {
-                    # The worker reads the secret; MSK Connect would start the connector anew time and again otherwise.
+                    # The worker reads the secret. With `restart` MSK Connect would restart the connector repeatedly.
                     "config.action.reload": "none",
                     "database.hostname": _secret(secret, "host"),
                     "database.port": _secret(secret, "port"),
@@ -108,7 +113,7 @@ class DebeziumConnector(Construct):
                     "database.password": _secret(secret, "password"),
                     "database.dbname": _secret(secret, "dbname"),
                     "database.sslmode": "verify-full",
-                    # Who signed the database's certificate: PEM, in the secret, as a worker has no file of ours.
+                    # The secret holds the authority that signed the database's certificate: workers have no such file.
                     "database.sslfactory": ONE_AUTHORITY,
                     "driver.sslfactoryarg": _secret(secret, "ca"),
                     "topic.creation.default.replication.factor": str(environment.kafka.replication_factor),
@@ -174,7 +179,7 @@ class DebeziumConnector(Construct):
             role.add_to_policy(statement)
         explain(
             role,
-            "MSK Connect names its own topics and groups after an id that the connector gets when it is made",
+            "MSK Connect names its internal topics and groups after the id that the connector gets at its creation",
             *(f"IAM5[Resource::{kafka.as_reported(kind, _OWN)}]" for kind in ("topic", "group")),
         )
         return role

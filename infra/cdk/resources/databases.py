@@ -1,4 +1,4 @@
-"""The metrics database, also behind a proxy that takes IAM tokens, and the registry's own small database."""
+"""RDS for PostgreSQL: an instance, and a proxy that clients sign in to with IAM tokens."""
 
 from collections.abc import Iterable
 
@@ -17,10 +17,12 @@ _COLONS = ArnFormat.COLON_RESOURCE_NAME
 
 
 class TokenDatabase:
-    """A database as functions and the job reach it, with tokens.
+    """A database that clients sign in to with IAM tokens.
 
-    address: host, with the port where it is not PostgreSQL's own; resource: what IAM knows it by, the id of an instance
-    or a proxy; name: of the database there.
+    Args:
+        address: the host, with the port if it is not 5432.
+        resource: the resource id of the instance or proxy, as rds-db:connect names it.
+        name: the database's name.
     """
 
     authentication = "aws_rds_iam"
@@ -29,11 +31,11 @@ class TokenDatabase:
         self._address, self._resource, self._name = address, resource, name
 
     def url(self, user: str) -> str:
-        """The address as libpq takes it; the token is the password."""
+        """The libpq URL for a user. The password is a token, which the client adds."""
         return f"postgresql://{user}@{self._address}/{self._name}?sslmode=verify-full"
 
     def statements(self, scope: Construct, user: str) -> list[iam.PolicyStatement]:
-        """What lets a role of the scope's account sign in as a database user."""
+        """The statements that let a role of the scope's account sign in as this database user."""
         return [
             iam.PolicyStatement(
                 actions=["rds-db:connect"],
@@ -50,9 +52,12 @@ class TokenDatabase:
 
 
 class Database(Construct):
-    """One PostgreSQL instance: TLS only, encrypted, its administrator's password in Secrets Manager and rotated there.
+    """One PostgreSQL instance: encrypted, TLS only; Secrets Manager holds and rotates the administrator's password.
 
-    instance: RDS's; writer: it, past any proxy; secret_arn: the administrator's username and password.
+    Attributes:
+        instance: the RDS instance.
+        writer: the instance's endpoint, without a proxy.
+        secret_arn: the secret with the administrator's user name and password.
     """
 
     def __init__(
@@ -74,7 +79,7 @@ class Database(Construct):
         engine = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.of(config.version, major))
         self.name = name
         identifier = f"{environment.prefix}-{id}"
-        # RDS would open it by itself, for ever and without our key.
+        # RDS would create the log group itself, without our key and without an expiry.
         log = log_group(
             self, "log", environment=environment, key=key, name=f"/aws/rds/instance/{identifier}/postgresql"
         )
@@ -89,11 +94,11 @@ class Database(Construct):
             security_groups=[self._own(group)],
             database_name=name,
             credentials=rds.Credentials.from_username("administrator", encryption_key=key),
-            # RDS makes the password, keeps it in Secrets Manager and changes it each week; nobody else ever had it.
+            # RDS generates the password, stores it in Secrets Manager and rotates it each week.
             manage_master_user_password=True,
             parameters={"rds.force_ssl": "1"},
             iam_authentication=True,
-            # One of those in schemas/certificates, which clients verify it with.
+            # schemas/certificates contains this authority: clients verify the certificate with it.
             ca_certificate=rds.CaCertificate.RDS_CA_RSA2048_G1,
             multi_az=config.multi_az,
             storage_encrypted=True,
@@ -112,11 +117,11 @@ class Database(Construct):
             auto_minor_version_upgrade=True,
         )
         self.instance.node.add_dependency(log)
-        explain(self.instance, "the port is one more thing to know; security groups say who reaches it", "RDS11")
+        explain(self.instance, "the port is no protection: security groups restrict access", "RDS11")
         if not config.multi_az:
-            explain(self.instance, f"{environment.name} may be away while a zone is", "RDS3")
+            explain(self.instance, f"{environment.name} may be unavailable during an outage of its zone", "RDS3")
         if not environment.protected:
-            explain(self.instance, f"{environment.name} is made to be thrown away", "RDS10")
+            explain(self.instance, f"{environment.name} can be deleted and created again", "RDS10")
         self.secret_arn = self._secret_arn()
         self.writer = TokenDatabase(
             address=self.instance.instance_endpoint.socket_address,
@@ -127,7 +132,7 @@ class Database(Construct):
     def _resource_id(self) -> str:
         found = self.instance.instance_resource_id
         if found is None:
-            raise TypeError(f"the database {self.name} has no id that IAM knows")
+            raise TypeError(f"the database {self.name} has no resource id")
         return found
 
     def _secret_arn(self) -> str:
@@ -137,7 +142,7 @@ class Database(Construct):
         return instance.attr_master_user_secret_secret_arn
 
     def _own(self, group: ec2.ISecurityGroup) -> ec2.ISecurityGroup:
-        """The group by its id: rules that CDK adds stand in this stack, and no two stacks wait for each other."""
+        """The group by its id: CDK then adds rules in this stack, and no two stacks depend on each other."""
         return ec2.SecurityGroup.from_security_group_id(self, f"{group.node.id}-group", group.security_group_id)
 
     def add_proxy(
@@ -150,9 +155,15 @@ class Database(Construct):
         group: ec2.ISecurityGroup,
         users: Iterable[str],
     ) -> TokenDatabase:
-        """The database behind a proxy that takes IAM tokens: no password is stored for it anywhere.
+        """Add a proxy that clients sign in to with IAM tokens. No password is stored for these users.
 
-        users: of the database, whom the proxy signs in. It does so with tokens of its own, made as its own role.
+        Args:
+            environment: gives the proxy's name.
+            key: encrypts the proxy's log.
+            vpc: the proxy's VPC.
+            subnets: of that VPC.
+            group: the proxy's security group.
+            users: the database users that the proxy may sign in as, with tokens of its own role.
         """
         name = f"{environment.prefix}-{self.name}"
         log = log_group(self, "proxy-log", environment=environment, key=key, name=f"/aws/rds/proxy/{name}")
@@ -172,8 +183,8 @@ class Database(Construct):
             security_groups=[self._own(group)],
             idle_client_timeout=Duration.minutes(30),
         )
-        # With what its role may: it signs in as soon as it is made.
+        # The proxy signs in at its creation: its role's policy must exist by then.
         proxy.node.add_dependency(log, role)
-        # prx-… is the last part of the proxy's ARN.
+        # The resource id, prx-…, is the last part of the ARN.
         resource = Stack.of(self).split_arn(proxy.db_proxy_arn, _COLONS).resource_name
         return TokenDatabase(address=proxy.endpoint, resource=str(resource), name=self.name)

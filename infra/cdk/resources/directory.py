@@ -1,7 +1,7 @@
-"""The OpenSearch domain that holds the directory, and which of its paths a role may ask for.
+"""The OpenSearch domain of the directory, and IAM permissions for its paths.
 
-_bulk and _mget name their indices in the body, where IAM does not look: the domain's own roles, which infra/provisioner
-writes, say which indices a role may read and write.
+_bulk and _mget name their indices in the body, which IAM does not inspect. The domain's own roles therefore limit the
+indices that a role may read and write; provisioning/directory.py creates them.
 """
 
 from collections.abc import Iterable
@@ -23,9 +23,13 @@ _VERBS = ("Delete", "Get", "Head", "Post", "Put")
 
 
 class Directory(Construct):
-    """A domain in the VPC; IAM signs every request, and the domain's own roles say which indices it is about.
+    """A domain in the VPC that accepts requests with IAM signatures only.
 
-    arn, url: the domain's; administrator: the role that may change the domain's roles and indices.
+    Args:
+        administrator: the role that may change the domain's roles and indices.
+
+    Attributes:
+        name, arn, url: the domain's.
     """
 
     authentication = "aws_sigv4"
@@ -44,7 +48,7 @@ class Directory(Construct):
         super().__init__(scope, "directory")
         config, stack = environment.opensearch, Stack.of(self)
         self.name = f"{environment.prefix}-directory"
-        # Known before the domain is: its own access policy names it.
+        # Composed here, because the domain's own access policy contains it.
         self.arn = stack.format_arn(service="es", resource="domain", resource_name=self.name)
         groups = {kind: log_group(self, kind, environment=environment, key=key) for kind in _LOGS}
         allowed = self._let_write(groups.values())
@@ -100,12 +104,12 @@ class Directory(Construct):
         self.domain.apply_removal_policy(removal(environment))
         self.url = f"https://{self.domain.attr_domain_endpoint}"
         administrator.add_to_principal_policy(_http(_VERBS, [f"{self.arn}/*"]))
-        explain(self.domain, "it stands in the VPC, where addresses change: roles are what it lets in", "OS3")
+        explain(self.domain, "the domain is in the VPC, where addresses change: it admits roles", "OS3")
         if not config.dedicated_masters:
-            explain(self.domain, "it holds what can be read again from the monolith, for few", "OS4")
+            explain(self.domain, "the directory is small and can be captured again from the monolith", "OS4")
 
     def statements(self, requests: Iterable[str]) -> list[iam.PolicyStatement]:
-        """A role's requests, each `VERB path`."""
+        """The statements that allow these requests, each `VERB path`."""
         paths: dict[str, list[str]] = {}
         for request in requests:
             verb, _, path = request.partition(" ")
@@ -113,7 +117,7 @@ class Directory(Construct):
         return [_http([verb], found) for verb, found in paths.items()]
 
     def _policy(self) -> iam.PolicyDocument:
-        """Nobody without a role of this account: what each may do stands in that role's own policy."""
+        """Admit roles of this account only; each role's own policy has its permissions."""
         return iam.PolicyDocument(
             statements=[
                 iam.PolicyStatement(

@@ -1,6 +1,6 @@
-"""The job that erases one person: an application of EMR Serverless of its own, started by an operator.
+"""The job that erases one person: an EMR Serverless application whose runs an operator starts.
 
-The streaming job's keeper cancels whatever else runs in the streaming job's application.
+It needs an application of its own: keep_job cancels other runs in the streaming job's application.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,14 +24,18 @@ from infra.cdk.resources.spark_application import spark_application
 from infra.cdk.resources.streaming_job import RECORDS, spark_jars, spark_parameters
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics", "erasure")
-# masscomm/stores/delayed_records_dynamodb.py and erasure/item_tables.py
+# Used by masscomm/stores/delayed_records_dynamodb.py and erasure/item_tables.py.
 _TABLE_ACTIONS = ("DeleteItem", "GetItem", "PutItem", "Scan", "UpdateItem")
-# DynamoDB and OpenSearch keep these by themselves (docs/personal-data.md).
+# Retentions that AWS or buckets.py fix (docs/personal-data.md).
 _DYNAMODB_RECOVERY_DAYS, _OPENSEARCH_SNAPSHOT_DAYS, _ARCHIVE_VERSION_DAYS = 35, 14, 30
 
 
 class EraseJob(Construct):
-    """role: of a run; the parameter /PREFIX/erase-job holds the request that infra.erase completes and sends."""
+    """The application, and the parameter /PREFIX/erase-job with the StartJobRun request that infra.erase completes.
+
+    Attributes:
+        role: the role of a run.
+    """
 
     def __init__(
         self,
@@ -69,7 +73,7 @@ class EraseJob(Construct):
         self.role = iam.Role(
             self,
             "role",
-            # The domain's own role is made for this name.
+            # The mapping of the OpenSearch domain's own role contains this name.
             role_name=name,
             assumed_by=iam.ServicePrincipal(
                 "emr-serverless.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
@@ -144,12 +148,12 @@ class EraseJob(Construct):
         bucket = Stack.of(archive).resolve(Stack.of(archive).export_value(archive.bucket_arn))["Fn::ImportValue"]
         explain(
             self.role,
-            "the records are many files, in this folder",
+            "the archive is many files in this folder",
             f"IAM5[Resource::{bucket}/{RECORDS}/*]",
         )
         explain(
             self.role,
-            "EMR looks for the log group in the account's list of them",
+            "EMR finds the log group in the list of the account's log groups",
             f"IAM5[Resource::arn:aws:logs:{stack.region}:<AWS::AccountId>:*]",
         )
         names = [arn.split(":endpoint/")[1] for arn in endpoints]
@@ -161,7 +165,7 @@ class EraseJob(Construct):
 
 
 def _backups(environment: Environment) -> str:
-    """Days that what holds erased data is kept, as erasure reads it."""
+    """The retention of backups and logs in days, in the form of ERASURE_BACKUPS (erasure/__main__.py)."""
     days = {
         "database-backups": environment.database.backup_days,
         "dynamodb-recovery": _DYNAMODB_RECOVERY_DAYS,

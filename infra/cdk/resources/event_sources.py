@@ -1,4 +1,4 @@
-"""Lambda's event source mappings for a function's topics."""
+"""Lambda event source mappings for a function's topics."""
 
 from typing import Any
 
@@ -11,30 +11,32 @@ from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.kafka import KafkaCluster
 from masscomm.domain.lanes import Lane
 
-# functions.yaml's words; what else stands there is for the local stack alone.
+# Settings of functions.yaml that only the local stack uses.
 _ONLY_LOCAL = {"partial_failures", "buffer_records", "buffer_bytes", "first_backoff_s", "last_backoff_s"}
-# So many batches one poller has under way; Lambda's guide to provisioned mode says so.
+# Concurrent invocations of one event poller, by Lambda's documentation of provisioned mode.
 INVOCATIONS_A_POLLER = 5
 _KNOWN = {"batch_size", "window_s", "attempts", "max_age_s", "bisect"}
 
 
 def consumer_group(group: str, topic: str) -> str:
-    """The group of one mapping: AWS takes one topic a mapping, and a group no other mapping uses."""
+    """The consumer group of one mapping. A mapping has one topic, and its group must be its own."""
     return f"{group}.{topic}"
 
 
 def poller_group(lane: Lane, environment: Environment) -> str:
-    """Mappings of one group share event poller units, which are what provisioned mode costs: bulk shares with bulk."""
+    """The poller group of a lane's mappings. They share event poller units, by which provisioned mode is billed."""
     return f"{environment.prefix}-{lane.value}"
 
 
 class EventSources(Construct):
     """A mapping in provisioned mode for each topic of the function.
 
-    mappings, groups: by topic.
+    For Kafka only provisioned mode supports retries, a maximum record age, bisection and partial batch responses. The
+    mappings of a lane share event poller units: an idle topic adds no cost.
 
-    Provisioned, because only that mode has retries, age, bisection and partial responses for Kafka. The mappings of a
-    lane share their pollers' units: a topic without records costs nothing.
+    Attributes:
+        mappings: by topic.
+        groups: the consumer groups, by topic.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class EventSources(Construct):
         if source is None:
             raise ValueError(f"{function.name} has no event source")
         if unknown := source.config.keys() - _KNOWN - _ONLY_LOCAL:
-            raise ValueError(f"{function.name}: no event source mapping has {', '.join(sorted(unknown))}")
+            raise ValueError(f"{function.name}: unknown settings of its event source: {', '.join(sorted(unknown))}")
         groups = {topic: consumer_group(function.entry.group, topic) for topic in source.topics}
         function.grant(
             [
@@ -67,7 +69,7 @@ class EventSources(Construct):
             topic: self._mapping(topic, group, function, kafka, environment) for topic, group in groups.items()
         }
         for mapping in self.mappings.values():
-            # Lambda checks that it may poll when the mapping is made.
+            # Lambda checks the role's permissions when it creates the mapping.
             mapping.node.add_dependency(function.role)
 
     def _mapping(
@@ -79,7 +81,7 @@ class EventSources(Construct):
         environment: Environment,
     ) -> lambda_.CfnEventSourceMapping:
         source = function.entry.event_source
-        assert source is not None  # noqa: S101 - __init__ has looked
+        assert source is not None  # noqa: S101 - checked in __init__
         config: dict[str, Any] = dict(source.config)
         retries = config.get("attempts")
         return lambda_.CfnEventSourceMapping(

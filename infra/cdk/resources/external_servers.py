@@ -1,4 +1,4 @@
-"""External servers, with the interface of those that DataStack makes; none needs a permission."""
+"""External servers, with the interfaces of the servers that DataStack creates. They need no IAM permissions."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -14,8 +14,10 @@ _Mapping = lambda_.CfnEventSourceMapping
 
 
 class ExternalKafka:
-    """Brokers without authentication: Lambda's self-managed Kafka. Interface of
-    infra.cdk.resources.kafka.KafkaCluster."""
+    """Brokers without authentication: self-managed Kafka in Lambda's terms.
+
+    It has the interface of infra.cdk.resources.kafka.KafkaCluster.
+    """
 
     authentication = NONE
 
@@ -25,7 +27,7 @@ class ExternalKafka:
         self._vpc, self._group = vpc, group
 
     def event_source(self, group: str) -> dict[str, Any]:
-        """Properties that name the source in an event source mapping; group: its consumer group."""
+        """The properties of an event source mapping that name its source and its consumer group."""
         accesses = [("VPC_SECURITY_GROUP", f"security_group:{self._group.security_group_id}")]
         accesses += [("VPC_SUBNET", f"subnet:{subnet.subnet_id}") for subnet in self._vpc.isolated_subnets]
         return {
@@ -41,16 +43,16 @@ class ExternalKafka:
         }
 
     def poller_statements(self) -> list[iam.PolicyStatement]:
-        """Statements of a function's role for Lambda to find the brokers: none."""
+        """No statements: Lambda needs no permission to find the brokers."""
         return []
 
     def statements(self, **_wanted: Collection[str]) -> list[iam.PolicyStatement]:
-        """Statements for topics and groups: none."""
+        """No statements: the brokers have no authentication."""
         return []
 
 
 class ExternalDirectory:
-    """OpenSearch without authentication. Interface of infra.cdk.resources.directory."""
+    """OpenSearch without authentication, with the interface of infra.cdk.resources.directory.Directory."""
 
     authentication = NONE
 
@@ -59,12 +61,12 @@ class ExternalDirectory:
         self.url = url
 
     def statements(self, _requests: Iterable[str]) -> list[iam.PolicyStatement]:
-        """Statements for a role's requests: none."""
+        """No statements: the server has no authentication."""
         return []
 
 
 class ExternalDatabase:
-    """PostgreSQL whose address is enough to connect (a password file, a trusted socket)."""
+    """PostgreSQL that needs no password from us: the client has a password file, or the server trusts it."""
 
     authentication = NONE
 
@@ -72,9 +74,9 @@ class ExternalDatabase:
         self._url = url
 
     def url(self, _user: str) -> str:
-        """The address, the same for each user."""
+        """The URL, the same for each user."""
         return self._url
 
     def statements(self, _scope: object, _user: str) -> list[iam.PolicyStatement]:
-        """Statements to sign in: none."""
+        """No statements: signing in needs no IAM token."""
         return []

@@ -1,12 +1,15 @@
-"""Findings of AwsSolutions that stay, each with its reason, said where the resource is made."""
+"""Acknowledgement of AwsSolutions findings, with a reason, at the code that creates the resource."""
 
 from aws_cdk import Acknowledgment, Validations
 from constructs import IConstruct
 
 
 def explain(construct: IConstruct, reason: str, *rules: str) -> None:
-    """Why these rules' findings about the construct, and what it holds, are right as they are.
+    """Acknowledge findings about a construct and its children.
 
-    rules: without their prefix, as `L1`; a finding of its own as `IAM5[Resource::*]`.
+    Args:
+        construct: the construct with the findings.
+        reason: why they are acceptable.
+        rules: rules without the prefix `AwsSolutions-`, such as `L1`, or single findings, such as `IAM5[Resource::*]`.
     """
     Validations.of(construct).acknowledge(*(Acknowledgment(id=f"AwsSolutions-{rule}", reason=reason) for rule in rules))

@@ -1,4 +1,4 @@
-"""One Lambda function with its log, its role and its way of staying warm."""
+"""One Lambda function with its log group, role and cold-start policy."""
 
 from collections.abc import Iterable, Mapping
 
@@ -17,8 +17,8 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
 
 _ALIAS = "live"
-# Lambda makes and removes the network interfaces of a function in a VPC, and of its mappings' pollers; of these calls
-# only some take a resource, and none the ones of a single function.
+# With these permissions Lambda creates and deletes the network interfaces of the function and of its event pollers.
+# Only some of the actions support resource-level permissions; none can be limited to the interfaces of one function.
 INTERFACE_ACTIONS = (
     "ec2:CreateNetworkInterface",
     "ec2:DeleteNetworkInterface",
@@ -32,9 +32,11 @@ INTERFACE_ACTIONS = (
 
 
 class MasscommFunction(Construct):
-    """A function of functions.yaml in one lane, python3.13 on arm64, in the VPC.
+    """A function of functions.yaml in one lane: python3.13 on arm64, in the VPC.
 
-    alias: what everything invokes; role: what its grants go to.
+    Attributes:
+        alias: invoke the function through it.
+        role: the execution role; `grant` adds statements to it.
     """
 
     def __init__(
@@ -96,9 +98,9 @@ class MasscommFunction(Construct):
             if warmth is Warmth.SNAPSTART and environment.provisioned
             else None,
         )
-        # It asks for what the alias below does: only published versions have a snapshot.
+        # CDK warns that SnapStart works on published versions only: the alias below points to one.
         Annotations.of(self.function).acknowledge_warning("@aws-cdk/aws-lambda:snapStartRequirePublish")
-        # X-Ray's two calls take no resource.
+        # X-Ray's write actions support no resource-level permissions.
         self.grant(
             [iam.PolicyStatement(actions=["xray:PutTelemetryRecords", "xray:PutTraceSegments"], resources=["*"])]
         )
@@ -110,10 +112,10 @@ class MasscommFunction(Construct):
             provisioned_concurrent_executions=warm or None,
         )
 
-        explain(self.role, "calls that take no resource: network interfaces and traces", "IAM5[Resource::*]")
-        explain(self.function, "python3.13 is what everything is locked, built and tested for", "L1")
+        explain(self.role, "these actions support no resource: network interfaces and traces", "IAM5[Resource::*]")
+        explain(self.function, "the code is locked, built and tested for python3.13", "L1")
 
     def grant(self, statements: Iterable[iam.PolicyStatement]) -> None:
-        """Let the function do these things."""
+        """Add the statements to the function's role."""
         for statement in statements:
             self.role.add_to_policy(statement)

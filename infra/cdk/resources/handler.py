@@ -1,4 +1,4 @@
-"""A function of infra/cdk/handlers: one module, nothing packaged with it."""
+"""A function of infra/cdk/handlers: one module without dependencies of its own."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,7 +17,11 @@ _FOLDER = Path(__file__).parents[1] / "handlers"
 
 
 class Handler(Construct):
-    """function: it; outside the VPC, because it speaks to AWS alone."""
+    """A function outside the VPC: it calls AWS APIs only.
+
+    Attributes:
+        function: the Lambda function.
+    """
 
     def __init__(
         self,
@@ -54,4 +58,4 @@ class Handler(Construct):
             log_group=log,
             logging_format=lambda_.LoggingFormat.JSON,
         )
-        explain(self.function, "python3.13 is what everything is locked, built and tested for", "L1")
+        explain(self.function, "the code is locked, built and tested for python3.13", "L1")

@@ -1,4 +1,4 @@
-"""The MSK cluster and its topics, and what a role may do with them."""
+"""The MSK cluster, its topics, and IAM permissions for them."""
 
 import base64
 import json
@@ -31,9 +31,11 @@ unclean.leader.election.enable=false
 
 
 class KafkaCluster(Construct):
-    """A provisioned cluster that takes IAM and TLS and nothing else, with every topic of schemas/topics.yaml.
+    """A provisioned cluster with the given topics. Its clients authenticate by IAM, over TLS.
 
-    name, arn: the cluster's; bootstrap_servers: its IAM listeners.
+    Attributes:
+        name, arn: the cluster's.
+        bootstrap_servers: its IAM listeners.
     """
 
     authentication = "aws_msk_iam"
@@ -87,7 +89,7 @@ class KafkaCluster(Construct):
                 encryption_at_rest=msk.CfnCluster.EncryptionAtRestProperty(data_volume_kms_key_id=key.key_arn),
                 encryption_in_transit=msk.CfnCluster.EncryptionInTransitProperty(client_broker="TLS", in_cluster=True),
             ),
-            # Lag a consumer group and topic is told at every level; bytes a topic at this one.
+            # Every level has the lag by consumer group and topic; this level adds bytes by topic.
             enhanced_monitoring="PER_TOPIC_PER_BROKER",
             logging_info=msk.CfnCluster.LoggingInfoProperty(
                 broker_logs=msk.CfnCluster.BrokerLogsProperty(
@@ -113,12 +115,12 @@ class KafkaCluster(Construct):
             partition_count=partitions_of(topic, environment),
             replication_factor=config.replication_factor,
             configs=base64.b64encode(json.dumps(topic.config, sort_keys=True).encode()).decode(),
-            # A topic that is taken out of the file must be deleted by hand: records are not a deployment's to delete.
+            # A deployment deletes no records: delete a topic that is removed from the file by hand.
         ).apply_removal_policy(RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY)
 
     def _bootstrap_servers(self, environment: Environment, key: kms.IKey) -> str:
-        """CloudFormation does not tell them: they are asked for when the cluster is there."""
-        what = custom.AwsSdkCall(
+        """The IAM bootstrap brokers. CloudFormation does not return them, so a custom resource calls MSK."""
+        sdk_call = custom.AwsSdkCall(
             service="Kafka",
             action="getBootstrapBrokers",
             parameters={"ClusterArn": self.arn},
@@ -126,11 +128,11 @@ class KafkaCluster(Construct):
             output_paths=[_SASL_IAM],
         )
         may = iam.PolicyStatement(actions=["kafka:GetBootstrapBrokers"], resources=[self.arn])
-        asked = call(self, "bootstrap-servers", environment=environment, key=key, what=what, statements=[may])
+        asked = call(self, "bootstrap-servers", environment=environment, key=key, sdk_call=sdk_call, statements=[may])
         return asked.get_response_field(_SASL_IAM)
 
     def event_source(self, group: str) -> dict[str, Any]:
-        """How a mapping names the source. group: its consumer group."""
+        """The properties of an event source mapping that name its source and its consumer group."""
         return {
             "event_source_arn": self.arn,
             "amazon_managed_kafka_event_source_config": _Mapping.AmazonManagedKafkaEventSourceConfigProperty(
@@ -138,10 +140,8 @@ class KafkaCluster(Construct):
             ),
         }
 
-    # --- what a role may do ---
-
     def poller_statements(self) -> list[iam.PolicyStatement]:
-        """What a function's role needs for Lambda to find the brokers."""
+        """The statements that Lambda needs in a function's role to find the brokers."""
         return [
             iam.PolicyStatement(actions=["kafka-cluster:DescribeClusterDynamicConfiguration"], resources=[self.arn]),
             iam.PolicyStatement(
@@ -160,11 +160,18 @@ class KafkaCluster(Construct):
         asks: Collection[str] = (),
         creates: Collection[str] = (),
     ) -> list[iam.PolicyStatement]:
-        """The data plane's permissions.
+        """Data plane permissions of a role.
 
-        reads, writes: topics; describes: topics that are only asked where they end; groups: consumer groups used; asks:
-        groups that are only asked how far they are; creates: topics that are made where they do not exist. Nothing
-        where nothing is wanted.
+        Args:
+            reads: topics to consume.
+            writes: topics to produce to.
+            describes: topics whose end offsets are read.
+            groups: consumer groups to join and commit for.
+            asks: consumer groups whose committed offsets are read.
+            creates: topics to create if they do not exist.
+
+        Returns:
+            The statements; none without topics and groups.
         """
         if not any((reads, writes, describes, groups, asks)):
             return []
@@ -185,12 +192,12 @@ class KafkaCluster(Construct):
         ]
 
     def _named(self, kind: str, name: str) -> str:
-        """arn:…:topic/CLUSTER/UUID/NAME of arn:…:cluster/CLUSTER/UUID."""
+        """Derive arn:…:KIND/CLUSTER/UUID/NAME from arn:…:cluster/CLUSTER/UUID."""
         before, after = _halves(self.arn)
         return f"{before}:{kind}/{after}/{name}"
 
     def as_reported(self, kind: str, name: str) -> str:
-        """That ARN as a finding of AwsSolutions writes it, where it stands in another stack."""
+        """The same ARN in the form of an AwsSolutions finding about a resource of another stack."""
         stack = Stack.of(self)
         before, after = (
             json.dumps(stack.resolve(half), separators=(",", ":")) for half in _halves(stack.export_value(self.arn))
@@ -206,6 +213,6 @@ _SASL_IAM = "BootstrapBrokerStringSaslIam"
 
 
 def partitions_of(topic: Topic, environment: Environment) -> int:
-    """How many partitions a topic of schemas/topics.yaml has in the environment."""
-    # What has one partition here has it for its order, or because it is little.
+    """The number of partitions that a topic of schemas/topics.yaml has in the environment."""
+    # A topic has one partition because its order matters or its volume is small: the factor does not apply.
     return topic.partitions * (environment.kafka.partitions_factor if topic.partitions > 1 else 1)

@@ -1,4 +1,4 @@
-"""The one key that everything of an environment is encrypted with at rest."""
+"""The KMS key that encrypts all data at rest of an environment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from infra.cdk.resources.logs import removal
 
 
 def data_key(scope: Construct, *, environment: Environment) -> kms.Key:
-    """A key that is rotated each year, which CloudWatch Logs, alarms, schedules and SNS of this account may use."""
+    """A key with yearly rotation that CloudWatch Logs, alarms, schedules and SNS of this account may use."""
     stack = Stack.of(scope)
     key = kms.Key(
         scope,
@@ -28,19 +28,19 @@ def data_key(scope: Construct, *, environment: Environment) -> kms.Key:
         key,
         f"logs.{stack.region}.amazonaws.com",
         {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logs}},
-        # It encrypts itself, and looks at the key when a log group is given it.
+        # CloudWatch Logs also encrypts directly, and describes the key when a log group is associated with it.
         *("kms:Encrypt", "kms:ReEncrypt*", "kms:Describe*"),
     )
-    # Alarms and platform applications write to an encrypted topic, a topic to an encrypted queue.
+    # Alarms and platform applications publish to encrypted topics; a topic sends to an encrypted queue.
     for service in ("cloudwatch", "sns"):
         _let_use(key, f"{service}.amazonaws.com", {"StringEquals": {"aws:SourceAccount": stack.account}})
-    # A schedule writes to an encrypted queue. EventBridge names no source account to KMS.
+    # A schedule sends to an encrypted queue. EventBridge passes no source account to KMS.
     _let_use(key, "events.amazonaws.com", {"ArnLike": {"kms:EncryptionContext:aws:sqs:arn": queues}})
     return key
 
 
 def _let_use(key: kms.Key, service: str, conditions: Mapping[str, Any], *actions: str) -> None:
-    """Let a service read and write what it keeps for this account."""
+    """Let a service encrypt and decrypt this account's data under these conditions."""
     key.add_to_resource_policy(
         iam.PolicyStatement(
             principals=[iam.ServicePrincipal(service)],

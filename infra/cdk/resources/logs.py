@@ -1,4 +1,4 @@
-"""Log groups: encrypted, kept as long as the environment says."""
+"""Log groups, encrypted and with the environment's retention."""
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_kms as kms
@@ -18,7 +18,15 @@ _DAYS = {
 def log_group(
     scope: Construct, id: str, *, environment: Environment, key: kms.IKey, name: str | None = None
 ) -> logs.LogGroup:
-    """A log group. name: only where a service asks for one, or would open it by itself."""
+    """An encrypted log group with the environment's retention.
+
+    Args:
+        scope: the construct that it belongs to.
+        id: its construct id.
+        environment: gives retention and removal policy.
+        key: encrypts it.
+        name: only where a service requires a name or would create the group itself; None: CloudFormation names it.
+    """
     return logs.LogGroup(
         scope,
         id,
@@ -30,5 +38,5 @@ def log_group(
 
 
 def removal(environment: Environment) -> RemovalPolicy:
-    """What becomes of what holds data when its stack no longer has it."""
+    """The removal policy of resources that hold data: kept in a protected environment, else deleted."""
     return RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY

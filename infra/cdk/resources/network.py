@@ -1,4 +1,4 @@
-"""The VPC without a way out, the endpoints through which AWS is reached, and who may speak to whom."""
+"""The isolated VPC, its endpoints for AWS services, and the permitted flows between security groups."""
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
@@ -12,13 +12,13 @@ KAFKA_IAM = 9098
 POSTGRES = 5432
 REGISTRY = 8443
 
-# Every party that has a security group of its own.
+# Each has a security group of its own.
 PARTIES = (
     *("functions", "kafka", "directory", "database", "proxy", "connect", "spark", "erasure"),
     *("registry-balancer", "registry", "registry-database"),
 )
 
-# (who, whom, port): everything else is refused on both sides.
+# (source, destination, port). Security groups refuse all other traffic on both sides.
 FLOWS = (
     ("functions", "kafka", KAFKA_IAM),
     ("functions", "directory", HTTPS),
@@ -34,7 +34,7 @@ FLOWS = (
     ("registry-balancer", "registry", REGISTRY),
     ("proxy", "database", POSTGRES),
     ("registry", "registry-database", POSTGRES),
-    # Lambda's event pollers stand in the cluster's own group; executors speak to their driver.
+    # Lambda's event pollers run in the cluster's own security group.
     ("kafka", "kafka", KAFKA_IAM),
 )
 CALLERS_OF_AWS = ("functions", "kafka", "registry", "connect", "spark", "erasure")
@@ -47,7 +47,7 @@ _ENDPOINTS = {
     # delivery and device_registrar
     "sns": ec2.InterfaceVpcEndpointAwsService.SNS,
     "email": ec2.InterfaceVpcEndpointAwsService.EMAIL,
-    # the event pollers, which stand in the cluster's subnets
+    # the event pollers, which run in the cluster's subnets
     "lambda": ec2.InterfaceVpcEndpointAwsService.LAMBDA_,
     "sts": ec2.InterfaceVpcEndpointAwsService.STS,
     # the registry's image
@@ -57,9 +57,11 @@ _ENDPOINTS = {
 
 
 class Network(Construct):
-    """One private subnet a zone. There is no NAT gateway: what has no endpoint is not reached.
+    """A VPC with one private subnet in each zone. Without a NAT gateway only services with an endpoint are reachable.
 
-    vpc, subnets: where everything stands; groups: the security group of each of PARTIES.
+    Attributes:
+        vpc, subnets: for all resources of the environment.
+        groups: the security group of each of PARTIES.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
@@ -75,7 +77,8 @@ class Network(Construct):
             subnet_configuration=[
                 ec2.SubnetConfiguration(name="private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20)
             ],
-            restrict_default_security_group=False,  # its custom resource holds ec2:* for what nobody uses
+            # Nothing uses the default group; the custom resource that restricts it would need ec2:*.
+            restrict_default_security_group=False,
             flow_logs={
                 "rejected": ec2.FlowLogOptions(
                     traffic_type=ec2.FlowLogTrafficType.REJECT,
@@ -86,8 +89,8 @@ class Network(Construct):
             },
         )
         self.groups = {party: self._group(party, environment) for party in PARTIES}
-        for who, whom, port in FLOWS:
-            self._allow(who, self.groups[whom], port)
+        for source, destination, port in FLOWS:
+            self._allow(source, self.groups[destination], port)
         for party in ("spark", "erasure"):
             self._allow_all_within(party)
         self.groups["connect"].add_egress_rule(
@@ -104,9 +107,9 @@ class Network(Construct):
             allow_all_outbound=False,
         )
 
-    def _allow(self, who: str, group: ec2.SecurityGroup, port: int) -> None:
-        group.add_ingress_rule(self.groups[who], ec2.Port.tcp(port), f"from {who}")
-        self.groups[who].add_egress_rule(group, ec2.Port.tcp(port), f"port {port}")
+    def _allow(self, source: str, group: ec2.SecurityGroup, port: int) -> None:
+        group.add_ingress_rule(self.groups[source], ec2.Port.tcp(port), f"from {source}")
+        self.groups[source].add_egress_rule(group, ec2.Port.tcp(port), f"port {port}")
 
     def _allow_all_within(self, party: str) -> None:
         group = self.groups[party]
@@ -114,14 +117,14 @@ class Network(Construct):
         group.add_egress_rule(group, ec2.Port.all_tcp(), "driver and executors")
 
     def _endpoints(self, environment: Environment) -> None:
-        # Gateway endpoints are prefix lists, which a security group cannot name by service: HTTPS to the VPC's own
-        # endpoints and to S3 and DynamoDB by address.
+        # A gateway endpoint (S3, DynamoDB) is a route to public addresses, without a security group: its callers need
+        # egress to addresses.
         for service in (ec2.GatewayVpcEndpointAwsService.S3, ec2.GatewayVpcEndpointAwsService.DYNAMODB):
             self.vpc.add_gateway_endpoint(service.name.rpartition(".")[2] or "gateway", service=service)
         group = self._group("endpoints", environment)
         for party in CALLERS_OF_AWS:
             group.add_ingress_rule(self.groups[party], ec2.Port.tcp(HTTPS), f"from {party}")
-            # No address of the outside is routed to: what this opens is the gateway endpoints.
+            # The VPC routes to no public address but those of the gateway endpoints: only these become reachable.
             self.groups[party].add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(HTTPS), "AWS, by endpoints")
         for name, service in _ENDPOINTS.items():
             self.vpc.add_interface_endpoint(

@@ -1,4 +1,4 @@
-"""What invokes functions/receipts: what SNS and SES say of a message after they took it."""
+"""The triggers of functions/receipts: delivery statuses that SNS and SES report after they accepted a message."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.topic import topic
 
-# The ones that say what became of a message; a delay, an opening or a click changes no status.
+# The final events of an e-mail. Delays, opens and clicks change no status.
 _MAIL_EVENTS = [
     ses.EmailSendingEvent.DELIVERY,
     ses.EmailSendingEvent.BOUNCE,
@@ -35,14 +35,18 @@ _MAIL_EVENTS = [
 
 
 def configuration_set(environment: Environment) -> str:
-    """The name under which delivery sends e-mail, so that SES tells of it."""
+    """The name of the SES configuration set that delivery sends with: SES reports events of its e-mails."""
     return environment.prefix
 
 
 class Receipts(Construct):
-    """The triggers of the function; missed: what it could not take in, for as long as SQS keeps anything.
+    """The triggers of the function.
 
-    applications: ARNs of SNS's platform applications by platform, which must exist when this is deployed.
+    Args:
+        applications: ARNs of the SNS platform applications, by platform. They must exist before the deployment.
+
+    Attributes:
+        missed: the dead-letter queue of the triggers, with a retention of 14 days, the longest that SQS has.
     """
 
     def __init__(
@@ -65,15 +69,15 @@ class Receipts(Construct):
             enforce_ssl=True,
             retention_period=Duration.days(14),
         )
-        explain(self.missed, "it is a dead-letter queue: of what AWS invokes the function with", "SQS3")
-        self._keep_what_fails()
+        explain(self.missed, "it is the dead-letter queue of the function's triggers", "SQS3")
+        self._keep_failed_events()
         failures = self._failures()
         for platform, arn in applications.items():
             self._subscribe_to_push_logs(platform, arn, failures)
         self._subscribe_to_mail_events()
 
-    def _keep_what_fails(self) -> None:
-        """Whoever invokes it asynchronously tries three times within hours; then the event is kept."""
+    def _keep_failed_events(self) -> None:
+        """Lambda tries an asynchronous event up to three times within six hours, then sends it to the queue."""
         self._function.alias.configure_async_invoke(
             on_failure=destinations.SqsDestination(self.missed), retry_attempts=2, max_event_age=Duration.hours(6)
         )
@@ -89,18 +93,18 @@ class Receipts(Construct):
         )
 
     def _failures(self) -> sns.Topic:
-        """The applications' EventDeliveryFailure: dead tokens, without waiting for a log."""
+        """The topic of the applications' EventDeliveryFailure events. It reports dead tokens sooner than the logs."""
         failures = topic(self, "push-failures", name=f"{self._environment.prefix}-push-failures", key=self._key)
         subscription = failures.add_subscription(
             subscriptions.LambdaSubscription(self._function.alias, dead_letter_queue=self.missed)
         )
         Validations.of(subscription).acknowledge(
-            Acknowledgment(id="CloudFormation-Validate::W3694", reason="SNS takes an alias's ARN for a function's")
+            Acknowledgment(id="CloudFormation-Validate::W3694", reason="SNS accepts the ARN of a function's alias")
         )
         return failures
 
     def _subscribe_to_push_logs(self, platform: str, application: str, failures: sns.Topic) -> None:
-        """The delivery status of an application's messages, in two log groups that SNS chooses the names of."""
+        """Subscribe to the delivery status logs of an application: two log groups with names that SNS determines."""
         stack = Stack.of(self)
         name = f"sns/{stack.region}/{stack.account}/{application.rpartition(':')[2]}"
         groups = {
@@ -124,7 +128,7 @@ class Receipts(Construct):
                 resources=[group.log_group_arn for group in groups.values()],
             )
         )
-        what = custom.AwsSdkCall(
+        sdk_call = custom.AwsSdkCall(
             service="SNS",
             action="setPlatformApplicationAttributes",
             parameters={
@@ -138,13 +142,13 @@ class Receipts(Construct):
             },
             physical_resource_id=custom.PhysicalResourceId.of(f"{platform}-receipts"),
         )
-        # CloudFormation has no platform applications: they are made by hand, and told by a call.
+        # CloudFormation has no platform applications: an operator creates them, and this call sets their attributes.
         call(
             self,
             f"{platform}-attributes",
             environment=self._environment,
             key=self._key,
-            what=what,
+            sdk_call=sdk_call,
             statements=[
                 iam.PolicyStatement(actions=["sns:SetPlatformApplicationAttributes"], resources=[application]),
                 iam.PolicyStatement(actions=["iam:PassRole"], resources=[role.role_arn]),
@@ -152,7 +156,7 @@ class Receipts(Construct):
         ).node.add_dependency(role)
 
     def _subscribe_to_mail_events(self) -> None:
-        """SES' events of the mail that is sent under our configuration set, over the account's event bus."""
+        """Subscribe to SES events of our configuration set, on the account's default event bus."""
         name = configuration_set(self._environment)
         configured = ses.ConfigurationSet(
             self, "mail", configuration_set_name=name, tls_policy=ses.ConfigurationSetTlsPolicy.REQUIRE
@@ -162,7 +166,7 @@ class Receipts(Construct):
         events.Rule(
             self,
             "mail-receipts",
-            # The bus is the account's: other environments' mail has another configuration set.
+            # The bus has the events of the whole account; each environment has its own configuration set.
             event_pattern=events.EventPattern(
                 source=["aws.ses"], detail={"mail": {"tags": {"ses:configuration-set": [name]}}}
             ),

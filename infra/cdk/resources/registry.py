@@ -1,4 +1,4 @@
-"""Apicurio on Fargate: the registry that also runs locally, with its schemas in PostgreSQL, behind TLS."""
+"""The schema registry: Apicurio on Fargate, with its schemas in PostgreSQL, behind TLS."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_certificatemanager as acm
@@ -21,13 +21,13 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.resources.network import HTTPS, REGISTRY
 
-# The image's tag, as devstack/jars/registry/pom.xml pins the jar of the local registry.
+# The image's tag: the version of the local registry in devstack/jars/registry/pom.xml.
 VERSION = "2.6.13.Final"
 _CONFLUENT_API = "/apis/ccompat/v7"
 _READY = "/health/ready"
 _KEYS, _KEY_STORE = "/tls", "/tls/registry.p12"
-# A key pair of the task's own, made before the registry starts: from the load balancer to it traffic is encrypted, too,
-# and who is asked is known by the security group.
+# Each task generates its own key pair before the registry starts. It encrypts the traffic from the load balancer, which
+# does not verify the certificate: the security group restricts the tasks' clients.
 _MAKE_KEYS = (
     *("-genkeypair", "-alias", "registry", "-dname", "CN=registry", "-keyalg", "EC", "-groupname", "secp256r1"),
     *("-validity", "3650", "-storetype", "PKCS12", "-keystore", _KEY_STORE, "-storepass:env", "KEY_STORE_PASSWORD"),
@@ -35,9 +35,12 @@ _MAKE_KEYS = (
 
 
 class SchemaRegistry(Construct):
-    """A service of the VPC without any way in from outside; TLS to its load balancer, and from there to its tasks.
+    """A service that is reachable only inside the VPC, with TLS to its load balancer and from there to its tasks.
 
-    url: its Confluent API; repository: where its image is copied to before the first deployment.
+    Attributes:
+        url: the base URL of its Confluent API.
+        repository: an operator copies the image to this repository before the first deployment.
+        service: the Fargate service.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class SchemaRegistry(Construct):
         self._balancer(environment, vpc, subnets, balancer_group, access_log)
 
     def _task(self, environment: Environment, key: kms.IKey, database: Database) -> ecs.FargateTaskDefinition:
-        """A container that makes the task's key pair, and then Apicurio."""
+        """A task with two containers: one generates the key pair and exits, then Apicurio starts."""
         log = log_group(self, "log", environment=environment, key=key)
         task = ecs.FargateTaskDefinition(
             self,
@@ -102,10 +105,10 @@ class SchemaRegistry(Construct):
             image=image,
             logging=logging,
             essential=False,
-            user="0",  # whose the volume is
+            user="0",  # root owns the volume
             entry_point=["keytool"],
             command=list(_MAKE_KEYS),
-            # It must be some secret that both containers know; the key is gone with the task.
+            # Any secret that both containers know will do: the key store is deleted with the task.
             secrets={"KEY_STORE_PASSWORD": password},
         )
         apicurio = task.add_container(
@@ -135,13 +138,13 @@ class SchemaRegistry(Construct):
         apicurio.add_container_dependencies(
             ecs.ContainerDependency(container=keys, condition=ecs.ContainerDependencyCondition.SUCCESS)
         )
-        # The password is encrypted with our key; what starts the container decrypts it.
+        # Our key encrypts the password; the execution role decrypts it when the container starts.
         key_use = iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key.key_arn])
         task.obtain_execution_role().add_to_principal_policy(key_use)
-        explain(task, "its variables are addresses and log levels: the credentials are secrets", "ECS2")
+        explain(task, "the variables hold addresses and log levels; credentials are secrets", "ECS2")
         explain(
             task.obtain_execution_role(),
-            "ecr:GetAuthorizationToken is for the whole account and takes no resource",
+            "ecr:GetAuthorizationToken is for the whole account and supports no resource",
             "IAM5[Resource::*]",
         )
         return task
@@ -154,7 +157,7 @@ class SchemaRegistry(Construct):
         group: ec2.ISecurityGroup,
         access_log: s3.IBucket,
     ) -> None:
-        """HTTPS under the domain, which this VPC alone resolves; tasks that are not ready are replaced."""
+        """An HTTPS load balancer under the domain, which resolves only in this VPC. Unhealthy tasks are replaced."""
         domain, arn = environment.registry.domain, environment.registry.certificate_arn
         balancer = balancing.ApplicationLoadBalancer(
             self,
@@ -187,8 +190,8 @@ class SchemaRegistry(Construct):
             protocol=balancing.ApplicationProtocol.HTTPS,
             targets=[self.service.load_balancer_target(container_name="apicurio", container_port=REGISTRY)],
             deregistration_delay=Duration.seconds(15),
-            # RDS changes the password each week. A task that no longer gets a connection is not ready, and is replaced
-            # by one that reads the new password; the other serves meanwhile.
+            # RDS rotates the password each week. A task that can no longer connect fails its health check; its
+            # replacement reads the new password, and the other task serves requests meanwhile.
             health_check=balancing.HealthCheck(
                 path=_READY,
                 protocol=balancing.Protocol.HTTPS,
@@ -212,7 +215,7 @@ def repository_name(environment: Environment) -> str:
 
 
 def image_repository(scope: Construct, *, environment: Environment, key: kms.IKey) -> ecr.Repository:
-    """It stands in a stack of its own right: the image must be in it before anything can start."""
+    """The repository of the registry's image. It belongs to an earlier stack: the image must exist when tasks start."""
     return ecr.Repository(
         scope,
         "registry-image",

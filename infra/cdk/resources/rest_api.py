@@ -1,4 +1,4 @@
-"""The REST API in front of the functions that have routes."""
+"""API Gateway's REST API in front of the functions that have routes."""
 
 from collections.abc import Mapping
 
@@ -15,19 +15,27 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
 
 STAGE = "live"
-# Groups of rules that AWS keeps up to date.
+# Managed rule groups of AWS WAF.
 _MANAGED = (
     "AWSManagedRulesCommonRuleSet",
     "AWSManagedRulesKnownBadInputsRuleSet",
     "AWSManagedRulesAmazonIpReputationList",
 )
-# A send may name a hundred thousand users; the common rules stop at 8 kB of body.
+# The common rule set refuses bodies above 8 kB; a send may have a hundred thousand recipients.
 _NOT_FOR_US = {"AWSManagedRulesCommonRuleSet": ("SizeRestrictions_BODY",)}
 _PROBLEM = "application/problem+json"
 
 
 class RestApi(Construct):
-    """routes: `GET /v1/metrics` → the alias of its function; api: API Gateway's."""
+    """The REST API with its authorizer, usage plan and firewall.
+
+    Args:
+        routes: from a route, such as `GET /v1/metrics`, to the alias of its function.
+        authorizer: the function of infra/cdk/handlers/authorizer.py.
+
+    Attributes:
+        api: the REST API.
+    """
 
     def __init__(
         self,
@@ -56,7 +64,7 @@ class RestApi(Construct):
             endpoint_types=[apigateway.EndpointType.REGIONAL],
             api_key_source_type=apigateway.ApiKeySourceType.AUTHORIZER,
             domain_name=domain,
-            # With a name of its own the API has no second one that the firewall's rules by host would miss.
+            # An API with a custom domain has no second host name that would bypass firewall rules by host.
             disable_execute_api_endpoint=domain is not None,
             cloud_watch_role=False,
             deploy_options=apigateway.StageOptions(
@@ -81,7 +89,7 @@ class RestApi(Construct):
                 throttling_burst_limit=config.burst * 10,
             ),
         )
-        # The gateway would open it by itself, for ever and without our key.
+        # API Gateway would create the log group itself, without our key and without an expiry.
         name = f"API-Gateway-Execution-Logs_{self.api.rest_api_id}/{STAGE}"
         execution = log_group(self, "execution-log", environment=environment, key=key, name=name)
         self.api.deployment_stage.node.add_dependency(execution)
@@ -107,11 +115,11 @@ class RestApi(Construct):
                 authorization_type=apigateway.AuthorizationType.CUSTOM,
                 api_key_required=True,
             )
-            explain(made, "keys of other systems, not people with passwords: an authorizer of our own", "COG4")
-        explain(self.api, "each function checks its request and says in problem+json what is wrong with it", "APIG2")
+            explain(made, "callers are systems with API keys: the API has a Lambda authorizer", "COG4")
+        explain(self.api, "each function validates its request and answers errors as problem+json", "APIG2")
 
     def _errors(self) -> None:
-        """The gateway's own errors speak as the functions do."""
+        """Format the gateway's own errors as problem+json, like the functions' errors."""
         for kind in (apigateway.ResponseType.DEFAULT_4_XX, apigateway.ResponseType.DEFAULT_5_XX):
             self.api.add_gateway_response(
                 f"problem-{kind.response_type}",

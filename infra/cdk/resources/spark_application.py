@@ -22,13 +22,13 @@ def spark_application(
 
     Args:
         scope: the construct that it belongs to, under the id `application`.
-        environment: gives release and size of a worker.
-        name: of the application.
-        vpc: where its workers run.
-        subnets: of that VPC.
+        environment: gives the release and the size of a worker.
+        name: the application's name.
+        vpc: the workers' VPC.
+        subnets: the workers' subnets.
         group: the workers' security group.
         workers: capacity, counted in workers of the environment's size, drivers included.
-        idle_minutes: after which it stops.
+        idle_minutes: the application stops after this time without a run.
     """
     spark = environment.spark
     return emr.CfnApplication(

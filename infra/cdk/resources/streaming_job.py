@@ -1,4 +1,4 @@
-"""The Spark job on EMR Serverless: its application, what it is made of, and who keeps it running."""
+"""The streaming job on EMR Serverless: its application, its code, and the function that keeps one run active."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ from infra.cdk.resources.spark_application import spark_application
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics")
 _JARS = ("spark", "msk_iam")
-# As spark_metrics/job.py says it on one machine, and why: a test holds the two together.
+# The same options as in spark_metrics/job.py, which has their reasons; a test compares the two.
 _AVRO_OPTIONS = (
     "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
     " -Dorg.apache.avro.limits.bytes.maxLength=2200000"
@@ -35,7 +35,13 @@ RECORDS = "records"
 
 
 class StreamingJob(Construct):
-    """One application, one run at a time. role: the run's; name: the application's."""
+    """One application with one run at a time.
+
+    Attributes:
+        name: the application's name.
+        role: the role of a run.
+        keeper: the function that keeps one run active.
+    """
 
     def __init__(
         self,
@@ -60,7 +66,7 @@ class StreamingJob(Construct):
             vpc=vpc,
             subnets=subnets,
             group=group,
-            # The driver, its executors, and room for a run that ends while the next one begins.
+            # One driver, its executors, and one spare worker: a new run can start while the old one still ends.
             workers=environment.spark.executors + 2,
             idle_minutes=15,
         )
@@ -76,7 +82,7 @@ class StreamingJob(Construct):
             "name": f"{environment.prefix}-{digest}",
             "executionRoleArn": self.role.role_arn,
             "mode": "STREAMING",
-            # Five in an hour, then the run is over; the keeper starts another.
+            # After five failed attempts in an hour the run ends, and keep_job starts another.
             "retryPolicy": {"maxFailedAttemptsPerHour": 5},
             "jobDriver": {
                 "sparkSubmit": {
@@ -89,7 +95,7 @@ class StreamingJob(Construct):
                     "managedPersistenceMonitoringConfiguration": {"enabled": False},
                     "cloudWatchLoggingConfiguration": {
                         "enabled": True,
-                        # The group has its key; one named here would be the submitter's to use, and the run's to set.
+                        # The log group has a key. For a key given here, keep_job and the run would need permissions.
                         "logGroupName": log.log_group_name,
                     },
                 }
@@ -139,12 +145,12 @@ class StreamingJob(Construct):
         bucket = Stack.of(archive).resolve(Stack.of(archive).export_value(archive.bucket_arn))["Fn::ImportValue"]
         explain(
             role,
-            "the records are many files, in this folder",
+            "the archive is many files in this folder",
             f"IAM5[Resource::{bucket}/{RECORDS}/*]",
         )
         explain(
             role,
-            "EMR looks for the log group in the account's list of them",
+            "EMR finds the log group in the list of the account's log groups",
             f"IAM5[Resource::arn:aws:logs:{stack.region}:<AWS::AccountId>:*]",
         )
         return role
@@ -191,17 +197,17 @@ class StreamingJob(Construct):
             },
         }
         for name, when in rules.items():
-            # Nothing is lost with a call that fails: the next minute's does the same.
+            # No retries: the next invocation, a minute later, takes the same step.
             events.Rule(self, name, targets=[targets.LambdaFunction(keeper.function, retry_attempts=0)], **when)
         explain(
             keeper,
-            "runs get their ids when they are started: those of this one application",
+            "run ids are assigned at the start: all runs of this application",
             f"IAM5[Resource::<{stack.get_logical_id(self.application)}.Arn>/jobruns/*]",
         )
 
 
 def spark_jars(scope: Construct) -> list[assets.Asset]:
-    """The jars that a job needs besides EMR's own."""
+    """The jars that a job needs in addition to EMR's."""
     return [
         assets.Asset(scope, path.name, path=str(path))
         for module in _JARS
@@ -216,7 +222,7 @@ def spark_parameters(
     jars: list[assets.Asset],
     variables: Mapping[str, str],
 ) -> str:
-    """spark-submit's options: where Python finds everything, and the job's environment."""
+    """The options of spark-submit: jars, archives, sizes, and the environment variables of driver and executors."""
     spark = environment.spark
     shared = {"PYSPARK_PYTHON": f"/usr/bin/{spark.python}", "PYTHONPATH": "./sources:./dependencies", **variables}
     options = {

@@ -13,13 +13,17 @@ from infra.cdk.resources.logs import removal
 
 
 def definitions() -> dict[str, Any]:
-    """Every definition, by the name that the files give its table."""
+    """The table definitions of schemas/dynamodb, by their table names there."""
     found = [json.loads(path.read_text()) for path in files("schemas").joinpath("dynamodb").iterdir()]
     return {each["table"]["TableName"]: each for each in sorted(found, key=lambda each: each["table"]["TableName"])}
 
 
 class Tables(Construct):
-    """tables: by the name that the files give them; in AWS each begins with the environment's prefix."""
+    """The tables of an environment. Their names in AWS begin with the environment's prefix.
+
+    Attributes:
+        tables: by their names in schemas/dynamodb.
+    """
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
         super().__init__(scope, "tables")

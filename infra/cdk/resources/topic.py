@@ -1,4 +1,4 @@
-"""SNS topics, encrypted, and who may publish to them."""
+"""Encrypted SNS topics with a policy for their publisher."""
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
@@ -8,11 +8,18 @@ from constructs import Construct
 
 
 def topic(scope: Construct, id: str, *, name: str, key: kms.IKey, publisher: str | None = None) -> sns.Topic:
-    """A topic that one service of this account publishes to, over TLS only.
+    """An encrypted topic that one publisher of this account may publish to, over TLS only.
 
-    publisher: the service's principal; None: what the account itself publishes, an event of a platform application for
-    example. A topic with a policy of its own has no default policy any more, which lets the account publish: without an
-    Allow the Deny for plain HTTP stands alone, and nothing is ever published.
+    Its own policy replaces SNS's default policy, which would let the account publish. The Allow is therefore necessary:
+    with the Deny for plain HTTP alone no message would be published.
+
+    Args:
+        scope: the construct that it belongs to.
+        id: its construct id.
+        name: its name.
+        key: encrypts its messages.
+        publisher: the principal of an AWS service; None: the account itself, for example for events of a platform
+            application.
     """
     account = Stack.of(scope).account
     if publisher is None:

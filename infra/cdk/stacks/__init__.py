@@ -1,1 +1,1 @@
-"""A stack composes what resources/ makes, and grants."""
+"""Stacks: they compose the constructs of resources/ and grant permissions."""

@@ -1,4 +1,4 @@
-"""Every alarm, one row each: what it is called, its runbook, what has happened, of which figure, and from where on."""
+"""All alarms, one row each: name, runbook, description, metric and threshold."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -41,43 +41,41 @@ from masscomm.observability.metric_names import (
 type Data = DataStack | ExternalDataStack
 
 _GIB = 1024**3
-# CloudWatch refuses an alarm on an expression of more.
+# CloudWatch refuses an alarm on an expression with more metrics.
 METRICS_AN_ALARM = 10
-# How old the oldest record that waits for a function may be, in seconds, before somebody is called.
+# Alarm thresholds for the age of the oldest record that waits for a function, in seconds.
 _CRITICAL_LAG_S, _CHANGES_LAG_S, _SMALL_LAG_S, _BULK_LAG_S = 30, 120, 120, 900
 _OF_CHANGES = ("cdc_consumer", "device_registrar")
-# AWS puts an account under review at 5 % bounces and .1 % complaints.
+# SES reviews an account at 5 % bounces or 0.1 % complaints.
 _BOUNCES, _COMPLAINTS = 0.03, 0.0008
-# How far what is read may be behind what is, in seconds, before somebody is called.
+# Alarm thresholds in seconds: age of the directory, age of the metrics, lateness of delayed records.
 _CHANGES_STALE_S, _METRICS_STALE_S, _OVERDUE_S = 120, 300, 300
 
 
 def of_functions(functions: FunctionsStack) -> Iterator[Watch]:
-    """Errors, throttles and durations of each function; what a schedule or AWS could not bring it."""
+    """Errors, throttles and durations of each function, and events in its dead-letter queue."""
     for name, each in functions.functions.items():
         figure = partial(metric, "AWS/Lambda", dimensions={"FunctionName": each.name})
         errors, slow, throttles = figure("Errors", "Sum"), figure("Duration", "Maximum"), figure("Throttles", "Sum")
         limit_ms = each.entry.timeout_s * 1000
         said = f"Invocations of {name}"
         yield Watch(f"{name}-errors", "function-errors", f"{said} end in errors.", errors, 5, most=3)
-        yield Watch(
-            f"{name}-throttled", "throttles", f"{said} are refused for want of concurrency.", throttles, 1, most=3
-        )
+        yield Watch(f"{name}-throttled", "throttles", f"{said} are throttled.", throttles, 1, most=3)
         yield Watch(
             f"{name}-slow", "function-errors", f"{said} come close to their time limit.", slow, 0.9 * limit_ms, most=3
         )
     for name, queue in functions.missed.items():
         runbook, what = (
-            ("receipts", "What AWS tells")
+            ("receipts", f"Delivery statuses from SNS or SES do not reach {name}.")
             if functions.functions[name].entry.schedule_s is None
-            else ("schedule", "The schedule of")
+            else ("schedule", f"Scheduled invocations of {name} fail.")
         )
         there = metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", {"QueueName": queue.queue_name})
-        yield Watch(f"{name}-missed", runbook, f"{what} {name} does not reach it.", there, 1, minutes=1)
+        yield Watch(f"{name}-missed", runbook, what, there, 1, minutes=1)
 
 
 def of_helpers(api: ApiStack, metrics: MetricsStack | None) -> Iterator[Watch]:
-    """The deployment's own functions. metrics: None where no job is kept running."""
+    """Errors of the deployment's own functions. metrics: None without a streaming job."""
     helpers = {"authorizer": api.authorizer.function}
     if metrics is not None:
         helpers["keep-job"] = metrics.job.keeper
@@ -87,7 +85,7 @@ def of_helpers(api: ApiStack, metrics: MetricsStack | None) -> Iterator[Watch]:
 
 
 def of_event_sources(functions: FunctionsStack, data: Data) -> Iterator[Watch]:
-    """How long records wait for a function, and those that were given up on."""
+    """The lag of each function's topics, and records that event source mappings dropped."""
     for name, sources in functions.event_sources.items():
         for topic, group in sources.groups.items():
             seconds = longest_lag_s(functions.functions[name].entry, topic)
@@ -95,7 +93,7 @@ def of_event_sources(functions: FunctionsStack, data: Data) -> Iterator[Watch]:
             yield Watch(
                 f"{name}-lag-{topic}", "consumer-lag", what, lag(data, group=group, topic=topic), seconds, most=3
             )
-        what = f"Records for {name} were given up on and reached no destination."
+        what = f"Records for {name} were dropped without reaching an on-failure destination."
         for part, mappings in enumerate(batched(sources.mappings.values(), METRICS_AN_ALARM, strict=False), 1):
             dropped = {
                 f"d{number}": metric(
@@ -111,24 +109,31 @@ def of_event_sources(functions: FunctionsStack, data: Data) -> Iterator[Watch]:
 
 
 def of_records(environment: Environment, functions: FunctionsStack) -> Iterator[Watch]:
-    """Dead letters by function; shares of what delivery does, of nothing nothing."""
+    """Dead letters of each function, and ratios of delivery's counters, which are 0 without traffic."""
     for package in sorted({each.entry.package for each in functions.functions.values() if each.entry.event_source}):
         bursts = ours(environment, DEAD_LETTER_BURSTS, package)
         yield Watch(
-            f"{package}-dead-letters", "dead-letters", f"{package} puts many records aside.", bursts, 1, minutes=1
+            f"{package}-dead-letters", "dead-letters", f"{package} dead-letters many records.", bursts, 1, minutes=1
         )
     yield _failed(environment)
     sent = RECIPIENTS[Status.SENT]
     shares = [
-        ("duplicates", "duplicates", "More than 5 % of what is sent came again.", DUPLICATES_REFUSED, sent, 0.05),
-        ("leases-lost", "duplicates", "Records change hands while they are delivered.", LEASE_LOSSES, sent, 0.001),
+        ("duplicates", "duplicates", "Redeliveries exceed 5 % of sent notifications.", DUPLICATES_REFUSED, sent, 0.05),
+        ("leases-lost", "duplicates", "Environments lose leases during delivery.", LEASE_LOSSES, sent, 0.001),
     ]
     for channel, calls in PROVIDER_CALLS.items():
         throttles, errors = PROVIDER_THROTTLES[channel], PROVIDER_ERRORS[channel]
-        what = f"One in five calls of the provider of {channel}"
+        what = f"The provider of {channel}"
         shares += [
-            (f"{channel}-provider-throttles", "provider-errors", f"{what} is to go slower.", throttles, calls, 0.2),
-            (f"{channel}-provider-errors", "provider-errors", f"{what} fails.", errors, calls, 0.2),
+            (
+                f"{channel}-provider-throttles",
+                "provider-errors",
+                f"{what} throttles 20 % of calls.",
+                throttles,
+                calls,
+                0.2,
+            ),
+            (f"{channel}-provider-errors", "provider-errors", f"{what} fails 20 % of calls.", errors, calls, 0.2),
         ]
     for name, runbook, what, part, whole, threshold in shares:
         used = {each: ours(environment, of, "delivery") for each, of in (("part", part), ("whole", whole))}
@@ -152,22 +157,24 @@ def _failed(environment: Environment) -> Watch:
 
 
 def of_freshness(environment: Environment, *, counts: bool) -> Iterator[Watch]:
-    """What grows old in silence: where nothing is told any more, that is an alarm, too.
+    """The age of the directory, of delayed records and of metrics. Missing data raises these alarms, too.
 
-    counts: whether the job that counts is ours to watch.
+    Args:
+        environment: gives the dimensions of the metrics.
+        counts: the environment has a streaming job.
     """
     changes = ours(environment, CHANGE_DATA_AGE, "cdc_consumer", "Maximum")
     what = f"The directory is more than {_CHANGES_STALE_S} s behind the monolith's tables."
     yield Watch("changes-stale", "change-data-capture", what, changes, _CHANGES_STALE_S, silence_is_bad=True)
     overdue = ours(environment, OLDEST_DUE, "scheduler", "Maximum")
-    what = f"What waits is released more than {_OVERDUE_S} s late."
+    what = f"Delayed records are released more than {_OVERDUE_S} s late."
     yield Watch("waiting-overdue", "schedule", what, overdue, _OVERDUE_S, silence_is_bad=True)
     unreadable = ours(environment, UNREADABLE, "scheduler", "Maximum")
-    what = "A delayed record cannot be read: it is not released."
+    what = "A delayed record cannot be read and is not released."
     yield Watch("waiting-unreadable", "schedule", what, unreadable, 1)
     if counts:
         counted = ours(environment, METRICS_AGE, "spark_metrics", "Maximum")
-        what = f"What is served as counted is more than {_METRICS_STALE_S} s old."
+        what = f"The served metrics are more than {_METRICS_STALE_S} s old."
         yield Watch("metrics-stale", "streaming-job", what, counted, _METRICS_STALE_S, silence_is_bad=True)
 
 
@@ -196,33 +203,38 @@ def of_servers(data: Data, account: str) -> Iterator[Watch]:
         yield Watch(f"directory-{name}", "directory", what, of, threshold, below=below)
     for name, table in data.tables.items():
         refused = metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", {"TableName": table.table_name})
-        what = f"DynamoDB refuses writes to {name} for want of capacity."
+        what = f"DynamoDB throttles writes to {name}."
         yield Watch(f"{name}-throttled", "throttles", what, refused, 10, most=3)
 
 
 def of_databases(databases: Iterable[Database]) -> Iterator[Watch]:
-    """PostgreSQL's."""
+    """CPU and storage of the PostgreSQL databases."""
     for database in databases:
         figure = partial(metric, "AWS/RDS", dimensions={"DBInstanceIdentifier": database.instance.instance_identifier})
-        said, busy, left = f"The {database.name} database", "CPUUtilization", "FreeStorageSpace"
+        said, busy, free = f"The {database.name} database", "CPUUtilization", "FreeStorageSpace"
         yield Watch(
-            f"{database.name}-database-cpu", "database", f"{said} is busy.", figure(busy, "Average"), 90, minutes=15
+            f"{database.name}-database-cpu",
+            "database",
+            f"{said} uses 90 % CPU.",
+            figure(busy, "Average"),
+            90,
+            minutes=15,
         )
         yield Watch(
             f"{database.name}-database-storage",
             "database",
-            f"{said} has less than 10 GB left.",
-            figure(left, "Minimum"),
+            f"{said} has less than 10 GiB of free storage.",
+            figure(free, "Minimum"),
             10 * _GIB,
             below=True,
         )
 
 
 def of_services(cdc: CdcStack, registry: RegistryStack, metrics: MetricsStack) -> Iterator[Watch]:
-    """What must always run: each generation's connector, the registry, the streaming job."""
+    """The services that must always run: each generation's connector, the schema registry and the streaming job."""
     for number, (generation, connector) in enumerate(cdc.debezium.names.items()):
         tasks = metric("AWS/KafkaConnect", "RunningTaskCount", "Minimum", {"ConnectorName": connector})
-        what = "The connector has no running task: the directory grows stale, and sends to unknown users wait."
+        what = "The connector has no running task: the directory becomes stale, and sends to unknown users wait."
         name = "change-data-capture" if number == 0 else f"change-data-capture-{generation}"
         yield Watch(name, "change-data-capture", what, tasks, 1, below=True, silence_is_bad=True)
     service = registry.service.service
@@ -231,30 +243,30 @@ def of_services(cdc: CdcStack, registry: RegistryStack, metrics: MetricsStack) -
     what = "No task of the schema registry runs: functions that start now cannot decode."
     yield Watch("schema-registry", "schema-registry", what, running, 1, below=True, silence_is_bad=True)
     job = metric(NAMESPACE, JOB_RUNNING.name, "Maximum", {JOB_RUNNING.dimensions[0]: metrics.job.name})
-    what = "The streaming job does not run: metrics grow stale, records wait in Kafka."
+    what = "The streaming job does not run: metrics become stale, and records wait in Kafka."
     yield Watch("streaming-job", "streaming-job", what, job, 1, minutes=10, below=True, silence_is_bad=True)
 
 
 def of_api(environment: Environment, api: ApiStack) -> Iterator[Watch]:
-    """What callers of the REST API notice."""
+    """Errors and latency of the REST API, and long polls that cannot be counted."""
     name = {"ApiName": api.rest.api.rest_api_name}
     failing = metric("AWS/ApiGateway", "5XXError", "Average", name)
     yield Watch("api-errors", "api-errors", "More than 2 % of the API's requests end in a 5xx.", failing, 0.02)
     route = {**name, "Stage": STAGE, "Method": "GET", "Resource": "/v1/metrics"}
-    what = "One in a hundred requests takes more than three seconds; waiting streams are not counted."
+    what = "One in a hundred metrics requests takes more than three seconds; long polls are not included."
     yield Watch("api-slow", "api-errors", what, metric("AWS/ApiGateway", "Latency", "p99", route), 3000)
     uncounted = ours(environment, POLLS_UNCOUNTED, "metrics_handler")
-    what = "Open polls cannot be counted: dashboards are answered at once, and ask again at once."
+    what = "Open polls cannot be counted: long polls return at once, and dashboards repeat them at once."
     yield Watch("polls-uncounted", "throttles", what, uncounted, 10, most=3)
 
 
 def of_providers(environment: Environment) -> Iterator[Watch]:
-    """What SES and SNS say of us."""
+    """The account's reputation in SES, and failed pushes in SNS."""
     for name, figure, threshold in (
         ("bounces", "Reputation.BounceRate", _BOUNCES),
         ("complaints", "Reputation.ComplaintRate", _COMPLAINTS),
     ):
-        what = f"E-mail {name} come near the rate at which SES stops sending."
+        what = f"E-mail {name} are near the rate at which SES pauses sending."
         rate = metric("AWS/SES", figure, "Average", {})
         yield Watch(f"email-{name}", "email-reputation", what, rate, threshold, minutes=15, most=1)
     for platform, kind in environment.platforms:
@@ -270,7 +282,7 @@ def lag(data: Data, *, group: str, topic: str) -> cloudwatch.Metric:
 
 
 def longest_lag_s(entry: FunctionEntry, topic: str) -> int:
-    """How long a record may wait until somebody must know."""
+    """The alarm threshold for the lag of a function's topic, in seconds."""
     if entry.lane is Lane.CRITICAL:
         return _CRITICAL_LAG_S
     if lane_of(topic) is Lane.SMALL:

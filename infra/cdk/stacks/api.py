@@ -1,4 +1,4 @@
-"""The API: who may use it, and the functions behind it."""
+"""The REST API with its API keys and authorizer."""
 
 from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
@@ -15,7 +15,12 @@ from infra.cdk.stacks.network import NetworkStack
 
 
 class ApiStack(Stack):
-    """rest: the API; authorizer: who says who may use it."""
+    """The stack of the REST API.
+
+    Attributes:
+        rest: the API.
+        authorizer: the function that authorizes its requests.
+    """
 
     def __init__(
         self, scope: Construct, *, environment: Environment, base: NetworkStack, functions: FunctionsStack
@@ -25,11 +30,15 @@ class ApiStack(Stack):
             self,
             "keys",
             secret_name=f"{environment.prefix}/api-keys",
-            description="SHA-256 of each API key to the clubs it may see; what is generated here lets nobody in",
+            description="From the SHA-256 of each API key to its clubs. The generated initial value grants no access.",
             encryption_key=base.key,
             removal_policy=RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY,
         )
-        explain(keys, "digests of keys: each is replaced by whoever holds it, and the old one stays until then", "SMG4")
+        explain(
+            keys,
+            "digests of API keys: a key's owner replaces it; the old digest stays until then",
+            "SMG4",
+        )
         self.authorizer = Handler(
             self,
             module="authorizer",

@@ -11,7 +11,11 @@ from infra.cdk.stacks.network import NetworkStack
 
 
 class CdcStack(Stack):
-    """debezium: the connector."""
+    """The stack of change data capture.
+
+    Attributes:
+        debezium: the connectors.
+    """
 
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack, data: DataStack) -> None:
         super().__init__(scope, f"{environment.prefix}-cdc", env={"region": environment.region})

@@ -1,4 +1,4 @@
-"""Everything that holds data: Kafka, the directory, the metrics, the tables, the archive."""
+"""The stores: Kafka, the directory, the metrics database, the DynamoDB tables and the archive."""
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
@@ -19,14 +19,23 @@ METRICS = "metrics"
 
 
 class DataStack(Stack):
-    """kafka, directory, metrics, tables, buckets; database: metrics as functions reach it, by its proxy; administrator:
-    who provisions what is inside them."""
+    """The stack of the stores.
+
+    Attributes:
+        kafka: the MSK cluster with its topics.
+        directory: the OpenSearch domain.
+        metrics: the metrics database.
+        database: the proxy of the metrics database, for functions.
+        tables: the DynamoDB tables, by their names in schemas/dynamodb.
+        buckets: the archive and its access log.
+        administrator: the role that provisions schemas, indices, roles and database tables.
+    """
 
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
         super().__init__(scope, f"{environment.prefix}-data", env={"region": environment.region})
         network = base.network
         network_properties = {"environment": environment, "vpc": network.vpc, "subnets": network.subnets}
-        # Named, so that the directory's policy does not wait for the function that takes the role.
+        # The role has a fixed name: infra.provision runs as PREFIX-provisioner.
         self.administrator = iam.Role(
             self,
             "administrator",
@@ -50,7 +59,7 @@ class DataStack(Stack):
         )
         explain(
             self.administrator,
-            "it makes indices and the domain's roles: every path of this one domain",
+            "it creates indices and roles: all paths of this one domain",
             f"IAM5[Resource::arn:aws:es:{environment.region}:<AWS::AccountId>:domain/{self.directory.name}/*]",
         )
         self.metrics = Database(

@@ -1,4 +1,4 @@
-"""Tables and archive of a deployment on external servers."""
+"""The stores of a deployment on external servers: DynamoDB tables and the archive."""
 
 from aws_cdk import Stack
 from constructs import Construct
@@ -11,7 +11,7 @@ from infra.cdk.stacks.network import NetworkStack
 
 
 class ExternalDataStack(Stack):
-    """DataStack on an external Kafka, OpenSearch and PostgreSQL."""
+    """The stack of the stores on an external Kafka, OpenSearch and PostgreSQL, with the interface of DataStack."""
 
     def __init__(
         self, scope: Construct, *, environment: Environment, base: NetworkStack, servers: ExternalServers

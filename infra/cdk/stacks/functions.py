@@ -1,4 +1,4 @@
-"""The functions with their triggers."""
+"""The Lambda functions with their triggers and permissions."""
 
 from collections import Counter
 
@@ -25,7 +25,13 @@ from masscomm.kafka.topics import chain_topics, lane_of
 
 
 class FunctionsStack(Stack):
-    """functions, event_sources: by their name in functions.yaml; missed: queues of what did not reach it."""
+    """The stack of the functions.
+
+    Attributes:
+        functions: by their names in functions.yaml.
+        event_sources: the event source mappings of each function that has any.
+        missed: the dead-letter queues of schedules and receipt triggers, by function.
+    """
 
     def __init__(
         self,
@@ -82,7 +88,7 @@ class FunctionsStack(Stack):
         return function
 
     def _variables(self, entry: FunctionEntry) -> dict[str, str]:
-        """What masscomm.environment reads. Nothing of it is a secret."""
+        """The environment variables that masscomm.environment reads; none is a secret."""
         environment, data, profile = self._environment, self._data, PROFILES[entry.package]
         variables = {
             "LOG_LEVEL": "INFO",
@@ -101,7 +107,7 @@ class FunctionsStack(Stack):
                 "CDC_CONSUMER_GROUP": consumer_group(f"{PREFIX}.{CDC_CONSUMER}", "{topic}"),
                 "CONNECT_OFFSETS_TOPIC": CONNECT_OFFSETS_TOPIC,
             }
-        # masscomm's adapters look for their tables so.
+        # The adapters of masscomm read their table names from these variables.
         variables |= {
             f"{name.upper()}_TABLE": data.tables[name].table_name for name in (*profile.tables, *profile.tables_read)
         }
@@ -125,15 +131,15 @@ class FunctionsStack(Stack):
         return variables
 
     def _shares(self, entry: FunctionEntry) -> dict[str, str]:
-        """The share of the account's quotas with which one environment of the function begins.
+        """The initial sending rates of one execution environment of the function.
 
-        The lane's share, divided by the most environments that run at a time for one tenant's broadcast and for small
-        sends. With several broadcasting tenants each begins with as much; throttles distribute the quota then
-        (docs/decisions/033-rate-limiter.md).
+        A rate is the lane's share of the account's quota, divided by the maximum number of concurrent environments for
+        one tenant's broadcast and for small sends. Several broadcasting tenants each begin with this rate; the
+        provider's throttling then distributes the quota (docs/decisions/033-rate-limiter.md).
         """
         environment, source = self._environment, entry.event_source
         if source is None:
-            raise ValueError(f"{entry.name} publishes, and no topic says how many of it there are")
+            raise ValueError(f"{entry.name} publishes but has no event source: its concurrency is unknown")
         providers = environment.providers
         percent = providers.critical_percent if entry.lane is Lane.CRITICAL else 100 - providers.critical_percent
         topics = [
@@ -150,7 +156,7 @@ class FunctionsStack(Stack):
         }
 
     def _applications(self) -> dict[str, str]:
-        """SNS's applications by platform: CloudFormation has none, and their credentials are not ours to hold."""
+        """ARNs of the SNS platform applications, by platform. An operator creates them with their credentials."""
         prefix = self._environment.prefix
         return {
             platform: self.format_arn(service="sns", resource="app", resource_name=f"{kind}/{prefix}-{platform}")
@@ -168,13 +174,13 @@ class FunctionsStack(Stack):
             retention_period=Duration.days(14),
         )
         self.missed[function.entry.name] = missed
-        explain(missed, "it is a dead-letter queue: of the schedule", "SQS3")
+        explain(missed, "it is the dead-letter queue of the schedule", "SQS3")
         events.Rule(
             function,
             "schedule",
             schedule=events.Schedule.rate(every),
             targets=[
-                # A sweep that was missed is made good by the next: it is only kept to be seen.
+                # The next sweep covers a missed one. The queue only makes missed sweeps visible.
                 targets.LambdaFunction(
                     function.alias, dead_letter_queue=missed, retry_attempts=0, max_event_age=Duration.seconds(60)
                 )

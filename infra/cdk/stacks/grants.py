@@ -1,4 +1,4 @@
-"""What each function may do, from schemas/topics.yaml and its profile."""
+"""The permissions of each function, from schemas/topics.yaml and its profile."""
 
 from collections.abc import Iterable
 
@@ -33,7 +33,7 @@ _TABLE_READS = ("GetItem", "Query")
 
 
 def written_topics(entry: FunctionEntry, lanes: int) -> list[str]:
-    """The topics that schemas/topics.yaml says the function produces to, in its own lane where it has lanes."""
+    """The topics that the function produces to by schemas/topics.yaml; of a function with lanes, those of its lane."""
     return [
         topic.name
         for topic in chain_topics()
@@ -49,7 +49,7 @@ def grant_profile(
     lanes: int,
     applications: Iterable[str],
 ) -> None:
-    """Give the function what its topics and its profile ask for, and nothing else."""
+    """Grant the function the permissions that its topics and its profile need, and no others."""
     profile = PROFILES[function.entry.package]
     function.grant(_kafka(function.entry, profile, data, environment, lanes))
     function.grant(_directory(profile, data, environment))
@@ -57,12 +57,12 @@ def grant_profile(
     applications = list(applications)
     function.grant(_provider(profile, Stack.of(function), environment, applications))
     if profile.push or profile.registers_endpoints:
-        # <AWS::AccountId> is how the rule writes it; every other part is settled when this runs.
+        # The finding contains <AWS::AccountId> literally; the other parts are known at synthesis.
         names = [arn.split(":app/")[1] for arn in applications]
         prefix = f"IAM5[Resource::arn:aws:sns:{environment.region}:<AWS::AccountId>:endpoint"
         explain(
             function.role,
-            "an application has an endpoint for each device, made and removed all day",
+            "an application has one endpoint for each device, created and deleted at any time",
             *(f"{prefix}/{name}/*]" for name in names),
         )
     if profile.database:
@@ -97,7 +97,7 @@ def _tables(profile: Profile, data: DataStack | ExternalDataStack) -> list[iam.P
         return []
     key = tables[0].encryption_key
     if key is None:
-        raise ValueError("a table without a key of its own")
+        raise ValueError(f"table {profile.tables[0]} has no encryption key")
     return [
         *(
             iam.PolicyStatement(

@@ -1,4 +1,4 @@
-"""The metrics: the streaming job that counts."""
+"""The Spark jobs: the streaming job that counts, and the job that erases one person."""
 
 from aws_cdk import Stack
 from constructs import Construct
@@ -16,7 +16,12 @@ JOB = "spark_metrics"
 
 
 class MetricsStack(Stack):
-    """job: the streaming job; erasure: the job that erases a person."""
+    """The stack of the Spark jobs.
+
+    Attributes:
+        job: the streaming job.
+        erasure: the job that erases one person.
+    """
 
     def __init__(
         self, scope: Construct, *, environment: Environment, base: NetworkStack, data: DataStack, registry_url: str
@@ -37,7 +42,7 @@ class MetricsStack(Stack):
             "KAFKA_AUTHENTICATION": data.kafka.authentication,
             "AWS_REGION": environment.region,
             "SCHEMA_REGISTRY_URL": registry_url,
-            # Past the proxy: COPY and temporary tables would pin each of its connections.
+            # Without the proxy: COPY and temporary tables would pin each of its connections.
             "METRICS_DATABASE_URL": data.metrics.writer.url(METRICS_WRITER),
             "METRICS_DATABASE_AUTHENTICATION": data.metrics.writer.authentication,
             "SPARK_ARCHIVE_DIR": archive.s3_url_for_object(RECORDS),
@@ -78,6 +83,6 @@ class MetricsStack(Stack):
         paths = dict.fromkeys(request.partition(" ")[2] for request in ERASURE_REQUESTS)
         explain(
             self.erasure.role,
-            "every generation's index of a table, and suppressions by address: a person may be in each",
+            "all generations of an index, and suppressions by address: each may contain the person",
             *(f"IAM5[Resource::{domain}/{path}]" for path in paths if "*" in path),
         )

@@ -1,4 +1,4 @@
-"""What everything else stands in: the key and the network."""
+"""The network, the encryption key and the registry's image repository, which all other stacks need."""
 
 from aws_cdk import Stack
 from constructs import Construct
@@ -10,7 +10,13 @@ from infra.cdk.resources.registry import image_repository
 
 
 class NetworkStack(Stack):
-    """key, network with its security groups, and the repository of the image that the rest needs."""
+    """The first stack of an environment.
+
+    Attributes:
+        key: encrypts all data at rest.
+        registry_image: the repository of the schema registry's image.
+        network: the VPC with its security groups.
+    """
 
     def __init__(self, scope: Construct, *, environment: Environment) -> None:
         super().__init__(scope, f"{environment.prefix}-network", env={"region": environment.region})

@@ -22,7 +22,7 @@ from infra.cdk.stacks.registry import RegistryStack
 from masscomm.domain.statuses import Status
 from masscomm.observability.metric_names import CHANGE_DATA_AGE, DEAD_LETTERS, METRICS_AGE, OLDEST_DUE, RECIPIENTS
 
-# CloudWatch refuses a dashboard with a widget of more.
+# CloudWatch refuses a widget with more alarms.
 ALARMS_A_WIDGET = 100
 
 
@@ -37,7 +37,14 @@ class ServerStacks:
 
 
 class ObservabilityStack(Stack):
-    """alarms; every one names its runbook. servers: None for external ones, whose owner watches them."""
+    """The stack of alarms, budget and dashboard.
+
+    Args:
+        servers: None for external servers, which their owner monitors.
+
+    Attributes:
+        alarms: each names its runbook.
+    """
 
     def __init__(
         self,
@@ -70,7 +77,9 @@ class ObservabilityStack(Stack):
         self._dashboard(functions, data, api)
 
     def _budget(self) -> None:
-        who = budgets.CfnBudget.SubscriberProperty(subscription_type="EMAIL", address=self._environment.alarm_email)
+        subscriber = budgets.CfnBudget.SubscriberProperty(
+            subscription_type="EMAIL", address=self._environment.alarm_email
+        )
         budgets.CfnBudget(
             self,
             "budget",
@@ -86,7 +95,7 @@ class ObservabilityStack(Stack):
                     notification=budgets.CfnBudget.NotificationProperty(
                         comparison_operator="GREATER_THAN", notification_type=kind, threshold=percent
                     ),
-                    subscribers=[who],
+                    subscribers=[subscriber],
                 )
                 for kind, percent in (("ACTUAL", 80), ("FORECASTED", 100))
             ],
@@ -123,8 +132,8 @@ class ObservabilityStack(Stack):
         ]
         graphs = {
             "Notifications": notifications,
-            "Seconds that what is read lies behind": freshness,
-            "Seconds that the oldest record waits": lag,
+            "Age of the data that is read (s)": freshness,
+            "Age of the oldest waiting record (s)": lag,
             "Invocations": lambdas("Invocations", "Sum"),
             "Errors": lambdas("Errors", "Sum"),
             "Duration, p99 (ms)": lambdas("Duration", "p99"),

@@ -11,7 +11,12 @@ from infra.cdk.stacks.network import NetworkStack
 
 
 class RegistryStack(Stack):
-    """service, and its own small database: no burst of metrics delays a look-up of a schema."""
+    """The stack of the schema registry.
+
+    Attributes:
+        service: the registry.
+        database: its own small database: load on the metrics database does not delay schema look-ups.
+    """
 
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
         super().__init__(scope, f"{environment.prefix}-registry", env={"region": environment.region})

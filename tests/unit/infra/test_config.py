@@ -28,5 +28,5 @@ def test_invalid_setting_is_refused_by_name(changed: dict[str, Any], message: st
 
 @pytest.mark.parametrize("given", [{"domain": "api.masscomm.example"}, {"certificate_arn": "arn"}])
 def test_domain_without_certificate_is_refused(given: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="both given, or neither"):
+    with pytest.raises(ValueError, match="both domain and certificate_arn, or neither"):
         ApiConfig(**given)  # type: ignore[arg-type]
