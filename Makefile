@@ -34,7 +34,7 @@ faults: setup ## every cell of the fault matrix into out/faults.json; HEADLINE=1
 	.venv/bin/python -m pytest tests/faults/test_matrix.py --cells all $(if $(HEADLINE),--headline) -v --tb=short
 
 nightly: setup ## all fault cells, 20,000 hostile records a topic, an upgrade from an earlier commit on its data
-	.venv/bin/python -m pytest tests/unit/test_hostile_records.py --flood full -v --tb=short
+	.venv/bin/python -m pytest tests/unit/test_hostile_records.py tests/unit/spark_metrics/test_hostile_records.py --flood full -v --tb=short
 	.venv/bin/python -m pytest tests/upgrade --nightly -v --tb=short
 	$(MAKE) faults
 

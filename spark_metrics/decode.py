@@ -1,5 +1,6 @@
 """Kafka records to decoded structs: the Confluent wire format, each record by its own writer's schema."""
 
+import json
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
@@ -15,6 +16,10 @@ from spark_metrics.sources import SOURCES, Source, sources
 # A zero byte and the schema's id.
 HEADER = struct.Struct("!BI")
 _HEADER_BYTES = HEADER.size
+
+_RECORD = ("topic", "partition", "kafka_offset", "timestamp_ms", "value", "headers", "source", "schema_id")
+# The field that follows the value while it is decoded.
+CHECKSUM = "masscomm_checksum"
 
 # The writers' schemas known so far, as JSON: {kind: {schema id: schema}}.
 type Writers = Mapping[str, Mapping[int, str]]
@@ -80,7 +85,9 @@ def origin() -> Column:
     return F.when(header(SOURCE_TOPIC).isNotNull(), replayed).otherwise(here)
 
 
-def decoded(writers: Writers, *, recipients: bool = False, beside: Sequence[str] = ()) -> list[Column]:
+def decoded(
+    writers: Writers, *, recipients: bool = False, beside: Sequence[str] = (), strict: bool = True
+) -> list[Column]:
     """What wire_header gives, with a struct column a source (`send`, `delivery`, `outcome`) beside the value.
 
     Only the column of the record's own source is filled, with the fields the source reads; every field is null where
@@ -88,11 +95,10 @@ def decoded(writers: Writers, *, recipients: bool = False, beside: Sequence[str]
     the users of outcomes; beside: other columns that go on.
     """
     return [
-        *map(F.col, ("topic", "partition", "kafka_offset", "timestamp_ms", "value", "headers", "source", "schema_id")),
-        *map(F.col, beside),
+        *map(F.col, (*_RECORD, *beside)),
         _known(writers).alias("known"),
         *[
-            _decoded(source, writers.get(source.kind, {})).alias(source.kind)
+            _decoded(source, writers.get(source.kind, {}), strict=strict).alias(source.kind)
             for source in sources(recipients=recipients)
         ],
     ]
@@ -102,15 +108,51 @@ def _is_written_by(kind: str, schema_id: int) -> Column:
     return (F.col("source") == kind) & (F.col("schema_id") == schema_id)
 
 
-def _decoded(source: Source, writers: Mapping[int, str]) -> Column:
-    reader = source.reader_schema()
+def _decoded(source: Source, writers: Mapping[int, str], *, strict: bool) -> Column:
     payload = F.substring("value", _HEADER_BYTES + 1, 2**31 - 1)
+    reader = source.reader_schema(texts=strict)
+    if strict:
+        payload, reader = F.concat(payload, _checksum()), _with_checksum(reader)
     # A decoder of our own schema that never runs gives the column its type while no writer is known.
     value = F.when(F.lit(False), from_avro(payload, reader, {"mode": "PERMISSIVE"}))
     for schema_id, writer in writers.items():
         options = {"mode": "PERMISSIVE", "avroSchema": reader}
-        value = value.when(_is_written_by(source.kind, schema_id), from_avro(payload, writer, options))
+        written = _with_checksum(writer) if strict else writer
+        value = value.when(_is_written_by(source.kind, schema_id), from_avro(payload, written, options))
     return value
+
+
+def _checksum() -> Column:
+    return F.xxhash64("value").cast("binary")
+
+
+def _with_checksum(schema: str) -> str:
+    """A record's schema with a last field for the checksum: bytes left over after the value are read in its place."""
+    record = json.loads(schema)
+    fixed = {"type": "fixed", "name": CHECKSUM, "namespace": "masscomm.job", "size": 8}
+    return json.dumps(record | {"fields": [*record["fields"], {"name": CHECKSUM, "type": fixed}]})
+
+
+def read_as_functions(*, recipients: bool = False, beside: Sequence[str] = ()) -> list[Column]:
+    """What `decoded` gives, with null fields for values that masscomm.kafka.avro.Codec refuses.
+
+    These have bytes left over, or a text that is not UTF-8 in a field of Source.texts.
+    """
+    kinds = {source.kind: source for source in sources(recipients=recipients)}
+
+    def accepted(source: Source) -> Column:
+        value = F.col(source.kind)
+        whole = value[CHECKSUM] == _checksum()  # guard: metrics.bytes_left_over
+        if not source.texts:
+            return whole
+        texts = F.struct(*[value[name].alias(name) for name in source.texts])
+        # As a text a struct has the bytes of all texts in it.
+        return whole & F.is_valid_utf8(texts.cast("string"))  # guard: metrics.texts_not_counted
+
+    return [
+        *map(F.col, (*_RECORD, *beside, "known")),
+        *[F.when(accepted(source), F.col(kind)).alias(kind) for kind, source in kinds.items()],
+    ]
 
 
 def _known(writers: Writers) -> Column:

@@ -557,7 +557,8 @@ def parses(jvm: Any, schema: str) -> bool:
     """Whether the Avro library that Spark decodes with takes the schema, and it is a record."""
     try:
         parsed = jvm.org.apache.avro.Schema.Parser().parse(schema)
-        return bool(parsed.getType().getName() == "record")
+        # Also as JSON: a field is added to it for decoding.
+        return bool(parsed.getType().getName() == "record") and isinstance(json.loads(schema).get("fields"), list)
     except Py4JJavaError:
         return False
 

@@ -16,21 +16,24 @@ class Source:
     """One kind of record.
 
     kind: its name in `counted_batches`; schema: the record in schemas/; topic_names: as in schemas/topics.yaml, every
-    lane is read; fields: what is decoded, the rest is skipped without being built.
+    lane is read; fields: what is counted; texts: more fields, decoded to see whether they are UTF-8; the others are
+    skipped.
     """
 
     kind: str
     schema: str
     topic_names: tuple[str, ...]
     fields: Fields
+    texts: tuple[str, ...] = ()
 
     def topics(self) -> list[str]:
         """The topics in Kafka, each once, in all lanes."""
         return list(dict.fromkeys(topics.in_lane(name, lane) for name in self.topic_names for lane in Lane))
 
-    def reader_schema(self) -> str:
+    def reader_schema(self, *, texts: bool = False) -> str:
         """Our schema, as JSON, with these fields only: what any writer's schema is resolved to."""
-        return json.dumps(_projected(own_schema(self.schema), self.fields))
+        wanted = self.fields | _names(*self.texts) if texts else self.fields
+        return json.dumps(_projected(own_schema(self.schema), wanted))
 
 
 def _names(*names: str) -> Fields:
@@ -42,6 +45,8 @@ SEND = Source(
     "SendRequested",
     (topics.SEND_MONOLITH, topics.SEND_API),
     _names("type", "club_id", "timestamp", "to_users", "send_id", "chunk_index", "chunk_count", "channels"),
+    # A send that the functions cannot decode has no outcomes: it must not count as requested.
+    texts=("template", "data", "locale", "priority", "collapse_key", "reference"),
 )
 DELIVERY = Source(
     "delivery",

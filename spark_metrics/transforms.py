@@ -11,7 +11,7 @@ from masscomm.domain.categories import categories
 from masscomm.domain.limits import END_OF_TIME_MS, LONGEST_TEXT, MAX_CHANNELS
 from masscomm.domain.measures import DUPLICATE, QUEUED, REQUESTED
 from spark_metrics import identifiers
-from spark_metrics.decode import Writers, decoded, origin, wire_header
+from spark_metrics.decode import Writers, decoded, origin, read_as_functions, wire_header
 from spark_metrics.states import RUN
 
 # Of texts joined by NUL: an empty one, or one that is too long.
@@ -39,12 +39,19 @@ class Facts:
     """`facts`, made once for many batches: to build its columns takes a thousand calls into the JVM."""
 
     def __init__(
-        self, *, writers: Writers, far_future_ms: int, recipients: bool = False, channels: str | None = None
+        self,
+        *,
+        writers: Writers,
+        far_future_ms: int,
+        recipients: bool = False,
+        channels: str | None = None,
+        strict: bool = True,
     ) -> None:
         beside = [] if channels is None else [channels]
         self._steps = (
             wire_header(writers, beside),
-            decoded(writers, recipients=recipients, beside=beside),
+            decoded(writers, recipients=recipients, beside=beside, strict=strict),
+            *([read_as_functions(recipients=recipients, beside=beside)] if strict else []),
             _with_send_id(),
             _with_channels(channels),
             _facts(recipients=recipients),
@@ -65,6 +72,7 @@ def facts(
     far_future_ms: int,
     recipients: bool = False,
     channels: str | None = None,
+    strict: bool = True,
 ) -> DataFrame:
     """Kafka's records to what is known of each: a row a record, every position seen.
 
@@ -74,11 +82,14 @@ def facts(
     but position and problem may be believed where there is one.
 
     channels: a column of the records, with those that a send was resolved to before; null where it never was.
+    strict: whether values that the functions' decoder refuses are undecodable here, too.
 
     Nothing here is a lambda (transform, filter, exists): Spark interprets those, for every record, and cannot compile
     what stands beside them.
     """
-    return Facts(writers=writers, far_future_ms=far_future_ms, recipients=recipients, channels=channels)(records)
+    return Facts(writers=writers, far_future_ms=far_future_ms, recipients=recipients, channels=channels, strict=strict)(
+        records
+    )
 
 
 def _with_send_id() -> list[Column]:

@@ -92,6 +92,24 @@ MUTANTS = (
         no_cell="one record shows it faster than a flood",
     ),
     Mutant(
+        guard="metrics.bytes_left_over",
+        rule="A value with bytes left over is quarantined, as the functions dead-letter it.",
+        change=Becomes("F.lit(True)"),
+        no_cell=TEST_OF_EVERY_TOPIC,
+    ),
+    Mutant(
+        guard="metrics.texts_not_counted",
+        rule="A send with a text that is not UTF-8 is quarantined, whatever field the text is in.",
+        change=Returns("whole"),
+        no_cell=TEST_OF_EVERY_TOPIC,
+    ),
+    Mutant(
+        guard="metrics.counted_by_earlier_version",
+        rule="A recompute counts the records that an earlier version counted.",
+        change=Becomes("True"),
+        no_cell="no cell begins with an archive of an earlier version",
+    ),
+    Mutant(
         guard="metrics.permanent_postgres_error",
         rule="The job quarantines records that Postgres refuses permanently.",
         change=Never(),

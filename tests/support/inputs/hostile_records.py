@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from masscomm.errors import MasscommError
 from masscomm.kafka import topics
@@ -59,15 +60,31 @@ class Seed:
 
 
 def hostile_records(
-    topic: str, count: int, *, codec: Codec, seed: int = 0, generation: str = "g1"
+    topic: str, count: int, *, codec: Codec, seed: int = 0, generation: str = "g1", counted: bool = False
 ) -> Iterator[HostileRecord]:
-    """So many records for a topic in Kafka. codec: encodes with the ids of the registry that consumers ask."""
+    """Generate hostile records for a topic in Kafka.
+
+    Args:
+        topic: the topic's name in Kafka.
+        count: how many records.
+        codec: encodes with the ids of the registry that consumers ask.
+        seed: of the generator; the same seed gives the same records.
+        generation: the snapshot generation of the topics of change data capture.
+        counted: give records ids that the metrics job accepts (UUIDs).
+    """
     # A topic's name and not hash(): that differs from process to process.
     chance = random.Random(f"{topic}/{seed}")  # noqa: S311
+
+    def valid() -> Seed:
+        seed = _valid(chance, topic, generation, codec)
+        if counted and "record_id" in seed.document:
+            seed.document["record_id"] = str(UUID(seed.document["record_id"]))
+        return seed
+
     kinds: Sequence[Callable[[], HostileRecord]] = (
         lambda: _random_bytes(chance, topic),
-        lambda: _mutated(chance, topic, _valid(chance, topic, generation, codec), codec),
-        lambda: _well_formed(chance, topic, _valid(chance, topic, generation, codec), codec),
+        lambda: _mutated(chance, topic, valid(), codec),
+        lambda: _well_formed(chance, topic, valid(), codec),
     )
     for number in range(count):
         yield kinds[number % len(kinds)]()

@@ -16,8 +16,10 @@ from masscomm.domain.categories import resolve_channels
 from masscomm.domain.limits import END_OF_TIME_MS
 from masscomm.kafka.avro import own_schema
 from masscomm.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TIMESTAMP, SOURCE_TOPIC
+from spark_metrics.archived_records import decoded_again
 from spark_metrics.transforms import exploded, facts, requested, resolved_channels
 from tests.support.inputs.countable_sends import CASES, PRODUCED_MS
+from tests.support.spark.session import ToFrame
 
 AT_MS = 1_700_000_000_000
 RECORD_ID = ids.chunk_id("a parent", 0)
@@ -268,6 +270,40 @@ def test_position_headers_that_are_no_utf8_stop_no_batch(staged: ToRows, name: s
         WRITERS,
     )
     assert (bad["problem"], good["problem"]) == ("bad_position", None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(a_send() + b"\0", id="one more byte"),
+        pytest.param(a_send() + a_send(), id="another record"),
+        pytest.param(a_send(data={"headline": "Win!"}).replace(b"Win!", b"W\xffn!"), id="a text that is not UTF-8"),
+        pytest.param(a_send(data={"Win!": ""}).replace(b"Win!", b"W\xffn!"), id="a key that is not UTF-8"),
+        pytest.param(a_send(reference="Win!").replace(b"Win!", b"Win\xc3"), id="half a character"),
+        pytest.param(a_send(reference="Win!")[:-1], id="cut short"),
+    ],
+)
+def test_value_that_functions_refuse_is_undecodable(staged: ToRows, value: bytes) -> None:
+    good = a_send(data={"headline": "W\u00efn \U0001f600"}, reference="\u00ef")
+    rows = staged([{"topic": "send.api", "value": each} for each in (value, good)], WRITERS)
+    assert [row["problem"] for row in rows] == ["undecodable", None]
+
+
+@pytest.mark.kills(guard="metrics.counted_by_earlier_version")
+def test_value_an_earlier_version_counted_stays_counted(kafka_frame: ToFrame) -> None:
+    """Earlier versions counted values with bytes left over; a recompute must find what they counted."""
+    records = kafka_frame([{"topic": "send.api", "value": a_send(send_id="s") + b"\0"}]).select(
+        *(
+            "topic",
+            "partition",
+            F.col("offset").alias("kafka_offset"),
+            F.unix_millis("timestamp").alias("timestamp_ms"),
+        ),
+        *("value", "headers", F.lit("send").alias("source")),
+        F.lit(None).cast("array<struct<channel: string>>").alias("counts"),
+    )
+    (row,) = decoded_again(records, WRITERS).collect()
+    assert (row["problem"], row["send_id"]) == (None, "s")
 
 
 def test_empty_send_id_is_derived_from_the_position(staged: ToRows) -> None:

@@ -1,0 +1,69 @@
+"""The job counts no record that the functions cannot decode.
+
+`--flood full` reads 20,000 records a topic instead of a few hundred.
+"""
+
+import json
+
+import pytest
+
+from masscomm.errors import DeadLetter
+from masscomm.kafka import topics
+from masscomm.kafka.avro import Codec, InMemorySchemaRegistry, own_schema
+from spark_metrics.sources import DELIVERY, OUTCOME, SEND, Source
+from spark_metrics.transforms import facts
+from tests.support.inputs.hostile_records import hostile_records
+from tests.support.spark.session import ToFrame
+
+_DAY_MS = 86_400_000
+
+
+@pytest.fixture(scope="module")
+def registry() -> InMemorySchemaRegistry:
+    registry = InMemorySchemaRegistry()
+    for topic in topics.chain_topics():
+        if topic.schema is not None:
+            registry.register(f"{topic.name}-value", own_schema(topic.schema))
+    return registry
+
+
+def _fault(codec: Codec, source: Source, value: bytes | None) -> DeadLetter | None:
+    try:
+        codec.decode(source.schema, value)
+    except DeadLetter as error:
+        return error
+    return None
+
+
+@pytest.mark.guarantee("metrics.undecodable_send_is_not_counted")
+@pytest.mark.kills(guard="metrics.bytes_left_over")
+@pytest.mark.kills(guard="metrics.texts_not_counted")
+@pytest.mark.parametrize(
+    ("source", "name"), [(SEND, topics.SEND_MONOLITH), (DELIVERY, topics.DELIVERY), (OUTCOME, topics.OUTCOME)]
+)
+def test_job_counts_no_record_that_functions_refuse(
+    source: Source,
+    name: str,
+    registry: InMemorySchemaRegistry,
+    kafka_frame: ToFrame,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Of deliveries and outcomes only bytes left over are compared: the job skips fields of them."""
+    count = 20_000 if request.config.getoption("--flood") == "full" else 900
+    codec, schema = Codec(registry), own_schema(source.schema)
+    values = [each.value for each in hostile_records(name, count, codec=codec, counted=True)]
+    writers = {source.kind: {registry.id_of(f"{name}-value", schema): json.dumps(schema)}}
+    rows = (
+        kafka_frame([{"topic": name, "value": value} for value in values])
+        .transform(facts, writers=writers, far_future_ms=_DAY_MS)
+        .select("kafka_offset", "problem")
+        .collect()
+    )
+    counted = {row["kafka_offset"] for row in rows if row["problem"] is None}
+    assert len(rows) == count
+    assert len(counted) > count / 4
+    faults = {place: fault for place in counted if (fault := _fault(codec, source, values[place])) is not None}
+    if source is not SEND:
+        # Of these the job skips fields: their UTF-8 and their lengths are not checked.
+        faults = {place: fault for place, fault in faults.items() if fault.__cause__ is None}
+    assert {place: str(fault) for place, fault in faults.items()} == {}
