@@ -43,7 +43,7 @@ def flood(count: int, *, timeout_s: float) -> FaultOf:
         missing = sorted(unreadable - letters)
         assert missing == [], f"{len(missing)} of {len(written)} are neither handled nor dead letters: {missing[:5]}"
         refused = {place for place in unreadable if written[place].topic in _REFUSED_ALIKE}
-        until("the job has quarantined each", lambda: refused <= _quarantined(bench), patience_s, every_s=1)
+        until("the job has quarantined each", lambda: refused <= _quarantined(bench), timeout_s, every_s=1)
         bench.accept_dead_letters()
 
     return fault
