@@ -16,7 +16,7 @@ from masscomm.chain.batch import Item
 from masscomm.clock import Clock
 from masscomm.domain import quiet_hours
 from masscomm.domain.ids import numbered_id, released_id
-from masscomm.domain.records import AcceptedByProvider, ContentColumn, DeliveryRequested
+from masscomm.domain.records import ContentColumn, DeliveryRequested, Taken
 from masscomm.domain.statuses import Status
 from masscomm.kafka.avro import Codec
 from masscomm.observability import traces
@@ -148,7 +148,7 @@ def _part(delivery: DeliveryRequested, part_id: str, delayed: Mapping[int, Recip
         content=[_of_rows(column, rows) for column in delivery.content],
         withdrawn=[entry for entry in delivery.withdrawn if entry.position in delayed],
         taken=[
-            AcceptedByProvider(position=position, target=call.target, message_id=call.message_id)
+            Taken(position=position, target=call.target, message_id=call.message_id)
             for position, entry in sorted(delayed.items())
             for call in entry.call_results
             if call.message_id is not None

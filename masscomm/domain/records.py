@@ -199,7 +199,7 @@ class Withdrawn(AvroRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AcceptedByProvider(AvroRecord):
+class Taken(AvroRecord):
     """A device whose message the provider accepted, of a recipient whose other devices are retried; target: its id."""
 
     position: int
@@ -217,7 +217,7 @@ class DeliveryRequested(SendFields, DerivedRecord):
     addresses: list[str]
     content: list[ContentColumn]
     withdrawn: list[Withdrawn] = field(default_factory=list)
-    taken: list[AcceptedByProvider] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
 
     @property
     def since_ms(self) -> int:
@@ -229,7 +229,7 @@ class DeliveryRequested(SendFields, DerivedRecord):
         parts = {
             "content": [ContentColumn(**column) for column in value["content"]],
             "withdrawn": [Withdrawn(**entry) for entry in value["withdrawn"]],
-            "taken": [AcceptedByProvider(**entry) for entry in value["taken"]],
+            "taken": [Taken(**entry) for entry in value["taken"]],
         }
         return cls(**{**value, **parts})
 
