@@ -1,11 +1,11 @@
 """Authentication of the functions to Kafka, OpenSearch and Postgres, chosen by environment variables.
 
-    KAFKA_AUTHENTICATION              none (where nothing is said), aws_msk_iam
-    OPENSEARCH_AUTHENTICATION         none, aws_sigv4
-    METRICS_DATABASE_AUTHENTICATION   none, aws_rds_iam
+    KAFKA_AUTHENTICATION              none (default), aws_msk_iam
+    OPENSEARCH_AUTHENTICATION         none (default), aws_sigv4
+    METRICS_DATABASE_AUTHENTICATION   none (default), aws_rds_iam
 
-The region is AWS_REGION, which Lambda sets. Every signature is made anew from the role's credentials: no password is
-stored anywhere. Every connection to another machine verifies that the server is the one it was meant for.
+The region is AWS_REGION, which Lambda sets. Each signature is computed from the role's current credentials: no password
+is stored. Each connection to another machine verifies the server's identity.
 """
 
 import base64
@@ -23,10 +23,11 @@ from schemas import absolute
 
 NONE = "none"
 MSK_IAM, SIGV4, RDS_IAM = "aws_msk_iam", "aws_sigv4", "aws_rds_iam"
-# Amazon's own authorities, which sign RDS Proxy's certificates, and RDS' of each region that is deployed to.
+# Amazon's own certificate authorities, which sign RDS Proxy's certificates, and RDS' authorities in each region of a
+# deployment.
 _AUTHORITIES = "certificates/postgres.pem"
 _THIS_MACHINE = frozenset({"", "127.0.0.1", "::1", "localhost"})
-# As long as AWS lets them hold.
+# The longest lifetime of a token that AWS allows.
 _EXPIRES_S = 900
 
 type CredentialsNow = Callable[[], Credentials]
@@ -81,7 +82,7 @@ def spark_kafka_options(group: str) -> dict[str, str]:
 
 
 def msk_token(region: str, credentials: Credentials, at: datetime) -> tuple[str, float]:
-    """MSK's token and when it ends, in seconds since the epoch: a signed request to connect, in base64."""
+    """Return MSK's token, a signed request to connect in base64, and its expiry in seconds since the epoch."""
     url = signed_url(
         f"https://kafka.{region}.amazonaws.com/",
         {"Action": "kafka-cluster:Connect"},
@@ -103,16 +104,20 @@ class OpenSearchSigner:
         self._region, self._credentials, self._now = region, credentials, now
 
     def __call__(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> dict[str, str]:
-        """All headers to send. method, url, headers and body as they are sent."""
+        """Return all headers to send. Method, URL, headers and body are signed, so none of them may change later."""
         content = body or b""
         scope = Scope(service="es", region=self._region, at=self._now())
-        # OpenSearch Service takes requests without it, OpenSearch Serverless does not.
+        # OpenSearch Service accepts requests without this header; OpenSearch Serverless refuses them.
         hashed = {"x-amz-content-sha256": sha256(content).hexdigest()}
         return signed_headers(method, url, {**headers, **hashed}, content, scope=scope, credentials=self._credentials())
 
 
 def opensearch_auth() -> OpenSearchSigner | None:
-    """What signs requests to the directory, None where nothing does. Errors: Stop for what does not exist."""
+    """Return the signer of requests to the directory, None if OPENSEARCH_AUTHENTICATION is `none`.
+
+    Raises:
+        Stop: OPENSEARCH_AUTHENTICATION has an unknown value, or AWS_REGION is not set.
+    """
     if environment.choice("OPENSEARCH_AUTHENTICATION", (NONE, SIGV4)) == NONE:
         return None
     return OpenSearchSigner(environment.required("AWS_REGION"), RoleCredentials())
@@ -122,10 +127,13 @@ def opensearch_auth() -> OpenSearchSigner | None:
 
 
 def database_url(url: str) -> str | Callable[[], str]:
-    """The metrics database's address as psycopg's pool takes it: with a password that is made at each connection.
+    """Return the metrics database's URL for psycopg's pool; with tokens, a function that makes it for each connection.
 
-    url: libpq's, with user and without password where tokens are used. Errors: Stop for a setting that does not exist,
-    and for what is no such URL.
+    Args:
+        url: libpq's URL; with a user and without a password if tokens are used.
+
+    Raises:
+        Stop: METRICS_DATABASE_AUTHENTICATION has an unknown value, AWS_REGION is not set, or `url` is not libpq's.
     """
     url = verified(url)
     if environment.choice("METRICS_DATABASE_AUTHENTICATION", (NONE, RDS_IAM)) == NONE:
@@ -135,10 +143,12 @@ def database_url(url: str) -> str | Callable[[], str]:
 
 
 def verified(url: str) -> str:
-    """The URL with sslmode=verify-full, and with RDS' certificate authorities where it names none.
+    """Return the URL with sslmode=verify-full, and with RDS' certificate authorities if it names none.
 
-    A server on this machine is reached as the URL says. Any other mode takes any server's certificate.
-    Errors: Stop where it is not libpq's URL.
+    Every other mode accepts another server's certificate. The URL of a server on this machine is returned unchanged.
+
+    Raises:
+        Stop: it is not libpq's URL.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("postgresql", "postgres"):
@@ -152,7 +162,7 @@ def verified(url: str) -> str:
 
 
 def address_now(url: str) -> str:
-    """The same for a single connection that is made now."""
+    """Return the metrics database's URL for a single connection that is opened now (see database_url)."""
     found = database_url(url)
     return found if isinstance(found, str) else found()
 

@@ -1,8 +1,8 @@
-"""HTTP calls over urllib3 that end within a time, however slowly names are resolved or an answer arrives.
+"""HTTP calls over urllib3 with a deadline that also covers name resolution and slow answers.
 
-urllib3's time-outs are for one operation of a socket: an answer of a byte every second has no end for them, and none of
-them covers the resolver, which waits ten seconds and more for a server that does not answer. Here one thread for each
-pool shuts down the socket of a call whose time is over; the call's own thread then fails.
+urllib3's time-outs limit single operations of a socket: an answer of one byte per second never exceeds them. They do
+not cover the resolver, which waits ten seconds and more for a server that does not answer. Here one thread per pool
+shuts down the socket of a call whose deadline has passed; the call's own thread then fails.
 """
 
 import socket
@@ -19,7 +19,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionErr
 
 
 class _Call(threading.local):
-    """The call that the thread makes, None outside of one."""
+    """The current call of each thread, None outside of a call."""
 
     now: "Call | None" = None
 
@@ -28,7 +28,7 @@ _THREAD = _Call()
 
 
 class Call:
-    """One call until its deadline, in seconds of the monotonic clock."""
+    """One call with its deadline, in seconds of the monotonic clock."""
 
     def __init__(self, total_s: float) -> None:
         self.deadline = time.monotonic() + total_s
@@ -38,16 +38,16 @@ class Call:
         self._lock = threading.Lock()
 
     def uses(self, connected: socket.socket) -> None:
-        """The socket to shut down at the deadline. The connection forgets it before the answer is whole."""
+        """Set the socket to shut down at the deadline. The connection drops it before the answer is complete."""
         self._socket = connected
 
     def done(self) -> None:
-        """From here on the socket belongs to other calls."""
+        """End the call. Afterwards the socket belongs to other calls and must not be shut down."""
         with self._lock:
             self._is_done, self._socket = True, None
 
     def expire_at_deadline(self) -> None:
-        """Wait for the deadline, unless the call is done before; then shut down its socket."""
+        """Shut down the call's socket at the deadline, unless the call has ended earlier."""
         while not self._is_done and (remaining := self.deadline - time.monotonic()) > 0:
             time.sleep(remaining)
         with self._lock:
@@ -55,13 +55,13 @@ class Call:
                 return
             self.is_expired = True
             if self._socket is not None:
-                # The TLS layer's own shutdown is not made for another thread; the plain socket's is.
+                # The TLS layer's shutdown is not safe from another thread; the plain socket's is.
                 with suppress(OSError):
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # guard: provider.call_deadline
 
 
 class _Bounded(HTTPConnection):
-    """A connection that resolves, connects and shakes hands within its connect time-out in all."""
+    """A connection whose resolving, connecting and TLS handshake together end within its connect time-out."""
 
     def _new_conn(self) -> socket.socket:
         connect_s = self.timeout if isinstance(self.timeout, int | float) else 10.0
@@ -86,7 +86,7 @@ class _Bounded(HTTPConnection):
         raise NewConnectionError(self, f"no connection to {self.host}: {error}") from error
 
     def _addresses(self, within_s: float) -> list[Any]:
-        """The host's addresses. The resolver cannot be interrupted: a thread waits for it, and is left behind."""
+        """Resolve the host in a daemon thread, which continues after the time-out: the resolver has no interrupt."""
         found: list[Any] = []
 
         def resolve() -> None:
@@ -107,12 +107,16 @@ class _Bounded(HTTPConnection):
         return list(found[0])
 
     def connect(self) -> None:
-        """Connect; from here on the call's deadline interrupts what is sent and received."""
+        """Connect. Afterwards the call's deadline interrupts sending and receiving."""
         super().connect()
         self._be_watched()
 
     def request(self, *args: Any, **kwargs: Any) -> None:
-        """Send. Errors: ConnectTimeoutError where the call's time is over: nothing was sent."""
+        """Send the request.
+
+        Raises:
+            ConnectTimeoutError: the call's deadline has passed; nothing was sent.
+        """
         self._be_watched()
         super().request(*args, **kwargs)
 
@@ -140,20 +144,29 @@ class _TlsPool(urllib3.HTTPSConnectionPool):
 
 
 class BoundedCalls:
-    """Calls that end within total_s seconds each, connecting included. Thread-safe. options: of urllib3.PoolManager."""
+    """Calls that end within `total_s` seconds each, connecting included. Thread-safe.
+
+    Args:
+        total_s: seconds for each call.
+        options: of urllib3.PoolManager.
+    """
 
     def __init__(self, total_s: float, **options: Any) -> None:
         self._total_s = total_s
         self._pool = urllib3.PoolManager(**options)
         self._pool.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
-        # In the order of their deadlines, as all have the same time.
+        # Ordered by deadline, because all calls have the same duration.
         self._calls: SimpleQueue[Call] = SimpleQueue()
         self._watching = threading.Lock()
         self._watcher: threading.Thread | None = None
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """One call: its time begins here. Errors: ReadTimeoutError where it was over before the answer was whole."""
+        """Make one call within the block; its time starts at the beginning of the block.
+
+        Raises:
+            ReadTimeoutError: the deadline passed before the answer was complete.
+        """
         call = Call(self._total_s)
         self._watch(call)
         _THREAD.now = call
@@ -166,12 +179,16 @@ class BoundedCalls:
         finally:
             _THREAD.now = None
             call.done()
-        # An answer without a length ends where its connection ends: it may be a part.
+        # An answer without a length ends with its connection, so the shutdown may have truncated it.
         if call.is_expired:
             raise self._too_slow()
 
     def urlopen(self, method: str, url: str, *, body: bytes, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
-        """The answer, its body read. Errors: urllib3's HTTPError."""
+        """Send a request and return the answer with its body read.
+
+        Raises:
+            HTTPError: urllib3's, for every failure without an answer.
+        """
         return self._pool.urlopen(method, url, body=body, headers=headers, redirect=False)
 
     def _watch(self, call: Call) -> None:

@@ -1,10 +1,10 @@
-"""DynamoDB, SNS and SES as the functions ask them: signed HTTP over urllib3, with boto3's names and botocore's errors.
+"""Clients of DynamoDB, SNS and SES: signed HTTP over urllib3, with boto3's method names and botocore's errors.
 
-boto3 does the same and all the rest of AWS; importing it and reading its models takes a cold start more than everything
-else a function needs (docs/decisions/058-own-clients.md). The methods take and answer what boto3's do, as far as they
-are used here; either fits where the other does, and tests hold each request against botocore's.
+boto3 supports all of AWS, but its import and its models take more of a cold start than all other needs of a function
+together (docs/decisions/058-own-clients.md). The methods have the parameters and results of boto3's, as far as masscomm
+uses them, so that either client can replace the other. Tests compare each request with botocore's.
 
-The region is AWS_REGION (or AWS_DEFAULT_REGION); AWS_ENDPOINT_URL_<SERVICE> and AWS_ENDPOINT_URL say another address.
+The region is AWS_REGION (or AWS_DEFAULT_REGION). AWS_ENDPOINT_URL_<SERVICE> and AWS_ENDPOINT_URL override the address.
 """
 
 import base64
@@ -18,7 +18,7 @@ from typing import Any
 from masscomm.aws.request import FORM, Limits, Requests, element, form
 from masscomm.errors import Stop
 
-# What another try may put right, whatever the service.
+# Error codes of every service that are retried.
 _THROTTLED = {
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
@@ -31,18 +31,18 @@ _FIRST_PAUSE_S = 0.05
 
 
 class _Service:
-    """One service's address, signed. Errors of every call: botocore's ClientError and BotoCoreError."""
+    """Signed requests to one service. Every call raises botocore's ClientError or BotoCoreError."""
 
-    # As its address and its signature have it.
+    # The name in the service's address and in signatures.
     name: str
 
     def __init__(self, limits: Limits) -> None:
-        """Errors: Stop where no region is set."""
+        """Raise Stop if no region is set."""
         self._limits = limits
         self._requests = Requests(self.name, limits)
 
     def _call(self, operation: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """The body of the answer, after as many attempts as the limits allow."""
+        """Return the body of the answer. The call is retried up to the attempts in the limits."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         for attempt in range(1, self._limits.attempts + 1):
@@ -72,7 +72,7 @@ class _Service:
         except Stop as error:
             raise exceptions.NoCredentialsError from error
         except urllib3.exceptions.ConnectTimeoutError as error:
-            # Also what urllib3 makes of a connection that is refused or of a name that nobody knows.
+            # In urllib3 a refused connection and an unknown host name are subclasses of this error.
             if isinstance(error, urllib3.exceptions.NewConnectionError):
                 raise exceptions.EndpointConnectionError(endpoint_url=url, error=error) from error
             raise exceptions.ConnectTimeoutError(endpoint_url=url, error=error) from error
@@ -95,7 +95,7 @@ class _Service:
 
 
 class DynamoDb(_Service):
-    """Items as boto3's client has them: {"S": …}, {"N": …}, {"B": bytes}."""
+    """DynamoDB, with items in the format of boto3's client: {"S": …}, {"N": …}, {"B": bytes}."""
 
     name = "dynamodb"
 
@@ -124,7 +124,7 @@ class DynamoDb(_Service):
         return self._ask("Scan", request)
 
     def get_paginator(self, operation: str) -> "_Pages":
-        """Of query or scan; all pages, one after the other."""
+        """Return a paginator of `query` or `scan`, which yields all pages in order."""
         return _Pages(self, {"query": "Query", "scan": "Scan"}[operation])
 
     def _ask(self, operation: str, request: Mapping[str, Any]) -> Any:
@@ -159,7 +159,7 @@ class _Pages:
 
 
 def _document(answer: bytes) -> dict[str, Any]:
-    """What a service, or a gateway in front of it, said."""
+    """Return the JSON object of an answer; any other answer, such as a gateway's, becomes its `message`."""
     try:
         document = json.loads(answer or b"{}")
     except ValueError:
@@ -168,7 +168,7 @@ def _document(answer: bytes) -> dict[str, Any]:
 
 
 def _to_wire(value: Any) -> Any:
-    """Bytes as base64, wherever they stand."""
+    """Return the value with all bytes in it, at any depth, encoded as base64."""
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
@@ -179,7 +179,7 @@ def _to_wire(value: Any) -> Any:
 
 
 def _from_wire(value: Any) -> Any:
-    """The other way: only the value of a type B is base64."""
+    """Return the value with base64 decoded to bytes; only a value of type B is base64."""
     if isinstance(value, dict):
         if len(value) == 1 and isinstance(value.get("B"), str):
             return {"B": base64.b64decode(value["B"])}
@@ -193,7 +193,7 @@ def _from_wire(value: Any) -> Any:
 
 
 class _Query(_Service):
-    """Services that take forms and answer XML."""
+    """Services whose requests are forms and whose answers are XML."""
 
     version: str
 
@@ -214,7 +214,11 @@ class _Query(_Service):
 
     @staticmethod
     def _found(name: str, answer: str, operation: str) -> str:
-        """The text of an element that must be there: else the message may have been taken, and nobody knows its id."""
+        """Return the text of a required element.
+
+        Raises:
+            ResponseStreamingError: the element is missing. The service may have taken the message, whose id is unknown.
+        """
         from botocore.exceptions import ResponseStreamingError
 
         found = element(name, answer)
@@ -224,7 +228,7 @@ class _Query(_Service):
 
 
 class Sns(_Query):
-    """The endpoints of platform applications; publishing to them is masscomm/channels/sns_push.py."""
+    """The endpoints of platform applications; masscomm/channels/sns_push.py publishes to them."""
 
     name, version = "sns", "2010-03-31"
 

@@ -1,6 +1,4 @@
-"""The role's credentials, as Lambda gives them to a function: in its environment, or at an address where SnapStart
-restored it.
-"""
+"""The role's credentials in Lambda: environment variables, or a local address after a restore by SnapStart."""
 
 import json
 import os
@@ -11,15 +9,18 @@ from datetime import datetime
 from masscomm.aws.signature import Credentials
 from masscomm.errors import Retry, Stop
 
-# Asked for again so long before they end.
+# Credentials are requested again this many seconds before they expire.
 _EARLY_S = 300.0
 _TIMEOUT_S = 2.0
 
 
 class RoleCredentials:
-    """Callable: the credentials that hold now. now: seconds since the epoch.
+    """Callable that returns the currently valid credentials.
 
-    Errors of a call: Stop where there are none, Retry where the address that has them does not answer.
+    A call raises Stop if there are no credentials, Retry if the address of the credentials does not answer.
+
+    Args:
+        now: returns the time in seconds since the epoch.
     """
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
@@ -54,7 +55,7 @@ def _asked(address: str, authorization: str) -> tuple[float, Credentials]:
 
 
 def _of_the_sdk() -> Credentials:
-    """Wherever else the SDK looks: a person's profile, a cluster's role."""
+    """Return credentials from the SDK's other sources, such as a person's profile or a cluster's role."""
     import botocore.session
 
     found = botocore.session.get_session().get_credentials()

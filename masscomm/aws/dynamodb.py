@@ -1,4 +1,4 @@
-"""DynamoDB's errors as ours, for whatever is kept on one of its tables."""
+"""Conversion of DynamoDB's errors to masscomm's, and the limit of an item's size, shared by all tables."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +12,10 @@ from masscomm.errors import DeadLetter, Retry, Stop
 _REFUSED = "ConditionalCheckFailedException"
 _INVALID = "ValidationException"
 _CANCELLED = "TransactionCanceledException"
-# What another try cannot mend.
+# Error codes that are not retried.
 _WRONG = {"ResourceNotFoundException", "AccessDeniedException", _INVALID, "UnrecognizedClientException"}
-# What a ValidationException says of the item itself, in AWS and in DynamoDB Local: its size or its keys', and values
-# that no attribute can hold. Any other is about the request or the table, which are ours.
+# Texts of a ValidationException about the item, in AWS and in DynamoDB Local: the size of the item or of its keys, and
+# values that no attribute can store. Any other text is about the request or the table, which the data cannot cause.
 _TOO_LARGE = ("exceeded the maximum", "exceeded the size limit", "key values must be under")
 _OF_THE_ITEM = (
     *_TOO_LARGE,
@@ -23,22 +23,26 @@ _OF_THE_ITEM = (
 )
 
 
-# Bytes of one value. An item takes 400 kB, names and all.
+# Bytes of one value. DynamoDB limits an item to 400 kB, attribute names included.
 PART_BYTES = 350_000  # guard: dynamodb.item_size
 
 
 def parts_of(value: bytes) -> list[bytes]:
-    """A value cut into what one item each can hold; at least one part."""
+    """Split a value into parts of at most PART_BYTES, each for one item; at least one part."""
     return [value[start : start + PART_BYTES] for start in range(0, len(value), PART_BYTES)] or [b""]
 
 
 def digest_of(value: bytes) -> str:
-    """Names a value's further parts, so that two values' are never mixed, and tells the values apart."""
+    """Return the digest of a value. The keys of its further parts contain it: parts of two values never mix."""
     return blake2b(value, digest_size=16).hexdigest()
 
 
 class ConditionFailed(Exception):
-    """item: as it stands, where the request asked for it (ReturnValuesOnConditionCheckFailure)."""
+    """The condition of a write does not hold.
+
+    Attributes:
+        item: the stored item if the request set ReturnValuesOnConditionCheckFailure, else empty.
+    """
 
     def __init__(self, item: dict[str, Any]) -> None:
         super().__init__("the condition does not hold")
@@ -46,15 +50,21 @@ class ConditionFailed(Exception):
 
 
 class ItemRefused(DeadLetter):
-    """The table will never take this item: it is too large, or holds what no attribute can."""
+    """DynamoDB can never store this item: it is too large, or has a value that no attribute can store."""
 
 
 @contextmanager
 def answering(what: str) -> Iterator[None]:
-    """Around requests; what: they are about, for the messages.
+    """Convert the errors of the requests within the block.
 
-    Errors: ConditionFailed; ItemRefused (reason too_large or invalid); Stop (no credentials, no such table, not
-    allowed, no such request); Retry (any other).
+    Args:
+        what: the subject of the requests, for error messages.
+
+    Raises:
+        ConditionFailed: the condition of a write does not hold.
+        ItemRefused: DynamoDB can never store the item; the reason is too_large or invalid.
+        Stop: no credentials, an unknown table, a missing permission or an invalid request.
+        Retry: any other error.
     """
     try:
         yield
@@ -71,7 +81,8 @@ def _as_ours(what: str, error: ClientError) -> Exception:
     details = response.get("Error", {})
     code, message, item = details.get("Code", ""), details.get("Message", ""), response.get("Item", {})
     if code == _CANCELLED:
-        # One reason a request of the transaction, "None" where it was not the cause; the first that no try can mend.
+        # One reason per request of the transaction, "None" if the request was not the cause. The first permanent reason
+        # decides.
         reasons = response.get("CancellationReasons", [])
         permanent = ("ConditionalCheckFailed", "ValidationError")
         reason: dict[str, Any] = next((each for each in reasons if each.get("Code") in permanent), {})

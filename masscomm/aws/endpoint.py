@@ -1,4 +1,4 @@
-"""Where a service of AWS answers: the region's address, or the one that the environment gives instead."""
+"""The address of an AWS service: the region's, unless an environment variable overrides it."""
 
 import os
 
@@ -6,7 +6,11 @@ from masscomm.errors import Stop
 
 
 def region() -> str:
-    """AWS_REGION, or AWS_DEFAULT_REGION. Errors: Stop where neither is set."""
+    """Return AWS_REGION, or else AWS_DEFAULT_REGION.
+
+    Raises:
+        Stop: neither is set.
+    """
     name = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if not name:
         raise Stop("the environment variable AWS_REGION is not set")
@@ -14,9 +18,13 @@ def region() -> str:
 
 
 def endpoint(service: str, region: str) -> str:
-    """A URL that ends with a slash. service: dynamodb, sns or ses.
+    """Return a service's URL, which ends with a slash.
 
-    AWS_ENDPOINT_URL_<SERVICE> and AWS_ENDPOINT_URL go first, as with AWS's own SDKs.
+    AWS_ENDPOINT_URL_<SERVICE> and AWS_ENDPOINT_URL take precedence, as in AWS's own SDKs.
+
+    Args:
+        service: dynamodb, sns or ses.
+        region: for example eu-central-1.
     """
     given = os.environ.get(f"AWS_ENDPOINT_URL_{service.upper()}") or os.environ.get("AWS_ENDPOINT_URL")
     host = "email" if service == "ses" else service

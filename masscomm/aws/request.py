@@ -1,4 +1,4 @@
-"""One signed request to a service of AWS over a kept connection; what an error means is the caller's to say.
+"""Signed requests to an AWS service over kept connections. The caller interprets error answers.
 
 Source: AWS documentation, "Making Query API requests".
 """
@@ -14,22 +14,22 @@ from masscomm.aws import endpoint
 from masscomm.aws.credentials import RoleCredentials
 from masscomm.aws.signature import Credentials, Scope, signed_headers
 
-# urllib3 adds headers of its own after the request is signed; its urllib3.util.SKIP_HEADER leaves one out.
+# urllib3 adds these headers after the request is signed, unless their value is urllib3.util.SKIP_HEADER.
 NOTHING_UNSIGNED = dict.fromkeys(("user-agent", "accept-encoding"), "@@@SKIP_HEADER@@@")
 FORM = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """connections: kept open, one a thread; attempts: in all, of what may be repeated.
+    """Limits of the requests to a service. One attempt ends within connect_s + read_s."""
 
-    connect_s: seconds of resolving, connecting and the TLS handshake together; read_s: seconds without a byte. An
-    attempt ends within their sum.
-    """
-
+    # Connections kept open; each thread needs one.
     connections: int = 10
+    # Seconds for resolving, connecting and the TLS handshake together.
     connect_s: float
+    # Seconds without a received byte.
     read_s: float
+    # Attempts in total, of requests that may be repeated.
     attempts: int = 1
 
 
@@ -40,8 +40,16 @@ def _now() -> datetime:
 class Requests:
     """POSTs to one service. Thread-safe.
 
-    url: by default what AWS_ENDPOINT_URL_<SERVICE> or AWS_ENDPOINT_URL says, else the region's; region: by default
-    AWS_REGION's; credentials: asked before each request. Errors: Stop where no region is set.
+    Args:
+        service: its name in addresses and signatures.
+        limits: of each request; `attempts` is for the caller.
+        url: by default AWS_ENDPOINT_URL_<SERVICE> or AWS_ENDPOINT_URL, else the region's address.
+        region: by default AWS_REGION, else AWS_DEFAULT_REGION.
+        credentials: called before each request; by default the role's.
+        now: the time of a signature; by default the system clock's.
+
+    Raises:
+        Stop: no region is set.
     """
 
     def __init__(
@@ -67,7 +75,7 @@ class Requests:
             limits.connect_s + limits.read_s,
             maxsize=limits.connections,
             timeout=urllib3.Timeout(connect=limits.connect_s, read=limits.read_s),
-            # Who asks decides about repetitions.
+            # The caller retries.
             retries=False,
             socket_options=[
                 (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -76,9 +84,12 @@ class Requests:
         )
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        """Status and body of the answer, whatever they say.
+        """Send a request and return the answer's status, errors included, and body.
 
-        Errors: urllib3's HTTPError; Stop and Retry where there are no credentials.
+        Raises:
+            HTTPError: urllib3's; there is no complete answer.
+            Stop: there are no credentials.
+            Retry: the address of the credentials does not answer.
         """
         with self._calls.call():
             scope = Scope(service=self._service, region=self._region, at=self._now())
@@ -89,13 +100,13 @@ class Requests:
 
 
 def form(operation: str, version: str, parameters: Iterable[tuple[str, str]]) -> bytes:
-    """The body that asks for an operation of a service that takes forms (FORM are its headers)."""
+    """Return the request body of an operation of SNS or SES; FORM has its headers."""
     pairs = (("Action", operation), ("Version", version), *parameters)
     return "&".join(f"{quote_plus(name)}={quote_plus(value)}" for name, value in pairs).encode()
 
 
 def element(name: str, answer: str) -> str | None:
-    """The text of the first element of that name in an answer, None where there is none."""
+    """Return the text of the first XML element of that name in an answer, None if there is none."""
     from html import unescape
 
     found = re.search(rf"<{name}>([^<]*)</{name}>", answer)

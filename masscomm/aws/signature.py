@@ -1,7 +1,7 @@
-"""AWS's signature, version 4, for every request that is made without an SDK.
+"""AWS's signature, version 4, for requests without an SDK.
 
-botocore does the same and takes a tenth of a second to import, which a cold start would spend on a few hashes. The
-tests hold every signature made here against botocore's, over random input.
+botocore also computes it, but its import adds a tenth of a second to a cold start for a few hashes. Tests compare the
+signatures of this module with botocore's, over random input.
 
 Source: AWS documentation, IAM user guide, "Create a signed AWS API request": the signed headers must include Host,
 Content-Type if the request has one, and all x-amz-* headers. Here every header is signed.
@@ -21,34 +21,44 @@ _EMPTY = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True)
 class Credentials:
-    """token: of a role's temporary credentials, None for a user's own."""
+    """AWS credentials of a role or a user."""
 
     access_key: str
     secret_key: str = field(repr=False)
+    # Session token of a role's temporary credentials, None for a user's own.
     token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """What a signature is good for. at: the time it is made."""
+    """Service, region and time for which a signature is valid."""
 
     service: str
     region: str
+    # The time of the signature.
     at: datetime
 
     @property
     def stamp(self) -> str:
-        """The time as AWS writes it."""
+        """The time in AWS's format, such as 20260102T030405Z."""
         return self.at.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
 
     @property
     def name(self) -> str:
-        """The scope as a signature names it."""
+        """The credential scope in AWS's format."""
         return f"{self.stamp[:8]}/{self.region}/{self.service}/aws4_request"
 
 
 def signed_url(url: str, params: Mapping[str, str], *, scope: Scope, credentials: Credentials, expires_s: int) -> str:
-    """A URL whose GET is signed by its query. url: without a query; params: of the query, as they are meant."""
+    """Return a URL for a GET request that is signed in its query.
+
+    Args:
+        url: without a query.
+        params: of the query, not quoted.
+        scope: service, region and time of the signature.
+        credentials: the signing key, and the session token if there is one.
+        expires_s: seconds for which the URL is valid.
+    """
     parts = urlsplit(url)
     query = {
         **params,
@@ -68,9 +78,15 @@ def signed_url(url: str, params: Mapping[str, str], *, scope: Scope, credentials
 def signed_headers(
     method: str, url: str, headers: Mapping[str, str], body: bytes, *, scope: Scope, credentials: Credentials
 ) -> dict[str, str]:
-    """All headers to send, but for Host, which the HTTP client writes, and Content-Length; each of them is signed.
+    """Return all headers to send except Host and Content-Length, which the HTTP client adds. All of them are signed.
 
-    url: as it is sent, its path and query quoted; headers: that the request has without a signature.
+    Args:
+        method: of the request.
+        url: as it is sent, with its path and query quoted.
+        headers: of the request without a signature.
+        body: as it is sent.
+        scope: service, region and time of the signature.
+        credentials: the signing key, and the session token if there is one.
     """
     signed = {name.lower(): value for name, value in headers.items()}
     signed["x-amz-date"] = scope.stamp
@@ -87,7 +103,14 @@ def signed_headers(
 
 
 def canonical_request(method: str, url: str, headers: Mapping[str, str], body: bytes) -> str:
-    """The request as it is signed. headers: all, Host included, their names in lower case."""
+    """Return the request in AWS's canonical form.
+
+    Args:
+        method: of the request.
+        url: as it is sent.
+        headers: all headers, Host included, with names in lower case.
+        body: as it is sent; not read if headers include x-amz-content-sha256.
+    """
     parts = urlsplit(url)
     pairs = sorted(tuple(pair.partition("=")[::2]) for pair in parts.query.split("&")) if parts.query else []
     names = sorted(headers)
@@ -104,7 +127,7 @@ def canonical_request(method: str, url: str, headers: Mapping[str, str], body: b
 
 
 def string_to_sign(request: str, scope: Scope) -> str:
-    """The text whose keyed hash is the signature. request: canonical."""
+    """Return the text whose keyed hash is the signature, for a canonical request."""
     return "\n".join([_ALGORITHM, scope.stamp, scope.name, hashlib.sha256(request.encode()).hexdigest()])
 
 
@@ -113,7 +136,7 @@ def signature(text: str, scope: Scope, credentials: Credentials) -> str:
     return _hmac(_signing_key(credentials.secret_key, scope.stamp[:8], scope.region, scope.service), text).hex()
 
 
-# One a day for each service: four of the six hashes of a signature.
+# The key changes once a day per service. The cache saves four of the six hashes of a signature.
 @lru_cache(maxsize=8)
 def _signing_key(secret_key: str, *parts: str) -> bytes:
     key = f"AWS4{secret_key}".encode()
@@ -131,7 +154,7 @@ def _quoted(text: str) -> str:
 
 
 def _path(path: str) -> str:
-    """The path quoted once more than it is sent, without empty and relative parts: every service but S3 wants it so."""
+    """Quote the sent path once more and remove empty and relative parts, as every service except S3 requires."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -142,7 +165,7 @@ def _path(path: str) -> str:
 
 
 def _host(url: str) -> str:
-    """The Host header of a request: without user, and without the port that goes without saying."""
+    """Return the Host header of a request, without the user and without the scheme's default port."""
     parts = urlsplit(url)
     usual = {"http": 80, "https": 443}.get(parts.scheme)
     name = parts.hostname or ""
