@@ -1,10 +1,10 @@
-"""An AdminClient that is destroyed by whoever has no more use for it.
+"""An AdminClient that its user destroys explicitly.
 
-confluent-kafka destroys a client when Python frees it, and when that is cannot be said: a future that failed keeps its
-exception, this its traceback, and this the frames in which the client is named. Such a ring is left to the garbage
-collector, in whichever thread it happens to run. Where that is the client's own, which calls its futures' callbacks,
-librdkafka ends the process: it must not be destroyed from there (confluent-kafka-python, pull requests 2129 and 2131).
-A client that was destroyed before is only memory, which may be collected anywhere.
+confluent-kafka destroys a client when Python frees it, at an unpredictable time: a failed future references its
+exception, the exception its traceback, and the traceback the frames that reference the client. The garbage collector
+frees such a cycle in any thread. In the client's own thread, which calls the futures' callbacks, librdkafka ends the
+process, because a client must not be destroyed there (confluent-kafka-python, pull requests 2129 and 2131). A client
+that is already destroyed is plain memory, which can be collected in any thread.
 """
 
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class KafkaAdmin:
-    """One client at a time, for one thread at a time; there is none before the first question."""
+    """One AdminClient at a time, for one thread at a time; it is created at its first use."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """config: librdkafka's."""
+        """Store librdkafka's configuration; no connection is made."""
         self._config = dict(config)
         self._client: AdminClient | None = None
 
     def client(self) -> "AdminClient":
-        """To be asked and not to be kept: a client that was closed raises RuntimeError."""
+        """Return the current client. Callers must not keep it: a closed client raises RuntimeError."""
         from confluent_kafka.admin import AdminClient
 
         if self._client is None:
@@ -31,10 +31,10 @@ class KafkaAdmin:
         return self._client
 
     def close(self) -> None:
-        """Destroy the client, in this thread; the next question is put to another.
+        """Destroy the client in this thread; the next use creates another one.
 
-        What it was asked and has not answered is never answered: nobody may be waiting for one of its futures.
+        Its pending futures never complete, so no thread may wait for one.
         """
         client, self._client = self._client, None
         if client is not None:
-            client.__exit__(None, None, None)  # it has no close(); Python's freeing it comes too late
+            client.__exit__(None, None, None)  # it has no close(), and Python frees it too late

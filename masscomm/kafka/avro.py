@@ -1,4 +1,4 @@
-"""Avro in the Confluent wire format: a zero byte, the schema's id in four bytes (big endian), the value."""
+"""Avro in the Confluent wire format: a zero byte, the schema id in four bytes (big endian), the value."""
 
 import io
 import json
@@ -13,19 +13,19 @@ from schemas import read_text
 
 _MAGIC = 0
 _HEADER_BYTES = 5
-# Registries number schemas with Java's int: what is no such number they refuse as they refuse a wrong path.
+# Schema ids are Java ints. A registry answers a larger id with the error of a wrong path.
 LAST_SCHEMA_ID = 2**31 - 1
-# Every installation registers it: a registry that denies this one, too, is a wrong or an empty one.
+# Every installation registers this subject: a registry without it is empty or the wrong one.
 KNOWN_SUBJECT = f"{topics.OUTCOME}-value"
-# Bad request, no login, not allowed, no schema: of what this code sends, and of its rights.
+# Bad request, unauthenticated, forbidden, invalid schema: caused by this code's requests or permissions.
 _REFUSED = (400, 401, 403, 422)
-# So long a denial holds: the records of a batch ask once.
+# Seconds for which a denial is cached, so that the records of a batch cause one request.
 _DENIED_FOR_S = 1.0
 _DENIALS_KEPT = 1_000
 
 
 class UnknownSchema(DeadLetter):
-    """The registry denies this schema id, and knows another that it must know. A moment later it may know it."""
+    """The registry denies this schema id, but has the schema of KNOWN_SUBJECT. It may have the id a moment later."""
 
     def __init__(self, schema_id: int) -> None:
         super().__init__("unknown_schema", f"the registry knows no schema with id {schema_id}")
@@ -33,26 +33,30 @@ class UnknownSchema(DeadLetter):
 
 
 class SchemaRegistry(Protocol):
-    """Where writer schemas are found by id, and our own by subject."""
+    """Finds writer schemas by id, and the ids of masscomm's own schemas by subject."""
 
     def schema_by_id(self, schema_id: int) -> dict[str, Any]:
-        """The Avro schema with that id.
+        """Return the Avro schema with that id.
 
-        Errors: UnknownSchema where the registry has none; DeadLetter(unknown_schema) where it is no Avro record; Retry
-        where the registry cannot be asked, or also denies the schema of KNOWN_SUBJECT.
+        Raises:
+            UnknownSchema: the registry has no schema with that id.
+            DeadLetter: the schema is not an Avro record (unknown_schema).
+            Retry: the registry is unavailable, or also denies the schema of KNOWN_SUBJECT.
         """
         ...
 
     def id_of(self, subject: str, schema: Mapping[str, Any]) -> int:
-        """The id under which the subject holds exactly that schema.
+        """Return the id of exactly that schema in the subject.
 
-        Errors: Stop where it does not hold it, Retry where it cannot be asked.
+        Raises:
+            Stop: the subject does not contain the schema, or the registry refuses the request.
+            Retry: the registry is unavailable.
         """
         ...
 
 
 class HttpSchemaRegistry:
-    """A Confluent-compatible registry over HTTP; schemas are kept, being immutable, and denials for a second."""
+    """A Confluent-compatible registry over HTTP. Schemas, which are immutable, are cached; denials for one second."""
 
     def __init__(self, url: str, *, timeout_s: float = 3.0, clock: Clock | None = None) -> None:
         import urllib3
@@ -60,7 +64,7 @@ class HttpSchemaRegistry:
         self._url = url.rstrip("/")
         self._pool = urllib3.PoolManager(
             timeout=urllib3.Timeout(total=timeout_s),
-            # Retry-After is not obeyed here: the registry may ask for an hour, and an invocation has seconds.
+            # Retry-After is ignored: the registry may request an hour, and an invocation has seconds.
             retries=urllib3.Retry(connect=1, read=0, redirect=0, status=0, other=0, respect_retry_after_header=False),
         )
         self._schemas: dict[int, dict[str, Any]] = {}
@@ -80,7 +84,7 @@ class HttpSchemaRegistry:
         return self._schemas[schema_id]
 
     def _deny(self, schema_id: int) -> NoReturn:
-        """Errors: UnknownSchema; Retry, where the registry does not know a schema that it must know either."""
+        """Cache the denial of a schema id and raise UnknownSchema, or Retry if KNOWN_SUBJECT is also denied."""
         if self._clock.monotonic() >= self._trusted_until:  # guard: registry.known_schema
             try:
                 known = self._expect(*self._request("GET", f"/subjects/{KNOWN_SUBJECT}/versions/latest")).get("id")
@@ -159,7 +163,7 @@ class InMemorySchemaRegistry:
         self._subjects: dict[str, dict[str, int]] = {}
 
     def register(self, subject: str, schema: Mapping[str, Any]) -> int:
-        """Put a schema under a subject; the same schema has the same id everywhere."""
+        """Register a schema under a subject and return its id, which is the same in every subject."""
         known = (schema_id for schema_id, other in self._schemas.items() if other == schema)
         schema_id = next(known, len(self._schemas) + 1)
         self._schemas[schema_id] = dict(schema)
@@ -182,13 +186,13 @@ class InMemorySchemaRegistry:
 
 @cache
 def own_schema(name: str) -> dict[str, Any]:
-    """The schema of schemas/<name>.avsc."""
+    """Return the schema of schemas/<name>.avsc."""
     schema: dict[str, Any] = json.loads(read_text(f"{name}.avsc"))
     return schema
 
 
 def _without_logical_types(schema: Any) -> Any:
-    """Timestamps stay the integers they are on the wire: nothing here needs a datetime a recipient."""
+    """Remove logical types, so that timestamps stay integers: one datetime per recipient would only cost time."""
     if isinstance(schema, dict):
         return {key: _without_logical_types(value) for key, value in schema.items() if key != "logicalType"}
     if isinstance(schema, list):
@@ -204,18 +208,21 @@ def _reader_schema(name: str) -> Any:
 
 
 class Codec:
-    """Encodes our records and decodes anybody's of the same kind; in steady state it asks the registry nothing."""
+    """Encodes masscomm's records and decodes those of other producers. In steady state it does not use the registry."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
-        import fastavro.schema  # noqa: F401 - here, where a function is built, and not with its first record
+        import fastavro.schema  # noqa: F401 - import at a function's start, not at its first record
 
         self._registry = registry
         self._writers: dict[int, Any] = {}
 
     def encode(self, topic: str, schema: str, value: Mapping[str, Any]) -> bytes:
-        """The bytes of a record of schemas/<schema>.avsc for a topic.
+        """Encode a record of schemas/<schema>.avsc for a topic.
 
-        Errors: Stop (the schema is not deployed), Retry (the registry cannot be asked), ValueError (not of the schema).
+        Raises:
+            Stop: the schema is not deployed.
+            Retry: the registry is unavailable.
+            ValueError: the value does not match the schema.
         """
         import fastavro
 
@@ -226,10 +233,12 @@ class Codec:
         return buffer.getvalue()
 
     def decode(self, schema: str, data: bytes | None) -> dict[str, Any]:
-        """A record, resolved from its writer's schema to schemas/<schema>.avsc.
+        """Decode a record and resolve it from its writer's schema to schemas/<schema>.avsc.
 
-        Errors: DeadLetter(undecodable | unknown_schema), of which UnknownSchema may be mended by time; Retry where the
-        registry cannot be asked.
+        Raises:
+            UnknownSchema: the registry denies the schema id; it may have the schema later.
+            DeadLetter: the record is undecodable, or its schema cannot be used (unknown_schema).
+            Retry: the registry is unavailable.
         """
         import fastavro
 
@@ -245,7 +254,7 @@ class Codec:
         buffer.seek(_HEADER_BYTES)
         try:
             value = fastavro.schemaless_reader(buffer, writer, _reader_schema(schema))
-        except Exception as error:  # fastavro raises whatever the bytes provoke, from EOFError to OverflowError
+        except Exception as error:  # invalid bytes raise many types, from EOFError to OverflowError
             raise DeadLetter("undecodable", f"schema {schema_id} does not read the value: {error!r}"[:500]) from error
         if buffer.tell() != len(data):
             raise DeadLetter("undecodable", f"{len(data) - buffer.tell()} bytes are left over after schema {schema_id}")
@@ -260,6 +269,6 @@ class Codec:
             schema = self._registry.schema_by_id(schema_id)
             try:
                 self._writers[schema_id] = fastavro.schema.parse_schema(_without_logical_types(schema))
-            except Exception as error:  # a schema the registry took and fastavro does not
+            except Exception as error:  # the registry accepted a schema that fastavro refuses
                 raise DeadLetter("unknown_schema", f"schema {schema_id} cannot be used: {error!r}"[:500]) from error
         return self._writers[schema_id]

@@ -1,8 +1,8 @@
 """Count dead letters and report a burst of them.
 
-DeadLetterBursts is 1 where the last minute of this execution environment had more dead letters than the limit; the same
-metrics line has the count by reason. The alarm in AWS is on DeadLetterBursts ≥ 1. Processing goes on: one producer's
-bad records are no reason to hold back another producer's good ones.
+DeadLetterBursts is 1 if the last minute of this execution environment had more dead letters than the limit; the same
+metrics line has the counts by reason. The alarm in AWS is on DeadLetterBursts ≥ 1. A burst does not stop processing:
+one producer's bad records must not delay another producer's good ones.
 """
 
 from collections import Counter, deque
@@ -21,8 +21,9 @@ _WINDOW_S = 60.0
 
 @dataclass(kw_only=True)
 class DeadLetterAlarm:
-    """One for each function environment; limit: dead letters a minute that raise no alarm."""
+    """Counter of dead letters; one for each execution environment."""
 
+    # Dead letters per minute that raise no alarm.
     limit: float = DEFAULT_LIMIT
     clock: Clock = field(default_factory=SystemClock)
     logger: Logger = field(default_factory=lambda: logs.logger("masscomm"))

@@ -1,7 +1,7 @@
-"""The dead-letter record: the original bytes, and in the headers where they stood and why they are here.
+"""The dead-letter record: the original bytes, with headers for the source position and the reason.
 
-Our headers are masked (masscomm.untrusted). The key, the value and the record's own headers stay the original bytes,
-personal data included: a replay needs them.
+The headers that masscomm adds are masked (masscomm.untrusted). The key, the value and the record's own headers keep the
+original bytes, personal data included, because a replay needs them.
 """
 
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ SOURCE_TIMESTAMP = "masscomm.source.timestamp"
 REASON = "masscomm.reason"
 ERROR = "masscomm.error"
 FUNCTION = "masscomm.function"
-# On a record that was replayed: which dead letter it was, as topic-partition@offset.
+# On a replayed record: the position of its dead letter, as topic-partition@offset.
 REPLAYED = "masscomm.replayed"
 
 _ERROR_CHARACTERS = 1_000
 
 
 def dead_letter_headers(record: KafkaRecord, error: DeadLetter, function: str) -> Headers:
-    """The record's own headers, then ours; a replayed record keeps the position it first had."""
+    """Return the record's own headers, then those of the dead letter. A replayed record keeps its first position."""
     masked = mask(str(error))  # guard: masking.dead_letter_headers
     ours: Headers = [
         (REASON, error.reason.encode()),
-        # An error may quote what no encoding takes; a dead letter must not fail for its own reason.
+        # An error may quote text that UTF-8 cannot encode; the reason of a dead letter must not prevent its production.
         (ERROR, visible(masked)[:_ERROR_CHARACTERS].encode()),
         (FUNCTION, function.encode()),
     ]
@@ -47,16 +47,20 @@ def dead_letter_headers(record: KafkaRecord, error: DeadLetter, function: str) -
 
 
 def replay_headers(headers: Sequence[tuple[str, bytes]], letter: str) -> Headers:
-    """The headers of a dead letter's replay: its own and its original position's, and which dead letter it was.
+    """Return the headers of a replay: the record's own, its original position and the dead letter's position.
 
-    The position is what the ids of a send without a send_id follow from: a replay must derive the same ones.
+    The ids of a send without a send_id are derived from the original position, so a replay must keep it.
+
+    Args:
+        headers: of the dead letter.
+        letter: the dead letter's position, as topic-partition@offset.
     """
     ours = {REASON, ERROR, FUNCTION, REPLAYED}
     return [(name, value) for name, value in headers if name not in ours] + [(REPLAYED, letter.encode())]
 
 
 def _is_replay(record: KafkaRecord) -> bool:
-    """Whether the headers hold a position that can be kept."""
+    """Return whether the headers contain a valid original position."""
     try:
         return record.header(SOURCE_TOPIC) is not None and bool(original_position(record))
     except DeadLetter:
@@ -64,9 +68,10 @@ def _is_replay(record: KafkaRecord) -> bool:
 
 
 def original_position(record: KafkaRecord) -> tuple[str, int, int, int]:
-    """(topic, partition, offset, timestamp ms) where the record first stood, also after a replay.
+    """Return the record's first topic, partition, offset and timestamp in ms, also after a replay.
 
-    Errors: DeadLetter(invalid) where the headers say something that is no position.
+    Raises:
+        DeadLetter: the headers contain an invalid position (invalid).
     """
     topic = record.header(SOURCE_TOPIC)
     if topic is None:

@@ -1,8 +1,8 @@
-"""How long schema ids that the registry denies are asked for again before their records are dead-lettered.
+"""Decides how long records with a denied schema id are retried before they are dead-lettered.
 
-A producer may use an id before each replica of the registry knows it. So an id is asked for again for RETRY_S, once for
-all records that carry it. Random bytes must not cost that time for each id they make up: after one id has expired,
-the records of other ids are retried only while they are younger than RETRY_S themselves.
+A producer may use an id before every replica of the registry has it. So an id is retried for RETRY_S, once for all
+records that contain it. Random bytes look like many ids, and each must not take that time: after one id has expired,
+records with other ids are retried only while they are younger than RETRY_S themselves.
 """
 
 import math
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from masscomm.clock import Clock, SystemClock
 
 RETRY_S = 30.0
-# An id that was not seen for so long is forgotten: the registry may since have given it to a schema.
+# Seconds without a denial after which an id is forgotten: the registry may since have assigned it to a schema.
 _FORGET_AFTER_S = 300.0
-# Records of further ids are dead-lettered at once.
+# The most ids in memory; records with further ids are dead-lettered immediately.
 _REMEMBERED = 1_000
 
 
@@ -26,9 +26,11 @@ class _Denied:
 
 
 class DeniedIds:
-    """What one process remembers of denied ids; safe to use from several threads.
+    """The denied schema ids of one process. Thread-safe.
 
-    retry_s: seconds from the first denial of an id until its records are dead-lettered.
+    Args:
+        retry_s: seconds from the first denial of an id until its records are dead-lettered.
+        clock: replaced in tests.
     """
 
     def __init__(self, *, retry_s: float = RETRY_S, clock: Clock | None = None) -> None:
@@ -39,7 +41,12 @@ class DeniedIds:
         self._lock = threading.Lock()
 
     def is_retried(self, schema_id: int, *, timestamp_ms: int | None = None) -> bool:
-        """Whether an id that was denied just now is to be asked for again; timestamp_ms: of the record, where known."""
+        """Return whether the record of a denied schema id is retried.
+
+        Args:
+            schema_id: the id that the registry has just denied.
+            timestamp_ms: of the record, None if unknown.
+        """
         with self._lock:
             now_s = self._clock.monotonic()
             self._forget(now_s)

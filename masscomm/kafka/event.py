@@ -1,4 +1,4 @@
-"""The event a Lambda function gets from a Kafka event source mapping, and the answer it gives.
+"""The event and the response of a Lambda function with a Kafka event source mapping.
 
 Source: AWS Lambda developer guide, "Using Lambda with Amazon MSK" and "Partial batch responses for Kafka".
 """
@@ -12,30 +12,32 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaRecord:
-    """One record as it stands in its topic; value None is a tombstone."""
+    """One record of a topic, with its original bytes."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
     key: bytes | None = None
+    # None in a tombstone.
     value: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = field(default=())
 
     def header(self, name: str) -> bytes | None:
-        """The last header of that name, as Kafka's own lastHeader."""
+        """Return the value of the last header of that name, like Kafka's lastHeader; None if there is none."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
     @property
     def source_position(self) -> str:
-        """For people: topic-partition@offset."""
+        """The position as topic-partition@offset, for log lines and messages."""
         return f"{self.topic}-{self.partition}@{self.offset}"
 
 
 def parse(event: Mapping[str, Any]) -> list[KafkaRecord]:
-    """The records of an `aws:kafka` event, in its order.
+    """Return the records of an `aws:kafka` event, in its order.
 
-    Errors: ValueError where it is not such an event, which is the caller's fault and nobody's data.
+    Raises:
+        ValueError: it is not such an event. The caller is the cause, not the data of a record.
     """
     try:
         return [_record(entry) for entries in event["records"].values() for entry in entries]
@@ -45,7 +47,7 @@ def parse(event: Mapping[str, Any]) -> list[KafkaRecord]:
 
 def _record(entry: Mapping[str, Any]) -> KafkaRecord:
     numbers = entry["partition"], entry["offset"], entry["timestamp"]
-    # An on-failure record holds an event that anybody may have written. No timestamp is -1.
+    # The event in an on-failure record is untrusted: any producer may have written it. A missing timestamp is -1.
     if type(entry["topic"]) is not str or not all(type(each) is int and -1 <= each < 2**63 for each in numbers):
         raise TypeError("a record without its position")
     return KafkaRecord(
@@ -56,7 +58,7 @@ def _record(entry: Mapping[str, Any]) -> KafkaRecord:
         key=_bytes(entry.get("key")),
         value=_bytes(entry.get("value")),
         headers=tuple(
-            # Java's bytes are signed; a header may have no value, and whoever writes to a topic can send one.
+            # Java's bytes are signed. A header may have no value: any producer of the topic can send such a header.
             (name, bytes(byte & 0xFF for byte in value or ()))
             for header in entry.get("headers") or ()
             for name, value in header.items()
@@ -69,7 +71,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def batch_response(failed: Iterable[KafkaRecord]) -> dict[str, Any]:
-    """The partial batch response that names the records to be delivered again."""
+    """Return the partial batch response with the records to redeliver."""
     return {
         "batchItemFailures": [
             {"itemIdentifier": {"partition": f"{record.topic}-{record.partition}", "offset": record.offset}}

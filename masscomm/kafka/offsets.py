@@ -1,8 +1,8 @@
-"""Where partitions begin and end, as a broker says it, and not as a client makes it up.
+"""First and end offsets of partitions, without the invalid offsets of a client that has lost a leader.
 
-confluent-kafka's admin client keeps who leads a partition. Where that broker is gone it answers an offset of -1001 once
-the request's time is up, without an error, and does so until it hears of another leader, for which it does not ask by
-itself. An end of -1001 is one that everybody has reached.
+confluent-kafka's admin client caches the leader of a partition. If that broker is down, the client returns the offset
+-1001 after the request's time-out, without an error, until it receives a new leader, which it does not request by
+itself. Every consumer would seem to have reached an end offset of -1001.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,17 @@ if TYPE_CHECKING:
 def topic_offsets(
     admin: "AdminClient", places: "Sequence[TopicPartition]", spec: "OffsetSpec", *, timeout_s: float, **options: Any
 ) -> dict[tuple[str, int], int]:
-    """By (topic, partition). spec: the earliest or the latest; options: of AdminClient.list_offsets.
+    """Return offsets by (topic, partition).
 
-    Errors: Retry where a partition's is not known: with another client, since this one may never find its leader.
+    Args:
+        admin: the client.
+        places: the partitions.
+        spec: earliest or latest.
+        timeout_s: seconds for the request.
+        options: of AdminClient.list_offsets.
+
+    Raises:
+        Retry: an offset is unknown. Retry with another client, because this one may never find the leader.
     """
     from confluent_kafka import KafkaException
 
@@ -38,7 +46,7 @@ def topic_offsets(
 
 
 def by_topic(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[int, int]]:
-    """What is known by (topic, partition), by topic and then by partition."""
+    """Convert offsets by (topic, partition) to offsets by topic and then by partition."""
     nested: dict[str, dict[int, int]] = {}
     for (topic, partition), offset in offsets.items():
         nested.setdefault(topic, {})[partition] = offset

@@ -1,4 +1,4 @@
-"""Producing records: many at once, each with its own delivery report, one flush."""
+"""Producer of records: many concurrently, each with its own delivery report, and one flush for all."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
     from confluent_kafka import Producer as ConfluentProducer
 
-# What Kafka takes unless a topic says otherwise.
+# Kafka's default of max.message.bytes.
 _USUAL_BYTES = 1_048_576
 
 Report = Callable[[Exception | None], None]
@@ -20,25 +20,31 @@ Headers = list[tuple[str, bytes]]
 
 
 class Producer(Protocol):
-    """What the functions need of Kafka to write."""
+    """The functions' interface to produce records."""
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
-        """Hand a record over. report is called once, at the latest in flush: with None when the broker has it on
-        all in-sync replicas, with DeadLetter (too_large, or invalid: text that is no UTF-8, no key in a
-        compacted topic) when no try will ever
-        succeed, with Retry otherwise.
+        """Queue a record.
+
+        Args:
+            topic: its name in Kafka.
+            key: None for no key.
+            value: None for a tombstone.
+            headers: in their order.
+            report: called once, at the latest in `flush`: with None when all in-sync replicas have the record, with
+                DeadLetter for a permanent error (too_large; invalid: a header's name that UTF-8 cannot encode, or no
+                key in a compacted topic), with Retry for any other error.
         """
         ...
 
     def flush(self, timeout_s: float) -> None:
-        """Wait for every report; those that have not come by then are reported as Retry."""
+        """Wait for every report. Records without one after `timeout_s` seconds are reported as Retry."""
         ...
 
 
 class KafkaProducer:
     """An idempotent producer that waits for all in-sync replicas.
 
-    message.timeout.ms stays below the invocation's own limit, so that a report always comes before the function ends.
+    message.timeout.ms is below the invocation's time-out, so that every report arrives before the function ends.
     """
 
     def __init__(self, bootstrap_servers: str, *, message_timeout_ms: int = 15_000, **overrides: Any) -> None:
@@ -46,10 +52,10 @@ class KafkaProducer:
             "bootstrap.servers": bootstrap_servers,
             "acks": "all",
             "enable.idempotence": True,
-            # The flush at the end of the invocation is what waits: a lone record must not.
+            # Only the flush at the end of the invocation waits: a single record must not be delayed.
             "linger.ms": 0,
             "compression.type": "lz4",
-            # Larger than any topic takes but dead-letter: what is too large for the others the broker says.
+            # Above the limit of every topic except dead-letter, so that the broker refuses records that are too large.
             "message.max.bytes": 5_000_000,
             "message.timeout.ms": message_timeout_ms,
             "queue.buffering.max.kbytes": 65_536,
@@ -62,7 +68,11 @@ class KafkaProducer:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The broker of KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing or wrong."""
+        """Connect to the brokers of KAFKA_BOOTSTRAP_SERVERS.
+
+        Raises:
+            Stop: a variable is missing or invalid.
+        """
         return cls(environment.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_client_config())
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, report: Report) -> None:
@@ -85,7 +95,7 @@ class KafkaProducer:
             try:
                 self._producer.produce(topic, value=value, key=key, headers=list(headers), on_delivery=delivered)
             except BufferError:
-                # The queue is full: what is in it must go first, or memory would grow with the batch.
+                # The queue is full. Wait until records leave it: an unbounded queue would grow with the batch.
                 self._producer.poll(0.1)
                 continue
             except KafkaException as error:
@@ -99,8 +109,8 @@ class KafkaProducer:
             self._close(ticket, Retry("Kafka has not acknowledged the record in time"))
 
     def _settle(self, ticket: int, error: "KafkaError | None") -> None:
-        # An idempotent producer that has lost its place refuses everything from then on, and this environment may
-        # live for hours. The records in its queue are redelivered.
+        # After a fatal error an idempotent producer refuses every record, and this environment may live for hours: the
+        # next record gets a new producer. The records in the old queue are redelivered.
         self._broken = self._broken or (error is not None and error.fatal())
         self._close(ticket, None if error is None else _as_ours(error))
 
@@ -123,7 +133,7 @@ def _connected(configuration: dict[str, Any]) -> "ConfluentProducer":
 def _as_ours(error: "KafkaError") -> Exception:
     from confluent_kafka import KafkaError
 
-    # Of the record; all else is of the cluster or of the moment (docs/permanent-answers.md).
+    # Errors of the record. All others are errors of the cluster or temporary (docs/permanent-answers.md).
     reason = {KafkaError.MSG_SIZE_TOO_LARGE: "too_large", KafkaError.INVALID_RECORD: "invalid"}.get(error.code())
     if reason is not None:
         return DeadLetter(reason, f"Kafka refuses the record: {error.str()}")
@@ -140,10 +150,10 @@ def _unwritable(headers: Headers) -> DeadLetter | None:
 
 
 class InMemoryProducer:
-    """The producer's contract in a list, for unit tests.
+    """A producer that appends to a list, for unit tests. Its attribute `fail` returns the error to report, or None.
 
-    fail: makes the next reports tell of an error; max_bytes: what each topic but dead-letter takes, for a test that
-    wants less than schemas/topics.yaml says.
+    Args:
+        max_bytes: replaces the limit of schemas/topics.yaml for every topic except dead-letter.
     """
 
     def __init__(self, *, max_bytes: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""One record read again from where it stands in its topic."""
+"""Reads single records from their source positions."""
 
 import time
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -16,20 +16,24 @@ _TIMEOUT_S = 10.0
 
 
 class SourceRecords(Protocol):
-    """Where records stand that are named by their position."""
+    """Reads records by source position."""
 
     def at(self, topic: str, partition: int, offset: int) -> KafkaRecord | None:
-        """The record there; None where it is not kept any more, or never was. Errors: Retry."""
+        """Return the record at a position, None if it was deleted or never existed.
+
+        Raises:
+            Retry: Kafka is unavailable or too slow.
+        """
         ...
 
 
 class KafkaSourceRecords:
-    """Reads as a consumer that belongs to no group and commits nothing; connects when it is first asked."""
+    """Reads with a consumer that joins no group and commits no offset. It connects at its first use."""
 
     def __init__(self, bootstrap_servers: str, **overrides: Any) -> None:
         self._settings = {
             "bootstrap.servers": bootstrap_servers,
-            "group.id": SOURCE_RECORDS_GROUP,  # the client wants one; it is never joined
+            "group.id": SOURCE_RECORDS_GROUP,  # the client requires a group; it never joins
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "broker.address.family": "v4",
@@ -38,7 +42,11 @@ class KafkaSourceRecords:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The broker of KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing or wrong."""
+        """Use the brokers of KAFKA_BOOTSTRAP_SERVERS.
+
+        Raises:
+            Stop: a variable is missing or invalid.
+        """
         return cls(environment.required("KAFKA_BOOTSTRAP_SERVERS"), **kafka_client_config())
 
     def at(self, topic: str, partition: int, offset: int) -> KafkaRecord | None:
@@ -70,7 +78,7 @@ class KafkaSourceRecords:
                 continue
             if message.error() is not None:
                 raise KafkaException(message.error())
-            if message.offset() != place.offset:  # it was deleted, and a later one is the next there is
+            if message.offset() != place.offset:  # the record was deleted; this is the next one
                 return None
             headers: Any = message.headers() or []
             return KafkaRecord(
@@ -86,10 +94,11 @@ class KafkaSourceRecords:
 
 
 class InMemorySourceRecords:
-    """The contract in a dictionary, for unit tests; failing: raised by every call."""
+    """Records in a dictionary, for unit tests."""
 
     def __init__(self) -> None:
         self.records: dict[tuple[str, int, int], KafkaRecord] = {}
+        # Raised by every call if set.
         self.failing: Exception | None = None
 
     def at(self, topic: str, partition: int, offset: int) -> KafkaRecord | None:

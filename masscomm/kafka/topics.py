@@ -11,14 +11,13 @@ from schemas import read_text
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """One Kafka topic as it is created.
+    """One Kafka topic with its configuration."""
 
-    name: with its lane's ending; schema: the record's name in schemas/, None where the value is not Avro of ours.
-    """
-
+    # With the suffix of its lane.
     name: str
     description: str
     owner: str
+    # Name of the record in schemas/, None if the value has no Avro schema of masscomm.
     schema: str | None
     partitions: int
     retention_hours: int
@@ -57,7 +56,7 @@ DEAD_LETTER = "dead-letter"
 DEAD_LETTER_STATUS = "dead-letter-status"
 ON_FAILURE = "on-failure"
 
-# Names that a client must give and that nothing is ever committed under; a broker that asks who may, asks for them.
+# Consumer groups that clients require and brokers authorize. No offset is committed under them.
 CDC_PROGRESS_GROUP = "masscomm.cdc.progress"
 SOURCE_RECORDS_GROUP = "masscomm.kafka.source_records"
 SPARK_GROUP = "masscomm.spark_metrics"
@@ -74,14 +73,14 @@ def _document() -> dict[str, Any]:
 
 
 def in_lane(name: str, lane: Lane) -> str:
-    """The topic's name in a lane; that of the bulk lane where there is none in this one."""
+    """Return the topic's name in a lane; its name in the bulk lane if this lane has no such topic."""
     lanes = _document()["topics"][name]["lanes"]
     return f"{name}.{lane}" if lane is not Lane.BULK and lane in lanes else name
 
 
 @cache
 def lane_of(topic: str) -> Lane:
-    """The lane of a topic in Kafka, by its name's ending."""
+    """Return the lane of a topic in Kafka, by the suffix of its name."""
     return next((lane for lane in Lane if topic.endswith(f".{lane}")), Lane.BULK)
 
 
@@ -91,7 +90,7 @@ def base_of(topic: str) -> str:
 
 
 def same_lane(name: str, topic: str) -> str:
-    """A topic by its name, in the lane that another topic in Kafka is of."""
+    """Return the topic's name in the lane of another topic in Kafka."""
     return in_lane(name, lane_of(topic))
 
 
@@ -134,12 +133,16 @@ def cdc_topic(name: str, generation: str) -> str:
 
 
 def generations(text: str) -> tuple[str, ...]:
-    """The snapshot generations that are captured, from names separated by commas: two while one replaces another."""
+    """Split the captured snapshot generations at commas. There are two while one replaces another."""
     return tuple(name.strip() for name in text.split(","))
 
 
 def generation_of(topic: str) -> str:
-    """The generation of a topic of Debezium's. Errors: ValueError where it is none of its topics."""
+    """Return the generation of one of Debezium's topics.
+
+    Raises:
+        ValueError: it is not a topic of Debezium.
+    """
     cdc = _document()["cdc"]
     for entry in (*cdc["tables"].values(), cdc["notification"], cdc["heartbeat"]):
         before, after = entry["topic"].split("{generation}")
@@ -149,7 +152,7 @@ def generation_of(topic: str) -> str:
 
 
 def cdc_topics(captured: str) -> list[Topic]:
-    """Every topic Debezium writes for the generations that are captured (see generations)."""
+    """Return every topic to which Debezium produces for the captured generations (see generations)."""
     cdc, defaults = _document()["cdc"], _document()["defaults"]
     entries = {**cdc["tables"], "notification": cdc["notification"], "heartbeat": cdc["heartbeat"]}
     return [
@@ -173,19 +176,22 @@ def cdc_topics(captured: str) -> list[Topic]:
 
 
 def served(name: str, lane: Lane) -> list[str]:
-    """The topics of a name that functions deployed in a lane read and write.
+    """Return the topics of a name to which functions in a lane produce and from which they consume.
 
-    Those of bulk serve the small lane and every queue of broadcasts: what keeps them apart is the queue, not who works
-    it off.
+    Functions in the bulk lane serve the small lane and every queue of broadcasts. Separate queues isolate these lanes;
+    separate functions are not needed.
     """
     lanes = [Lane.SMALL, *BROADCASTS] if lane is Lane.BULK else [lane]
     return list(dict.fromkeys(in_lane(name, each) for each in lanes))
 
 
 def resolve(name: str, *, lane: Lane, generation: str) -> list[str]:
-    """A topic as functions.yaml names it (`build`, `cdc.users`) to those in Kafka that a function of the lane reads.
+    """Return the topics in Kafka that a function of a lane consumes for a topic of functions.yaml.
 
-    generation: the one that is captured, or several (see generations).
+    Args:
+        name: in functions.yaml, such as `build` or `cdc.users`.
+        lane: of the function.
+        generation: the captured generation, or several (see generations).
     """
     if name.startswith("cdc."):
         return [cdc_topic(name.removeprefix("cdc."), each) for each in generations(generation)]
@@ -193,9 +199,9 @@ def resolve(name: str, *, lane: Lane, generation: str) -> list[str]:
 
 
 def in_turns(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Topics in Kafka as they are served in turns: a name's queues of broadcasts take one turn together.
+    """Group topics in Kafka into turns: all queues of broadcasts of one name share a turn.
 
-    So there is a batch of sends to few between any two of broadcasts, however many tenants have one.
+    So a batch of small sends is between any two batches of broadcasts, independent of the number of tenants with one.
     """
     turns: dict[tuple[str, bool], list[str]] = {}
     for topic in names:
