@@ -1,4 +1,4 @@
-"""What is observed of each invocation of a function, whatever triggers it."""
+"""Logs, metrics and traces of each invocation of a function, for every trigger."""
 
 import importlib
 import os
@@ -15,22 +15,24 @@ from masscomm.untrusted import mask
 
 
 class MaskedError(Exception):
-    """Stands for an uncaught error whose text held personal data."""
+    """Replaces an uncaught error whose text contained personal data."""
 
 
 _environments = iter([True])
 _AHEAD_OF_TIME = ("snap-start", "provisioned-concurrency")
-# What functions on Kafka use.
+# Modules that Kafka-triggered functions use.
 ON_KAFKA = ("confluent_kafka", "fastavro.schema", "urllib3")
 
 
 def observed[C, R](
     logger: Logger, *, ahead: Iterable[str] = ()
 ) -> Callable[[Callable[[dict[str, Any], C], R]], Callable[[dict[str, Any], C], R]]:
-    """A handler whose lines carry the request's id, and after whose end its metrics and spans are written.
+    """Return a decorator that adds the request id to a handler's log lines and writes its metrics and spans at its end.
 
-    ahead: modules that the first invocation will import, imported now where Lambda prepares environments before anybody
-    waits for them (SnapStart, provisioned concurrency).
+    Args:
+        logger: of the function.
+        ahead: modules that the first invocation imports. They are imported immediately if Lambda prepares environments
+            before the first event (SnapStart, provisioned concurrency).
     """
     if os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") in _AHEAD_OF_TIME:
         for name in ahead:
@@ -47,7 +49,7 @@ def observed[C, R](
                 with logs.about(request_id=request_id):
                     return handler(event, context)
             except Exception as error:
-                # Lambda's runtime logs and returns an uncaught error's text as it is.
+                # Lambda's runtime logs and returns the text of an uncaught error unchanged.
                 if (text := mask(str(error))) == str(error):
                     raise
                 raise MaskedError(f"{type(error).__name__}: {text}").with_traceback(error.__traceback__) from None
@@ -56,7 +58,7 @@ def observed[C, R](
                 metrics.write(logger.service, **_given(request_id=request_id))
                 try:
                     traces.write(logger.service)
-                except OSError as error:  # what was done stays done
+                except OSError as error:  # the invocation's results remain valid
                     logger.warning("spans could not be exported", error=str(error))
 
         return observing

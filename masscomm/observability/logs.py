@@ -1,12 +1,12 @@
-"""Log lines: JSON, each with the ids of the record it is about, and of no other.
+"""Log lines in JSON, each with the ids of its own record and of no other.
 
     with about(ids_of(value), position=record.source_position): …
 
-Every line inside says send_id, club_id (the tenant), record_id and whatever else is given, also where it comes from a
-module that knows of none. The ids are the context's, not the logger's: another thread has its own (`carried` takes them
-along), and they end where the block does.
+Every line inside the block contains send_id, club_id (the tenant), record_id and the other keys, also if its module
+does not have them. The ids belong to the context, not to the logger: another thread has its own (`carried` copies them
+to it), and they end with the block.
 
-Every text in a line is masked (masscomm.untrusted), in lines of libraries too.
+Every text in a line is masked (masscomm.untrusted), also in lines of libraries.
 """
 
 import json
@@ -23,26 +23,30 @@ from aws_lambda_powertools.logging.formatter import THREAD_LOCAL_KEYS
 
 from masscomm.untrusted import mask_root_logger, masked, visible_json
 
-# What a line says of a record, where the record has it.
+# Attributes of a record that log lines contain, if the record has them.
 IDS = ("send_id", "club_id", "record_id", "channel")
 
 
 class _StandardOutput(logging.StreamHandler[TextIO]):
-    """To standard output as it is when a line is written: a logger is made at import, and output may be moved since."""
+    """Writes to the current sys.stdout, which may have been redirected since the logger was created at import."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
 
     @property
     def stream(self) -> TextIO:  # type: ignore[override]
-        """Where the next line goes."""
+        """The stream of the next line."""
         return sys.stdout
 
 
 def logger(service: str) -> Logger:
-    """The logger of a function. service: its name, where the deployment does not say another."""
+    """Return the logger of a function.
+
+    Args:
+        service: the function's name, unless POWERTOOLS_SERVICE_NAME is set.
+    """
     name = os.environ.get("POWERTOOLS_SERVICE_NAME") or service
-    mask_root_logger()  # of Lambda's runtime: libraries log through it
+    mask_root_logger()  # Lambda's runtime configures it, and libraries log through it
     return Logger(service=name, logger_handler=_StandardOutput(), use_rfc3339=True, utc=True, json_serializer=_line)
 
 
@@ -51,7 +55,7 @@ def _line(keys: Mapping[str, Any]) -> str:
 
 
 def ids_of(value: Any) -> dict[str, Any]:
-    """The ids of a record, or of whatever says by its attribute `about` which record it holds."""
+    """Return the ids of a record, or of an object whose attribute `about` is a record."""
     record = getattr(value, "about", value)
     found = {name: getattr(record, name, None) for name in IDS}
     return {name: each for name, each in found.items() if each is not None}
@@ -59,7 +63,7 @@ def ids_of(value: Any) -> dict[str, Any]:
 
 @contextmanager
 def about(*several: Mapping[str, Any], **keys: Any) -> Iterator[None]:
-    """These keys in every line inside, besides those of the outer block; None is left out."""
+    """Add keys to every line inside the block, in addition to the outer block's keys. Values of None are omitted."""
     given = {name: value for each in (*several, keys) for name, value in each.items() if value is not None}
     token = THREAD_LOCAL_KEYS.set({**THREAD_LOCAL_KEYS.get(), **given})
     try:
@@ -69,16 +73,16 @@ def about(*several: Mapping[str, Any], **keys: Any) -> Iterator[None]:
 
 
 def note(**keys: Any) -> None:
-    """These keys in every line until the block around it ends."""
+    """Add keys to every line until the current block ends. Values of None are omitted."""
     given = {name: value for name, value in keys.items() if value is not None}
     THREAD_LOCAL_KEYS.set({**THREAD_LOCAL_KEYS.get(), **given})
 
 
 def carried[**P, T](work: Callable[P, T]) -> Callable[P, T]:
-    """The work, for other threads, with the keys that hold here and now."""
+    """Return the function with the current keys, for calls in other threads."""
     here = copy_context()
 
     def working(*args: P.args, **kwargs: P.kwargs) -> T:
-        return here.copy().run(work, *args, **kwargs)  # a copy: two threads cannot be in one
+        return here.copy().run(work, *args, **kwargs)  # a copy, because two threads cannot run in one context
 
     return working

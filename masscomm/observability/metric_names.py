@@ -1,10 +1,10 @@
 """The vocabulary of metrics, shared by the functions that emit them, the alarms and the documentation.
 
-docs/observability.md holds this as a table, made by `python -m infra.metric_table`; a test compares them. Every metric
-stands in the namespace `masscomm` under the dimensions that it names and no others. What has many values (a send, a
-record, a tenant) is no dimension: CloudWatch bills each combination as a metric of its own. Where a vocabulary is
-closed (statuses, channels), each word has a metric, so that an invocation needs one line; where
-labels cost nothing (Prometheus, here on this machine) they are labels of one family again.
+docs/observability.md contains it as a table, made by `python -m infra.metric_table`; a test compares them. Every metric
+is in the namespace `masscomm` and has exactly its listed dimensions. A key with many values (a send, a record, a
+tenant) is not a dimension, because CloudWatch bills each combination as a separate metric. In a closed vocabulary
+(statuses, channels) each word has its own metric, so that an invocation needs one line. In Prometheus, on a development
+machine, labels are free, and these metrics are one family with labels.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ NAMESPACE = "masscomm"
 # The dimensions of every function's metrics: its environment and its name (the same in both lanes).
 ENVIRONMENT, SERVICE = "environment", "service"
 USUAL = (ENVIRONMENT, SERVICE)
-# Of functions, whose lines also say it, though not as a dimension.
+# A property of functions' metrics lines, not a dimension.
 LANE = "lane"
 
 
 class Unit(StrEnum):
-    """As CloudWatch names it."""
+    """CloudWatch's name of a unit."""
 
     COUNT = "Count"
     SECONDS = "Seconds"
@@ -30,27 +30,26 @@ class Unit(StrEnum):
 
 
 class Kind(StrEnum):
-    """How values of one metric come together."""
+    """How values of one metric are aggregated."""
 
-    COUNTER = "counter"  # they add up
-    DISTRIBUTION = "distribution"  # each counts for itself: percentiles are made of them
-    GAUGE = "gauge"  # the last one holds
+    COUNTER = "counter"  # the sum of the values
+    DISTRIBUTION = "distribution"  # the single values, for percentiles
+    GAUGE = "gauge"  # the last value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One metric.
-
-    emitted_by: the functions that emit it, empty for all functions; meaning: a sentence; family, labels: its name in
-    Prometheus where several metrics are one there.
-    """
+    """One metric."""
 
     name: str
     unit: Unit
     kind: Kind
+    # Its description in docs/observability.md.
     meaning: str
+    # The functions that emit it, empty for all functions.
     emitted_by: tuple[str, ...] = ()
     dimensions: tuple[str, ...] = USUAL
+    # Its name and labels in Prometheus, if several metrics are one family there.
     family: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -77,7 +76,7 @@ DURATION = Metric(
     meaning="from the event to the answer, the last flush included; of a Kafka-triggered function, of a whole batch",
 )
 
-# --- what is triggered by Kafka ---------------------------------------------------------------------------------------
+# --- Kafka-triggered functions ----------------------------------------------------------------------------------------
 RECORDS_IN = _counter("RecordsIn", "records received; a redelivered record is counted again", *KAFKA_TRIGGERED)
 RECORDS_OUT = _counter("RecordsOut", "records that Kafka has acknowledged, dead letters left out", *KAFKA_TRIGGERED)
 RECORDS_FAILED = _counter("RecordsFailed", "records to be redelivered: a dependency was down or slow", *KAFKA_TRIGGERED)

@@ -1,7 +1,7 @@
-"""Telling metrics: gathered while a function works, written in one line when it ends.
+"""Metrics of an invocation: collected while a function runs, written in one line when it ends.
 
-The line is in CloudWatch's embedded metric format on standard output, so a metric costs no call. An execution
-environment works on one invocation at a time: hence one meter a process. Anything may count, from any thread.
+The line is in CloudWatch's embedded metric format on standard output, so a metric needs no call. An execution
+environment processes one invocation at a time, so a process has one meter, which any thread may use.
 
 Source: AWS documentation, "Specification: Embedded metric format".
 """
@@ -15,12 +15,12 @@ from typing import Any
 
 from masscomm.observability.metric_names import ALL, ENVIRONMENT, LANE, NAMESPACE, SERVICE, Kind, Metric
 
-# As many values as the format takes of one metric in one line.
+# The format's limit of values of one metric in one line.
 MOST_VALUES = 100
 
 
 class _Values:
-    """Up to MOST_VALUES of however many there were: every nth, where n doubles when they get too many."""
+    """A sample of at most MOST_VALUES values: every nth, where n doubles when the sample is full."""
 
     def __init__(self) -> None:
         self.kept: list[float] = []
@@ -38,7 +38,7 @@ class _Values:
 
 
 class Meter:
-    """Gathers until it is written. Thread-safe."""
+    """Collects metrics until they are written. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class Meter:
         self._notes: dict[str, Any] = {}
 
     def add(self, metric: Metric, value: float = 1) -> None:
-        """Count; of a gauge, the value that holds from now on; of a distribution, one value more."""
+        """Increase a counter by the value, set a gauge to it, or add it to a distribution."""
         with self._lock:
             if metric.kind is Kind.DISTRIBUTION:
                 self._values.setdefault(metric.name, _Values()).add(value)
@@ -57,12 +57,12 @@ class Meter:
                 self._numbers[metric.name] = self._numbers.get(metric.name, 0) + value
 
     def note(self, **properties: Any) -> None:
-        """A property of the log line besides the metrics, for searching: it may have many values."""
+        """Add properties to the metrics line, for searches. Unlike a dimension, a property may have many values."""
         with self._lock:
             self._notes.update(properties)
 
     def taken(self) -> tuple[dict[str, float | list[float]], dict[str, Any]]:
-        """(value or values by metric's name, notes) of all that was gathered, which is forgotten."""
+        """Return the collected values by metric name, and the notes, and reset the meter."""
         with self._lock:
             found: dict[str, float | list[float]] = dict(self._numbers)
             found |= {name: values.kept for name, values in self._values.items()}
@@ -76,7 +76,12 @@ add, note, taken = _meter.add, _meter.note, _meter.taken
 
 
 def write(service: str, **properties: Any) -> None:
-    """Write what was gathered, if anything was, in one line; the service is a dimension, the properties are not."""
+    """Write the collected metrics, if there are any, in one line.
+
+    Args:
+        service: the function's name, a dimension of every metric.
+        properties: of the line; they are not dimensions.
+    """
     found, notes = taken()
     if found:
         line = embedded(
@@ -85,7 +90,7 @@ def write(service: str, **properties: Any) -> None:
             {LANE: os.environ.get("MASSCOMM_LANE", "bulk"), **properties, **notes},
             now_ms=time.time_ns() // 1_000_000,
         )
-        print(json.dumps(line, separators=(",", ":")), flush=True)  # noqa: T201 - how a function tells a number
+        print(json.dumps(line, separators=(",", ":")), flush=True)  # noqa: T201 - CloudWatch reads it
 
 
 def embedded(
@@ -95,7 +100,14 @@ def embedded(
     *,
     now_ms: int,
 ) -> dict[str, Any]:
-    """The line as a document. found: value or values by metric's name, each of them in the vocabulary."""
+    """Return the metrics line as a JSON object.
+
+    Args:
+        found: value or values by the metric's name in ALL.
+        dimensions: of every metric in the line.
+        properties: of the line; they are not dimensions.
+        now_ms: timestamp of the metrics, in ms since the epoch.
+    """
     directive = {
         "Namespace": NAMESPACE,
         "Dimensions": [list(dimensions)],

@@ -1,14 +1,15 @@
 """Traces that follow a notification from topic to topic, in the headers of its records.
 
-A record carries W3C's `traceparent` (and `tracestate`, untouched): which trace it is of, and which span made it.
-Whoever works on it makes one span of it, and what is derived from it carries that span as its parent. A record without
-a valid one begins a trace whose id follows from its send: so that all chunks of a send, a redelivery and a replay are
-of one trace, whoever sees them first. Spans are of records, up to 500 recipients each, never of recipients.
+A record contains W3C's `traceparent` (and an unchanged `tracestate`): the ids of its trace and of the span that
+produced it. A function creates one span for each record, and derived records contain that span as their parent. A
+record without a valid `traceparent` begins a trace whose id is derived from its send. So all chunks of a send, a
+redelivery and a replay are in one trace, in any order of processing. A span is about a record with up to 500
+recipients, never about one recipient.
 
-    TRACE_EXPORT         log (where nothing is said): a line an invocation (of up to 200 spans), OTLP's JSON, for a
-                         collector's `otlpjsonfile` receiver and for `masscomm trace`; xray: a datagram a span to
-                         X-Ray's daemon; none
-    TRACE_SAMPLE_RATIO   of the traces that begin here, 1 where nothing is said; one that began elsewhere has its flag
+    TRACE_EXPORT         log (default): one line per invocation (and per 200 spans) in OTLP's JSON, for a collector's
+                         `otlpjsonfile` receiver and for `masscomm trace`; xray: one datagram per span to X-Ray's
+                         daemon; none
+    TRACE_SAMPLE_RATIO   share of sampled traces that begin here, by default 1; other traces keep their sampled flag
 
 Sources: W3C, "Trace Context" level 2; OpenTelemetry, "OTLP Specification"; AWS, "X-Ray segment documents".
 """
@@ -30,10 +31,10 @@ from masscomm.untrusted import mask, masked
 
 PARENT, STATE = "traceparent", "tracestate"
 LOG, XRAY, NOTHING = "log", "xray", "none"
-# A later version may say more; what it says first is the same.
+# A later version may append fields; the first four remain the same.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _LONGEST_STATE = 512
-# Some 100 kB: CloudWatch cuts lines at 256.
+# About 100 kB; CloudWatch truncates lines at 256 kB.
 _SPANS_A_LINE = 200
 _SAMPLED = 1
 _DAEMON = "127.0.0.1:2000"
@@ -43,33 +44,34 @@ type Headers = Iterable[tuple[str, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A place in a trace. trace_id: 32 hexadecimal digits; span_id: 16, of the span that is the parent of what comes
-    now, empty where there is none; state: of other vendors.
-    """
+    """A position in a trace: the parent of the next span."""
 
+    # 32 hexadecimal digits.
     trace_id: str
+    # 16 hexadecimal digits of the parent span, empty if there is none.
     span_id: str = ""
     sampled: bool = True
+    # The `tracestate` of other vendors.
     state: str = ""
 
     @property
     def traceparent(self) -> str:
-        """As a header says it. A trace that nobody has worked on yet has no parent to name: it names itself."""
+        """The value of the header `traceparent`. Without a parent span, its span id is the end of the trace id."""
         return f"00-{self.trace_id}-{self.span_id or self.trace_id[16:]}-{'01' if self.sampled else '00'}"
 
     @property
     def headers(self) -> list[tuple[str, bytes]]:
-        """What a record derived from here carries."""
+        """The headers of a derived record."""
         state = [(STATE, self.state.encode())] if self.state else []
         return [(PARENT, self.traceparent.encode()), *state]
 
     def within(self) -> "Trace":
-        """A span of its own under this one."""
+        """Return the position of a new span in the same trace."""
         return Trace(self.trace_id, os.urandom(8).hex(), self.sampled, self.state)
 
 
 def parse(traceparent: str | None, state: str | None = None) -> Trace | None:
-    """What the headers say; None where they are absent or no such thing, which is never an error."""
+    """Parse the values of `traceparent` and `tracestate`. Returns None if `traceparent` is missing or invalid."""
     found = _TRACEPARENT.fullmatch((traceparent or "").strip())
     if found is None or found[1] == "ff" or (found[1] == "00" and found[5]):
         return None
@@ -82,14 +84,18 @@ def parse(traceparent: str | None, state: str | None = None) -> Trace | None:
 
 
 def begun_by(name: str) -> Trace:
-    """The trace of a send, by its id; of a record without one, by its position."""
+    """Return the new trace of a send.
+
+    Args:
+        name: the send's id, or the source position of a record without one. It determines the trace id.
+    """
     digest = blake2b(name.encode(), digest_size=16, person=b"masscomm trace").digest()
     share = int.from_bytes(digest[8:]) / 2**64
     return Trace(digest.hex(), sampled=share < _ratio())
 
 
 def of_headers(headers: Headers) -> Trace | None:
-    """What a record carries, the last of each header; None where that is nothing valid."""
+    """Return the trace in a record's headers, the last of each name; None if there is no valid one."""
     found = {name: value for name, value in headers if name in (PARENT, STATE)}
     if PARENT not in found:
         return None
@@ -97,36 +103,36 @@ def of_headers(headers: Headers) -> Trace | None:
 
 
 def replaced(headers: Headers, trace: Trace) -> tuple[tuple[str, bytes], ...]:
-    """The headers with the trace in place of the one they had."""
+    """Return the headers with their trace replaced."""
     return (*(each for each in headers if each[0] not in (PARENT, STATE)), *trace.headers)
 
 
 @dataclass(kw_only=True)
 class Span:
-    """What one function did about one record.
-
-    trace: with the span's own id; parent_id: of the span before it, empty for a first one; attributes: send_id,
-    club_id, position and the like; error: why the record is redelivered or was dead-lettered.
-    """
+    """The processing of one record by one function."""
 
     name: str
+    # Its span_id is the id of this span.
     trace: Trace
+    # Id of the previous span, empty for the first span of a trace.
     parent_id: str
     start_ns: int
+    # send_id, club_id, position and others.
     attributes: dict[str, Any] = field(default_factory=dict)
     end_ns: int = 0
+    # Why the record is redelivered or was dead-lettered.
     error: str | None = None
 
 
 class Spans:
-    """Gathers the spans of an invocation until they are written. Thread-safe."""
+    """Collects the spans of an invocation until they are written. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ended: list[Span] = []
 
     def begin(self, name: str, above: Trace, **attributes: Any) -> Span:
-        """A span under the one that the trace names."""
+        """Start a span whose parent is the span of `above`."""
         return Span(
             name=name,
             trace=above.within(),
@@ -136,14 +142,14 @@ class Spans:
         )
 
     def end(self, span: Span, error: str | None = None) -> None:
-        """It is over; one that is not sampled is forgotten."""
+        """End a span. It is dropped if its trace is not sampled."""
         if span.trace.sampled:
             span.end_ns, span.error = time.time_ns(), error
             with self._lock:
                 self._ended.append(span)
 
     def taken(self) -> list[Span]:
-        """All that have ended, which are forgotten."""
+        """Return the ended spans and remove them."""
         with self._lock:
             ended, self._ended = self._ended, []
         return ended
@@ -154,9 +160,14 @@ begin, end, taken = _spans.begin, _spans.end, _spans.taken
 
 
 def write(service: str) -> None:
-    """Export the spans that have ended, as TRACE_EXPORT says.
+    """Export the ended spans to the destination in TRACE_EXPORT.
 
-    Errors: Stop for a setting that does not exist; OSError where X-Ray's daemon cannot be sent to.
+    Args:
+        service: the function's name.
+
+    Raises:
+        Stop: TRACE_EXPORT has an unknown value.
+        OSError: sending to X-Ray's daemon failed.
     """
     spans = [_masked(span) for span in taken()]  # guard: masking.spans
     if not spans:
@@ -171,12 +182,12 @@ def write(service: str) -> None:
     host, _, port = _daemon().rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sending:
         for span in spans:
-            # Nobody hears whether it has arrived: as with every trace in Lambda.
+            # UDP has no acknowledgement, so a lost span is not detected, as with every X-Ray trace in Lambda.
             sending.sendto(b'{"format":"json","version":1}\n' + xray(service, span), (host, int(port)))
 
 
 def _masked(span: Span) -> Span:
-    """What leaves the process names no person: errors quote what others wrote."""
+    """Mask personal data in a span's attributes and error, because errors quote untrusted text."""
     return replace(span, attributes=masked(span.attributes), error=span.error and mask(span.error))
 
 
@@ -199,13 +210,13 @@ def _ratio() -> float:
 
 
 def _daemon() -> str:
-    """`host:port`, or `tcp:host:port udp:host:port`."""
+    """Return the UDP address of X-Ray's daemon, from `host:port` or `tcp:host:port udp:host:port`."""
     text = os.environ.get("AWS_XRAY_DAEMON_ADDRESS") or _DAEMON
     return next((part[4:] for part in text.split() if part.startswith("udp:")), text)
 
 
 def otlp(service: str, spans: Iterable[Span]) -> dict[str, Any]:
-    """An ExportTraceServiceRequest in OTLP's JSON."""
+    """Return an ExportTraceServiceRequest in OTLP's JSON."""
     resource = {
         "service.name": service,
         "deployment.environment.name": os.environ.get("MASSCOMM_ENVIRONMENT", "local"),
@@ -245,7 +256,7 @@ def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def xray(service: str, span: Span) -> bytes:
-    """A segment document. X-Ray takes W3C's trace ids, cut in two."""
+    """Return a span as X-Ray's segment document. Its trace id is W3C's, split into two parts."""
     document = {
         "name": f"masscomm.{service}",
         "id": span.trace.span_id,
