@@ -1,4 +1,4 @@
-"""What a send's `type` means: schemas/categories.yaml."""
+"""The categories of sends (the field `type`), from schemas/categories.yaml."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,11 @@ NAME_PATTERN = r"^[A-Za-z0-9_.:-]{1,128}$"
 
 @dataclass(frozen=True)
 class Category:
-    """channels: where it goes when the send names none; mandatory: a user's opt-out does not apply."""
+    """A category of sends."""
 
+    # The channels of a send that names none.
     channels: tuple[str, ...]
+    # Opt-outs do not apply.
     mandatory: bool
 
 
@@ -32,7 +34,10 @@ def _document() -> dict[str, Any]:
 
 @cache
 def categories() -> Mapping[str, Category]:
-    """The listed categories by name; the one for all others stands under ``default``. Asked once a recipient: kept."""
+    """Return the listed categories by name, and under ``default`` the category of all other names.
+
+    Cached, because the caller needs the result for each recipient.
+    """
     default = _document()["default"]
     entries = {"default": default} | {name: default | entry for name, entry in _document()["categories"].items()}
     return MappingProxyType(
@@ -41,7 +46,7 @@ def categories() -> Mapping[str, Category]:
 
 
 def category(name: str) -> Category:
-    """The category of that name, or the default one."""
+    """Return the category of that name, or the default category."""
     known = categories()
     return known.get(name, known["default"])
 

@@ -1,4 +1,4 @@
-"""Deterministic ids: a redelivered record derives the same ones, so that everything downstream can recognise it."""
+"""Deterministic ids: a redelivered record derives the same ids, so that every later step recognises duplicates."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -8,12 +8,12 @@ from uuid import UUID, uuid5
 from masscomm.domain.limits import MAX_RECORD_ID_BYTES
 
 NAMESPACE = UUID("6d617373-636f-5d6d-8000-6e6f74696679")
-# In place of a person's user id where their row must stay: no user has it.
+# Replaces the user id of an erased person in rows that must stay: no user has this id.
 ERASED_USER = 0
 
 
 def is_record_id(text: str) -> bool:
-    """Whether the text can be a record's id: a key of every table and index of ours."""
+    """Whether the text can be a record's id: our tables and indices use it as a key."""
     return 0 < len(text.encode()) <= MAX_RECORD_ID_BYTES
 
 
@@ -56,19 +56,22 @@ def envelope_id(record_id: str, value: bytes, attempt: int = 0) -> str:
 
 
 def others_id(record_id: str, user_ids: Sequence[int]) -> str:
-    """Stands for the record's id where that one is recorded for other users: these have outcomes of their own."""
+    """Return the id that replaces a record's id if that id is already recorded for other users.
+
+    The users in `user_ids` thereby have outcomes of their own.
+    """
     return str(uuid5(NAMESPACE, f"{record_id}/others/{','.join(map(str, user_ids))}"))
 
 
 def receipt_id(body: str) -> str:
-    """The id of a receipt, from its text: what a provider says twice is one receipt."""
+    """Return the id of a receipt, derived from its text: a receipt that the provider sends twice has one id."""
     return str(uuid5(NAMESPACE, f"receipt/{body}"))
 
 
 def address_id(address: str) -> str:
-    """The id of an e-mail address, however it is written; it says nothing of the address."""
+    """Return the id of an e-mail address, the same for each of its spellings; it does not reveal the address."""
     name, _, domain = address.strip().lower().rpartition("@")
-    with suppress(UnicodeError):  # no domain's name: nothing is sent to it either
+    with suppress(UnicodeError):  # not a domain name: no e-mail is sent to it either
         domain = domain.encode("idna").decode()
     return sha256(f"{name}@{domain}".encode()).hexdigest()
 

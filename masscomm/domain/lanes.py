@@ -1,4 +1,4 @@
-"""Lanes: which records are served apart from which others."""
+"""Lanes: topics of their own for each kind of send, so that one kind does not delay another."""
 
 from enum import StrEnum
 
@@ -6,13 +6,13 @@ from enum import StrEnum
 class Lane(StrEnum):
     """Records of two lanes never share a topic; critical ones share no function with the others either."""
 
-    # Broadcasts, in queues: which one is a tenant's, the preference_checker says. BULK is also what functions are
-    # deployed in that serve all of these, and SMALL.
+    # Broadcast queues; preference_checker assigns them to tenants. BULK is also the lane of the deployed functions that
+    # serve all broadcast queues and SMALL.
     BULK = "bulk"
     BULK_2 = "bulk2"
     BULK_3 = "bulk3"
     BULK_4 = "bulk4"
-    # Sends to few, of tenants who do not send many of those: they stand behind nobody's broadcast.
+    # Small sends of tenants that do not request many of them: they do not wait for any broadcast.
     SMALL = "small"
     CRITICAL = "critical"
 
@@ -21,6 +21,8 @@ BROADCASTS = tuple(lane for lane in Lane if lane.startswith(Lane.BULK))
 
 
 def shared_queue(club_id: int) -> Lane:
-    """A tenant's queue of broadcasts where nothing is known of who has which: tenants whose ids differ by the number of
-    queues share one."""
+    """Return a tenant's broadcast queue if the queue leases are unknown.
+
+    Tenants whose ids differ by a multiple of the number of queues share a queue.
+    """
     return BROADCASTS[club_id % len(BROADCASTS)]

@@ -1,21 +1,23 @@
-"""The limits of a send, once: what POST /v1/sends accepts is within what preference_checker accepts.
+"""The limits of a send. preference_checker accepts every send that POST /v1/sends accepts.
 
-Producers of send.monolith write Avro and meet the wider limits; a request over REST meets those and the narrower ones
-that are named by field.
+The wider limits apply to producers of send.monolith, which write Avro. REST requests have the wider limits and the
+narrower limits of single fields.
 """
 
 # --- every send -------------------------------------------------------------------------------------------------------
-# A record of send.*; schemas/topics.yaml lets larger ones through, so that they are seen and have outcomes.
+# A record of send.*; schemas/topics.yaml allows larger records, so that they are consumed and have outcomes.
 MAX_RECORD_BYTES = 1_000_000
-# A record whose own timestamp lies further than this after it was produced is not counted: its bucket is nobody's.
+# A record is not counted if its own timestamp is more than this after its production: such a bucket is not valid.
 FAR_FUTURE_MS = 86_400_000
-# Nor from this moment on (9999-01-01), whenever its producer's clock says that it was produced: where dates end.
+# Nor is a record counted if its timestamp is at or after this moment (9999-01-01, where dates end), whatever production
+# time its producer's clock gave it.
 END_OF_TIME_MS = 253_370_764_800_000
-# A send beyond these is not counted, and nobody of it is told of. Postgres' index rows end at 2,704 bytes, a key holds
-# several texts; without a bound on channels a record of 1 MB could ask for a hundred thousand outcomes a recipient.
+# A send beyond these limits is not counted, and its recipients have no outcomes. Postgres' index rows end at 2,704
+# bytes, and a key contains several texts. Without a limit on channels, a record of 1 MB could request a hundred
+# thousand outcomes for each recipient.
 LONGEST_TEXT = 200
 MAX_CHANNELS = 16
-# Further ahead is a mistake of units.
+# A send_at further ahead is a mistake of units.
 MAX_AHEAD_MS = 366 * 86_400_000
 SEND_ID_PATTERN = r"^[A-Za-z0-9-]{1,64}$"
 # Copied into every derived record: data and the texts next to it, in UTF-8.
@@ -36,10 +38,10 @@ MAX_RECORD_ID_BYTES = 900
 
 # --- a request over REST ----------------------------------------------------------------------------------------------
 MAX_RECIPIENTS = 500_000
-# Recipients of one chunk: a record of some 50 kB, and a batch the checker looks up at once.
+# Recipients of one chunk: a record of some 50 kB, and a batch that preference_checker looks up at once.
 CHUNK_SIZE = 5_000
 MAX_DATA_KEYS = 200
 MAX_DATA_KEY = 128
 LARGEST_ID = 2**63 - 1
-# A day less than the checker takes: its clock is another.
+# A day less than preference_checker accepts: its clock is another one.
 MAX_REQUEST_AHEAD_MS = MAX_AHEAD_MS - FAR_FUTURE_MS

@@ -1,13 +1,13 @@
-"""What the metrics count: each measure is how many notifications (one user on one channel) reached it."""
+"""The measures of the metrics: each counts the notifications (one user on one channel) of one step or status."""
 
 from masscomm.domain.statuses import Status
 
-REQUESTED = "requested"  # asked for: the distinct users of a chunk, on each channel
-DUPLICATE = "duplicate"  # named again inside a chunk, on each channel: the producer's, never sent twice
+REQUESTED = "requested"  # the distinct users of a chunk, on each channel
+DUPLICATE = "duplicate"  # repetitions of a user in a chunk by the producer, on each channel; never sent twice
 QUEUED = Status.QUEUED.value  # written for delivery
 
-# The rest is what the outcome records say, status by status.
+# The other measures are the statuses of the outcome records.
 MEASURES = (REQUESTED, DUPLICATE, *(status.value for status in Status))
 
-# What the view `trending` sums beforehand: one window ends with each minute.
+# Length of a precomputed window of the view `trending`, in minutes: one window ends with each minute.
 TRENDING_WINDOW_MIN = 15

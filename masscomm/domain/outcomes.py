@@ -10,18 +10,18 @@ from masscomm.domain.statuses import Reason, Status
 from masscomm.domain.users import DirectoryPosition
 from masscomm.untrusted import mask
 
-# Recipients a derived record covers at most.
+# Most recipients of a derived record.
 RANGE_SIZE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class RecipientOutcome:
-    """One recipient's entry in an outcome record; message_ids: one for each device whose message the provider
-    accepted."""
+    """One recipient's entry in an outcome record."""
 
     position: int
     user_id: int
     decision: Decision
+    # One for each device whose message the provider accepted.
     message_ids: tuple[str, ...] = ()
 
 
@@ -39,8 +39,8 @@ def outcome(
     """Return the outcome record for recipients of positions [start, end); outcomes must not be empty.
 
     A dead letter's outcome record has an id of its own: an earlier outcome record of the range may be on the topic
-    already, and consumers ignore an id that they have seen. A record of HELD recipients alone has an id of its own,
-    too: a recipient who is alone in a record keeps the parent's id and gets another outcome later.
+    already, and consumers ignore an id that they have seen. A record of only HELD recipients has an id of its own, too:
+    a record of a single recipient keeps the parent's id, and this recipient gets another outcome later.
 
     Raises:
         ValueError: A decision has no status.

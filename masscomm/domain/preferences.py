@@ -1,4 +1,4 @@
-"""What a user wants to receive, and the decision with its reason.
+"""A user's opt-outs, and the decision that follows from them, with its reason.
 
 The narrower rule wins: category and channel, then category, then channel; without a rule a notification is wanted. A
 mandatory category ignores opt-outs and quiet hours.
@@ -15,17 +15,18 @@ from masscomm.domain.users import User, UserSettings
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a rule said about a recipient. status None: allowed; otherwise final, or deferred until until_ms.
+    """The result of the rules for a recipient."""
 
-    layer: user, default or directory; rule: the setting that decided, e.g. `category:news channel:push`;
-    settings_version: of the user settings that were read, None without user settings; until_ms: end of HELD.
-    """
-
+    # None: allowed; otherwise final, or deferred until until_ms.
     status: Status | None
     reason: Reason | None = None
+    # user, default, directory or provider.
     layer: str = "default"
+    # The setting that decided, e.g. `category:news channel:push`.
     rule: str | None = None
+    # The version of the user settings that were read; None without user settings.
     settings_version: int | None = None
+    # The end of HELD (ms since the epoch).
     until_ms: int | None = None
 
 
@@ -39,8 +40,12 @@ def is_member(user: User | None, club_id: int) -> bool:
 
 
 def decide(user: User | None, user_settings: UserSettings | None, *, club_id: int, type: str, channel: str) -> Decision:
-    """Whether a club's user is to be notified; user None: believed unknown; user_settings None: believed to have
-    none."""
+    """Return the decision for a club's user on a channel.
+
+    Args:
+        user: None: the user is confirmed as missing.
+        user_settings: None: the user is confirmed to have no settings.
+    """
     if channel not in CHANNELS:
         return Decision(Status.FAILED, Reason.UNKNOWN_CHANNEL, "default", f"channel:{channel}")
     if not is_member(user, club_id):

@@ -116,7 +116,7 @@ class DerivedRecord(AvroRecord):
             kind: The class of the new record. Fields that both classes have are copied unless they are in `own`.
             step: The step that derives it: its id follows from this record, the step, the channel and the span.
             channel: The channel of the new record.
-            span: The positions that it covers: the first, and the one after the last.
+            span: The positions that it covers: [start, end).
             positions: The positions of its recipients.
             user_ids: The users at these positions.
             own: The other fields of the new record.
@@ -138,7 +138,7 @@ class DerivedRecord(AvroRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class RecheckRequested(ContentFields, DerivedRecord):
-    """Recipients of a chunk that are to be checked (again): a part of a long chunk, or delayed recipients."""
+    """Recipients of a chunk that preference_checker checks (again): a part of a long chunk, or delayed recipients."""
 
     why: str
     channels: list[str]
@@ -160,7 +160,7 @@ class RecheckRequested(ContentFields, DerivedRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRequested(ContentFields, DerivedRecord):
-    """Recipients of positions [range_start, range_end) who may be notified on one channel."""
+    """Allowed recipients of positions [range_start, range_end) on one channel."""
 
     channel: str
     waited_until: int | None = None
@@ -189,7 +189,7 @@ class ContentColumn(AvroRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class Withdrawn(AvroRecord):
-    """A recipient of a delivery record without a message any more, with the final status."""
+    """A recipient of a delivery record whose message was withdrawn, with the final status."""
 
     position: int
     status: str

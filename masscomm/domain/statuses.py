@@ -1,21 +1,21 @@
-"""The closed vocabulary of what can become of a notification, and which status wins over which."""
+"""The closed vocabularies of statuses and reasons, and the rank by which two statuses are merged."""
 
 from enum import StrEnum
 
 
 class Status(StrEnum):
-    """What became of one notification (one user on one channel)."""
+    """The status of one notification (one user on one channel)."""
 
-    ACCEPTED = "accepted"  # asked for, nothing decided yet
+    ACCEPTED = "accepted"  # requested, not decided yet
     SCHEDULED = "scheduled"  # waits for its send_at
     HELD = "held"  # waits for the end of the user's quiet hours
     QUEUED = "queued"  # written, waits for delivery
-    SENDING = "sending"  # a delivery has begun; the provider was busy or an endpoint is not there yet, and it goes on
+    SENDING = "sending"  # not finished by delivery: the provider was busy, or an endpoint does not exist yet
     SUPPRESSED = "suppressed"  # must not or cannot be sent to this user: the reason says why
     CANCELLED = "cancelled"  # the send was cancelled before this was published
     EXPIRED = "expired"  # expires_at passed before it could be published
     FAILED = "failed"  # should have been sent and was not
-    SENT = "sent"  # the provider took it for at least one device
+    SENT = "sent"  # the provider accepted it for at least one device
     DELIVERED = "delivered"  # the provider says it arrived
     BOUNCED = "bounced"  # the provider says it came back
 
@@ -25,8 +25,8 @@ class Reason(StrEnum):
 
     # suppressed
     OPTED_OUT = "opted_out"  # the user wants none of this category or channel
-    # Not in the directory, and the directory is past the send's timestamp; or the user of another club, which a tenant
-    # must not be able to tell apart.
+    # The user is not in the directory, and the directory has passed the send's timestamp; or the user belongs to
+    # another club. A tenant must not be able to distinguish the two.
     UNKNOWN_USER = "unknown_user"
     NO_DEVICE = "no_device"  # nothing to push to
     NO_ADDRESS = "no_address"  # no e-mail address
@@ -41,7 +41,7 @@ class Reason(StrEnum):
     TOO_LARGE = "too_large"  # the message alone is larger than a record or the provider allows
     # bounced
     BOUNCED_PERMANENT = "bounced_permanent"  # nothing will ever arrive there
-    BOUNCED_TRANSIENT = "bounced_transient"  # the provider tried and gave this message up
+    BOUNCED_TRANSIENT = "bounced_transient"  # the provider tried, and stopped trying
     # Why an address is on the suppression list, besides bounced_permanent.
     COMPLAINED = "complained"  # its owner calls what we send spam
     # expired
@@ -49,21 +49,21 @@ class Reason(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "Reason | None":
-        """Reads what earlier versions recorded."""
+        """Return the reason of a value that earlier versions recorded."""
         return cls(_RENAMED[value]) if isinstance(value, str) and value in _RENAMED else None
 
 
-# Reasons that are stored, in decisions and counts, and are not given any more → what they read as.
+# Earlier reason, still stored in decisions and counts → its present name.
 _RENAMED = {"other_tenant": "unknown_user"}
 
 
 def read_reason(stored: str) -> str:
-    """A stored reason as callers see it; one that is not of the vocabulary is unchanged."""
+    """Return a stored reason by its present name; a reason outside the vocabulary is unchanged."""
     return _RENAMED.get(stored, stored)
 
 
-# Merging never regresses: of two statuses of one notification the higher rank stays. Proof of publishing beats every
-# not-sent status: what a provider took was sent, whatever else was decided.
+# Merging never regresses: of two statuses of one notification, the higher rank stays. Proof of publishing outranks
+# every not-sent status: a message that the provider accepted was sent, whatever else was decided.
 RANK: dict[Status, int] = {
     Status.ACCEPTED: 0,
     Status.SCHEDULED: 10,
@@ -93,7 +93,7 @@ TERMINAL: frozenset[Status] = frozenset(
 
 
 def merge(a: Status, b: Status) -> Status:
-    """The status of a notification of which both are known.
+    """Return the status of a notification for which both statuses are recorded.
 
     Source: the rank table above; commutative, associative and idempotent, so that replays and reorderings agree.
     """

@@ -20,27 +20,29 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, kw_only=True)
 class Suppression:
-    """at_ms: when the provider said so; expires_ms: from when on it is not in force any more."""
+    """The suppression of an address for one club."""
 
     club_id: int
     address: str
     reason: Reason
+    # The time of the provider's receipt (ms since the epoch).
     at_ms: int
+    # From then on it is not in force (ms since the epoch).
     expires_ms: int
 
     @property
     def id(self) -> str:
-        """Of its document."""
+        """The id of its document."""
         return _id(self.club_id, self.address)
 
     @property
     def version(self) -> int:
-        """Of its document: of two the one that ends later stays."""
+        """The version of its document: of two suppressions, the later end stays."""
         return self.expires_ms
 
     @property
     def source(self) -> dict[str, Any]:
-        """Its document."""
+        """The fields of its document."""
         return {
             "club_id": self.club_id,
             "address_id": address_id(self.address),
@@ -58,7 +60,7 @@ class Periods:
     complained_days: float = 730
 
     def end_ms(self, reason: Reason, at_ms: int) -> int:
-        """When a suppression of at_ms ends."""
+        """Return the end (ms) of a suppression that begins at at_ms."""
         days = self.complained_days if reason is Reason.COMPLAINED else self.bounced_days
         return at_ms + round(days * DAY_MS)
 
@@ -69,7 +71,7 @@ def ids_of(club_id: int, address: str) -> tuple[str, str]:
 
 
 def in_force(source: Mapping[str, Any], now_ms: int) -> bool:
-    """Whether a stored suppression counts; one that states no end always does."""
+    """Whether a stored suppression is in force; without an end it always is."""
     ends = source.get("expires_at")
     return ends is None or now_ms < ends  # guard: suppressions.previous_form
 
@@ -77,7 +79,7 @@ def in_force(source: Mapping[str, Any], now_ms: int) -> bool:
 def suppressed(
     club_id: int, addresses: Sequence[str], documents: Mapping[str, Mapping[str, Any]], now_ms: int
 ) -> set[str]:
-    """Those of the addresses that a club must not send to. documents: by id, of all that ids_of names."""
+    """Return the addresses that a club must not send to. documents: by id, for each id that ids_of returns."""
     return {
         address
         for address in addresses

@@ -21,42 +21,41 @@ class User:
 
 @dataclass(frozen=True, kw_only=True)
 class UserSettings:
-    """One row of the monolith's user_settings.
-
-    channels: channel → wanted; categories: category → wanted, or → {channel: wanted}; what is absent is wanted.
-    version: of the document, for the decision record.
-    """
+    """One row of the monolith's user_settings. A channel or category without an entry is wanted."""
 
     user_id: int
+    # Channel → wanted.
     channels: Mapping[str, Any] = field(default_factory=dict)
+    # Category → wanted, or → {channel: wanted}.
     categories: Mapping[str, Any] = field(default_factory=dict)
     quiet_hours: Mapping[str, Any] | None = None
+    # The document's version, for the decision record.
     version: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """One device with what we learnt of it ourselves (device_state) merged in.
-
-    platform: gcm or apns; endpoint_arn: None until the device registrar has made one for this very token;
-    enabled: False once the provider said that the endpoint is disabled or gone, or the registrar refused the row;
-    changed_at_ms: when the monolith's database committed the row (ms since the epoch), None where that is unknown.
-    """
+    """One device, merged with our own state of it (device_state)."""
 
     device_id: int
     user_id: int
+    # gcm or apns.
     platform: str
     token: str
+    # None until the device registrar has created an endpoint for this token.
     endpoint_arn: str | None = None
+    # False if the provider reported the endpoint as disabled or gone, or the device registrar refused the row.
     enabled: bool = True
+    # When the monolith's database committed the row (ms since the epoch); None if unknown.
     changed_at_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
-    """One row of the monolith's notification_templates; club_id None: for every club."""
+    """One row of the monolith's notification_templates."""
 
     template_id: int
+    # None: for every club.
     club_id: int | None
     type: str
     channel: str
@@ -69,7 +68,8 @@ class Template:
 
 @dataclass(frozen=True, kw_only=True)
 class DirectoryPosition:
-    """How far the directory has come: the WAL position (LSN) and the database's time there, in ms since the epoch."""
+    """The position in the WAL up to which the directory is complete."""
 
     lsn: int
+    # The database's time at the LSN (ms since the epoch).
     ts_ms: int
