@@ -1,4 +1,4 @@
-"""What Debezium says, as values: rows that changed, tables emptied, how far the WAL was read, how the snapshot went.
+"""Debezium's records as values: changed rows, truncated tables, heartbeats with WAL positions, and snapshot progress.
 
 Source: Debezium's PostgreSQL connector 3.7 with pgoutput, REPLICA IDENTITY FULL and the JSON converter without schemas.
 """
@@ -25,10 +25,11 @@ SNAPSHOT_VERSION = 1
 # Written by the connector's heartbeat.action.query: the database's clock, in seconds, as text.
 HEARTBEAT_PREFIX = "masscomm.heartbeat"
 
-# Fields that we write besides the columns.
+# Fields that masscomm adds to the columns.
 _OURS = ("deleted", "deleted_at_ms", "changed_at_ms")
 
-# Values of a column, by its type in the index. OpenSearch takes more (a list, "7" for 7), readers of the index do not.
+# Python types of a column, by its type in the index. OpenSearch accepts more (a list, "7" for 7), but readers of the
+# index do not.
 _COLUMN_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "long": int,
     "keyword": str,
@@ -43,9 +44,9 @@ _REQUIRED = {
     "devices": ("user_id",),
     "notification_templates": ("type", "channel", "locale", "title", "body"),
 }
-# A device without them is the device registrar's to refuse: its state has to say so.
+# The device registrar refuses a device without these columns, and records this in the device's state.
 _NULL_WHERE_ABSENT = {"devices": ("platform", "token")}
-# Stored in place of JSON that is beyond our stores: no object, so that the settings fail closed.
+# Stored in place of JSON that our stores cannot hold. It is not an object, so that the settings fail closed.
 UNREADABLE = "unreadable"
 
 # The last millisecond of the year 9999.
@@ -53,37 +54,41 @@ _LAST_MS = 253_402_300_799_999
 _SECONDS = re.compile(rb"\d{1,12}(\.\d{1,9})?")
 _LONGEST_NAME = 200
 
-# What stands for a large value that an update left alone and PostgreSQL therefore did not log.
+# Debezium's placeholder for a large value that an update did not change and PostgreSQL therefore did not log.
 _UNAVAILABLE = "__debezium_unavailable_value"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowChanged:
-    """A row as it is from a version on; the same for a row of the snapshot and of the stream.
+    """A row from a version on, either of the snapshot or of the stream.
 
-    id: the primary key, as text; columns: those that schemas/indices describes, jsonb parsed, None: the row is deleted;
-    changed_at_ms: when the database committed it; generation: whose snapshot or stream it is of; lsn: of the change, or
-    the one at which the snapshot was taken, which compares rows of two generations.
+    The version of a streamed change is its LSN, because the database assigns it: the LSN orders the changes of a row
+    across topics, partitions and restarts of the connector, is the same when Debezium sends a change twice, and differs
+    for two changes of a row in one transaction. An offset has none of these properties (a repetition has a higher one),
+    and two changes of one transaction can have the same time.
 
-    version: 1 for a row of the snapshot, else the LSN of the change. The LSN, because it is the database's: it orders
-    the changes of a row across topics, partitions and restarts of the connector, is the same when Debezium sends a
-    change twice, and differs for two changes of a row in one transaction. An offset does none of this (a repetition
-    gets a higher one), and a time cannot tell two changes of one transaction apart. And 1, not the snapshot's own LSN:
-    a transaction that was open during the snapshot is streamed with an LSN below the snapshot's, and must still win.
+    The version of a snapshot's row is 1, not the snapshot's own LSN: a transaction that was open during the snapshot is
+    streamed with an LSN below the snapshot's, and must replace the snapshot's row.
     """
 
     table: str
+    # The primary key, as text.
     id: str
+    # SNAPSHOT_VERSION for a row of the snapshot, else the LSN of the change.
     version: int
+    # The columns that schemas/indices describes, with jsonb parsed; None: the row is deleted.
     columns: Mapping[str, Any] | None
+    # When the database committed the row (ms since the epoch).
     changed_at_ms: int
+    # The generation of the snapshot or stream.
     generation: str
+    # The LSN of the change, or the LSN at which the snapshot was taken. It orders rows of two generations.
     lsn: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableTruncated:
-    """Every row of a table is gone, and no event says so of each."""
+    """Every row of a table is deleted, without an event for each row."""
 
     table: str
     lsn: int
@@ -91,9 +96,10 @@ class TableTruncated:
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
-    """Debezium has read the WAL up to lsn, where the database's clock said ts_ms (ms since the epoch)."""
+    """Debezium has read the WAL up to the LSN."""
 
     lsn: int
+    # The database's time at the LSN (ms since the epoch).
     ts_ms: int
 
 
@@ -106,14 +112,14 @@ class SnapshotStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotCompleted:
-    """Debezium has read every row of the snapshot. Its producer may still hold some of them."""
+    """Debezium has read every row of the snapshot. Its producer may not have sent some of them yet."""
 
     at_ms: int
 
 
 @dataclass(frozen=True)
 class Irrelevant:
-    """Nothing to do: a tombstone, another's logical message, the snapshot's progress."""
+    """A record without effect: a tombstone, a logical message of another writer, the snapshot's progress."""
 
 
 type Change = RowChanged | TableTruncated | Heartbeat | SnapshotStarted | SnapshotCompleted | Irrelevant
@@ -121,9 +127,10 @@ type Change = RowChanged | TableTruncated | Heartbeat | SnapshotStarted | Snapsh
 
 @cache
 def columns_of(table: str) -> Mapping[str, str]:
-    """The columns the directory keeps of a table, and the type of each in the index: schemas/indices/<table>.json.
+    """Return the columns of a table that the directory keeps, with their types in the index.
 
-    A column that is not described there is left out: what is not needed is not copied. jsonb is an `object`.
+    Source: schemas/indices/<table>.json. Columns that are not described there are not needed, and not copied. The type
+    of jsonb is `object`.
     """
     mapping = json.loads(read_text(f"indices/{table}.json"))
     return {name: field["type"] for name, field in mapping["mappings"]["properties"].items() if name not in _OURS}
@@ -140,7 +147,11 @@ class ChangeDecoder:
         self._heartbeats = {topics.cdc_topic("heartbeat", each) for each in generations}
 
     def decode(self, record: KafkaRecord) -> Change:
-        """What a record says. Errors: DeadLetter(undecodable, invalid) where it is not what Debezium writes there."""
+        """Return the change in a record.
+
+        Raises:
+            DeadLetter: The record differs from Debezium's format for its topic (undecodable, invalid).
+        """
         if record.value is None:
             return Irrelevant()
         value = _object(record.value, "value")
@@ -217,7 +228,7 @@ def _logical_message(value: Mapping[str, Any]) -> Change:
     seconds = base64.b64decode(message["content"], validate=True)
     if not _SECONDS.fullmatch(seconds):
         raise ValueError("a heartbeat's content is its time in seconds")
-    # Rounded down: a position that claims less than it is does no harm.
+    # Rounded down: an earlier time than the true one does no harm.
     ts_ms = int(Decimal(seconds.decode()) * 1000)
     return Heartbeat(lsn=_lsn(_mapping(value["source"])), ts_ms=_time(ts_ms))
 
@@ -256,7 +267,7 @@ def _integer(value: Any) -> int:
 
 
 def _lsn(source: Mapping[str, Any]) -> int:
-    """OpenSearch refuses a whole bulk request for one version below 0."""
+    """Return the LSN. A lower one is refused here: OpenSearch refuses a whole bulk request for one version below 0."""
     lsn = _integer(source["lsn"])
     if lsn < SNAPSHOT_VERSION:
         raise ValueError(f"no LSN: {lsn}")

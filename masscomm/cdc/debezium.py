@@ -1,4 +1,4 @@
-"""Debezium's connector, as it is set up wherever it runs: what it captures, and how it says how far it has come."""
+"""The configuration of Debezium's connector in every deployment: captured tables, heartbeats and notifications."""
 
 from masscomm.kafka.topics import CDC_TABLES, cdc_prefix, cdc_topic
 
@@ -6,7 +6,7 @@ HEARTBEAT_MS = 1000
 
 
 def heartbeat_topic(generation: str) -> str:
-    """The topic of Debezium's own heartbeat, which nobody reads; Connect creates it."""
+    """The topic of Debezium's own heartbeat. It has no consumer; Connect creates it."""
     return f"__debezium-heartbeat.{cdc_prefix(generation)}"
 
 
@@ -24,20 +24,19 @@ def debezium_config(generation: str) -> dict[str, str]:
         "publication.autocreate.mode": "filtered",
         "snapshot.mode": "initial",
         "tombstones.on.delete": "true",
-        # A position that passes through the WAL itself, on the topic <prefix>.message, whether or not a table changes:
-        # it proves how far the directory has come.
+        # The heartbeat passes through the WAL to the topic <prefix>.message, whether or not a table changes: it proves
+        # the directory position.
         "heartbeat.interval.ms": str(HEARTBEAT_MS),
         "heartbeat.action.query": "SELECT pg_logical_emit_message(false, 'masscomm.heartbeat',"
         " extract(epoch from clock_timestamp())::text)",
         "notification.enabled.channels": "sink",
         "notification.sink.topic.name": cdc_topic("notification", generation),
-        # Debezium leaves a TRUNCATE out unless told otherwise, and a directory that never hears of one stays as it was.
+        # By default, Debezium skips TRUNCATE, and the directory would keep the deleted rows.
         "skipped.operations": "none",
-        # 500 ms of waiting at the source otherwise, for each change; at 1 ms an idle connector keeps a fifth of a core
-        # busy.
+        # The default of 500 ms delays each change at the source; at 1 ms an idle connector uses a fifth of a core.
         "poll.interval.ms": "10",
-        # A database that is down is waited for, however long.
+        # The connector retries without an end while the database is down.
         "errors.max.retries": "-1",
-        # Only Debezium's own heartbeat topic is not of ours; Connect creates it.
+        # Connect creates only the topic of Debezium's own heartbeat; we create the others.
         "topic.creation.default.partitions": "1",
     }

@@ -1,12 +1,12 @@
-"""How far change data capture has come, as Kafka knows it: what Debezium has written, what we have consumed.
+"""The progress of change data capture according to Kafka: records of Debezium, records consumed by cdc_consumer.
 
-Three questions, and the order in which they are asked makes a proof of them (docs/decisions/010-cdc-completeness.md):
+Three queries, in this order, prove that the directory is complete (docs/decisions/010-cdc-completeness.md):
 
-1. acknowledged_lsn: is everything up to that place in the WAL in the topics? A heartbeat or a notification that was
-   read does not say so: it travels in a partition of its own and overtakes rows that wait in Debezium's producer.
-   Connect's stored source offset does: it moves only over records that are acknowledged without a gap.
-2. end_offsets: where do the topics end, now that it is all in there?
-3. committed_offsets: has the consumer come to there?
+1. acknowledged_lsn: are all changes up to that LSN in the topics? A consumed heartbeat or notification does not prove
+   this: it is written to a partition of its own and overtakes rows that wait in Debezium's producer. Connect's stored
+   source offset proves it: it moves only over records that are acknowledged without a gap.
+2. end_offsets: where do the topics end, now that they contain all these changes?
+3. committed_offsets: has the consumer reached these ends?
 """
 
 import os
@@ -24,28 +24,28 @@ from masscomm.kafka.offsets import by_topic, topic_offsets
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-# {topic: {partition: offset}}; an offset is that of the next record, so that 0 means nothing yet.
+# {topic: {partition: offset}}; the offset is the next record's, so that 0 means no record yet.
 Offsets = Mapping[str, Mapping[int, int]]
 
 
 class CdcProgress(Protocol):
-    """The three questions, of one snapshot generation. Errors of each: Retry where Kafka cannot be asked."""
+    """The three queries, for one snapshot generation. Errors of each: Retry where Kafka does not respond."""
 
     def acknowledged_lsn(self) -> int | None:
-        """Everything committed up to this place in the WAL is in the topics; None while the snapshot is not."""
+        """Return the LSN up to which the topics contain each committed change; None until they contain the snapshot."""
         ...
 
     def end_offsets(self) -> Offsets:
-        """Where each partition of the tables' topics ends now."""
+        """Return the present end offset of each partition of the tables' topics."""
         ...
 
     def committed_offsets(self) -> Offsets:
-        """What cdc_consumer has committed of the tables' topics; a partition that has no commit is at 0."""
+        """Return cdc_consumer's committed offsets in the tables' topics; 0 for a partition without a commit."""
         ...
 
 
 def reached(committed: Offsets, targets: Offsets) -> bool:
-    """Whether the consumer has come to every target. Partitions without a target do not matter."""
+    """Whether the consumer has reached every target. Partitions without a target do not matter."""
     return all(
         committed.get(topic, {}).get(partition, 0) >= offset
         for topic, partitions in targets.items()
@@ -54,10 +54,12 @@ def reached(committed: Offsets, targets: Offsets) -> bool:
 
 
 class KafkaCdcProgress:
-    """The questions put to a broker; connects at the first one.
+    """The queries to a Kafka broker; connects at the first one.
 
-    group: cdc_consumer's consumer group; where it has one for each topic, `{topic}` stands for its name. offsets_topic:
-    where Connect stores source offsets; timeout_s: for a question.
+    Args:
+        group: cdc_consumer's consumer group; `{topic}` stands for the topic's name if each topic has a group.
+        offsets_topic: The topic in which Connect stores source offsets.
+        timeout_s: The time limit of a query.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class KafkaCdcProgress:
 
     @classmethod
     def from_environment(cls, generation: str) -> Self:
-        """A generation's, at the broker of KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing."""
+        """The progress of a generation, from KAFKA_BOOTSTRAP_SERVERS. Errors: Stop where a variable is missing."""
         return cls(
             environment.required("KAFKA_BOOTSTRAP_SERVERS"),
             generation=generation,
@@ -96,7 +98,7 @@ class KafkaCdcProgress:
         )
 
     def close(self) -> None:
-        """Let the broker go; whoever asks again connects again."""
+        """Close the connections; the next query connects again."""
         self._admin.close()
         if self._source_offsets is not None:
             self._source_offsets.close()
@@ -139,17 +141,17 @@ class KafkaCdcProgress:
         for partition in partitions:
             if partition.error is not None:
                 raise self._cannot_ask("committed offsets", KafkaException(partition.error))
-        # Kafka says -1001 where nothing was ever committed, as in a partition that never held a record.
+        # Kafka returns -1001 for a partition without a commit, such as one that never contained a record.
         return by_topic({(partition.topic, partition.partition): max(partition.offset, 0) for partition in partitions})
 
     def _cannot_ask(self, what: str, error: "KafkaException") -> Retry:
-        # A client that has lost its connection to the group's coordinator does not always look for it again: it would
-        # answer every question with a time-out from then on.
+        # A client that has lost its connection to the group's coordinator does not always look it up again: from then
+        # on, every query would time out.
         self._admin.close()
         return _unreadable(what, error)
 
     def _groups(self) -> "dict[str, list[TopicPartition]]":
-        """What of the tables' topics each of cdc_consumer's groups consumes."""
+        """Return the partitions of the tables' topics that each of cdc_consumer's groups consumes."""
         found: dict[str, list[TopicPartition]] = {}
         for partition in self._partitions():
             found.setdefault(self._group.replace("{topic}", partition.topic), []).append(partition)
@@ -158,7 +160,7 @@ class KafkaCdcProgress:
     def _committed_of(self, group: str, partitions: "list[TopicPartition]") -> "list[TopicPartition]":
         from confluent_kafka import ConsumerGroupTopicPartitions
 
-        # A request asks about one group.
+        # Kafka accepts one group in a request.
         wanted = ConsumerGroupTopicPartitions(group, partitions)
         answers = self._admin.client().list_consumer_group_offsets([wanted], request_timeout=self._timeout_s)
         found: list[TopicPartition] = answers[group].result().topic_partitions
@@ -177,7 +179,7 @@ class KafkaCdcProgress:
         return found
 
     def _read_source_offsets(self) -> None:
-        """Read what Connect has stored since the last time: one small record a second, in a compacted topic."""
+        """Read the source offsets that Connect has stored since the last call: one small record a second, compacted."""
         from confluent_kafka import KafkaError, KafkaException
 
         if self._source_offsets is None:
@@ -193,7 +195,8 @@ class KafkaCdcProgress:
                 raise KafkaException(error)
             if partition is None or offset is None:
                 continue
-            if error is not None:  # the end: what lies between is a transaction's marker or was compacted away
+            # The end of the partition: the offsets without a record are transaction markers or compacted.
+            if error is not None:
                 self._source_position[partition] = offset
             else:
                 self._source_position[partition] = offset + 1
@@ -202,7 +205,7 @@ class KafkaCdcProgress:
     def _open_source_offsets(self) -> "Consumer":
         from confluent_kafka import Consumer, KafkaException
 
-        # A group id is obligatory; nothing is ever joined or committed under it.
+        # A group id is obligatory; this consumer never joins the group or commits offsets.
         consumer = Consumer(
             self._settings
             | {
@@ -232,18 +235,19 @@ class KafkaCdcProgress:
         try:
             name, offset = (read_json(text) if text else None for text in (key, value))
         except InvalidJson:
-            return  # no connector's
+            return  # not a connector's offset
         if not isinstance(name, list) or len(name) != 2 or name[1] != {"server": self._server}:
-            return  # another connector's
+            return  # another connector's offset
         lsn = lsn_of_source_offset(offset if isinstance(offset, dict) else None)
-        if lsn is not None:  # what was acknowledged stays so, also where a notification's empty offset follows
+        # An acknowledged LSN stays valid, also if the empty offset of a notification follows.
+        if lsn is not None:
             self._acknowledged = lsn
 
 
 def lsn_of_source_offset(offset: Mapping[str, Any] | None) -> int | None:
-    """The LSN of a source offset of Debezium's PostgreSQL connector.
+    """Return the LSN of a source offset of Debezium's PostgreSQL connector.
 
-    None where it is of a snapshot that still goes on (the key `snapshot` stands in it until then), or says nothing.
+    None for an empty offset, and until the snapshot is complete: its offsets have the key `snapshot`.
     """
     if not offset or "snapshot" in offset:
         return None
@@ -256,7 +260,7 @@ def _unreadable(what: str, error: "KafkaException") -> Retry:
 
 
 class InMemoryCdcProgress:
-    """The questions' answers in dictionaries, for unit tests."""
+    """The results of the queries in dictionaries, for unit tests."""
 
     def __init__(self) -> None:
         self.lsn: int | None = None
