@@ -1,4 +1,4 @@
-"""OpenSearch as the functions use it: one client, its errors by what the caller should do, bulk writes by item."""
+"""OpenSearch for the functions: the client, its errors as Retry or Stop, and bulk writes with a result per item."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from masscomm.directory.client import (
 )
 from masscomm.errors import DeadLetter, Retry, Stop
 
-# One bulk request stays far below http.max_content_length (100 MB) and below what a small node holds at once.
+# A bulk request stays far below http.max_content_length (100 MB) and below the memory of a small node.
 _BULK_BYTES = 5_000_000
 _CONFLICT = 409
 _BAD_REQUEST = 400
@@ -28,9 +28,12 @@ _TOO_MANY = 429
 
 
 def connect(url: str, *, timeout_s: float = 10.0, auth: OpenSearchSigner | None = None) -> OpenSearch:
-    """A client that connects at its first request and retries nothing by itself: Lambda redelivers the records.
+    """Return a client that connects at its first request and does not retry: Lambda redelivers the records.
 
-    timeout_s: for one request, below the invocation's own limit; auth: signs each request.
+    Args:
+        url: The address of OpenSearch.
+        timeout_s: The time limit of one request, below the invocation's own limit.
+        auth: Signs each request.
     """
     return OpenSearch(url, timeout_s=timeout_s, auth=auth)
 
@@ -42,8 +45,16 @@ def connect_from_environment() -> OpenSearch:
 
 @contextmanager
 def answering(what: str) -> Iterator[None]:
-    """Errors of the client inside, by what to do: Retry where OpenSearch is down, busy or not ready, Stop where it
-    refuses us. `what` names the request in the message. A 400 is a fault in the code and passes as it is.
+    """Convert the client's errors in the block.
+
+    An answer with 400 is a fault in the code: its error is raised unchanged.
+
+    Args:
+        what: The request, for the message.
+
+    Raises:
+        Retry: OpenSearch is down, busy or not ready.
+        Stop: OpenSearch denies access.
     """
     try:
         yield
@@ -63,29 +74,36 @@ def answering(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class VersionedDocument:
-    """A document as it is from a version on; version: the one a later write has to reach or pass."""
+    """A document from a version on."""
 
     index: str
     id: str
+    # A later write replaces the document if its version is equal or higher.
     version: int
     source: Mapping[str, Any]
 
 
 def write(client: OpenSearch, documents: Sequence[VersionedDocument]) -> list[Exception | None]:
-    """Write documents in bulk, each only where the index holds no newer version of it; each one's fate, in their order.
+    """Write documents in bulk, each only if the index contains no newer version of it.
 
-    None: it is there, or something newer is. Retry: not now. DeadLetter(unmappable): the index will never take it.
-    A document that was written before is written again to the same effect (external_gte takes an equal version).
-    Errors: Stop. Whatever else goes wrong with a request is the fate of all its documents.
+    Writing a document twice has the same effect as once (external_gte accepts an equal version). Any other failure of a
+    request than Stop is the result of all its documents.
+
+    Returns:
+        One result for each document, in their order. None: the index contains this or a newer version. Retry:
+        OpenSearch does not accept the document now. DeadLetter(unmappable): the index will never accept it.
+
+    Raises:
+        Stop: OpenSearch denies access.
     """
     return [fate for lines in _requests(documents) for fate in _bulk(client, lines)]
 
 
 def _bulk(client: OpenSearch, lines: list[bytes]) -> list[Exception | None]:
-    """The fates of a request's documents.
+    """Return the result of each document of a request.
 
-    OpenSearch may refuse a whole request for one document (an id of more than 512 bytes): the halves are sent again
-    until it stands alone.
+    OpenSearch may refuse a whole request for one document (an id of more than 512 bytes): the request is halved and
+    sent again, until this document is the only one of its request.
     """
     try:
         with answering("a bulk request"):
@@ -102,7 +120,7 @@ def _bulk(client: OpenSearch, lines: list[bytes]) -> list[Exception | None]:
 
 
 def _is_about_documents(error: TransportError) -> bool:
-    """Whether a request is refused for its content: a wrong address is refused without a type of error."""
+    """Whether OpenSearch refused a request for its content; for a wrong address, the answer has no type of error."""
     details = error.info.get("error") if isinstance(error.info, dict) else None
     if error.status_code == _TOO_LARGE:
         return True
@@ -140,7 +158,7 @@ def _fates(answer: Any, expected: int) -> list[Exception | None]:
 
 def _fate(item: Mapping[str, Any]) -> Exception | None:
     status = item.get("status")
-    if status in (200, 201, _CONFLICT):  # a conflict: the index holds a newer version already
+    if status in (200, 201, _CONFLICT):  # a conflict: the index contains a newer version
         return None
     error = item.get("error")
     text = json.dumps(error, ensure_ascii=False)[:500]

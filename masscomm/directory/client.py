@@ -1,8 +1,8 @@
-"""As much of OpenSearch's REST API as the functions ask for, over urllib3.
+"""A client for the part of OpenSearch's REST API that the functions use, over urllib3.
 
-opensearch-py does the same and more; importing it takes longer than everything else a function imports together
-(docs/decisions/058-own-clients.md), for an asynchronous client and two HTTP libraries that nothing here uses. The names
-are its own, so that either fits where the other does.
+opensearch-py has these methods, too, but its import takes longer than all other imports of a function together
+(docs/decisions/058-own-clients.md): it imports an asynchronous client and two HTTP libraries that the functions do not
+use. The names are those of opensearch-py, so that each client can replace the other.
 """
 
 import json
@@ -17,11 +17,11 @@ type Params = Mapping[str, Any]
 
 
 class OpenSearchError(Exception):
-    """The root of what follows."""
+    """The base class of the client's errors."""
 
 
 class ConnectionError(OpenSearchError):
-    """No answer: refused, broken off, too slow."""
+    """No answer: the connection was refused or cut, or timed out."""
 
 
 class SerializationError(OpenSearchError):
@@ -29,7 +29,13 @@ class SerializationError(OpenSearchError):
 
 
 class TransportError(OpenSearchError):
-    """An answer that says no. error: its type, in OpenSearch's words; info: the whole of it."""
+    """An answer with an error status.
+
+    Args:
+        status_code: The HTTP status.
+        error: OpenSearch's type of the error.
+        info: The whole answer.
+    """
 
     def __init__(self, status_code: int, error: str, info: Any = None) -> None:
         super().__init__(status_code, error, info)
@@ -66,10 +72,15 @@ _BY_STATUS = {
 
 
 class OpenSearch:
-    """A client that connects at its first request and repeats nothing by itself; for all threads.
+    """A client that connects at its first request and does not retry. Thread-safe.
 
-    timeout_s: of one request, connecting included; auth: all headers of a request, signed (method, URL, headers, body).
-    Errors of every method: the tree above.
+    Errors of every method: the subclasses of OpenSearchError.
+
+    Args:
+        url: The address of OpenSearch.
+        timeout_s: The time limit of one request, connecting included.
+        auth: Returns the signed headers of a request (method, URL, headers, body).
+        connections: The number of connections that stay open.
     """
 
     def __init__(self, url: str, *, timeout_s: float = 10.0, auth: Auth | None = None, connections: int = 4) -> None:
@@ -83,7 +94,14 @@ class OpenSearch:
         self.indices = Indices(self)
 
     def request(self, method: str, path: str, body: Any = None, params: Params | None = None) -> Any:
-        """The answer's JSON. path: quoted, without its first slash; body: JSON's value, or bytes of a line each."""
+        """Send a request and return the JSON of the answer.
+
+        Args:
+            method: The HTTP method.
+            path: Quoted, without its first slash.
+            body: A value for JSON, or the bytes of several JSON lines.
+            params: The parameters of the query.
+        """
         import urllib3
 
         url = f"{self._url}/{path}" + (f"?{urlencode(_texts(params))}" if params else "")
@@ -99,7 +117,7 @@ class OpenSearch:
         try:
             answer = json.loads(response.data)
         except ValueError as error:
-            if response.status >= 400:  # a gateway's own page
+            if response.status >= 400:  # the page of a gateway
                 raise _refusal(response.status, response.data[:200].decode(errors="replace")) from error
             raise SerializationError(f"{response.status} and no JSON") from error
         if response.status >= 400:
@@ -107,50 +125,50 @@ class OpenSearch:
         return answer
 
     def mget(self, *, body: Mapping[str, Any], index: str | None = None) -> Any:
-        """Documents by id."""
+        """Return documents by id."""
         return self.request("POST", "_mget" if index is None else f"{_quoted(index)}/_mget", body)
 
     def search(self, *, index: str, body: Mapping[str, Any], **params: Any) -> Any:
-        """Documents by query."""
+        """Return documents by query."""
         return self.request("POST", f"{_quoted(index)}/_search", body, params)
 
     def bulk(self, *, body: bytes) -> Any:
-        """Several writes, two lines each."""
+        """Write several documents, two lines each."""
         return self.request("POST", "_bulk", body)
 
     def get(self, *, index: str, id: str) -> Any:
-        """One document; NotFoundError where there is none."""
+        """Return one document. Errors: NotFoundError where there is none."""
         return self.request("GET", f"{_quoted(index)}/_doc/{_quoted(id)}")
 
     def index(self, *, index: str, id: str, body: Mapping[str, Any], params: Params | None = None) -> Any:
-        """Write one document; ConflictError where params forbid it."""
+        """Write one document. Errors: ConflictError where params forbid it."""
         return self.request("PUT", f"{_quoted(index)}/_doc/{_quoted(id)}", body, params)
 
     def delete_by_query(self, *, index: str, body: Mapping[str, Any], params: Params | None = None) -> Any:
-        """Delete what a query finds."""
+        """Delete the documents of a query."""
         return self.request("POST", f"{_quoted(index)}/_delete_by_query", body, params)
 
     def close(self) -> None:
-        """Close what connections there are."""
+        """Close the open connections."""
         self._pool.clear()
 
 
 class Indices:
-    """What concerns indices and aliases as a whole."""
+    """Requests about whole indices and aliases."""
 
     def __init__(self, client: OpenSearch) -> None:
         self._client = client
 
     def refresh(self, *, index: str | None = None) -> Any:
-        """Make what was written visible to searches; of every index where none is named."""
+        """Make written documents visible to searches; index: None: of every index."""
         return self._client.request("POST", "_refresh" if index is None else f"{_quoted(index)}/_refresh")
 
     def get_alias(self, *, name: str) -> Any:
-        """The indices behind aliases; NotFoundError where one does not exist, with the others in its info."""
+        """Return the indices of aliases. Errors: NotFoundError where one is missing, with the others in its info."""
         return self._client.request("GET", f"_alias/{_quoted(name)}")
 
     def update_aliases(self, *, body: Mapping[str, Any]) -> Any:
-        """Several changes of aliases in one step."""
+        """Change several aliases in one step."""
         return self._client.request("POST", "_aliases", body)
 
 

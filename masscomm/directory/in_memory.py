@@ -1,4 +1,4 @@
-"""The directory's contract without a server, for unit tests of whoever looks something up.
+"""The directory's contract without a server, for unit tests of its callers.
 
 It passes the same contract test as OpenSearchDirectory (tests/support/contracts/directory.py).
 """
@@ -18,8 +18,9 @@ _CAUGHT_UP = DirectoryPosition(lsn=1, ts_ms=2**53)
 class InMemoryDirectory:
     """A directory in dictionaries.
 
-    ready: whether the generation's snapshot is complete; failing: raised by the next look-ups until it is None again;
-    caught_up: how far confirm may believe it is; calls: how often each method was asked, for tests of round trips.
+    ready: whether the generation's snapshot is complete; failing: raised by each look-up until it is None again;
+    caught_up: the position that confirm can return; calls: the number of calls of each method, for tests of round
+    trips.
     """
 
     def __init__(self, *, ready: bool = True, caught_up: DirectoryPosition = _CAUGHT_UP) -> None:
@@ -35,7 +36,7 @@ class InMemoryDirectory:
         self._confirmed: DirectoryPosition | None = None
 
     def put(self, *rows: User | UserSettings | Device | Template) -> None:
-        """Make rows what the tables say; a row with the same primary key is replaced."""
+        """Insert rows into the tables; a row with the same primary key is replaced."""
         for row in rows:
             match row:
                 case User():
@@ -48,7 +49,7 @@ class InMemoryDirectory:
                     self._templates[row.template_id] = row
 
     def remove(self, *rows: User | UserSettings | Device | Template) -> None:
-        """Take rows out of the tables, by their primary keys; a row that is not there stays away."""
+        """Delete rows by their primary keys; no effect for a row that does not exist."""
         for row in rows:
             match row:
                 case User():
@@ -88,7 +89,7 @@ class InMemoryDirectory:
         self._suppressions.update((each.id, each.source) for each in several)
 
     def suppress_as_before(self, address: str) -> None:
-        """Put an address on the suppression list as earlier versions did: for every club, without an end."""
+        """Put an address on the suppression list in the form of earlier versions: for every club, without an end."""
         self._suppressions[address_id(address)] = {"reason": "bounced_permanent", "at": 0}
 
     def suppressed(self, club_id: int, addresses: Sequence[str], now_ms: int) -> set[str]:

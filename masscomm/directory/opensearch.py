@@ -1,10 +1,10 @@
-"""The directory over OpenSearch: the monolith's tables as cdc_consumer has put them there, device_state merged in.
+"""The directory over OpenSearch: the monolith's tables as written by cdc_consumer, merged with device_state.
 
-Tables are read through their aliases, which point to a snapshot generation's indices only while it is complete: without
-its alias a table is not ready, whatever its index holds. What `confirm` proves is about the generation that the aliases
-point to; every answer names its index, and an answer of another generation ends the proof. Users and settings are read
-by id, in real time; devices and templates by search, up to a refresh interval (1 s) behind unless `confirm` has just
-refreshed them.
+Tables are read through their aliases, which point to a snapshot generation's indices only while it is complete: a table
+without its alias is not ready, whatever its index contains. `confirm` proves the completeness of the generation that
+the aliases point to. Every answer names its index, and an answer of another generation ends the proof. Users and
+settings are read by id, in real time. Devices and templates are read by search, up to a refresh interval (1 s) behind
+unless `confirm` has just refreshed them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,11 +40,16 @@ type Source = Mapping[str, Any]
 class OpenSearchDirectory:
     """masscomm.directory.port.Directory over OpenSearch and, for confirm alone, Kafka.
 
-    wait_s: how long confirm may wait for change data capture before it says Retry; a function with its own deadline
-    gives the lesser of the two. clock_skew_ms: how far a sender's clock may be behind the database's: a user created
-    just before such a send is not believed unknown. A quarter of a second is far above what NTP leaves.
-    slice_size: ids in one request: so long does OpenSearch keep a password waiting that asks meanwhile; page_size:
-    documents in one answer of a search.
+    Args:
+        client: The OpenSearch client.
+        progress: Returns the progress of a generation's change data capture.
+        clock: The clock of confirm's deadline.
+        wait_s: Returns the time for which confirm may wait for change data capture before it raises Retry; a function
+            with a deadline of its own returns the lesser of the two.
+        clock_skew_ms: How far a sender's clock may be behind the database's: a user created just before such a send is
+            not confirmed as missing. A quarter of a second is far more than the skew under NTP.
+        slice_size: Ids in one request. A one-time password's look-up waits in OpenSearch while such a request runs.
+        page_size: Documents in one answer of a search.
     """
 
     def __init__(
@@ -65,13 +70,13 @@ class OpenSearchDirectory:
         self._clock_skew_ms = clock_skew_ms
         self._slice_size = slice_size
         self._page_size = page_size
-        # Of which generation, and how far it has come.
+        # The generation and its position.
         self._confirmed: tuple[str, DirectoryPosition] | None = None
         self._candidate: tuple[str, DirectoryPosition] | None = None
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The directory of OPENSEARCH_URL and KAFKA_BOOTSTRAP_SERVERS; nothing connects before the first look-up.
+        """Return the directory of OPENSEARCH_URL and KAFKA_BOOTSTRAP_SERVERS; it connects at the first look-up.
 
         Errors: Stop where a variable is missing.
         """
@@ -142,11 +147,11 @@ class OpenSearchDirectory:
         progress = self._progress_of(generation)
         passed = partial(self._passed, generation, ts_ms)
         position = self._await(passed, f"change data capture has not passed {ts_ms}", deadline)
-        # The heartbeat was read; what was committed before it may still be on its way into other partitions.
+        # The heartbeat was consumed, but earlier changes may not have been written to other partitions yet.
         self._await(
             partial(_written, progress, position.lsn), f"Debezium has not written all up to {position.lsn}", deadline
         )
-        # Only now do the topics' ends cover all of it.
+        # Only now are all these changes below the topics' ends.
         ends = progress.end_offsets()
         self._await(
             lambda: reached(progress.committed_offsets(), ends) or None,
@@ -169,7 +174,7 @@ class OpenSearchDirectory:
         return None if confirmed is None else confirmed[1]
 
     def _answering_generation(self) -> str:
-        """The generation that all aliases point to. Errors: Retry where they do not."""
+        """Return the generation that all aliases point to. Errors: Retry where they point to none or to several."""
         with answering("the aliases"):
             found = self._client.indices.get_alias(name=",".join(CDC_TABLES))
         names: set[str] = {
@@ -183,7 +188,7 @@ class OpenSearchDirectory:
         return names.pop()
 
     def _answered_by(self, indices: Iterable[Any]) -> None:
-        """Errors: Retry where a generation has answered of which nothing is confirmed, while another's is believed."""
+        """Check the indices of an answer. Errors: Retry where another generation than theirs is confirmed."""
         confirmed = self._confirmed
         if confirmed is None:
             return
@@ -194,9 +199,9 @@ class OpenSearchDirectory:
                 raise Retry(f"look-ups are answered by {index}, and {confirmed[0]} was confirmed")
 
     def _passed(self, generation: str, ts_ms: int) -> DirectoryPosition | None:
-        """A heartbeat's position at which the database's clock was past ts_ms, if there was one yet."""
+        """Return the position of a heartbeat whose database time is past ts_ms; None if there is none yet."""
         wanted = ts_ms + self._clock_skew_ms
-        # The one an earlier confirm gave up on is older, hence nearer to being written, than the newest.
+        # Prefer the candidate of an earlier confirm that timed out: it is older than the newest, hence sooner written.
         candidate = self._candidate
         if candidate is None or candidate[0] != generation or candidate[1].ts_ms < wanted:
             found = self._by_id([(DIRECTORY_STATE, f"position-{generation}")])
@@ -206,7 +211,7 @@ class OpenSearchDirectory:
         return candidate[1] if candidate is not None and candidate[1].ts_ms >= wanted else None
 
     def _await[T](self, ask: Callable[[], T | None], otherwise: str, deadline: float) -> T:
-        """Ask until there is an answer. Neither Kafka nor OpenSearch tells when: hence the polling."""
+        """Poll until `ask` returns a value: neither Kafka nor OpenSearch notifies us. Errors: Retry at the deadline."""
         while True:
             answer = ask()
             if answer is not None:
@@ -218,13 +223,15 @@ class OpenSearchDirectory:
     def _by_id[I: (int, str)](
         self, wanted: Sequence[tuple[str, I]], *, tables: int = 1
     ) -> dict[tuple[str, I], tuple[Source, int]]:
-        """(index, id) → (row, version) of the documents that are there and not deleted; as many ids a request as
-        a slice holds, of each of so many tables."""
+        """Return (index, id) → (row, version) of the documents that exist and are not deleted.
+
+        A request has at most a slice of ids for each of `tables` tables.
+        """
         found: dict[tuple[str, I], tuple[Source, int]] = {}
         for some in _slices(wanted, self._slice_size * tables):
             body = {"docs": [{"_index": index, "_id": str(name)} for index, name in some]}
             with answering("a look-up by id"):
-                # Whole documents, which hold mapped columns alone: to leave some out takes OpenSearch .6 ms each.
+                # Whole documents, which contain only mapped columns: a filter takes OpenSearch 0.6 ms a document.
                 answer = self._client.mget(body=body)
             documents = answer.get("docs") if isinstance(answer, dict) else None
             if not isinstance(documents, list) or len(documents) != len(some):
@@ -237,7 +244,7 @@ class OpenSearchDirectory:
         return found
 
     def _search(self, index: str, query: Mapping[str, Any], columns: Sequence[str]) -> Iterator[tuple[int, Source]]:
-        """(id, columns) of all documents of a bool query that are not deleted, in the order of their ids."""
+        """Yield (id, columns) of all documents of a bool query that are not deleted, in the order of their ids."""
         body: dict[str, Any] = {
             "query": {"bool": {**query, "must_not": [{"term": {"deleted": True}}]}},
             "sort": [{"id": "asc"}],
@@ -251,7 +258,7 @@ class OpenSearchDirectory:
             hits = _hits(index, answer)
             self._answered_by(hit.get("_index") for hit in hits)
             if not hits and "search_after" not in body and self._confirmed is not None:
-                # No document names the index; a look-up by id does so also where there is none.
+                # Without a hit, the answer does not name the index; a look-up by id does, even of a missing document.
                 self._by_id([(index, 0)])
             for hit in hits:
                 yield int(hit["_id"]), hit["_source"]
@@ -266,7 +273,7 @@ def _written(progress: CdcProgress, lsn: int) -> bool | None:
 
 
 def _read(index: str, name: str, document: Any) -> tuple[Source, int] | None:
-    """(row, version) of one document of a look-up; None where there is none. Errors: Retry, never "none"."""
+    """Return (row, version) of a document of a look-up; None if missing or deleted. Errors: Retry, never None."""
     if not isinstance(document, dict) or document.get("_id") != name:
         raise Retry(f"OpenSearch answered a look-up in {index} with another document than {name}")
     if "error" in document:
@@ -283,7 +290,7 @@ def _read(index: str, name: str, document: Any) -> tuple[Source, int] | None:
 
 
 def _hits(index: str, answer: Any) -> list[dict[str, Any]]:
-    """The documents of a search that is whole. Errors: Retry where a part of the index did not answer."""
+    """Return the documents of a complete search. Errors: Retry where a part of the index did not answer."""
     try:
         whole = answer["timed_out"] is False and answer["_shards"]["failed"] == 0
         hits = answer["hits"]["hits"]
@@ -335,7 +342,7 @@ def _user_settings(user_id: int, source: Source, version: int) -> UserSettings:
 
 
 def _device(device_id: int, source: Source, state: Source) -> Device:
-    # What we learnt is of the token it was learnt with: a new one has its own endpoint, or none yet.
+    # A device state is valid only for its token: a new token has an endpoint of its own, or none yet.
     known = state.get("token") == source["token"]
     return Device(
         device_id=device_id,
