@@ -1,1 +1,1 @@
-"""The channels: how a message is shaped for each, and what a provider may answer."""
+"""The channels: the format of a message for each, and the errors of the providers."""

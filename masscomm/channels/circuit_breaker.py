@@ -49,5 +49,5 @@ class PushCircuitBreaker:
 
 
 def application_of(endpoint_arn: str) -> str:
-    """The application of an endpoint: arn:aws:sns:REGION:ACCOUNT:endpoint/GCM/NAME/ID is of GCM/NAME."""
+    """Return the application of an endpoint: GCM/NAME of arn:aws:sns:REGION:ACCOUNT:endpoint/GCM/NAME/ID."""
     return "/".join(endpoint_arn.split("/")[1:-1]) or endpoint_arn

@@ -1,4 +1,4 @@
-"""E-mail messages with the headers by which a person leaves with one click (RFC 2369, RFC 8058)."""
+"""E-mail messages with the headers for unsubscribing with one click (RFC 2369, RFC 8058)."""
 
 from email.errors import MessageError
 from email.headerregistry import Address, HeaderRegistry, UnstructuredHeader
@@ -14,7 +14,7 @@ _MAX_ADDRESS_BYTES = 320
 
 
 class _Whole(UnstructuredHeader):
-    """A header whose parts stay as they are: folding would turn a long address into an encoded word nobody follows."""
+    """A header whose parts are not folded: a folded long address is an encoded word, which no client uses as a link."""
 
     def fold(self, *, policy: Policy) -> str:
         value = str(self).replace(", ", f",{policy.linesep} ")
@@ -23,7 +23,7 @@ class _Whole(UnstructuredHeader):
 
 _HEADERS = HeaderRegistry()
 _HEADERS.map_to_type("list-unsubscribe", _Whole)  # type: ignore[arg-type]  # the stubs know no mixins
-# 7 bits: what passes by every relay.
+# Every relay accepts 7 bits.
 _POLICY = SMTP.clone(header_factory=_HEADERS, cte_type="7bit")
 
 
@@ -37,10 +37,19 @@ def email_message(
     notification_id: str,
     unsubscribe_url: str | None,
 ) -> bytes:
-    """The message as bytes; html: an alternative to the text.
+    """Return the message as bytes.
 
-    sender: an address, or a name and an address. unsubscribe_url: where one click ends up; without one the mailto form
-    alone is offered. Errors: Rejected where the recipient is no address, or no message can be made of the texts.
+    Args:
+        sender: An address, or a name and an address.
+        recipient: An address.
+        subject: The subject.
+        text: The body.
+        html: An alternative to the text.
+        notification_id: Part of the message id and of the unsubscribe links.
+        unsubscribe_url: The target of the one-click link; None: the message has only the mailto link.
+
+    Raises:
+        Rejected: The recipient is not an address, or the texts do not make a valid message.
     """
     own_address = parseaddr(sender)[1]
     ways = [f"<mailto:{own_address}?subject=unsubscribe%20{notification_id}>"]
@@ -59,13 +68,13 @@ def email_message(
         if html:
             message.add_alternative(html, subtype="html")
         return message.as_bytes()
-    # The email package raises each of these over an address.
+    # The email package raises each of these errors for invalid addresses.
     except (ValueError, IndexError, MessageError, RecursionError) as error:
         raise Rejected(f"no e-mail can be made of it: {error}") from error
 
 
 def mail_domain_in_ascii(address: str) -> str:
-    """The address as mail servers take it. Errors: ValueError for a domain that is none, or too long an address."""
+    """Return the address with its domain in ASCII. Errors: ValueError (the domain is invalid, the address too long)."""
     if len(address.encode(errors="replace")) > _MAX_ADDRESS_BYTES:
         raise ValueError(f"the address is longer than {_MAX_ADDRESS_BYTES} bytes")
     name, at, domain = address.rpartition("@")

@@ -1,6 +1,6 @@
 """The providers' contracts without a provider, for unit tests; they pass the same test as SNS and SES.
 
-`fail` is asked before each call and may answer with what the provider is to say instead.
+`fail` is called before each call; if it returns an error, the call raises it.
 """
 
 import json
@@ -13,7 +13,7 @@ from masscomm.channels.provider import ProviderError, Rejected, TargetGone
 
 @dataclass(frozen=True, kw_only=True)
 class Push:
-    """One message a device took."""
+    """One message that a device accepted."""
 
     endpoint_arn: str
     message: str
@@ -22,7 +22,7 @@ class Push:
 
 @dataclass(frozen=True, kw_only=True)
 class Email:
-    """One message an address took."""
+    """One message that an address accepted."""
 
     recipient: str
     message: bytes
@@ -39,7 +39,7 @@ class InMemoryPush:
         self._lock = threading.Lock()
 
     def put(self, endpoint_arn: str, *, enabled: bool = True) -> str:
-        """Make an endpoint; answers its ARN."""
+        """Create an endpoint and return its ARN."""
         self._enabled[endpoint_arn] = enabled
         return endpoint_arn
 

@@ -1,26 +1,34 @@
-"""What delivery needs of a provider, and what a provider's refusal means.
+"""The interface of the providers for delivery, and their errors.
 
 ProviderError
-  Transient        nobody knows yet: try again (throttled, 5xx, a connection cut, credentials that have run out)
-    ApplicationOff   a whole platform application takes nothing until an operator acts: later, and nobody else waits
-  TargetGone       this device or address takes nothing any more
-  Rejected         this message will never be taken
+  Transient        the call is retried (throttled, 5xx, a cut connection, expired credentials)
+    ApplicationOff   a platform application accepts no message until an operator acts: retried later, without a delay
+                     for the recipients of other applications
+  TargetGone       this device or address accepts no message any more
+  Rejected         the provider will never accept this message
 """
 
 from collections.abc import Mapping
 from typing import Protocol
 
-# The longest that one call takes. Adapters set their time-outs by it; it fits into a lease of the delivery ledger.
+# The longest duration of one call. Adapters use it as their time-outs; it is shorter than a lease of the delivery
+# ledger.
 CONNECT_S, READ_S = 2, 6
 CALL_S = float(CONNECT_S + READ_S)
 
 
 class ProviderError(Exception):
-    """The root of the tree above; the message is the provider's own word."""
+    """The base class of the errors above; the message is the provider's own text."""
 
 
 class Transient(ProviderError):
-    """Try again. throttled: the provider asked to go slower; answer_lost: it may have taken the message."""
+    """A temporary error.
+
+    Args:
+        message: The provider's own text.
+        throttled: The provider refused the call because of its rate.
+        answer_lost: The provider may have accepted the message.
+    """
 
     def __init__(self, message: str, *, throttled: bool = False, answer_lost: bool = False) -> None:
         super().__init__(message)
@@ -29,15 +37,15 @@ class Transient(ProviderError):
 
 
 class ApplicationOff(Transient):
-    """The endpoint's platform application is disabled or gone; other applications are not concerned."""
+    """The endpoint's platform application is disabled or gone; other applications are not affected."""
 
 
 class TargetGone(ProviderError):
-    """The device's endpoint is disabled, gone or was never right."""
+    """The device's endpoint is disabled, deleted or invalid."""
 
 
 class Rejected(ProviderError):
-    """The message or its address is refused for good; too_large: for its size alone."""
+    """The provider refuses the message or its address for good; too_large: because of its size."""
 
     def __init__(self, message: str, *, too_large: bool = False) -> None:
         super().__init__(message)
@@ -48,7 +56,7 @@ class PushProvider(Protocol):
     """Publishes to one device."""
 
     def publish(self, *, endpoint_arn: str, message: str, attributes: Mapping[str, str]) -> str:
-        """The provider's message id. message: JSON by platform. Errors: ProviderError."""
+        """Publish a message and return the provider's message id. message: JSON by platform. Errors: ProviderError."""
         ...
 
 
@@ -56,5 +64,5 @@ class EmailProvider(Protocol):
     """Sends one e-mail."""
 
     def send(self, *, recipient: str, message: bytes) -> str:
-        """The provider's message id. message: a whole RFC 5322 message. Errors: ProviderError."""
+        """Send a message and return the provider's message id. message: complete RFC 5322. Errors: ProviderError."""
         ...

@@ -1,7 +1,7 @@
-"""Every answer of SNS and SES that is no message id, by what to do about it: one table.
+"""The table of all error codes of SNS and SES, each with its class of ProviderError.
 
 Sources: the API references of Amazon SNS (Publish, common errors) and Amazon SES v1 (SendRawEmail, common errors).
-Codes come with and without "Exception", depending on the protocol's age; the table has them without.
+Depending on the protocol's age, codes end with "Exception" or not; the table has them without it.
 """
 
 from dataclasses import dataclass
@@ -20,16 +20,17 @@ from masscomm.channels.provider import ApplicationOff, ProviderError, Rejected, 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Codes that mean the same. saying: only where the message has this in it; the first row that fits counts."""
+    """Codes with the same meaning. The first row that fits counts."""
 
     codes: frozenset[str]
     error: type[ProviderError]
+    # The row fits only messages that contain this text.
     saying: str = ""
     throttled: bool = False
     too_large: bool = False
 
     def fits(self, code: str, message: str) -> bool:
-        """Whether the provider's answer is this row's."""
+        """Whether the row fits the provider's answer."""
         return code in self.codes and self.saying in message
 
 
@@ -40,21 +41,21 @@ def _row(codes: str, error: type[ProviderError], *, saying: str = "", **flags: b
 _INVALID = "InvalidParameter InvalidParameterValue ParameterValueInvalid Validation ValidationError"
 
 TABLE: tuple[Row, ...] = (
-    # permanent, of the platform application: its credentials are wrong or it is gone, which is no recipient's fault
+    # permanent, of the platform application: its credentials are invalid or it was deleted; no recipient fails for it
     _row("PlatformApplicationDisabled", ApplicationOff),
     _row("NotFound", ApplicationOff, saying="PlatformApplication"),
-    # permanent, of the device: the push service took its token back, or the endpoint was deleted
+    # permanent, of the device: the push service revoked its token, or the endpoint was deleted
     _row("EndpointDisabled NotFound", TargetGone),
     _row(_INVALID, TargetGone, saying="TargetArn"),
     _row(_INVALID, TargetGone, saying="Token"),
-    # the provider asks to go slower
+    # throttles
     _row(  # guard: provider_errors.throttling
         "Throttling Throttled ThrottledException TooManyRequests RequestLimitExceeded KMSThrottling SlowDown",
         Transient,
         throttled=True,
     ),
-    # transient, and ours: credentials that have run out or are being changed, clocks that differ, a sender or an
-    # account that must be put right. No recipient fails for it.
+    # transient, and our fault: expired or changing credentials, a clock skew, a sender or an account that an operator
+    # must correct. No recipient fails for it.
     _row(  # guard: provider_errors.expired_credentials
         "ExpiredToken RequestExpired RequestTimeTooSkewed SignatureDoesNotMatch InvalidSignature IncompleteSignature",
         Transient,
@@ -69,7 +70,7 @@ TABLE: tuple[Row, ...] = (
         Transient,
     ),
     _row("KMSAccessDenied KMSDisabled KMSInvalidState KMSNotFound KMSOptInRequired", Transient),
-    # transient: the provider's own trouble
+    # transient: a fault of the provider
     _row("InternalError InternalFailure ServiceUnavailable RequestTimeout RequestAborted", Transient),
     # permanent, of the message or its address
     _row(_INVALID, Rejected, saying="too long", too_large=True),
@@ -81,18 +82,18 @@ OTHER = "other"
 # The closed vocabulary of a provider's refusals, in outcomes and device statuses.
 CODES = frozenset(code for row in TABLE for code in row.codes) | {OTHER}
 
-# The request went out and no answer came: the message may have been taken.
+# The request was sent and no answer arrived: the provider may have accepted the message.
 _ANSWER_LOST = (ReadTimeoutError, ConnectionClosedError, ResponseStreamingError, ProxyConnectionError)
 
 
 def code_of(error: ProviderError) -> str:
-    """The provider's code where it is one of CODES, else `other`. Its free text is for log lines only."""
+    """Return the provider's code if it is one of CODES, else `other`. The free text is for log lines only."""
     code = str(error).partition(":")[0].removesuffix("Exception")
     return code if code in CODES else OTHER
 
 
 def as_provider_error(error: ClientError | BotoCoreError) -> ProviderError:
-    """What the SDK raised, by what to do about it."""
+    """Return the ProviderError for an error of the SDK."""
     if not isinstance(error, ClientError):
         return Transient(f"{type(error).__name__}: {error}", answer_lost=isinstance(error, _ANSWER_LOST))
     details = error.response.get("Error", {})
@@ -100,7 +101,7 @@ def as_provider_error(error: ClientError | BotoCoreError) -> ProviderError:
 
 
 def refusal(code: str, text: str) -> ProviderError:
-    """What a provider answered, by what to do about it; a code nobody listed is worth another try."""
+    """Return the ProviderError for a provider's error code and text; a code outside the table is retried."""
     message = f"{code}: {text}"[:500]
     row = next((row for row in TABLE if row.fits(code.removesuffix("Exception"), message)), None)
     if row is None or row.error is Transient:

@@ -1,7 +1,7 @@
 """Push messages as SNS passes them to Firebase (GCM) and Apple (APNS).
 
 Source: Amazon SNS developer guide, "Creating a platform-specific payload" and "Using the Amazon SNS time to live
-message attribute"; both services take 4,096 bytes at most.
+message attribute"; both services accept 4,096 bytes at most.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from masscomm.channels.provider import Rejected
 
 _MAX_PAYLOAD_BYTES = 4_096
-# Four weeks, the longest Firebase keeps a message; more would be refused.
+# Four weeks, the longest time for which Firebase stores a message; it refuses more.
 _MAX_TTL_S = 2_419_200
 _MAX_APNS_COLLAPSE_ID_BYTES = 64
 # SNS names an application GCM, and its message attribute FCM.
@@ -29,11 +29,13 @@ def push_message(
     send_id: str,
     collapse_key: str | None,
 ) -> str:
-    """The Message of a Publish with MessageStructure json.
+    """Return the Message of a Publish with MessageStructure json.
 
-    endpoint_arn: names Apple's environment: SNS takes the text under the key of the endpoint's own platform, and the
+    endpoint_arn: contains Apple's environment: SNS sends the text under the key of the endpoint's own platform, and the
     default text where there is no such key.
-    Errors: Rejected where the payload is larger than the platform takes or the platform is unknown.
+
+    Raises:
+        Rejected: The payload is too large for the platform, or the platform is unknown.
     """
     if platform == "gcm":
         return _by_platform(
@@ -51,9 +53,10 @@ def push_message(
 def push_attributes(
     platform: str, endpoint_arn: str | None, *, collapse_key: str | None, ttl_s: int | None
 ) -> dict[str, str]:
-    """The Publish's message attributes.
+    """Return the message attributes of the Publish.
 
-    A collapse key that is longer than Apple takes is left out: the message matters more than what it replaces.
+    A collapse key above Apple's limit is omitted: it is more important to deliver the message than to replace an
+    earlier one.
     """
     attributes = {}
     if platform == "apns":

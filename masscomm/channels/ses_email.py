@@ -1,7 +1,7 @@
-"""SES behind the e-mail provider's port: one call each, without a retry.
+"""SES as the e-mail provider: one call for each message, without a retry.
 
-Delivery decides about retries, because only it knows how much time is left. What each error means stands in
-provider_errors.
+Delivery decides about retries, because only delivery knows the remaining time. masscomm.channels.provider_errors
+classifies the errors.
 """
 
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -22,7 +22,7 @@ def _limits(connections: int) -> Limits:
 
 
 def _is_about(error: Exception, sender: str) -> bool:
-    """Whether it is the sender that SES does not take: our fault, and no reason to give a recipient up."""
+    """Whether SES refuses the sender: this is our fault, and the recipient does not fail for it."""
     from email.utils import parseaddr
 
     return isinstance(error, ClientError) and parseaddr(sender)[1] in str(error)
@@ -33,7 +33,10 @@ class _SendOptions(TypedDict, total=False):
 
 
 class SesEmail:
-    """SendRawEmail of SES v1. configuration_set: whose event destinations hear of each message; client: for tests."""
+    """SendRawEmail of SES v1.
+
+    configuration_set: SES publishes the events of each message to its event destinations; client: for tests.
+    """
 
     def __init__(
         self,

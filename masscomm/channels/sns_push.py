@@ -1,8 +1,8 @@
-"""SNS behind the push provider's port: one signed request a message, and nothing else.
+"""SNS as the push provider: one signed request for each message.
 
-The SDK's client takes a millisecond of the processor for each call, more than everything else that delivery does for a
-push, and delivery is bound by its processor. What is left of it here is what Publish needs: a form, a signature, a
-pooled connection, and what the answer says. What an error means stands in masscomm.channels.provider_errors.
+The SDK's client uses a millisecond of CPU for each call, more than all other work of delivery for a push message, and
+delivery is CPU-bound. This client does only the work that Publish needs: it encodes a form, signs it, sends it over a
+pooled connection and parses the answer. masscomm.channels.provider_errors classifies the errors.
 
 Sources: the API reference of Amazon SNS (Publish) and AWS documentation, "Making Query API requests".
 """
@@ -20,15 +20,22 @@ from masscomm.errors import MasscommError
 
 _OK = 200
 _VERSION = "2010-03-31"
-# The request had not gone out.
+# The request was not sent.
 _NOT_SENT = (ConnectTimeoutError, NewConnectionError)
 
 
 class SnsPush:
     """Publish to platform endpoints. Thread-safe.
 
-    connections: kept open; url: of the service, by default what AWS_ENDPOINT_URL_SNS or AWS_ENDPOINT_URL says, else the
-    region's; region: by default AWS_REGION's; credentials: asked before each call. Errors: Stop where no region is set.
+    Args:
+        connections: The number of connections that stay open.
+        url: The service's URL; by default AWS_ENDPOINT_URL_SNS or AWS_ENDPOINT_URL, else the region's URL.
+        region: By default AWS_REGION.
+        credentials: Returns the credentials, before each call.
+        now: Returns the time for signatures.
+
+    Raises:
+        Stop: No region is set.
     """
 
     def __init__(
@@ -40,7 +47,7 @@ class SnsPush:
         credentials: Callable[[], Credentials] | None = None,
         now: Callable[[], datetime] | None = None,
     ) -> None:
-        # One attempt: delivery decides about repetitions, because only it knows how much time is left.
+        # One attempt: delivery decides about retries, because only delivery knows the remaining time.
         limits = Limits(connections=connections, connect_s=CONNECT_S, read_s=READ_S)
         self._requests = Requests("sns", limits, url=url, region=region, credentials=credentials, now=now)
 
@@ -60,7 +67,7 @@ class SnsPush:
             ) from error
         text = answer.decode(errors="replace")
         if status != _OK:
-            # What stands between may answer without being SNS: its status is all that it says then.
+            # A proxy may have answered instead of SNS: without a code, the HTTP status is the code.
             raise refusal(element("Code", text) or str(status), element("Message", text) or "")
         message_id = element("MessageId", text)
         if message_id is None:
