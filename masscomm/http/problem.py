@@ -10,20 +10,23 @@ CONTENT_TYPE = "application/problem+json"
 
 @dataclass(frozen=True)
 class FieldError:
-    """What is wrong with one parameter or field.
+    """The error of one parameter or field."""
 
-    field: its name as the caller wrote it (`start`, `to_users[3]`); message: what is wrong and what is allowed.
-    """
-
+    # The name as the caller wrote it (`start`, `to_users[3]`).
     field: str
+    # The error, and the allowed values.
     message: str
 
 
 class Problem(Exception):
     """Ends a request with problem details.
 
-    status: the HTTP status; detail: one sentence for the person who called; errors: the fields that are wrong;
-    title: the status's own phrase where none is given; retry_after_s: seconds until a retry, for 409, 429 and 503.
+    Args:
+        status: The HTTP status.
+        detail: One sentence for the caller.
+        title: By default the status's own phrase.
+        errors: The invalid fields.
+        retry_after_s: Seconds until a retry, for 409, 429 and 503.
     """
 
     def __init__(
@@ -43,9 +46,9 @@ class Problem(Exception):
         self.retry_after_s = retry_after_s
 
     def body(self) -> dict[str, Any]:
-        """The members type, title, status, detail and, where fields are wrong, errors: [{field, message}]."""
+        """Return the members type, title, status, detail and, for invalid fields, errors: [{field, message}]."""
         body: dict[str, Any] = {
-            # "about:blank" says by the RFC that the title is all the type there is: no page to keep alive behind a URI.
+            # By the RFC, "about:blank" means that the type is only the title: no URI needs a page.
             "type": "about:blank",
             "title": self.title,
             "status": self.status,

@@ -1,4 +1,4 @@
-"""A REST API (API Gateway v1, Lambda proxy integration): which function answers which route, and what errors become.
+"""A REST API (API Gateway v1, Lambda proxy integration): it routes requests and converts errors to responses.
 
     api = Api(logger, retry_after_s=2)
 
@@ -7,9 +7,9 @@
 
     api.answer(event, context)
 
-Errors are problem details (masscomm.http.problem): Problem as it says; Retry 503 with Retry-After; Stop and everything
-unforeseen 500, of which the log tells more than the caller learns; no such route 404. A caller without a club
-(masscomm.http.tenant) gets 403, before any route is looked for.
+Errors are returned as problem details (masscomm.http.problem): a Problem with its status, Retry with 503 and
+Retry-After, an unknown route with 404. Stop and unexpected errors are returned with 500, and their details are only
+logged. A caller without a club (masscomm.http.tenant) gets 403 before the route is looked up.
 
 Source: AWS documentation, "Lambda proxy integrations in API Gateway".
 """
@@ -33,15 +33,16 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Response:
-    """content_type: None where there is no body."""
+    """The response to a request."""
 
     status: int
+    # None: there is no body.
     content_type: str | None = None
     body: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def proxied(self) -> dict[str, Any]:
-        """As API Gateway takes it."""
+        """Return the response in API Gateway's format."""
         of_body = {} if self.content_type is None else {"Content-Type": self.content_type}
         return {
             "statusCode": self.status,
@@ -53,14 +54,15 @@ class Response:
 
 @dataclass(frozen=True)
 class Request:
-    """A proxy event. remaining_s: seconds until the function is stopped."""
+    """A proxy event."""
 
     event: Mapping[str, Any]
+    # Returns the seconds until Lambda stops the function.
     remaining_s: Callable[[], float]
 
     @property
     def parameters(self) -> dict[str, list[str]]:
-        """The query's, each with all of its values."""
+        """The parameters of the query, each with all of its values."""
         once = self.event.get("queryStringParameters") or {}
         several = self.event.get("multiValueQueryStringParameters") or {}
         return {name: [value] for name, value in once.items()} | several
@@ -81,7 +83,7 @@ class Request:
         return str(key or (context.get("authorizer") or {}).get("principalId") or "")
 
     def header(self, name: str) -> str | None:
-        """All that a header says, by its name in small letters."""
+        """Return all values of a header, with commas between them. name: in lower case."""
         for key, values in (self.event.get("multiValueHeaders") or {}).items():
             if key.lower() == name:
                 return ", ".join(values)
@@ -91,13 +93,13 @@ class Request:
         return None
 
     def text(self) -> str | None:
-        """The body. Errors: Problem(400) where it is not UTF-8 text."""
+        """Return the body. Errors: Problem(400) where it is not UTF-8 text."""
         body: str | None = self.event.get("body")
         if not body or not self.event.get("isBase64Encoded"):
             return body
         try:
             return base64.b64decode(body).decode()
-        except ValueError as error:  # base64 that is none, or bytes that are not UTF-8
+        except ValueError as error:  # invalid base64, or bytes that are not UTF-8
             raise Problem(400, f"the body is not UTF-8 text: {error}") from error
 
 
@@ -105,7 +107,7 @@ type Route = Callable[..., Response]
 
 
 class Api:
-    """Routes, whatever the order they are given in: a path without parameters goes before one with some.
+    """The routes of an API. A path without parameters precedes a path with parameters, in any order of registration.
 
     retry_after_s: seconds until a retry while a dependency is down.
     """
@@ -116,20 +118,20 @@ class Api:
         self._routes: dict[tuple[str, str], Route] = {}
 
     def get[R: Route](self, path: str) -> Callable[[R], R]:
-        """A route, called with the request and the path's `{names}` as keywords."""
+        """Register a route; it is called with the request and the path's `{names}` as keywords."""
         return self._route("GET", path)
 
     def post[R: Route](self, path: str) -> Callable[[R], R]:
-        """A route, called with the request and the path's `{names}` as keywords."""
+        """Register a route; it is called with the request and the path's `{names}` as keywords."""
         return self._route("POST", path)
 
     @property
     def routes(self) -> Mapping[tuple[str, str], Route]:
-        """Method and path → who answers."""
+        """(method, path) → route."""
         return self._routes
 
     def answer(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
-        """What API Gateway is given for a proxy event, whatever happens."""
+        """Return the response to a proxy event in API Gateway's format; errors are converted to problem details."""
         try:
             answered = self._answer(event, context)
         except Exception as error:
@@ -169,7 +171,7 @@ class Api:
 
 
 def problem_response(problem: Problem) -> Response:
-    """Problem details, with Retry-After where it is known."""
+    """Return the response for problem details, with Retry-After if it is known."""
     retry = {} if problem.retry_after_s is None else {"Retry-After": str(problem.retry_after_s)}
     # A detail may quote a dependency's error.
     body = json.dumps(problem.body() | {"detail": mask(problem.detail)}, ensure_ascii=False)
@@ -177,14 +179,14 @@ def problem_response(problem: Problem) -> Response:
 
 
 def _parameters(template: str, path: str) -> dict[str, str] | None:
-    """What the path has in place of the template's names; None where it is another's."""
+    """Return the path's values of the template's names; None if the path does not match the template."""
     wanted, given = template.split("/"), path.split("/")
     if len(wanted) != len(given):
         return None
     found: dict[str, str] = {}
     for name, value in zip(wanted, given, strict=True):
         if name.startswith("{"):
-            # Nothing is named by what cannot be printed, and no database need be asked for it.
+            # No resource has an empty name or a name with unprintable characters: such a path needs no look-up.
             if not value or not value.isprintable():
                 return None
             found[name[1:-1]] = value

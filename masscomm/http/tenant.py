@@ -19,9 +19,10 @@ CLUB_IDS, EVERY_CLUB = "club_ids", "all_clubs"
 
 @dataclass(frozen=True)
 class Clubs:
-    """A set of clubs. every: all there are; `ids` is empty then."""
+    """A set of clubs."""
 
     ids: frozenset[int] = frozenset()
+    # All clubs; `ids` is empty then.
     every: bool = False
 
     def __contains__(self, club_id: object) -> bool:
@@ -49,7 +50,7 @@ def clubs_of(authorizer: object) -> Clubs:
 
 
 def _ids_in(text: object) -> list[int]:
-    """Errors: ValueError, RecursionError."""
+    """Return the ids in the text. Errors: ValueError, RecursionError."""
     if not isinstance(text, str):
         raise ValueError("not text")  # noqa: TRY004 - one error for all that cannot be read
     several: Any = json.loads(text) if text.lstrip().startswith("[") else text.split(",")
