@@ -1,12 +1,12 @@
 """The decision log: the decisions recorded first about a record count for every redelivery.
 
-A record's decisions become several records: outcomes of some recipients, and records that pass on the others. A
-function can be killed between two of them, and settings, users and templates can change before the redelivery. So the
-decisions are recorded before anything is produced, with one conditional write a record for any number of recipients,
-and the function produces what is recorded: each recipient has exactly one outcome.
+The decisions about a record result in several records: outcomes of some recipients, and derived records for the others.
+A function can be killed between two of them, and settings, users and templates can change before the redelivery. So the
+decisions are recorded before any record is produced, with one conditional write a record for any number of recipients.
+The function produces the recorded decisions: each recipient has exactly one outcome.
 
-A single recipient on one channel leads to one record: no crash can come in between, and nothing is recorded. The
-delivery ledger detects a producer that reused such an id for another user.
+A single recipient on one channel results in one record: no crash can separate two records, and no decision is recorded.
+The delivery ledger detects a producer that reused such an id for another user.
 """
 
 import json
@@ -27,15 +27,14 @@ KEPT_S = 8 * 86_400
 
 @dataclass(frozen=True, kw_only=True)
 class Decisions:
-    """Decisions about a record's recipients.
+    """Decisions about a record's recipients."""
 
-    positions, user_ids: of all recipients; by_channel: channel → position → the decision about a recipient that is not
-    passed on; parts: ranges [start, end) of positions of the records that pass on the others, where they are cut.
-    """
-
+    # The positions and the user ids of all recipients.
     positions: Sequence[int]
     user_ids: Sequence[int]
+    # Channel → position → the decision about a recipient that no derived record contains.
     by_channel: Mapping[str, Mapping[int, Decision]]
+    # The ranges [start, end) of positions of the derived records with the other recipients, if they are cut.
     parts: tuple[tuple[int, int], ...] = ()
 
 
@@ -60,12 +59,12 @@ def record_decisions(log: DecisionLog, record_id: str, decisions: Decisions) -> 
 
 
 def unpack_decisions(packed: bytes, *, positions: Sequence[int], user_ids: Sequence[int]) -> Decisions:
-    """The recorded decisions about a record with these recipients. Errors: OtherRecipients."""
+    """Return the recorded decisions about a record with these recipients. Errors: OtherRecipients."""
     return _unpack(packed, Decisions(positions=positions, user_ids=user_ids, by_channel={}))
 
 
 def _pack(decisions: Decisions) -> bytes:
-    """Each distinct decision once; settings' versions, which nearly every user has another of, in a column."""
+    """Pack each distinct decision once, and the settings' versions, which differ for nearly every user, in a column."""
     places: dict[tuple[str | int | None, ...], int] = {}
     channels = {}
     for channel, by_position in decisions.by_channel.items():

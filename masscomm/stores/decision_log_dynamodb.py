@@ -33,7 +33,7 @@ class DynamoDbDecisionLog:
 
     @classmethod
     def from_environment(cls, *, clock: Clock) -> Self:
-        """The table of DECISIONS_TABLE, or as schemas/dynamodb calls it."""
+        """Return the log on the table DECISIONS_TABLE, by default named as in schemas/dynamodb."""
         return cls(clock=clock, table=os.environ.get("DECISIONS_TABLE", TABLE))
 
     def put_if_absent(self, record_id: str, packed: bytes) -> bytes:
@@ -62,7 +62,7 @@ class DynamoDbDecisionLog:
 
 
 def whole(client: Any, table: str, item: Mapping[str, Any]) -> bytes:
-    """The packed decisions of a record's item, with its further parts. Errors: Retry, Stop."""
+    """Return the packed decisions of a record's item, with its further parts. Errors: Retry, Stop."""
     packed = bytes(item["decided"]["B"])
     if "parts" in item:
         for number in range(1, int(item["parts"]["N"])):

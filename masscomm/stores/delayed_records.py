@@ -2,7 +2,7 @@
 
 One mechanism serves send_at, the retries of delivery and receipts, quiet hours and records of failed invocations. The
 functions put records into the delay store; functions/scheduler sweeps it every minute and releases the records that are
-due. A record can be released twice (a sweep that dies between the release and the removal): its id is the same.
+due. A record can be released twice, if a sweep fails between the release and the removal: its id is the same.
 """
 
 from collections.abc import Iterator
@@ -92,12 +92,12 @@ def key_of(item: DelayedRecord) -> StoreKey:
 
 
 def lane_key(*, critical: bool) -> str:
-    """What the buckets of a lane begin with: bulk stands for every lane but critical."""
+    """Return the prefix of a lane's buckets: all lanes except critical have the prefix `bulk`."""
     return Lane.CRITICAL if critical else "bulk"
 
 
 def jittered(due_ms: int, item_id: str, spread_ms: int) -> int:
-    """A moment in [due_ms, due_ms + spread_ms) that follows from the id: what failed together comes back apart."""
+    """Return a time in [due_ms, due_ms + spread_ms), derived from the id: it spreads records that failed together."""
     share = int.from_bytes(blake2b(item_id.encode(), digest_size=8).digest()) / 2**64
     return due_ms + int(share * spread_ms)
 

@@ -1,7 +1,7 @@
 """The delay store on DynamoDB: the table of schemas/dynamodb/waiting.json.
 
 A bucket is a lane, a due minute and a shard, so that 08:00 is not one hot partition. A bucket's mark is written before
-its first record. It is deleted when the bucket is empty and its minute so long past that no function writes to it any
+its first record. It is deleted when the bucket is empty and its minute so long ago that no function writes to it any
 more: a sweep finds every bucket after an outage of any length.
 """
 
@@ -35,7 +35,7 @@ _WHAT = "delayed records"
 _MARKS = "minutes"
 # Minutes after which no function writes to a bucket: many times an invocation plus clock skew.
 _CLOSED_AFTER = 10
-# An item takes 400 kB, names and all.
+# An item has at most 400 kB, names of attributes included.
 _PART_BYTES = 350_000
 # DynamoDB deletes a record this long after it was due.
 _KEPT_S = 30 * 86_400
@@ -51,11 +51,11 @@ class DynamoDbDelayStore:
 
     @classmethod
     def from_environment(cls) -> "DynamoDbDelayStore":
-        """WAITING_TABLE, where the table has another name."""
+        """Return the store on the table WAITING_TABLE, by default `waiting`."""
         return cls(table=os.environ.get("WAITING_TABLE", TABLE))
 
     def put(self, item: DelayedRecord, now_ms: int) -> None:
-        due_ms = max(item.due_ms, now_ms)  # a minute that is past may be closed
+        due_ms = max(item.due_ms, now_ms)  # the bucket of an earlier minute may be closed
         key = key_of(replace(item, due_ms=due_ms))
         # Parts belong to this put: the same id for another time, or with other contents, has parts of its own.
         copy = str(uuid4())  # guard: delay_store.parts_of_a_copy
@@ -87,7 +87,7 @@ class DynamoDbDelayStore:
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
         except ConditionFailed as refused:
-            # Where the answer to a first request was lost, the copy that is there is this one.
+            # If the answer to the first request was lost, the stored copy is this one.
             if refused.item.get("copy") != {"S": copy}:
                 self._delete_parts(copy, len(parts))
 
@@ -99,7 +99,7 @@ class DynamoDbDelayStore:
             for row in self._query(bucket, before=f"{now_ms + 1:015d}"):
                 empty = False
                 yield from self._read(row)
-            # A minute that is closed holds nothing that is due later.
+            # The bucket of a closed minute contains no record that is due later.
             if empty and minute < closed:
                 self._delete((_marks(critical=critical), bucket))
         yield from self._due_in_previous_form(now_ms, closed, critical=critical)  # guard: delay_store.previous_form
@@ -107,10 +107,13 @@ class DynamoDbDelayStore:
     def _due_in_previous_form(
         self, now_ms: int, closed: str, *, critical: bool
     ) -> Iterator[DelayedRecord | UnreadableRecord]:
-        """What earlier versions stored: buckets without a lane, ids without the due time, headers apart."""
+        """Yield the due copies that earlier versions stored.
+
+        Their buckets have no lane, their ids no due time, and their headers an attribute of their own.
+        """
         for minute, bucket in self._buckets(_MARKS, "", now_ms):
             empty = True
-            # Among critical records only: whether the bucket is empty is seen by the other lane.
+            # The filter for critical records hides others: only the bulk lane checks whether the bucket is empty.
             for row in self._query(bucket, containing=".critical" if critical else None):
                 empty = False
                 if is_critical(_text(row, "topic")) is critical and _number(row, "due_ms") <= now_ms:
@@ -162,7 +165,7 @@ class DynamoDbDelayStore:
         self._marked = {each for each in self._marked if each[1].split("#")[1] >= this_minute} | {mark}
 
     def _buckets(self, marks: str, lane: str, now_ms: int) -> Iterator[tuple[str, str]]:
-        """(minute, bucket) for every minute up to now that may hold something, oldest first; lane: their prefix."""
+        """Yield (minute, bucket) for every marked bucket up to now, oldest first. lane: the prefix of the buckets."""
         with answering(_WHAT):
             pages = self._client.get_paginator("query").paginate(
                 TableName=self._table,
@@ -180,7 +183,7 @@ class DynamoDbDelayStore:
     def _query(
         self, bucket: str, *, before: str | None = None, containing: str | None = None
     ) -> Iterator[dict[str, Any]]:
-        """The rows of a bucket. before: keys below it; containing: part of their topic's name."""
+        """Yield the rows of a bucket. before: only keys below it; containing: only topics whose name contains it."""
         request: dict[str, Any] = {
             "TableName": self._table,
             "ConsistentRead": True,
@@ -202,7 +205,7 @@ class DynamoDbDelayStore:
             request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
     def _read(self, row: dict[str, Any]) -> Iterator[DelayedRecord | UnreadableRecord]:
-        """The copy of a row; nothing where another sweep has released it since. Errors: Retry, Stop."""
+        """Yield the copy of a row, unless another sweep has released it since. Errors: Retry, Stop."""
         key = (row["due_bucket"]["S"], row["id"]["S"])
         try:
             packed = self._whole(row)
@@ -219,7 +222,10 @@ class DynamoDbDelayStore:
         yield item
 
     def _whole(self, row: dict[str, Any]) -> bytes | None:
-        """The row's bytes with those of its parts, None where one is not there. Errors: Retry, Stop, a damaged row."""
+        """Return the bytes of the row and its parts; None if a part is missing.
+
+        Errors: Retry, Stop, any exception for a damaged row.
+        """
         packed: bytes = row["value"]["B"]
         for number in range(1, int(row["parts"]["N"])):
             part = self._get(_part(row["copy"]["S"] if "copy" in row else row["id"]["S"], number))
@@ -257,7 +263,7 @@ def _part(copy: str, number: int) -> StoreKey:
 
 
 def _packed(item: DelayedRecord) -> bytes:
-    """Headers and value together: each of them may be as large as a Kafka record."""
+    """Pack headers and value together: each of them may be as large as a Kafka record."""
     headers = json.dumps([[name, value.hex()] for name, value in item.headers])
     return zlib.compress(headers.encode() + b"\n" + item.value)
 
@@ -285,6 +291,6 @@ def _text(row: dict[str, Any], name: str) -> str:
 
 
 def _number(row: dict[str, Any], name: str) -> int:
-    """0 where the attribute is no number: the row is due, and unreadable."""
+    """Return the number; 0 if the attribute is not a number: the row is then due and unreadable."""
     text = str(row.get(name, {}).get("N", ""))
     return int(text) if text.isdigit() else 0

@@ -29,7 +29,7 @@ CLOCK_SKEW_S = 1.0
 KEPT_S = 7 * 86_400
 # A lease's item is kept longer than the record's slices: a record without that item has no slices.
 LEASE_KEPT_S = KEPT_S + 86_400
-# How a slice's delayed records get their ids: by the parent and the range alone.
+# The form of the ids of a slice's retry records: derived from the parent, the delay reason and the range alone.
 _IDS = 2
 
 
@@ -89,7 +89,7 @@ class SliceConflict(Retry):
 class DeliveryLedger(Protocol):
     """One for each function environment, which is the owner of its leases. Every method may be called from any thread.
 
-    Errors of each: Retry (down, slow, throttled), Stop (there is no table, or it refuses us).
+    Errors of each: Retry (down, slow, throttled), Stop (no table, or access denied).
     """
 
     def acquire(self, record_id: str) -> Lease | LeasedElsewhere:
@@ -105,7 +105,7 @@ class DeliveryLedger(Protocol):
         ...
 
     def results(self, record_id: str) -> list[RecipientResult]:
-        """Every recorded result, by position; of two results of a position the first recorded."""
+        """Return every recorded result, by position; of two results of a position, the first recorded."""
         ...
 
     def record(self, record_id: str, results: Sequence[RecipientResult]) -> None:
@@ -153,7 +153,7 @@ class RenewingLease:
 
 
 def to_document(results: Sequence[RecipientResult]) -> dict[str, Any]:
-    """A slice as plain JSON: each distinct decision once, recipients in columns."""
+    """Return a slice as plain JSON: each distinct decision once, recipients in columns."""
     distinct = list(dict.fromkeys(entry.decision for entry in results))
     places = {decision: place for place, decision in enumerate(distinct)}
     delayed = any(entry.retry_at_ms is not None for entry in results)
@@ -171,7 +171,7 @@ def to_document(results: Sequence[RecipientResult]) -> dict[str, Any]:
 
 
 def from_document(document: dict[str, Any]) -> list[RecipientResult]:
-    """The slice that to_document wrote."""
+    """Return the slice of a document of to_document."""
     decisions = [
         Decision(Status(status), None if reason is None else Reason(reason), layer, rule, version)
         for status, reason, layer, rule, version in document["decisions"]
@@ -215,7 +215,7 @@ def results_for_recipients(delivery: DeliveryRequested, recorded: Sequence[Recip
 def final_results(
     delivery: DeliveryRequested, recorded: Sequence[RecipientResult], decision: Decision
 ) -> dict[int, RecipientResult]:
-    """By position: the recorded result, or else `decision`, for a record that is not tried again.
+    """By position: the recorded result, or else `decision`, for a record that is not retried.
 
     A delayed recipient has an outcome through their retry record.
     """
@@ -231,7 +231,7 @@ def final_results(
 
 
 def first_results(slices: Sequence[tuple[int, list[RecipientResult]]]) -> list[RecipientResult]:
-    """Slices, each with when it was recorded (ms), as one result a position: the first recorded."""
+    """Return one result for each position, the first recorded. slices: each with the time of its recording (ms)."""
     found: dict[int, RecipientResult] = {}
     for _, entries in sorted(slices, key=itemgetter(0)):
         for entry in entries:

@@ -1,8 +1,8 @@
 """The delivery ledger on DynamoDB: the table of schemas/dynamodb/delivery_ledger.json.
 
-Conditional writes of single items, so that two functions with one record agree without a transaction. A slice that one
-item cannot hold (many devices, long message ids) stands in several. The further ones are written first, under keys that
-follow from the whole, and the slice's own item, by its condition, decides which of them count.
+Conditional writes of single items, so that two functions with one record agree without a transaction. A slice that is
+too large for one item (many devices, long message ids) is stored in several. The further items are written first, under
+keys derived from the whole slice, and the condition on the slice's own item determines which of them count.
 """
 
 import json
@@ -38,7 +38,7 @@ _PART = "part#"
 
 
 class DynamoDbDeliveryLedger:
-    """owner: names this function environment; two must never share one. client: for tests."""
+    """owner: the unique name of this function environment, which no other may have. client: for tests."""
 
     def __init__(
         self, *, table: str, owner: str, clock: Clock, connections: int = 10, client: "DynamoDBClient | None" = None
@@ -46,7 +46,7 @@ class DynamoDbDeliveryLedger:
         self._table = table
         self._owner = owner
         self._clock = clock
-        # One more try here is quicker than a whole record again, and both together end well within a lease.
+        # A second attempt is quicker than a redelivery of the record, and both attempts end well within a lease.
         self._client: Any = client or DynamoDb(Limits(connections=connections, connect_s=1, read_s=2, attempts=2))
 
     def acquire(self, record_id: str) -> Lease | LeasedElsewhere:
@@ -107,7 +107,7 @@ class DynamoDbDeliveryLedger:
                 TableName=self._table,
                 KeyConditionExpression="record_id = :record AND part > :lease",
                 ExpressionAttributeValues={":record": {"S": record_id}, ":lease": _LEASE},
-                # A slice that was just recorded must be seen: it is what keeps it from being published again.
+                # The query must return a slice that was just recorded: otherwise its messages are published again.
                 ConsistentRead=True,
             )
             for page in pages:
@@ -169,5 +169,5 @@ def slices_of(items: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str,
 
 
 def part_key(position: int, digest: str, number: int) -> str:
-    """The key of a further part of the slice that begins at a position; digest: of its whole text."""
+    """Return the key of a further part of the slice that begins at a position. digest: of the slice's whole text."""
     return f"{_PART}{position:010d}#{digest}#{number:04d}"

@@ -21,12 +21,11 @@ from masscomm.stores.delivery_ledger import (
 
 @dataclass
 class LedgerTable:
-    """What several ledgers share.
+    """The table that several ledgers share."""
 
-    leases: record id → (owner, until in ms); slices: record id → first position → (recorded in ms, slice).
-    """
-
+    # Record id → (owner, until in ms).
     leases: dict[str, tuple[str, float]] = field(default_factory=dict)
+    # Record id → first position → (recorded in ms, slice).
     slices: dict[str, dict[int, tuple[int, list[RecipientResult]]]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
