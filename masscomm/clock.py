@@ -1,22 +1,22 @@
-"""Time as a thing one passes in, so that a test can hold it still."""
+"""Clocks that are passed as arguments, so that tests can control the time."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """A source of the time."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, UTC."""
+        """Return milliseconds since the epoch, UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back, for deadlines."""
+        """Return seconds that never decrease, for deadlines."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let that many seconds pass."""
+        """Wait for that many seconds."""
         ...
 
 
@@ -34,7 +34,7 @@ class SystemClock:
 
 
 class FixedClock:
-    """A clock that moves only when told to, or slept on."""
+    """A clock whose time only `advance` and `sleep` change."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
@@ -49,5 +49,5 @@ class FixedClock:
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Move the time on."""
+        """Increase the time."""
         self._now_ms += round(seconds * 1000)

@@ -1,4 +1,4 @@
-"""The functions' environment, read where a function is built and nowhere else."""
+"""The environment variables of the functions, read only while a function is built."""
 
 import math
 import os
@@ -9,7 +9,7 @@ from masscomm.errors import Stop
 
 
 def required(name: str) -> str:
-    """A variable that must be set. Errors: Stop, naming it."""
+    """Return a variable that must be set. Errors: Stop with its name."""
     value = os.environ.get(name, "")
     if not value:
         raise Stop(f"the environment variable {name} is not set")
@@ -17,13 +17,13 @@ def required(name: str) -> str:
 
 
 def number(name: str, default: float) -> float:
-    """A numeric variable. Errors: Stop where it is not a number."""
+    """Return a numeric variable. Errors: Stop where it is not a number."""
     text = os.environ.get(name, "")
     return _number(name, text) if text else default
 
 
 def numbers(name: str, default: Sequence[float]) -> tuple[float, ...]:
-    """A variable of numbers with commas between them. Errors: Stop where one is not a number."""
+    """Return a variable of numbers with commas between them. Errors: Stop where one is not a number."""
     text = os.environ.get(name, "")
     return tuple(_number(name, part) for part in text.split(",")) if text else tuple(default)
 
@@ -39,7 +39,7 @@ def _number(name: str, text: str) -> float:
 
 
 def choice(name: str, known: Sequence[str]) -> str:
-    """A variable that says one of these; the first where nothing is said. Errors: Stop for anything else."""
+    """Return a variable with one of the known values, by default the first. Errors: Stop for another value."""
     text = os.environ.get(name) or known[0]
     if text not in known:
         raise Stop(f"the environment variable {name} is none of {', '.join(known)}: {text!r}")
@@ -47,7 +47,7 @@ def choice(name: str, known: Sequence[str]) -> str:
 
 
 def lane() -> Lane:
-    """Which lane this function serves; bulk where nothing is said."""
+    """Return the lane that this function serves, by default bulk. Errors: Stop where it is no lane."""
     text = os.environ.get("MASSCOMM_LANE", Lane.BULK)
     try:
         return Lane(text)

@@ -1,26 +1,26 @@
-"""Errors named by what the caller should do.
+"""Errors, named by the action of the caller.
 
     MasscommError
-      Retry        a dependency is down, slow or behind: the same record again, later
-      DeadLetter   this record is bad and always will be: put it aside with its reason, go on with the others
-      Stop         the installation is wrong (a missing setting, a refused login): nothing can go on
+      Retry        a temporary fault: a dependency is down, slow or behind; the record is retried later
+      DeadLetter   a permanent fault of the record: it is dead-lettered with its reason, the others are processed
+      Stop         a fault of the installation (a missing setting, a refused login): no record can be processed
 
-Anything else that escapes is a fault in the code. It counts as Retry, because the record may be good.
+Any other exception is a fault in the code. It counts as Retry, because the record may be valid.
 """
 
 
 class MasscommError(Exception):
-    """The root of the tree above."""
+    """The base class of the errors above."""
 
 
 class Retry(MasscommError):
-    """The same record again, later. The message says which dependency and what it answered."""
+    """The record is retried later. The message names the dependency and contains its answer."""
 
 
 class DeadLetter(MasscommError):
-    """This record is bad.
+    """The record is dead-lettered.
 
-    reason: one word of the dead-letter vocabulary, e.g. `undecodable`; the message is for a person.
+    reason: one word of the dead-letter vocabulary, e.g. `undecodable`; message: for an operator.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -29,11 +29,11 @@ class DeadLetter(MasscommError):
 
 
 class OtherRecipients(DeadLetter):
-    """Something is recorded of other recipients under this record's id: a producer has used a chunk's index twice."""
+    """The record's id has recorded decisions about other recipients: a producer has used a chunk's index twice."""
 
     def __init__(self) -> None:
         super().__init__("invalid", "a record of other recipients was decided about under this record's id")
 
 
 class Stop(MasscommError):
-    """Misconfigured: an operator must act."""
+    """The installation is misconfigured: an operator must act."""

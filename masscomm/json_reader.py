@@ -1,7 +1,7 @@
-"""The one reader of producers' JSON: what it accepts can be written on, as JSON, as Avro and to OpenSearch.
+"""The only reader of producers' JSON. Every value that it accepts can be written as JSON, as Avro and to OpenSearch.
 
-Python's own parser accepts more (NaN, lone surrogates, numbers beyond any store's), and raises RecursionError, which is
-no ValueError, for deep nesting.
+Python's own parser accepts more (NaN, lone surrogates, numbers that no store can hold), and for deep nesting it raises
+RecursionError, which is not a ValueError.
 """
 
 import json
@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-# Far above what Debezium, SNS and SES nest, far below Python's limit and Jackson's (1,000).
+# Far above the nesting of Debezium, SNS and SES, and far below Python's limit and Jackson's (1,000).
 MAX_DEPTH = 100
 _LONG = 2**63
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -20,11 +20,11 @@ class InvalidJson(ValueError):
 
 
 class UnstorableJson(InvalidJson):
-    """The text is JSON, beyond what our stores hold."""
+    """The text is JSON with a value that our stores cannot hold."""
 
 
 def read_json(text: bytes | str, *, bounded: bool = True) -> Any:
-    """The value of a JSON text in UTF-8.
+    """Return the value of a JSON text in UTF-8.
 
     Args:
         bounded: refuse numbers and texts that no store holds. False where the caller checks each field and names it.

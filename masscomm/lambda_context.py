@@ -1,10 +1,10 @@
-"""What Lambda tells a function of its invocation."""
+"""The context of a Lambda invocation."""
 
 from typing import Protocol
 
 
 class LambdaContext(Protocol):
-    """What is needed of Lambda's context object."""
+    """The part of Lambda's context object that the functions use."""
 
     def get_remaining_time_in_millis(self) -> int:
         """Milliseconds until Lambda ends the invocation."""

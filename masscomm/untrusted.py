@@ -1,4 +1,4 @@
-"""Text that others wrote, made safe to keep and to show: personal data masked, control characters made visible.
+"""Make untrusted text safe to store and show: mask personal data, and make control characters visible.
 
 Masked are e-mail addresses, phone numbers with a country code, device tokens, ARNs and AWS access keys. Positions
 (topic-partition@offset), UUIDs, trace ids and bare numbers stay: log lines are searched by them.
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# Every quantifier is bounded or follows a literal that cannot repeat into it: a long text costs time in proportion.
+# Every quantifier is bounded or follows a literal that cannot repeat into it: the time is linear in the text's length.
 _MASKS = tuple(
     (re.compile(pattern), f"[{name}]")
     for name, pattern in (
@@ -36,14 +36,14 @@ _JSON_CONTROLS = re.compile(f"[{_BEYOND_ASCII}]")
 
 
 def mask(text: str) -> str:
-    """The text with `[address]`, `[phone]`, `[token]`, `[arn]` or `[access key]` in place of each."""
+    """Return the text with `[address]`, `[phone]`, `[token]`, `[arn]` or `[access key]` in place of each."""
     for pattern, name in _MASKS:
         text = pattern.sub(name, text)
     return text
 
 
 def masked(value: Any) -> Any:
-    """A JSON-like value with every text in it masked, keys included; numbers, booleans and None stay."""
+    """Return a JSON-like value with every text masked, keys included; numbers, booleans and None are unchanged."""
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, Mapping):
@@ -56,7 +56,7 @@ def masked(value: Any) -> Any:
 
 
 def visible(text: str) -> str:
-    """The text on one line, with \\xNN, \\uNNNN or \\UNNNNNNNN in place of each control character."""
+    """Return the text on one line, with \\xNN, \\uNNNN or \\UNNNNNNNN in place of each control character."""
     return _CONTROLS.sub(_escape, text)
 
 
@@ -66,9 +66,9 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def visible_json(document: str) -> str:
-    """A JSON text in which no character acts on a terminal or ends a line within a value; it reads as the same value.
+    """Return the same JSON value in a text without characters that control a terminal or end a line within a value.
 
-    Its own line ends stay.
+    Line ends between values are unchanged.
     """
     return _JSON_CONTROLS.sub(_json_escape, document)
 
@@ -79,7 +79,7 @@ def _json_escape(found: re.Match[str]) -> str:
 
 
 def mask_root_logger() -> None:
-    """Mask what the root logger's handlers write from now on, a line each: a text cannot pass for another line."""
+    """Mask later records of the root logger's handlers, one line each: no text can imitate another log line."""
     for handler in logging.getLogger().handlers:
         if not any(isinstance(each, _Masking) for each in handler.filters):
             handler.addFilter(_Masking())  # guard: masking.library_log_lines
