@@ -1,4 +1,4 @@
-"""What is known of devices: the index device_state, whose one writer is the device registrar."""
+"""The states of devices, in the index device_state. Only the device registrar writes it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,38 +14,39 @@ _IDS_A_REQUEST = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceState:
-    """What became of a device's token.
+    """The state of one device, derived from its newest row."""
 
-    token: the one it is about; endpoint_arn: made for this token, None where there is none; reason: why not enabled;
-    version: of the state, which grows with the LSN of the row that it follows; updated_at: ms since the epoch;
-    generation, row_version: of that row (masscomm.cdc.change_events.RowChanged), None where an earlier version of
-    the code wrote the state.
-    """
-
+    # The device token.
     token: str | None
+    # The endpoint of this token; None if the token has none.
     endpoint_arn: str | None
     enabled: bool
+    # Why the device is not enabled; None if it is.
     reason: str | None
+    # Version of the document; it grows with the LSN of the row.
     version: int
+    # Milliseconds since the epoch.
     updated_at: int
+    # Generation and version of the row (masscomm.cdc.change_events.RowChanged); None in states that an earlier
+    # version of the code wrote.
     generation: str | None = None
     row_version: int | None = None
 
 
 class DeviceStates(Protocol):
-    """Where states are kept. Errors of each: Retry."""
+    """The store of device states. Each method can raise Retry."""
 
     def read(self, device_ids: Sequence[str]) -> dict[str, DeviceState]:
-        """The states that there are, by device id."""
+        """Return the existing states, by device id."""
         ...
 
     def write(self, states: Mapping[str, DeviceState]) -> dict[str, Exception | None]:
-        """Keep states, none over a newer one; each one's fate by device id."""
+        """Store states that are not older than the stored ones. Returns each write's error or None, by device id."""
         ...
 
 
 class OpenSearchDeviceStates:
-    """States in OpenSearch."""
+    """Device states in OpenSearch."""
 
     def __init__(self, client: OpenSearch) -> None:
         self._client = client
@@ -98,10 +99,11 @@ class OpenSearchDeviceStates:
 
 
 class InMemoryDeviceStates:
-    """States in a dictionary, for unit tests; failing: raised by the next calls until it is None again."""
+    """Device states in a dictionary, for unit tests."""
 
     def __init__(self) -> None:
         self.states: dict[str, DeviceState] = {}
+        # Raised by each call while it is not None.
         self.failing: Exception | None = None
 
     def read(self, device_ids: Sequence[str]) -> dict[str, DeviceState]:

@@ -1,4 +1,4 @@
-"""Endpoints of the push provider: one for each device token, found again by its token."""
+"""Endpoints of the push provider: each device token has one."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from masscomm.errors import Retry, Stop
 if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
 
-# What SNS says where the token has an endpoint whose attributes differ; the ARN stands nowhere else in its answer.
+# SNS' error message for a token whose endpoint has other attributes. Only this message contains the endpoint's ARN.
 _EXISTS = re.compile(r"(arn:\S+) already exists with the same Token")
 _REFUSED = {
     "AuthorizationError",
@@ -28,29 +28,38 @@ _REFUSED = {
 
 
 class InvalidToken(Exception):
-    """The provider will never take this token; the message is its error code."""
+    """The provider refuses this token permanently; the message is its error code."""
 
 
 class Endpoints(Protocol):
-    """What the registrar needs of the provider. Nothing takes an endpoint away: it may be another device's by now.
+    """The registrar's port to the push provider.
 
-    A call may be repeated to the same effect. Errors: Retry (busy, down, slow), Stop (it refuses us).
+    No method deletes an endpoint, because another device may use it by then. Calls are idempotent.
     """
 
     def register(self, platform: str, token: str) -> str:
-        """The ARN of the token's endpoint, made or found, and enabled. Errors: InvalidToken too."""
+        """Create or enable the token's endpoint and return its ARN.
+
+        Raises:
+            InvalidToken: the provider refuses the token.
+            Retry: the provider is throttling, down or slow.
+            Stop: the provider refuses our credentials or the platform application.
+        """
         ...
 
 
 class SnsEndpoints:
-    """Endpoints of SNS platform applications; thread-safe.
+    """Endpoints of SNS platform applications. Thread-safe.
 
-    applications: platform → the ARN of its platform application; connections: calls at once.
+    Args:
+        applications: Each platform's platform application ARN.
+        connections: Maximum number of concurrent calls.
+        client: Replaces the SNS client in tests.
     """
 
     def __init__(self, applications: Mapping[str, str], *, connections: int, client: "SNSClient | None" = None) -> None:
         self._applications = applications
-        # Lambda redelivers failed records; one more try here spares a batch for a lost connection.
+        # Two attempts: a single lost connection then does not cause a redelivery of the batch.
         self._client: Any = client or Sns(Limits(connections=connections, connect_s=2, read_s=5, attempts=2))
 
     def register(self, platform: str, token: str) -> str:
@@ -58,7 +67,7 @@ class SnsEndpoints:
         if application is None:
             raise InvalidToken(f"no platform {platform}")
         try:
-            # Asked for with its attributes: a disabled endpoint of that token then shows as one that differs.
+            # With Enabled in the request, SNS answers with an error if the token's endpoint is disabled.
             made = self._client.create_platform_endpoint(
                 PlatformApplicationArn=application, Token=token, Attributes={"Enabled": "true"}
             )
@@ -94,20 +103,21 @@ def _as_ours(error: ClientError) -> Retry | Stop:
     code = _code(error)
     if code in _REFUSED or (code in ("NotFound", "NotFoundException") and "PlatformApplication" in str(error)):
         return Stop(f"SNS refuses us: {error}")
-    # Throttling, a 5xx, an endpoint gone between two calls, and what nobody has thought of: the record may be good.
+    # Throttling, a 5xx, an endpoint deleted between two calls, or an unknown error: the record itself may be valid.
     return Retry(f"SNS answered {code}: {error}")
 
 
 class InMemoryEndpoints:
-    """Endpoints in dictionaries, for unit tests.
-
-    invalid: tokens that are refused; failing: raised by the next calls until it is None again; calls: (what, argument).
-    """
+    """Endpoints in dictionaries, for unit tests."""
 
     def __init__(self) -> None:
+        # By endpoint ARN.
         self.enabled: dict[str, bool] = {}
+        # Tokens that are refused.
         self.invalid: set[str] = set()
+        # Raised by each call while it is not None.
         self.failing: Exception | None = None
+        # (method, argument) of each call.
         self.calls: list[tuple[str, str]] = []
 
     def register(self, platform: str, token: str) -> str:

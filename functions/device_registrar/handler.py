@@ -1,4 +1,4 @@
-"""device_registrar: the monolith's devices in, endpoints of the push provider and device_state out."""
+"""device_registrar: consumes the monolith's devices, registers endpoints and writes device_state."""
 
 from functools import cache
 from typing import Any
@@ -21,7 +21,7 @@ logger = logs.logger("device_registrar")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
-    """The adapters, built at the first invocation and kept."""
+    """Build the adapters once for each environment, at the first invocation."""
     workers = int(environment.number("REGISTRAR_WORKERS", 16))
     applications = {
         "gcm": environment.required("PLATFORM_APPLICATION_ARN_GCM"),
@@ -39,5 +39,5 @@ def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
 
 @observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Entry point: an aws:kafka event to a partial batch response."""
+    """Process an aws:kafka event and return a partial batch response."""
     return answer(bootstrap, event, context, logger)

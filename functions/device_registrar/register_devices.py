@@ -1,13 +1,12 @@
-"""Register devices with the push provider as the monolith's rows say, and keep what came of it in device_state.
+"""Register the monolith's devices with the push provider and store the results in device_state.
 
-    newest row of each device → its state → what the provider has to be asked, in parallel → the new states, in bulk
+    newest row of each device → its stored state → calls of the provider, in parallel → the new states, in bulk
 
-    what delivery was told while it published (topic device_status) → the state of that endpoint, after the rows
+    statuses that delivery produced (topic device_status) → the states of those endpoints, after the rows
 
-A redelivered row asks the provider nothing where its state says that it was done. A row without a token or a
-platform is dead-lettered, and its state ends the wait for its endpoint. An endpoint belongs to a token, not to a
-device: where two devices have one token (somebody else has logged in on the phone), it is taken away only when no
-enabled device has it any more.
+A redelivered row causes no provider call if its state is already up to date. A row without a token or a platform is
+dead-lettered; its state ends delivery's wait for its endpoint. An endpoint belongs to a token, not to a device: two
+devices have one token after another user has logged in on the phone. The registrar therefore deletes no endpoint.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,9 +25,9 @@ from masscomm.kafka import topics
 from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 
-# The longest that one call of the provider takes, its repetition included.
+# Maximum duration of a provider call, with its second attempt.
 _CALL_S = 15.0
-# Why a state is not enabled where it was delivery that found it out.
+# The reason in states of endpoints that delivery reported as inactive.
 _TAKES_NOTHING = "takes_nothing"
 
 type Fact = Change | DeviceStatusChanged
@@ -36,23 +35,26 @@ type Fact = Change | DeviceStatusChanged
 
 @dataclass
 class _Device:
-    """A device in this batch: all its items, its newest row, its state before and after."""
+    """A device in this batch."""
 
     id: str
+    # All its items in this batch.
     items: list[Item[Fact]]
+    # Its newest row.
     row: RowChanged
+    # The stored state and the new one.
     before: DeviceState | None = None
     after: DeviceState | None = None
     error: Exception | None = None
 
     def end(self, error: Exception | None) -> None:
-        """The fate of all its items: the older rows' work is in the newest's, and refused rows are dead letters."""
+        """Set the error of all items. The newest row supersedes the older ones; invalid rows are dead-lettered."""
         for item in self.items:
             item.error = error or _refusal(item.value)
 
 
 class RegisterDevices(UseCase[Fact]):
-    """workers: calls of the provider at once."""
+    """The use case. workers: maximum number of concurrent provider calls."""
 
     def __init__(
         self, *, generations: Sequence[str], states: DeviceStates, endpoints: Endpoints, clock: Clock, workers: int
@@ -69,14 +71,14 @@ class RegisterDevices(UseCase[Fact]):
         return self._decoder.decode(record)
 
     def dead_lettered(self, batch: Batch[Fact], item: Item[Fact], why: DeadLetter) -> None:
-        """A change has no recipients: there is no outcome to tell."""
+        """Emit no outcome: a change has no recipients."""
 
     def handle(self, batch: Batch[Fact]) -> None:
         self._follow_rows(batch)
         self._follow_statuses(batch)
 
     def _follow_statuses(self, batch: Batch[Fact]) -> None:
-        """Disable what takes nothing any more, unless the device has another endpoint, or this one anew, since then."""
+        """Disable devices with inactive endpoints, unless the device has got or renewed its endpoint since then."""
         items_of: dict[str, list[Item[Fact]]] = {}
         newest: dict[str, DeviceStatusChanged] = {}
         for item in batch.active():
@@ -105,7 +107,7 @@ class RegisterDevices(UseCase[Fact]):
         known = self._states.read(list(devices))
         for device in devices.values():
             device.before = known.get(device.id)
-        # What follows a newer row already must not be undone by an older one.
+        # An older row must not overwrite the state of a newer one.
         due = [d for d in devices.values() if d.before is None or _is_as_new(d.row, d.before)]
         with ThreadPoolExecutor(self._workers) as pool:
             tasks = [pool.submit(self._settle, device, batch.remaining_s) for device in due]
@@ -117,7 +119,7 @@ class RegisterDevices(UseCase[Fact]):
             device.end(device.error)
 
     def _settle(self, device: _Device, remaining_s: Callable[[], float]) -> None:
-        """Have the provider do what the row says, and note it. Errors: Stop; Retry is the device's own."""
+        """Register the device as its row requires and set its new state. Raises Stop; other errors are the device's."""
         if remaining_s() < _CALL_S:
             device.error = Retry("no time was left for another call")
             return
@@ -140,7 +142,7 @@ class RegisterDevices(UseCase[Fact]):
             return self._state(row, before, token=token, endpoint_arn=arn, reason="inactive")
         known_dead = before is not None and before.reason == _TAKES_NOTHING and _is_no_news(row, before)
         if arn is not None and before is not None and (before.enabled or known_dead):
-            # Done already: only the version moves, so that an older row cannot pass for news.
+            # Already registered. The new version keeps an older row from being applied later.
             return replace(before, **_place(row, before))
         try:
             arn = self._endpoints.register(platform, token)
@@ -182,11 +184,12 @@ def _newest(items: Iterable[Item[Fact]]) -> dict[str, _Device]:
 
 
 def _is_as_new(row: RowChanged, state: DeviceState) -> bool:
-    """Whether the state follows no newer row.
+    """Whether the row is at least as new as the row of the state.
 
-    Within a generation a row's version says so. Between two, places in the database's log do: a row of a new
-    generation's snapshot is newer than what an old one streamed before it, and the old one's later changes are newer
-    than the snapshot. A state of an earlier version of the code has no generation; its version is that of its row.
+    Rows of one generation are compared by version. Rows of two generations are compared by LSN: a row in the new
+    generation's snapshot is newer than changes that the old one streamed before the snapshot, and older than the old
+    one's later changes. A state that an earlier version of the code wrote has no generation; its version is the
+    row's version.
     """
     if state.generation == row.generation:
         return row.version >= (state.row_version or 0)
@@ -194,14 +197,14 @@ def _is_as_new(row: RowChanged, state: DeviceState) -> bool:
 
 
 def _is_no_news(row: RowChanged, state: DeviceState) -> bool:
-    """Whether the state was made of this row. A snapshot repeats rows, and is no reason to try a dead token again."""
+    """Whether the state is of this row. A snapshot repeats rows: it is no reason to register a dead token again."""
     if row.version == SNAPSHOT_VERSION:
         return True
     return row.version == (state.version if state.generation is None else state.row_version)
 
 
 def _place(row: RowChanged, before: DeviceState | None) -> dict[str, Any]:
-    """Where the state stands from now on: never below its version in the index, which would be refused."""
+    """Return the state's new version, generation and row version. The index refuses a version below its own."""
     version = max(row.lsn, before.version if before is not None else 0)
     return {"version": version, "generation": row.generation, "row_version": row.version}
 
@@ -211,7 +214,7 @@ def _active(row: RowChanged) -> bool:
 
 
 def _refusal(fact: Fact) -> DeadLetter | None:
-    """Why a row can never have an endpoint."""
+    """Return the error of a row that can never have an endpoint, else None."""
     if isinstance(fact, RowChanged) and fact.columns is not None:
         for name in ("token", "platform"):
             if not _text(fact.columns, name):
@@ -220,6 +223,6 @@ def _refusal(fact: Fact) -> DeadLetter | None:
 
 
 def _text(columns: Mapping[str, Any], name: str) -> str | None:
-    """The column's text, None where it is something else."""
+    """Return the column's text; None if the value is not a text."""
     value = columns.get(name)
     return value if isinstance(value, str) else None
