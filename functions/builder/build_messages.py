@@ -1,4 +1,4 @@
-"""Write the messages of a batch of build records, equal texts once."""
+"""Write the messages of a batch of build records. Equal texts are rendered once."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -35,18 +35,18 @@ from masscomm.kafka.avro import Codec
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.decision_log import DecisionLog, Decisions, record_decisions
 
-# Under what a topic takes, with room for the record's own fields.
+# Below the topics' maximum record size, with room for the record's other fields.
 MAX_CONTENT_BYTES = 700_000
 
-# The limit for a record whose parts are in the decision log, and whose texts may have grown: other parts would be other
-# records, in addition to those already produced.
+# The limit for records whose parts are in the decision log. Their texts may have grown since then. Different parts
+# would be different records, in addition to those already produced.
 _MAX_GROWN_BYTES = 950_000
 
-# Of all templates of a record, compiling included: half a second at most on one core of 2024 and two with 512 MB in
-# Lambda, so that a batch of 20 such records ends within a minute.
+# The steps of all templates of a record, with compiling: at most half a second on one core of 2024 and two seconds with
+# 512 MB in Lambda. A batch of 20 such records then ends within a minute.
 RECORD_STEPS = 500_000
 
-# Writes of the decision log at once: a batch's records are recorded in the time of one or two.
+# Concurrent writes of the decision log: recording a batch takes the time of one or two writes.
 _RECORDING_AT_ONCE = 10
 
 _NO_ADDRESS = Decision(Status.SUPPRESSED, Reason.NO_ADDRESS, "directory")
@@ -56,20 +56,22 @@ _TOO_LARGE = Decision(Status.FAILED, Reason.TOO_LARGE, "template")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One recipient's message; texts: the value of each field, in the order of its names."""
+    """One recipient's message."""
 
     position: int
     user_id: int
     address: str
+    # Names of the fields, and the text of each field in the same order.
     names: tuple[str, ...]
     texts: tuple[str, ...]
 
 
 @dataclass
 class Written:
-    """The messages of one build record's recipients; decisions: by position, of recipients without a message."""
+    """The messages and decisions of one build record's recipients."""
 
     messages: list[Message] = field(default_factory=list)
+    # Of recipients without a message, by position.
     decisions: dict[int, Decision] = field(default_factory=dict)
 
 
@@ -83,7 +85,7 @@ class BuildMessages:
     decision_log: DecisionLog
 
     def decode(self, record: KafkaRecord, codec: Codec) -> BuildRequested:
-        """A record of build. Errors: DeadLetter, Retry."""
+        """Decode and check a build record. Raises DeadLetter or Retry."""
         build = checked(BuildRequested.from_avro(codec.decode("BuildRequested", record.value)))
         if build.channel not in CHANNELS:
             raise DeadLetter("invalid", f"no build record: channel {build.channel!r}")
@@ -105,7 +107,7 @@ class BuildMessages:
     def _look_up(
         self, builds: Sequence[BuildRequested]
     ) -> tuple[dict[int, User], dict[tuple[int, str, str], list[Template]]]:
-        """Look up users and templates in parallel: round trips add to one-time-password latency. Errors: Retry."""
+        """Look up users and templates in parallel: round trips add to one-time-password latency. Raises Retry."""
         with ThreadPoolExecutor(1) as pool:
             templates = pool.submit(self.templates.load, [_key(build) for build in builds])
             users = self.directory.users(list(dict.fromkeys(user for build in builds for user in build.user_ids)))
@@ -123,7 +125,7 @@ class BuildMessages:
         templates: Mapping[tuple[int, str, str], list[Template]],
         drafts: "list[Draft]",
     ) -> None:
-        """Append the record's draft. Errors: Retry."""
+        """Append the record's draft to `drafts`. Raises Retry."""
         build, found = item.value, templates[_key(item.value)]
         if not all(is_member(users.get(user_id), build.club_id) for user_id in build.user_ids):
             users = users | self._look_up_again(batch, build, lambda: self.directory.users(build.user_ids))
@@ -167,7 +169,7 @@ class BuildMessages:
         self._emit_outcomes(batch, item, decisions)
 
     def _look_up_again[V](self, batch: Batch[BuildRequested], build: BuildRequested, look_up: Callable[[], V]) -> V:
-        """Repeat a look-up with missing rows once the directory has passed the request time. Errors: Retry."""
+        """Repeat a look-up with missing rows once the directory has passed the request time. Raises Retry."""
         batch.confirm(self.directory, min(build.timestamp, self.clock.now_ms()))
         return look_up()
 
@@ -240,10 +242,10 @@ def _write(build: BuildRequested, users: Mapping[int, User], templates: Sequence
 
 
 class _Writer:
-    """Writes one record's messages; a field that reads nothing of the user is rendered once a template.
+    """Writes one record's messages. A field that does not read the user is rendered once for each template.
 
-    Each template has a share of the record's steps, so that one that uses up its share fails for its own recipients
-    only: one half of the steps is divided equally between the templates, the other by their numbers of recipients.
+    Each template has a share of the record's steps, so a template that exhausts its share fails for its own recipients
+    only. Half of the steps are divided equally between the templates, the other half by their numbers of recipients.
     """
 
     def __init__(self, build: BuildRequested, templates: Sequence[Template], users: Sequence[User]) -> None:
@@ -264,7 +266,7 @@ class _Writer:
         self._shared: dict[tuple[int | None, str], str | RenderError] = {}
 
     def texts(self, user: User) -> dict[str, str] | None:
-        """The message's fields by name; None where no template applies. Errors: RenderError."""
+        """Return the message's fields by name; None if no template applies. Raises RenderError."""
         template = self._templates[self._locale(user)]
         template_id = _id_of(template)
         if template_id not in self._fields:
@@ -306,7 +308,7 @@ def _id_of(template: Template | None) -> int | None:
 
 
 def _rendered(field: Field, context: Mapping[str, Any], steps: Steps) -> str | RenderError:
-    """The text that recipients share; an error, too, is found once for all recipients."""
+    """Return the recipients' shared text, or the error that all of them share."""
     try:
         return field.render(context, steps)
     except RenderError as error:
@@ -321,11 +323,12 @@ def _reach(build: BuildRequested, user: User | None) -> User | Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Messages of positions [start, end); size: of their content, bytes."""
+    """Messages of positions [start, end)."""
 
     start: int
     end: int
     messages: Sequence[Message]
+    # Bytes of their content.
     size: int
 
 
@@ -339,9 +342,10 @@ class Draft:
 
 
 def _fitting(messages: Sequence[Message], ranges: Sequence[tuple[int, int]], max_bytes: int) -> list[Part]:
-    """The ranges' messages, each range halved by position until its content fits or is one message that does not.
+    """Halve each range by position until its content fits or is a single message.
 
-    A range without messages is left out.
+    Returns:
+        The parts in order. Ranges without messages have no part.
     """
     pending = [(start, end, _inside(messages, start, end)) for start, end in ranges]
     parts = []
@@ -379,7 +383,7 @@ def _withdrawn(position: int, why: Decision) -> Withdrawn:
 
 
 def _size(messages: Sequence[Message]) -> int:
-    """Bytes of the distinct values of each column, which is how they travel, and of what is one a recipient."""
+    """Return the bytes of the columns' distinct values, as produced, plus each recipient's address and 40 bytes."""
     texts = {pair for message in messages for pair in zip(message.names, message.texts, strict=True)}
     return sum(len(text.encode()) for _, text in texts) + sum(
         len(message.address.encode()) + 40 for message in messages
@@ -387,7 +391,7 @@ def _size(messages: Sequence[Message]) -> int:
 
 
 def _columns(messages: Sequence[Message]) -> list[ContentColumn]:
-    """One column a field; a field that one of the messages lacks is empty there."""
+    """Return one column for each field. A message without the field has an empty text in its column."""
     names = list(dict.fromkeys(name for message in messages for name in message.names))
     columns = []
     for name in names:

@@ -1,4 +1,4 @@
-"""builder: recipients in, written messages out, an outcome for everybody who gets none."""
+"""builder: writes recipients' messages and emits outcomes for recipients without a message."""
 
 from functools import cache
 from typing import TYPE_CHECKING, Any

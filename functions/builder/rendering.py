@@ -1,8 +1,8 @@
-"""Compile a template into functions that count the steps which they take.
+"""Compile a template into functions that count their steps.
 
-Jinja parses the template and nothing else: code that Jinja generates can be interrupted nowhere, and evaluates constant
-expressions while it compiles. Every operation here charges its steps before it begins, by the size of its operands, so
-that the same template and values end in the same way on every machine. A step takes a microsecond at most on one core
+Jinja only parses the template: code that Jinja generates cannot be interrupted, and Jinja evaluates constant
+expressions while it compiles. Each operation here charges its steps before it begins, by the size of its operands. The
+same template and values therefore have the same result on every machine. A step takes at most a microsecond on one core
 of 2024 (`tests/unit/builder/test_rendering.py` renders hostile templates under a CPU limit).
 
 The language: text, conditions, attributes and items of mappings, slices, comparisons, and the filters and tests below.
@@ -19,15 +19,15 @@ from jinja2.filters import FILTERS
 from jinja2.tests import TESTS
 
 MAX_SOURCE_CHARACTERS = 200_000
-# Of one field; text between tags is one token, whatever its length.
+# Tokens of one field. Text between tags is one token, at any length.
 MAX_TOKENS = 2_000
 MAX_OUTPUT_BYTES = 200_000
-# Each operator and each {% if %} inside another is one level; Python's own compiler and stack allow for some hundreds.
+# Each nested operator or {% if %} is one level. Python's compiler and stack allow some hundreds of levels.
 MAX_DEPTH = 20
-# Of one rendering of one field.
+# Steps of one rendering of one field.
 MAX_STEPS = 25_000
 
-# Characters that an operation handles in a step.
+# Characters that an operation processes in one step.
 _SLOW, _SOURCE, _PLAIN, _TEXT = 4, 20, 50, 200
 _TOKEN_STEPS = 10
 # The lexer's patterns take half a microsecond for each digit.
@@ -38,26 +38,26 @@ _MAX_TRIMMED = 20  # distinct characters: trim compares each character of the te
 
 
 class RenderError(Exception):
-    """This template does not render for this recipient; the message says why."""
+    """A template cannot be compiled or rendered for a recipient. The message contains the reason."""
 
 
 class OutOfSteps(RenderError):
-    """The template needs more steps than it may take."""
+    """A template needs more steps than its limit."""
 
 
 class Steps:
-    """The steps that remain for one template in one record: for compiling it and for all of its recipients."""
+    """The remaining steps of one template in one record, for compiling it and rendering it for all its recipients."""
 
     def __init__(self, total: float) -> None:
         self.remaining = total
         self._floor = 0.0
 
     def begin_rendering(self) -> None:
-        """From here on, at most MAX_STEPS of the steps that remain."""
+        """Limit the following operations to MAX_STEPS of the remaining steps."""
         self._floor = max(0.0, self.remaining - MAX_STEPS)
 
     def spend(self, steps: float) -> None:
-        """Charge an operation that is about to begin. Errors: OutOfSteps."""
+        """Charge an operation before it begins. Raises OutOfSteps."""
         self.remaining -= steps
         if self.remaining < self._floor:  # guard: templates.steps
             raise OutOfSteps("the template takes too many steps")
@@ -68,9 +68,18 @@ type _Write = Callable[[Mapping[str, Any], Steps, list[str]], None]
 
 
 def compile_source(source: str, *, escaped: bool, steps: Steps) -> tuple[_Write, frozenset[str]]:
-    """A function that appends the text for some values to a list, and the names that the template reads.
+    """Compile a template.
 
-    escaped: values are escaped for HTML. Errors: RenderError where it is no template of this language.
+    Args:
+        source: The template's text.
+        escaped: Whether values are escaped for HTML.
+        steps: Charged for compiling.
+
+    Returns:
+        A function that appends the text for given values to a list, and the names that the template reads.
+
+    Raises:
+        RenderError: the source is not a template of this language.
     """
     if len(source) > MAX_SOURCE_CHARACTERS:
         raise RenderError(f"the template is longer than {MAX_SOURCE_CHARACTERS} characters")
@@ -80,12 +89,12 @@ def compile_source(source: str, *, escaped: bool, steps: Steps) -> tuple[_Write,
         return compiler.write(_ENVIRONMENT.parse(source).body), frozenset(compiler.names)
     except RenderError:
         raise
-    except Exception as error:  # besides Jinja's own errors, RecursionError and what Python's numbers raise
+    except Exception as error:  # Jinja's errors, RecursionError and the errors of Python's numbers
         raise RenderError(f"{type(error).__name__}: {error}") from error
 
 
 def _count_tokens(source: str, steps: Steps) -> None:
-    """Charge the steps of compiling before the parser begins, which recurses. Errors: RenderError, Jinja's own."""
+    """Charge the steps of compiling before the recursive parser begins. Raises RenderError and Jinja's errors."""
     steps.spend(len(source) / _SOURCE)
     if _LONG_NUMBER.search(source):
         raise RenderError("a number has more than 99 digits")
@@ -96,7 +105,7 @@ def _count_tokens(source: str, steps: Steps) -> None:
 
 
 def render(write: _Write, values: Mapping[str, Any], steps: Steps) -> str:
-    """The text of a compiled template. Errors: RenderError."""
+    """Return the text of a compiled template. Raises RenderError."""
     steps.begin_rendering()
     pieces: list[str] = []
     try:
@@ -105,7 +114,7 @@ def render(write: _Write, values: Mapping[str, Any], steps: Steps) -> str:
         size = len(text.encode())
     except RenderError:
         raise
-    except Exception as error:  # a tenant's expression can raise whatever Python's operators can
+    except Exception as error:  # a tenant's expression can raise any error of Python's operators
         raise RenderError(f"{type(error).__name__}: {error}") from error
     if size > MAX_OUTPUT_BYTES:
         raise RenderError(f"the text is longer than {MAX_OUTPUT_BYTES} bytes")
@@ -123,7 +132,7 @@ _escape = _JINJA_FILTERS["escape"]
 
 
 def _size(value: Any) -> int:
-    """Characters of a value. Errors: RenderError for a number whose arithmetic has no bound."""
+    """Return the number of characters of a value. Raises RenderError for numbers of more than 64 bits."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, int) and value.bit_length() > _MAX_NUMBER_BITS:
@@ -158,8 +167,8 @@ def _with_environment(name: str) -> Callable[..., Any]:
     return lambda *args, **kwargs: jinja_filter(_ENVIRONMENT, *args, **kwargs)
 
 
-# Each yields a text of about its input's size. `safe` is not among them: a template cannot turn the escaping off.
-# The number: characters a step.
+# Each filter with its characters in one step. Each returns a text of about its input's size. `safe` is missing because
+# a template must not disable the escaping.
 ALLOWED_FILTERS: Mapping[str, tuple[Callable[..., Any], int]] = {
     **{
         name: (_JINJA_FILTERS[name], _PLAIN)
@@ -176,7 +185,7 @@ ALLOWED_FILTERS: Mapping[str, tuple[Callable[..., Any], int]] = {
 
 
 def _of_numbers(name: str) -> Callable[..., bool]:
-    """A test that computes `value % number`, which for a text is a format of any width."""
+    """Return a test for numbers only. It computes `value % number`; for a text, that formats at any width."""
     jinja_test = _JINJA_TESTS[name]
     return lambda *numbers: bool(jinja_test(*map(_number, numbers)))
 
@@ -209,7 +218,7 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 class _Compiler:
-    """names: that the expressions compiled so far read."""
+    """Compiles the nodes of one template. `names` contains the names that the compiled expressions read."""
 
     def __init__(self, *, escaped: bool) -> None:
         self._escaped = escaped
@@ -249,7 +258,7 @@ class _Compiler:
         def write_value(values: Mapping[str, Any], steps: Steps, pieces: list[str]) -> None:
             found = value(values, steps)
             steps.spend(1 + _size(found) / characters)
-            # Markup's own methods would escape: the pieces are plain texts from here on.
+            # Markup's methods would escape again: convert the piece to a plain text.
             pieces.append(str.__str__(written(found)))
 
         return write_value
@@ -270,7 +279,7 @@ class _Compiler:
         return write
 
     def value(self, node: nodes.Node | None, depth: int) -> _Value:
-        """A function that evaluates an expression. Errors: RenderError for syntax that is not allowed."""
+        """Return a function that evaluates an expression. Raises RenderError for syntax that is not allowed."""
         if node is None:
             return _constant(None)
         _check_depth(node, depth)
@@ -397,7 +406,7 @@ def _constant(value: Any) -> _Value:
 
 
 def _looked_up(owner: Any, key: Any) -> Any:
-    """An entry of a mapping, or of a text or list by number; no attribute of a Python object is ever read."""
+    """Return an entry of a mapping, text or list. Attributes of Python objects are never read."""
     for value in (owner, key):
         if isinstance(value, Undefined):
             str(value)  # StrictUndefined raises UndefinedError, which names the variable

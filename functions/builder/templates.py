@@ -1,7 +1,7 @@
-"""Templates: which one applies, compiled once, rendered for a channel.
+"""Look up, choose and compile templates; each is compiled once and rendered for a channel.
 
-Templates are written by tenants: a missing variable is an error, their text is escaped for its channel, and both
-compiling and rendering are bounded in steps (`functions/builder/rendering.py`).
+Tenants write the templates. A missing variable is an error, values are escaped for the channel, and compiling and
+rendering are both limited in steps (`functions/builder/rendering.py`).
 """
 
 from collections import OrderedDict
@@ -17,11 +17,11 @@ from masscomm.domain.users import Template, User
 
 DEFAULT_LOCALE = "en"
 _KEEP_SECONDS = 5.0
-# A subject or a title. Python's e-mail package folds a header in quadratic time.
+# Maximum size of a subject or title. Python's e-mail package folds a header in quadratic time.
 MAX_LINE_BYTES = 2_000
-# Of the templates as they were looked up, and of those compiled: each is a small part of an environment's memory.
+# Maximum size of each cache, of looked-up and of compiled templates: a small part of an environment's memory.
 MAX_CACHE_BYTES = 16_000_000
-# Beyond its texts, measured with tracemalloc: closures and syntax that a compiled template keeps.
+# Memory of a compiled template in addition to its texts: closures and syntax, measured with tracemalloc.
 _BYTES_A_TEMPLATE = 3_000
 _BYTES_A_STEP = 60
 
@@ -30,15 +30,16 @@ Key = tuple[int, str, str]  # club, type, channel
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One compiled field; personal: it reads the user, so that each recipient has a text of their own."""
+    """One compiled field of a template."""
 
     name: str
+    # Whether it reads the user; each recipient then has a separate text.
     personal: bool
     render: Callable[[Mapping[str, Any], Steps], str]
 
 
 class SizedCache[K, V]:
-    """The entries used last whose sizes are max_bytes at most in all; an entry that is larger alone is not kept."""
+    """A cache that evicts the least recently used entries above max_bytes. An entry above max_bytes is not kept."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -46,14 +47,14 @@ class SizedCache[K, V]:
         self.size = 0
 
     def get(self, key: K) -> V | None:
-        """The entry, which is now the one used last."""
+        """Return the entry, which becomes the most recently used; None if it is missing."""
         if key not in self._entries:
             return None
         self._entries.move_to_end(key)
         return self._entries[key][0]
 
     def put(self, key: K, value: V, size: int) -> None:
-        """Keep an entry, at the expense of those that have not been used for longest. size: bytes."""
+        """Store an entry and evict the least recently used ones. size: bytes."""
         self.remove(key)
         self._entries[key] = value, size
         self.size += size
@@ -61,13 +62,13 @@ class SizedCache[K, V]:
             self.remove(next(iter(self._entries)))
 
     def remove(self, key: K) -> None:
-        """Forget an entry, if it is there."""
+        """Remove the entry if it exists."""
         if key in self._entries:
             self.size -= self._entries.pop(key)[1]
 
 
 class TemplateCache:
-    """The templates of the clubs and categories in use, looked up again when they are some seconds old."""
+    """A cache of looked-up templates, by club, category and channel. Entries expire after five seconds."""
 
     def __init__(self, directory: Directory, clock: Clock) -> None:
         self._directory = directory
@@ -75,7 +76,7 @@ class TemplateCache:
         self._known: SizedCache[Key, tuple[float, list[Template]]] = SizedCache(MAX_CACHE_BYTES)
 
     def load(self, keys: Sequence[Key]) -> dict[Key, list[Template]]:
-        """The templates of each key, one look-up for those that are not known or too old. Errors: Retry."""
+        """Return each key's templates, with one look-up for missing and expired keys. Raises Retry."""
         now = self._clock.monotonic()
         found = {}
         for key in dict.fromkeys(keys):
@@ -86,38 +87,41 @@ class TemplateCache:
         if missing:
             for key, templates in self._directory.templates(missing).items():
                 found[key] = templates
-                if templates:  # an empty answer is not kept: a first template is used at once
+                if templates:  # an empty answer is not cached, so a first template applies immediately
                     self._known.put(key, (now, templates), sum(_text_bytes(template) for template in templates))
         return found
 
     def forget(self, key: Key) -> None:
-        """Look this key up again next time."""
+        """Remove the key from the cache."""
         self._known.remove(key)
 
 
 def by_locale(templates: Sequence[Template]) -> dict[str, Template]:
-    """The template of each normalised locale; a club's own wins over the one for every club."""
+    """Return the template of each normalised locale. A club's own template precedes the shared one."""
     ordered = sorted(templates, key=lambda template: (template.club_id is None, template.template_id), reverse=True)
     return {_normal(template.locale): template for template in ordered}
 
 
 def choose(templates: Mapping[str, Template], locale: str) -> Template | None:
-    """The template for a locale: of the locale itself, then of its language, then of the default one."""
+    """Return the template of the locale, else of its language, else of the default locale; None without any."""
     locale = _normal(locale)
     wanted = (locale, locale.split("-")[0], DEFAULT_LOCALE)
     return next((templates[each] for each in wanted if each in templates), None)
 
 
 def _normal(locale: str) -> str:
-    """de_CH, de-ch and de-CH are one locale."""
+    """Normalise a locale: de_CH, de-ch and de-CH are equal."""
     return locale.replace("_", "-").lower()
 
 
 def fields_of(template: Template, steps: Steps) -> list[Field]:
-    """The template's fields for its channel, compiled; kept by content, so that a new version is a new entry.
+    """Return the template's compiled fields for its channel.
 
-    Errors: RenderError where the template does not compile. The steps of compiling are charged each time, so that
-    the outcome does not depend on what is kept.
+    Compiled fields are cached by the template's content, so a new version is a new entry. The steps of compiling are
+    charged at each call, so the result does not depend on the cache.
+
+    Raises:
+        RenderError: the template does not compile.
     """
     key = (template.channel, template.title, template.body, template.html)
     kept = _COMPILED.get(key)
@@ -139,7 +143,7 @@ def fields_of(template: Template, steps: Steps) -> list[Field]:
 
 
 def literal_fields(channel: str, data: Mapping[str, str]) -> list[Field] | None:
-    """The message a send brings itself (`title` and `body` in its data), taken as it stands; None where it does not."""
+    """Return the fields of a send with `title` and `body` in its data, unrendered; None for other sends."""
     if "title" not in data or "body" not in data:
         return None
     body_name, title_name = _NAMES[channel]["body"], _NAMES[channel]["title"]
@@ -150,7 +154,7 @@ def literal_fields(channel: str, data: Mapping[str, str]) -> list[Field] | None:
 
 
 def context_of(user: User, club_id: int, data: Mapping[str, str]) -> dict[str, Any]:
-    """What a template may read."""
+    """Return the values that a template can read."""
     return {
         "user": {"first_name": user.first_name, "last_name": user.last_name, "locale": user.locale},
         "data": data,
@@ -164,9 +168,11 @@ _NAMES = {"push": {"title": "title", "body": "body"}, "email": {"title": "subjec
 
 @dataclass(frozen=True, kw_only=True)
 class _Compiled:
-    """fields: or why there are none; steps: that compiling took."""
+    """A cached result of compiling a template."""
 
+    # The fields, or the error of a template that does not compile.
     fields: list[Field] | RenderError
+    # The steps of compiling it.
     steps: float
 
 
@@ -203,12 +209,12 @@ def _in_field(name: str, error: RenderError) -> RenderError:
 
 
 def _text_bytes(template: Template) -> int:
-    """Bytes that the texts take in memory."""
+    """Return the bytes of the template's texts in memory."""
     return sum(getsizeof(text) for text in (template.title, template.body, template.html or ""))
 
 
 def _one_line(text: str) -> str:
-    """No line breaks: a subject with one would begin another header. Errors: RenderError where it is too long."""
+    """Remove line breaks, which would begin another header in a subject. Raises RenderError for a text too long."""
     line = " ".join(text.split())
     if len(line.encode(errors="replace")) > MAX_LINE_BYTES:
         raise RenderError(f"a title or subject is longer than {MAX_LINE_BYTES} bytes")
