@@ -29,10 +29,10 @@ from masscomm.observability.metric_names import CHANGE_DATA_AGE
 
 
 class ApplyChanges(UseCase[Change]):
-    """Rows into their generation's indices, what the rest says into its state.
+    """Write rows to their generation's indices and apply the other change events to its state.
 
-    Any batch may be redelivered, whole or in part, in any order: every write carries the version of what it says, so
-    that the indices converge to the tables (docs/decisions/011-cdc-versions.md).
+    Any batch may be redelivered, in whole or in part, in any order. Each write contains the version of its row, so the
+    indices converge to the tables (docs/decisions/011-cdc-versions.md).
     """
 
     def __init__(
@@ -61,19 +61,19 @@ class ApplyChanges(UseCase[Change]):
             try:
                 self._generations[name].advance()
             except Retry as error:
-                # No record hangs on it: the next heartbeat's invocation takes the step.
+                # No record depends on this step: the invocation of the next heartbeat repeats it.
                 self._logger.warning("the generation does not advance", error=str(error))
 
     def _generation_of(self, item: Item[Change]) -> Generation:
         return self._generations[topics.generation_of(item.record.topic)]
 
     def dead_lettered(self, batch: Batch[Change], item: Item[Change], why: DeadLetter) -> None:
-        """A change has no recipients: there is no outcome to tell."""
+        """Emit no outcome: a change has no recipients."""
 
     def _step(self, generation: Generation, change: Change) -> Callable[[], None] | None:
         match change:
             case TableTruncated(table=table, lsn=lsn):
-                # No event says which rows went: until a new snapshot nothing here can be believed.
+                # No event names the deleted rows: the indices are wrong until a new snapshot.
                 return partial(generation.require_rebuild, f"{table} was truncated at {lsn}")
             case SnapshotStarted(snapshot_id=snapshot_id):
                 return partial(generation.snapshot_started, snapshot_id)
@@ -82,7 +82,7 @@ class ApplyChanges(UseCase[Change]):
         return None
 
     def _write_rows(self, items: Sequence[Item[Change]]) -> None:
-        """One write a document: its newest version. Of the same version, which is the same change, the last."""
+        """Write each document once, at its newest version. Items of one version are one change; the last is written."""
         versions: dict[tuple[str, str, str], list[Item[Change]]] = defaultdict(list)
         for item in items:
             if isinstance(item.value, RowChanged):
@@ -95,13 +95,13 @@ class ApplyChanges(UseCase[Change]):
             again = []
             for changes, fate in zip(waiting, fates, strict=True):
                 if isinstance(fate, DeadLetter):
-                    # The index will never take the newest: what it leaves in force is the one before, as it would be
-                    # had they come in two batches.
+                    # The index refuses the newest version permanently. Write the previous version, so the result is
+                    # the same as with two batches.
                     changes.pop().error = fate
                     if changes:
                         again.append(changes)
                 elif fate is not None:
-                    # Nothing of this document is durable, the older versions neither.
+                    # No version of this document has been stored: all its items fail.
                     for item in changes:
                         item.error = fate
             waiting = again
@@ -110,10 +110,10 @@ class ApplyChanges(UseCase[Change]):
         row = item.value
         if not isinstance(row, RowChanged):
             raise TypeError(f"not a row: {row!r}")
-        # A deleted row leaves a document behind: redelivered older changes lose against its version.
+        # A deleted row keeps a document: its version makes the index refuse redelivered older changes.
         source = row.columns if row.columns is not None else {"deleted": True, "deleted_at_ms": row.changed_at_ms}
         if row.columns is not None and row.table == "devices":
-            # Delivery waits for the endpoint of a row that is seconds old.
+            # Delivery waits for the endpoint of a device whose row is only seconds old.
             source = {**row.columns, "changed_at_ms": row.changed_at_ms}
         return VersionedDocument(
             index=self._generations[row.generation].index(row.table), id=row.id, version=row.version, source=source

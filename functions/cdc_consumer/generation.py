@@ -1,16 +1,15 @@
-"""A snapshot generation: from its first row to the alias that makes it what look-ups see.
+"""A snapshot generation, from its first row until the aliases point to its indices.
 
     snapshot started → completed → everything written (Connect's source offset has left the snapshot)
     → targets: the topics' ends read then → consumed up to the targets → complete → aliases moved
 
-Where another generation answers look-ups meanwhile, the targets are the topics' ends once Connect has stored a position
-behind a heartbeat: they hold what the database committed before it. They are read anew until they are reached within
-MAX_LAG_MS of that heartbeat's time. What the other generation knew of opt-outs and new users a moment ago, this one
-knows when the aliases move, however long its snapshot took.
+While another generation serves look-ups, the targets are read once Connect has stored a position after a heartbeat.
+The topics then contain all rows that the database committed before that heartbeat. The targets are read again until
+they are reached within MAX_LAG_MS of the heartbeat's time. The new generation therefore has the other's recent opt-outs
+and users when the aliases move, however long its snapshot took.
 
-Each step is written to directory_state before the next is tried, under its sequence number, so that any invocation, in
-any execution environment, may take the next one or the same one again. Nothing turns an incomplete generation into one
-that look-ups see but this.
+Each step is stored in directory_state before the next one, conditionally on the document's sequence number. Any
+invocation in any execution environment can take the next step or repeat one. No other code moves the aliases.
 """
 
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ from masscomm.kafka.topics import CDC_TABLES
 from masscomm.observability import logs
 
 _STATE = "directory_state"
-# How far a generation may be behind the database when it replaces another.
+# Maximum lag behind the database of a generation that replaces another.
 MAX_LAG_MS = 15_000
 
 
@@ -44,15 +43,15 @@ class Generation:
         self._clock = clock
         self._logger = logger or logs.logger("cdc_consumer")
         self._settled = False
-        # The oldest heartbeat behind which Connect has not been seen to have stored a position.
+        # The oldest heartbeat for which no later stored position of Connect has been seen.
         self._unwritten: Heartbeat | None = None
 
     def index(self, table: str) -> str:
-        """The index that holds a table's rows in this generation."""
+        """Return the name of a table's index in this generation."""
         return f"{table}-{self.name}"
 
     def passed(self, beat: Heartbeat) -> None:
-        """Remember how far the WAL was read; only ever forwards. Errors: Retry."""
+        """Store the heartbeat's position in the WAL, unless a later one is stored. Raises Retry."""
         document = VersionedDocument(
             index=_STATE,
             id=f"position-{self.name}",
@@ -66,10 +65,10 @@ class Generation:
             self._unwritten = beat
 
     def snapshot_started(self, snapshot_id: str) -> None:
-        """Remember which snapshot this generation is of. Errors: Retry.
+        """Store the id of this generation's snapshot; require a rebuild at a second snapshot. Raises Retry.
 
-        A second one (the first was broken off) leaves rows behind that were deleted in between, with nothing that would
-        ever say so: a new snapshot is a new generation.
+        A second snapshot starts after the first one was interrupted. Rows deleted in between stay in the indices, and
+        no change event reports them: each snapshot needs its own generation.
         """
         state = self._state()
         known = state.source.get("snapshot_id")
@@ -79,13 +78,13 @@ class Generation:
             self.require_rebuild(f"snapshot {snapshot_id} after {known}")
 
     def snapshot_completed(self, at_ms: int) -> None:
-        """Remember that Debezium has read the snapshot's last row. Errors: Retry."""
+        """Store the time at which Debezium had read the snapshot's last row. Raises Retry."""
         state = self._state()
         if "snapshot_completed_at" not in state.source:
             self._put(state, snapshot_completed_at=at_ms)
 
     def require_rebuild(self, reason: str) -> None:
-        """Fail closed: no look-up is served from this generation any more; a new one has to be made. Errors: Retry."""
+        """Fail closed: remove this generation's aliases until a new generation replaces it. Raises Retry."""
         state = self._state()
         if "rebuild_reason" not in state.source:
             self._put(state, complete=False, rebuild_reason=reason)
@@ -94,7 +93,7 @@ class Generation:
         self._logger.error("the directory needs a new generation", generation=self.name, reason=reason)
 
     def advance(self) -> None:
-        """Take whichever steps can be taken now. Errors: Retry; the steps taken stay."""
+        """Take the steps that are possible now. Raises Retry; completed steps remain stored."""
         if self._settled:
             return
         state = self._state()
@@ -114,7 +113,7 @@ class Generation:
             if aimed is None:
                 return
             state = aimed
-        # This invocation's own records are not committed yet: the next heartbeat's will find them.
+        # This invocation's own records are not committed yet: the invocation of the next heartbeat sees them.
         if not reached(self._progress.committed_offsets(), _with_number_keys(state.source["targets"])):
             return
         # guard: directory.generation_behind
@@ -129,10 +128,13 @@ class Generation:
         self._settled = True
 
     def _aim(self, state: "_State", *, replaces: bool) -> "_State | None":
-        """Make the topics' ends of now the targets; None where they would not hold enough.
+        """Store the topics' present ends as targets.
 
-        The notification was read, or a heartbeat; rows before it may still be on their way into other partitions, and
-        then the topics' ends would not cover them. Connect's stored position is behind them when they have arrived.
+        After the snapshot notification or a heartbeat was consumed, earlier rows may still be missing from other
+        partitions. Connect stores a position after these rows only once they are all produced.
+
+        Returns:
+            The new state; None if Connect has not stored such a position yet.
         """
         acknowledged = self._progress.acknowledged_lsn()
         if acknowledged is None:
@@ -160,7 +162,7 @@ class Generation:
         return _State(answer["_source"], answer["_seq_no"], answer["_primary_term"])
 
     def _put(self, state: "_State", **changes: Any) -> "_State":
-        """Change the state as it was read. Errors: Retry where another has changed it meanwhile."""
+        """Change the state as it was read. Raises Retry if another invocation has changed it since."""
         source = {**state.source, **changes}
         only: dict[str, Any] = (
             {"op_type": "create"}
@@ -175,7 +177,7 @@ class Generation:
         return _State(source, answer["_seq_no"], answer["_primary_term"])
 
     def _move_aliases(self, state: Mapping[str, Any]) -> None:
-        """Point the tables' aliases to this generation, all in one step, unless a later one has them already."""
+        """Point all aliases to this generation in one request, unless a later generation has them."""
         now = self._aliases()
         if all(now.get(table) == {self.index(table)} for table in CDC_TABLES):
             return
@@ -192,7 +194,10 @@ class Generation:
         self._logger.info("look-ups see the generation", generation=self.name)
 
     def _later_than(self, state: Mapping[str, Any], aliases: Mapping[str, set[str]]) -> bool:
-        """Whether the aliases' generation began later than this one: an old consumer that starts again is no news."""
+        """Whether the aliases' generation completed its snapshot later than this one.
+
+        An old consumer that starts again must not move the aliases back.
+        """
         others = {index.removeprefix(f"{table}-") for table, indices in aliases.items() for index in indices} - {
             self.name
         }
@@ -216,14 +221,14 @@ class Generation:
                 self._client.indices.update_aliases(body={"actions": actions})
 
     def _aliases(self) -> dict[str, set[str]]:
-        """Alias → the indices it points to, of the tables' aliases that exist."""
+        """Return the indices of each existing alias."""
         with answering("the aliases"):
             try:
                 answer = self._client.indices.get_alias(name=",".join(CDC_TABLES))
             except NotFoundError as error:
                 if not isinstance(error.info, dict):
                     raise
-                # Some of the aliases do not exist; the others stand in the response with its error.
+                # Some aliases do not exist; the error response contains the others.
                 answer = {name: entry for name, entry in error.info.items() if isinstance(entry, dict)}
         found: dict[str, set[str]] = {}
         for index, entry in answer.items():
@@ -233,7 +238,7 @@ class Generation:
 
 
 class _State:
-    """The state document as it was read: its sequence number keeps two invocations from overwriting each other."""
+    """The state document as it was read. Its sequence number prevents concurrent overwrites."""
 
     def __init__(self, source: Mapping[str, Any], seq_no: int | None, primary_term: int | None) -> None:
         self.source = source

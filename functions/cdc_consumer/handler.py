@@ -1,4 +1,4 @@
-"""cdc_consumer: the monolith's change events in, the directory's indices out."""
+"""cdc_consumer: consumes the monolith's change events and writes the directory's indices."""
 
 from functools import cache
 from typing import Any
@@ -21,7 +21,7 @@ logger = logs.logger("cdc_consumer")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, ApplyChanges]:
-    """The adapters, built at the first invocation and kept."""
+    """Build the adapters once for each environment, at the first invocation."""
     client = connect_from_environment()
     generations = [
         Generation(
@@ -38,5 +38,5 @@ def bootstrap() -> tuple[BatchDriver, ApplyChanges]:
 
 @observed(logger, ahead=ON_KAFKA)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Entry point: an aws:kafka event to a partial batch response."""
+    """Process an aws:kafka event and return a partial batch response."""
     return answer(bootstrap, event, context, logger)
