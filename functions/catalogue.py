@@ -1,6 +1,6 @@
-"""functions.yaml, read: every function once a lane, as it is deployed anywhere.
+"""Read functions.yaml: each function in each of its lanes.
 
-The devstack and the deployment make their own things of it; what a setting means is said in the file itself.
+The devstack and the deployment both use this catalogue. The comments in functions.yaml explain the settings.
 """
 
 from collections.abc import Mapping
@@ -14,56 +14,57 @@ from masscomm.domain.lanes import Lane
 from masscomm.kafka import topics
 
 FILE = Path(__file__).with_name("functions.yaml")
-# Consumer groups and, in AWS, what belongs to one function begin with it.
+# The prefix of consumer groups and of each function's resources in AWS.
 PREFIX = "masscomm"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventSource:
-    """A function's Kafka trigger.
+    """A function's Kafka trigger."""
 
-    topics, on_failure: names in Kafka; config: the other keys of functions.yaml, by their names there.
-    """
-
+    # Names of topics in Kafka.
     topics: tuple[str, ...]
     on_failure: str | None = None
+    # The other keys of `event_source` in functions.yaml.
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionEntry:
-    """One function in one lane.
+    """One function in one lane."""
 
-    name: as deployed, NAME or NAME-critical; package: NAME, what both lanes are deployed from; group: its consumer
-    group; concurrency: execution environments the devstack keeps; routes: `GET /v1/metrics`; schedule_s: seconds
-    between the invocations of its schedule, None without one.
-    """
-
+    # The deployed name: NAME or NAME-critical.
     name: str
+    # NAME: the package of both lanes.
     package: str
     handler: str
     lane: Lane
     timeout_s: int
     memory_mb: int
+    # Number of execution environments in the devstack.
     concurrency: int
     environment: Mapping[str, str]
     event_source: EventSource | None
+    # Such as `GET /v1/metrics`.
     routes: tuple[str, ...]
+    # Seconds between scheduled invocations; None without a schedule.
     schedule_s: float | None
 
     @property
     def group(self) -> str:
-        """Its Kafka consumer group."""
+        """The function's Kafka consumer group."""
         return f"{PREFIX}.{self.name}"
 
 
 def read_catalogue(functions_file: Path = FILE, *, generation: str) -> list[FunctionEntry]:
-    """Every function of the file in every lane.
+    """Return each function of the file, once for each of its lanes.
 
-    generation: the snapshot generation that `cdc.*` topics stand for.
+    Args:
+        functions_file: The catalogue, in YAML.
+        generation: The snapshot generation of `cdc.*` topics.
 
     Raises:
-        ValueError: a setting is not what it should be.
+        ValueError: a setting has an invalid value.
         KeyError: a topic or a required setting does not exist.
     """
     document = yaml.safe_load(functions_file.read_text())
