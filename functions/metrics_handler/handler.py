@@ -1,4 +1,4 @@
-"""metrics_handler: GET of metrics, trends, the stream of changes and sends, read from what spark_metrics counted."""
+"""metrics_handler: serves metrics, trends, the stream of changes, sends and users' notifications over HTTP."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,7 +28,7 @@ api = rest.Api(logger, retry_after_s=2)
 
 @dataclass(frozen=True)
 class UseCases:
-    """What the routes call."""
+    """The routes' use cases."""
 
     metrics_route: MetricsRoute
     trending_route: TrendingRoute
@@ -39,7 +39,7 @@ class UseCases:
 
 @cache
 def bootstrap() -> UseCases:
-    """The adapters, built at the first invocation and kept."""
+    """Build the adapters once for each environment, at the first invocation."""
     from functions.metrics_handler.store.poll_slots_dynamodb import DynamoDbPollSlots
     from functions.metrics_handler.store.postgres import PostgresMetricsStore, connection_pool
 
@@ -56,7 +56,7 @@ def bootstrap() -> UseCases:
 def use_cases(
     store: MetricsStore, clock: Clock, grace: timedelta, slots: PollSlots, open_polls: int = OPEN_POLLS
 ) -> UseCases:
-    """All of them over one store. slots, open_polls: of long polls."""
+    """Return the use cases over one store. slots, open_polls: for long polls."""
     metrics_route = MetricsRoute(store, clock, grace)
     return UseCases(
         metrics_route,
@@ -108,5 +108,5 @@ def get_user_notifications(asked: rest.Request, user_id: str) -> Response:
 
 @observed(logger, ahead=("functions.metrics_handler.store.postgres",))
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Entry point: an API Gateway REST proxy event to its answer."""
+    """Process an API Gateway REST proxy event and return its response."""
     return api.answer(event, context)

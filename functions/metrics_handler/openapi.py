@@ -2,8 +2,8 @@
 
     python -m functions.metrics_handler.openapi > docs/openapi/metrics_handler.json
 
-Routes and their path parameters come from the routes themselves, query parameters from the use cases, what most may be
-from the docstring of what reads it.
+Routes and path parameters are read from the API's routes, query parameters from the use cases. The descriptions of most
+parameters are the docstrings of their parsers.
 """
 
 import json
@@ -42,7 +42,7 @@ _WHAT_IT_MAY_BE: dict[str, str | None] = {
     "wait": f"seconds to wait at most, from 0 to {stream.MAX_WAIT_S}",
 }
 _REPEATED = {"club_id", "type", "channel", "measure", "measures", "dimensions"}
-# The route that gives each, what may be asked for, what must be, and what the answer can be had as.
+# Of each route: allowed parameters, required parameters and media types.
 _QUERIES: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "/v1/metrics": (metrics.PARAMETERS, ("granularity", "start", "end"), ("application/json", "text/csv")),
     "/v1/metrics/trending": (trending.PARAMETERS, (), ("application/json", "text/csv")),

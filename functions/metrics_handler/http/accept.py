@@ -1,15 +1,17 @@
-"""Content negotiation: which of the media types we have a caller wants most.
+"""Content negotiation: choose the offered media type that the caller prefers.
 
-Source: RFC 9110, 12.5.1: the most specific range that matches a type says its weight; 0 means never.
+Source: RFC 9110, 12.5.1: the most specific matching range has the type's weight; 0 means "not acceptable".
 """
 
 from collections.abc import Sequence
 
 
 def chosen(accept: str | None, offered: Sequence[str]) -> str | None:
-    """The offered type with the highest weight, the first of equals; None where none can be served.
+    """Return the offered type with the highest weight; None if no type is acceptable.
 
-    accept: the header's value, None or empty where anything will do. A range that cannot be read says nothing.
+    Args:
+        accept: The header's value; None or empty accepts every type. Malformed ranges are ignored.
+        offered: The first of equal weight is chosen.
     """
     if accept is None or not accept.strip():
         return offered[0]

@@ -1,4 +1,4 @@
-"""Rows as CSV (RFC 4180) that a spreadsheet can open without running what somebody named a category.
+"""Rows as CSV (RFC 4180) in which a spreadsheet executes no formula, such as one in a category's name.
 
 Source: OWASP, "CSV Injection".
 """
@@ -8,17 +8,17 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 
-# What makes a spreadsheet take a cell for a formula, in the wide forms of East Asian keyboards too.
+# The first characters of a formula, with the wide forms of East Asian keyboards.
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # noqa: RUF001 - the wide forms are meant
 
-# What a spreadsheet may drop before it looks at a cell: spaces, controls, characters without width.
+# Leading characters that a spreadsheet may ignore: spaces, controls, characters without width.
 _IGNORED = re.compile(r"^[\s\x00-\x1f\x7f-\xa0\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]+")
 
 
 def csv_rows(columns: Sequence[str], rows: Sequence[Mapping[str, int | str]]) -> str:
-    """A header and a line a row, ended by CR LF.
+    """Return a header and one line for each row, each with CR LF at its end.
 
-    A text that begins like a formula gets an apostrophe before it; numbers are as they are, negative ones too.
+    A text that begins like a formula is prefixed with an apostrophe. Numbers, also negative ones, are unchanged.
     """
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, lineterminator="\r\n")

@@ -1,7 +1,7 @@
-"""Cursors: the key of the last row a page had, and which query it was. Opaque to callers, worthless for another query.
+"""Cursors: the key of a page's last row and the query's fingerprint. Opaque to callers, invalid for other queries.
 
-A cursor is base64url over JSON [query, bucket (s since the epoch), values, count]. It is not signed: whoever makes one
-up gets rows the query gives anyway.
+A cursor is base64url over JSON [query, bucket (s since the epoch), values, count]. It is not signed: a forged cursor
+returns only rows that the query returns anyway.
 """
 
 import base64
@@ -18,14 +18,14 @@ _NUMBER_BITS = 100  # a sum of 64-bit counts
 
 
 def cursor_after(query: MetricsQuery, row: Count) -> str:
-    """The cursor of the page that begins after a row."""
+    """Return the cursor of the page that begins after a row."""
     key = [fingerprint(query), int(row.bucket.timestamp()), list(row.values), row.count_total]
     text = json.dumps(key, separators=(",", ":"), ensure_ascii=False)
     return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
 
 def row_before(cursor: str, query: MetricsQuery) -> Count:
-    """The row a cursor stands after. Errors: ValueError where it is none of this query's."""
+    """Return the last row before a cursor's page. Raises ValueError for another query's cursor."""
     if len(cursor) > _MAX_LENGTH:
         raise ValueError("too long")
     try:
@@ -45,7 +45,7 @@ def row_before(cursor: str, query: MetricsQuery) -> Count:
 
 
 def fingerprint(query: MetricsQuery) -> str:
-    """The same for the same query, whatever the page and its length."""
+    """Return a hash of the query without its page and limit."""
     same = repr(replace(query, after=None, limit=0, buckets=None, fill=False))
     buckets = None if query.buckets is None else [int(moment.timestamp()) for moment in query.buckets]
     return hashlib.sha256(repr((same, query.fill, buckets)).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Query parameters taken apart: every wrong one is named, with what is allowed, before anything is read."""
+"""Parse query parameters. All wrong parameters are reported, with the allowed values, before the store is read."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,14 +11,14 @@ MAX_FILTER_VALUES = 100
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _MAX_TEXT = 200
-# Far from where a calendar ends, so that no sum of times can leave it.
+# Far from the calendar's limits, so that no sum of times exceeds them.
 _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 
 
 class Reader:
-    """Takes parameters ({name: values}) apart and keeps what is wrong, so that a caller learns all of it at once.
+    """Parses parameters ({name: values}) and collects the errors, so that one response has all of them.
 
-    A parser raises ValueError where it cannot use a value; its docstring says what it can use, and callers read it.
+    A parser raises ValueError for an invalid value. Its docstring describes the valid values, for the callers.
     """
 
     def __init__(self, parameters: Mapping[str, list[str]], allowed: tuple[str, ...]) -> None:
@@ -29,11 +29,11 @@ class Reader:
         ]
 
     def given(self, name: str) -> bool:
-        """Whether a parameter is there at all."""
+        """Whether the parameter is present."""
         return bool(self._parameters.get(name))
 
     def single[T](self, name: str, parse: Callable[[str], T], *, required: bool = False) -> T | None:
-        """A parameter that may be given once; None where it is missing or wrong."""
+        """Return the value of a parameter that may occur once; None if it is missing or wrong."""
         values = self._parameters.get(name, [])
         if len(values) > 1:
             self.refuse(name, "must be given once")
@@ -45,7 +45,7 @@ class Reader:
         return self._parsed(name, values[0], parse)
 
     def several[T](self, name: str, parse: Callable[[str], T]) -> tuple[T, ...]:
-        """A parameter that may be given several times; its good values, each once."""
+        """Return the distinct valid values of a parameter that may occur several times."""
         values = self._parameters.get(name, [])
         if len(values) > MAX_FILTER_VALUES:
             self.refuse(name, f"may be given at most {MAX_FILTER_VALUES} times")
@@ -54,17 +54,17 @@ class Reader:
         return tuple(dict.fromkeys(value for value in parsed if value is not None))
 
     def refuse(self, name: str, message: str) -> None:
-        """Name a parameter that cannot be used for a reason of the caller's."""
+        """Add an error of the parameter."""
         self.errors.append(FieldError(name, message))
 
     def problem(self) -> Problem:
-        """400 with all that is wrong."""
+        """Return a 400 with all errors."""
         names = ", ".join(dict.fromkeys(error.field for error in self.errors))
         return Problem(400, f"These parameters cannot be used: {names}.", errors=self.errors)
 
     def _parsed[T](self, name: str, value: str, parse: Callable[[str], T]) -> T | None:
         try:
-            value.encode()  # half a surrogate pair is no text, and no database takes it
+            value.encode()  # Postgres refuses half a surrogate pair
             return parse(value)
         except ValueError:
             shown = ascii(value[:100])
@@ -89,7 +89,7 @@ def time(text: str) -> datetime:
 
 
 def whole_number(lowest: int, highest: int) -> Callable[[str], int]:
-    """A parser of the whole numbers from lowest to highest."""
+    """Return a parser of the whole numbers from lowest to highest."""
 
     def parse(text: str) -> int:
         if not text.isascii() or not text.isdecimal() or len(text) > len(str(highest)):
@@ -126,7 +126,7 @@ measures.__doc__ = f"any of {', '.join(MEASURES)}, several times or with commas 
 
 
 def rfc3339(moment: datetime | None) -> str | None:
-    """A moment as answers write it: UTC, milliseconds where it has any; None stays None."""
+    """Format a moment for responses: UTC, with milliseconds if it has any; None stays None."""
     if moment is None:
         return None
     precision = "milliseconds" if moment.microsecond else "seconds"

@@ -1,7 +1,7 @@
-"""A request as the use cases need it, and their answers as HTTP has them.
+"""Convert HTTP requests for the use cases, and their bodies to HTTP responses.
 
-Every answer tells watermark, complete and generated_at in its headers (Masscomm-Watermark …), JSON in its body as well.
-The ETag is of the rest: it stays while the numbers do, so a 304 says "still so" and how far counting has come since.
+Every response has watermark, complete and generated_at in its headers (Masscomm-Watermark …), and in a JSON body.
+The ETag excludes watermark and generated_at, so it changes only with the numbers. A 304 still has the new headers.
 """
 
 import hashlib
@@ -26,22 +26,24 @@ _HEADERS = {
     "generated_at": "Masscomm-Generated-At",
     "next_cursor": "Masscomm-Next-Cursor",
 }
-# They change while the numbers do not.
+# Fields that change although the numbers do not.
 _MOVING = ("watermark", "generated_at")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked, of what may be seen. media_type: what the answer will be."""
+    """A request with its parameters and its caller's clubs."""
 
     parameters: Mapping[str, list[str]]
+    # The clubs that the caller may read.
     clubs: Clubs
+    # The response's media type.
     media_type: str
     if_none_match: str
 
     @classmethod
     def of(cls, request: rest.Request, *offered: str) -> "Request":
-        """What came over HTTP. Errors: Problem(406) where nothing offered is wanted."""
+        """Convert an HTTP request. Raises Problem (406) if the caller accepts no offered media type."""
         media_type = chosen(request.header("accept"), offered)
         if media_type is None:
             raise Problem(406, f"This resource can be had as {' or '.join(offered)}.")
@@ -49,9 +51,9 @@ class Request:
         return cls(request.parameters, request.clubs, media_type, none_match)
 
     def answer(self, body: Mapping[str, Any], columns: Sequence[str] = ()) -> Response:
-        """200, or 304 where the caller has it. columns: of the body's rows, where CSV was offered."""
+        """Return 200, or 304 if the caller has this version. columns: of the body's rows in CSV."""
         headers = {
-            # May be kept, by its caller alone, and is asked for again each time.
+            # Only the caller may cache the response, and must revalidate it each time.
             "Cache-Control": "private, no-cache",
             "Vary": "Accept, Authorization",
             "ETag": self._etag(body),
@@ -69,12 +71,12 @@ class Request:
     def _etag(self, body: Mapping[str, Any]) -> str:
         still = {name: value for name, value in body.items() if name not in _MOVING}
         digest = hashlib.sha256(json.dumps([self.media_type, still]).encode()).hexdigest()
-        # Weak: two answers with it mean the same, and differ in when they were given.
+        # Weak: responses with the same ETag have equal numbers and different times.
         return f'W/"{digest[:32]}"'
 
 
 def uncached(body: Mapping[str, Any]) -> Response:
-    """200 with what is only true now."""
+    """Return 200 with a body that must not be cached."""
     return Response(200, JSON, json.dumps(body), {"Cache-Control": "no-store"})
 
 

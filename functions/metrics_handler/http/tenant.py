@@ -1,13 +1,14 @@
-"""The clubs that an answer is of: those asked for, where these credentials may see them."""
+"""The clubs of a response: the requested ones, if the credentials permit them."""
 
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.tenant import Clubs
 
 
 def seen(asked: tuple[int, ...], clubs: Clubs) -> tuple[int, ...]:
-    """The filter that is applied where `asked` is asked for; empty only where every club may be seen.
+    """Return the filter for the requested clubs; empty only if the credentials permit every club.
 
-    Errors: Problem(403) for a club that may not be seen, and where none may.
+    Raises:
+        Problem: 403 for a club that is not permitted, or if no club is permitted.
     """
     if clubs.every:
         return asked

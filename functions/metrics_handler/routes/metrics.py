@@ -6,18 +6,18 @@ time_zone    day buckets begin at midnight of this zone (IANA name), summed from
              cannot be exact
 club_id, type, channel, measure   only these, each as often as wanted; without one, everything
 measures     measure with commas
-dimensions   which of those four to tell apart, as often as wanted or with commas; the rest is summed over. Without it
-             all four; `measure` is always told apart, because a sum of different measures means nothing
+dimensions   which of those four are separate in the rows, as often as wanted or with commas; the rest is summed over.
+             Without it all four; `measure` is always included, because a sum of different measures means nothing
 order        bucket (without it), -bucket or -count_total; equal rows by bucket and dimensions
 fill         zero: a row of 0 for every bucket and combination of dimensions that has none. All combinations of the
              filters' values where every dimension has a filter, else those that occur in the range
 limit        rows at most, 1000 without it
-cursor       next_cursor of the page before. It is a key, not a position: what is counted meanwhile repeats no row. In
-             order of count_total a row that has grown past the cursor meanwhile is missed; in the others none is
+cursor       next_cursor of the previous page. It is a key, not a position: later counts repeat no row. In order of
+             count_total, a row that has grown past the cursor since then is missing; in the other orders none is
 
-complete says that the watermark has passed the end of the last bucket by the grace (grace_ms): the rows do not grow any
-more, but for records that reach their topic later than that. revised names the buckets of this page to which that has
-happened, and when last (of the clubs asked for; at most 1,000 of them); revised_at is the latest of these.
+complete is true once the watermark has passed the end of the last bucket by the grace (grace_ms). After that, rows grow
+only by records that reach their topic later. revised has the buckets of this page that have grown this way, with the
+time of the last revision (of the requested clubs; at most 1,000 buckets); revised_at is the latest of these times.
 """
 
 from collections.abc import Mapping
@@ -57,23 +57,24 @@ PARAMETERS = (*_SINGLE, *_REPEATED)
 
 @dataclass(frozen=True)
 class Asked:
-    """A query as its caller means it.
+    """A caller's query."""
 
-    granularity, start, end: of the buckets asked for, where the store's query has those of the rows it reads; zone: of
-    day buckets, None: UTC; last_end: where the last bucket ends; whole: the query for all pages; after: of this page.
-    """
-
+    # Of the requested buckets; the store's query has those of the rows that it reads.
     granularity: Granularity
     start: datetime
     end: datetime
+    # The zone of day buckets; None is UTC.
     zone: ZoneInfo | None
+    # The end of the last bucket.
     last_end: datetime
+    # The query for all pages.
     whole: MetricsQuery
+    # The row before this page.
     after: Count | None = None
 
     @property
     def page(self) -> MetricsQuery:
-        """The query for this page: in the order of buckets it reads no bucket that earlier pages are done with."""
+        """The query for this page. In the order of buckets, it skips buckets that earlier pages have completed."""
         query, after = self.whole, self.after
         if after is None:
             return query
@@ -87,22 +88,24 @@ class Asked:
         return replace(query, after=after, end=end)
 
     def written(self, bucket: datetime) -> str | None:
-        """A bucket's beginning, in the zone that was asked for."""
+        """Return a bucket's beginning in the requested zone."""
         return rfc3339(bucket) if self.zone is None else bucket.astimezone(self.zone).isoformat()
 
 
 @dataclass(frozen=True)
 class MetricsRoute:
-    """The route. grace: how long after its end a bucket is complete at the earliest, where the stream says less."""
+    """The route. grace: after the end of a bucket until it is complete; used if the stream's grace is shorter."""
 
     store: MetricsStore
     clock: Clock
     grace: timedelta
 
     def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
-        """The answer's body, of what these clubs may see.
+        """Return the response body, for the clubs that the caller may read.
 
-        Errors: Problem (400 naming each wrong parameter or the bound, 403), Retry.
+        Raises:
+            Problem: 400 with each wrong parameter or the exceeded bound, or 403.
+            Retry: the store is unavailable.
         """
         asked = parse_query(parameters, clubs)
         try:
@@ -144,14 +147,15 @@ def is_complete(watermark: datetime | None, end: datetime, *graces: timedelta) -
 
 
 def too_much(error: TooMuch) -> Problem:
-    """A query over its bounds, as its caller reads it."""
+    """Return the problem response of a query that exceeds its bounds."""
     return Problem(400, f"{error}. Ask for a shorter range, a coarser granularity or with more filters.")
 
 
 def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
-    """What parameters ({name: values}) ask for.
+    """Parse the query parameters, {name: values}.
 
-    Errors: Problem, 400 with every wrong parameter named, or the bound; 403 for clubs that may not be seen.
+    Raises:
+        Problem: 400 with each wrong parameter or the exceeded bound; 403 for clubs that are not permitted.
     """
     read = Reader(parameters, PARAMETERS)
     granularity = read.single("granularity", _granularity, required=True)
@@ -206,7 +210,7 @@ def parse_query(parameters: Mapping[str, list[str]], clubs: Clubs) -> Asked:
 
 
 def _on_rows(granularity: Granularity, start: datetime, end: datetime, zone: ZoneInfo | None, *, filled: bool) -> Asked:
-    """The rows to read. Errors: ValueError where a zone's days cannot be had, Problem for too many buckets."""
+    """Choose the rows to read. Raises ValueError for a zone without exact days, Problem for too many buckets."""
     buckets: Buckets | None = None
     if zone is not None:
         buckets = zone_days(zone, start, end)
@@ -225,7 +229,7 @@ def _on_rows(granularity: Granularity, start: datetime, end: datetime, zone: Zon
 
 
 def _continued(asked: Asked, after: Count) -> Asked:
-    """The query from a row on. Errors: ValueError where no row of it can have that bucket."""
+    """Continue the query after a row. Raises ValueError for a bucket that is not of this query."""
     query = asked.whole
     own = floor(after.bucket, LENGTH[query.granularity])
     known = after.bucket in query.buckets if query.buckets is not None else after.bucket == own

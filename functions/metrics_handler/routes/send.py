@@ -1,7 +1,7 @@
-"""GET /v1/sends/{send_id}: what became of a send, and whether everybody is accounted for.
+"""GET /v1/sends/{send_id}: a send's notifications by status, and whether all recipients are accounted for.
 
 requested    notifications asked for: distinct users of each chunk, on each channel
-queued       how many of them were written for delivery, whatever became of them since
+queued       how many of them were written for delivery, regardless of their later status
 held, scheduled       wait; the statuses are exclusive, so one that was held and then sent is sent
 suppressed, failed   by reason; cancelled, expired, sent, delivered, bounced   ended as well
 in_flight    requested, and not ended yet
@@ -41,12 +41,12 @@ class SendRoute:
     clock: Clock
 
     def answer(self, send_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
-        """The answer's body. Errors: Problem(400 for any parameter, 404), Retry."""
+        """Return the response body. Raises Problem (400 for any parameter, 404) or Retry."""
         read = Reader(parameters, ())
         if read.errors:
             raise read.problem()
         send = self.store.send(send_id)
-        # Another club's send and none at all are one answer: whoever guesses ids learns nothing.
+        # Another club's send and an unknown send have the same response: guessed ids reveal nothing.
         if send is None or send.club_id not in clubs:
             raise Problem(404, "No record of a send with this id has been counted; a new send is counted in seconds.")
         return self._body(send)
@@ -100,7 +100,7 @@ def _terminal(totals: ChannelTotals) -> int:
 
 
 def _together(send: SendTotals) -> ChannelTotals:
-    """All channels as one."""
+    """Return the sum of all channels."""
     together = ChannelTotals()
     by_status: dict[str, Counter[str]] = {}
     for totals in send.channels.values():

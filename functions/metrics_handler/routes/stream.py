@@ -1,17 +1,18 @@
-"""GET /v1/metrics/stream: a long poll that answers when something has been counted.
+"""GET /v1/metrics/stream: a long poll that returns once a batch has been counted.
 
-since   the cursor of the answer before; without it the answer comes at once
+since   the cursor of the previous response; without it the response is immediate
 wait    seconds to wait at most, 20 without it: a request ends before API Gateway's 29 s are over
 
-and, where wanted, the parameters of GET /v1/metrics: its answer is then sent along (`metrics`) when something changed.
+The parameters of GET /v1/metrics are optional. With them, a response after a change contains that route's body
+(`metrics`).
 
-The cursor moves when a batch is counted, and when another whole minute is complete: the watermark alone moves every
-second while nothing happens, and no figure with it. No connection is held while waiting, and nothing is missed between
-two requests: what is counted then is newer than the cursor. Rows that are sent along may be newer than the cursor
-beside them, never older.
+The cursor moves when a batch is counted and when another whole minute is complete. Without new records, only the
+watermark moves every second, and no number changes with it. A waiting request holds no database connection. No count is
+missed between two requests, because it is newer than the cursor. The rows in `metrics` may be newer than the response's
+cursor, never older.
 
-A request that would wait takes one of its key's slots (poll_slots.py); where all are taken it is refused. One that is
-answered at once needs none.
+A waiting request takes one of its key's slots (poll_slots.py) and is refused if all are taken. A request with an
+immediate response needs no slot.
 """
 
 import re
@@ -37,14 +38,14 @@ from masscomm.observability import logs, metrics
 from masscomm.observability.metric_names import POLLS_UNCOUNTED
 
 MAX_WAIT_S = 20
-# A look is one row by its key.
+# Each look reads one row by its key.
 LOOK_EVERY_S = 0.5
-# What a query for the rows may take once the waiting is over.
+# Time for the query of the rows after the wait.
 RESERVED_S = 8.0
 
-# Open polls of one key, where METRICS_OPEN_POLLS says no other number.
+# Default of METRICS_OPEN_POLLS: open polls of one key.
 OPEN_POLLS = 5
-# A slot is freed as soon as something is counted, which happens every few seconds.
+# A slot is freed once a batch is counted, every few seconds.
 RETRY_AFTER_S = 5
 
 logger = logs.logger("metrics_handler")
@@ -67,9 +68,18 @@ class StreamRoute:
     def answer(
         self, parameters: Mapping[str, list[str]], clubs: Clubs, *, caller: str = "", remaining_s: float = 29.0
     ) -> dict[str, Any]:
-        """The answer's body. caller: the id of the API key; remaining_s: how long the invocation may still take.
+        """Return the response body.
 
-        Errors: Problem (400 before anything is waited for, 403, 429 where the key's polls are all open), Retry, Stop.
+        Args:
+            parameters: The query parameters, {name: values}.
+            clubs: The clubs that the caller may read.
+            caller: Id of the API key.
+            remaining_s: Remaining time of the invocation.
+
+        Raises:
+            Problem: 400 before the wait, 403, or 429 if all of the key's slots are taken.
+            Retry: the store is unavailable.
+            Stop: the store of slots is missing or not permitted.
         """
         read = Reader(parameters, PARAMETERS)
         since = read.single("since", _cursor)
@@ -94,17 +104,17 @@ class StreamRoute:
             "changed": changed,
             "metrics": self.metrics_route.answer(query, clubs) if query and changed else None,
             "watermark": rfc3339(position.watermark),
-            # Every minute that is over, and the grace with it, is counted.
+            # True if every minute that has ended, with its grace, is counted.
             "complete": complete_to is not None and complete_to >= self._minute(now, position.grace),
             "generated_at": rfc3339(now),
         }
 
     @contextmanager
     def _slot(self, caller: str, remaining_s: float) -> Iterator[bool]:
-        """Around the waiting: whether there may be any. Errors: Problem (429), Stop."""
+        """Hold a slot during the wait; yields whether the request may wait. Raises Problem (429) or Stop."""
         now_ms = self.clock.now_ms()
         try:
-            # No later than Lambda ends the invocation: whatever becomes of it, the slot is free then.
+            # The lease ends with the invocation: the slot is free even if the invocation crashes.
             until_ms = now_ms + int(remaining_s * 1000)
             slot = self.slots.take(caller, self.open_polls, now_ms=now_ms, until_ms=until_ms)
         except Retry as error:
@@ -122,12 +132,12 @@ class StreamRoute:
         try:
             yield True
         finally:
-            # One that is not freed lapses.
+            # If freeing fails, the slot's lease expires.
             with suppress(Retry):
                 self.slots.free(slot)
 
     def _moved(self, since: StreamPosition, wait_s: float) -> StreamPosition:
-        """Where the stream is, once that is not where it was, or the waiting is over."""
+        """Wait until the stream's cursor changes or the wait ends; return the new position."""
         position, deadline = since, self.clock.monotonic() + wait_s
         while self._cursor(position) == self._cursor(since) and (left := deadline - self.clock.monotonic()) > 0:
             self.clock.sleep(min(LOOK_EVERY_S, left))
@@ -144,7 +154,7 @@ class StreamRoute:
         return None if position.watermark is None else self._minute(position.watermark, position.grace)
 
     def _minute(self, moment: datetime, grace: timedelta) -> datetime:
-        """Up to where everything is complete when the watermark is at a moment."""
+        """Return the end of the last complete minute, with the watermark at `moment`."""
         return max(_EPOCH, floor(moment - max(self.metrics_route.grace, grace), LENGTH[Granularity.MINUTE]))
 
 

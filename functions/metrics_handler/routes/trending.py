@@ -1,8 +1,8 @@
 """GET /v1/metrics/trending: the categories or clubs with the most notifications in the last minutes.
 
 by           type (without it) or club_id
-window       minutes, 15 without it; the last one is the minute that is now, so a window is complete only in hindsight
-measure      what is compared, requested without it
+window       minutes, 15 without it; the last one is the current minute, so a window is complete only in hindsight
+measure      the measure to compare, requested without it
 top          rows at most, 10 without it
 club_id, type, channel   only these, each as often as wanted
 
@@ -40,9 +40,11 @@ class TrendingRoute:
     grace: timedelta
 
     def answer(self, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
-        """The answer's body, of what these clubs may see.
+        """Return the response body, for the clubs that the caller may read.
 
-        Errors: Problem (400 naming each wrong parameter or the bound, 403), Retry.
+        Raises:
+            Problem: 400 with each wrong parameter or the exceeded bound, or 403.
+            Retry: the store is unavailable.
         """
         now = datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC)
         query, middle = _parsed(parameters, clubs, now)
@@ -65,7 +67,7 @@ class TrendingRoute:
 
 
 def _parsed(parameters: Mapping[str, list[str]], clubs: Clubs, now: datetime) -> tuple[MetricsQuery, datetime]:
-    """Both windows as one query, and where the later one begins."""
+    """Return both windows as one query, and the beginning of the later window."""
     read = Reader(parameters, PARAMETERS)
     by = read.single("by", _by) or Dimension.TYPE
     window = read.single("window", _window) or DEFAULT_WINDOW_MIN

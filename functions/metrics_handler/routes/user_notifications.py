@@ -1,14 +1,15 @@
-"""GET /v1/users/{user_id}/notifications: what a user was to get and what became of it, the latest first.
+"""GET /v1/users/{user_id}/notifications: a user's notifications with their statuses, the latest first.
 
 Read from the log of recipients, which spark_metrics writes only where it is switched on.
 
 start, end   RFC 3339 with an offset: those that came to their status in [start, end); either may be missing
 club_id, channel   only these, each as often as wanted
 limit        rows at most, 100 without it
-cursor       next_cursor of the page before
+cursor       next_cursor of the previous page
 
-since says that what was counted before it is not told (the log was off, or older days are deleted); null: all is told.
-complete says that the watermark has passed `end` by the grace; without an end it is false.
+since is the beginning of the stored log: earlier notifications are missing because the log was off or their days are
+deleted; null: none is missing. complete is true once the watermark has passed `end` by the grace; without `end` it is
+false.
 """
 
 import base64
@@ -45,9 +46,11 @@ class UserNotificationsRoute:
     grace: timedelta
 
     def answer(self, user_id: str, parameters: Mapping[str, list[str]], clubs: Clubs) -> dict[str, Any]:
-        """The answer's body, of what these clubs may see.
+        """Return the response body, for the clubs that the caller may read.
 
-        Errors: Problem (400 naming each wrong parameter, 403, 404 where the log is off), Retry.
+        Raises:
+            Problem: 400 with each wrong parameter, 403, or 404 if the log is off.
+            Retry: the store is unavailable.
         """
         query = _parsed(user_id, parameters, clubs)
         found = self.store.log(query)
@@ -111,7 +114,7 @@ def _cursor_after(query: LogQuery, key: LogKey) -> str:
 
 
 def _key_in(cursor: str, query: LogQuery) -> LogKey:
-    """Errors: ValueError, OverflowError where it is none of this query's."""
+    """Return the cursor's key. Raises ValueError or OverflowError for another query's cursor."""
     if len(cursor) > _MAX_CURSOR:
         raise ValueError("too long")
     try:

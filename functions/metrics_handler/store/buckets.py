@@ -22,7 +22,7 @@ LENGTH = {
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _MINUTE = timedelta(minutes=1)
 _ZONE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+/-]{0,63}", re.ASCII)
-# Zones with leap seconds in them, duplicates, and whatever this machine is set to.
+# Zones with leap seconds, duplicates, and the zone of this machine.
 _NO_ZONES = ("right/", "posix/", "localtime", "posixrules", "Factory")
 
 
@@ -32,10 +32,13 @@ class InexactError(ValueError):
 
 @dataclass(frozen=True)
 class Buckets:
-    """Consecutive buckets. starts: where they begin, ascending; end: of the last one; source: whose rows to sum."""
+    """Consecutive buckets."""
 
+    # Their beginnings, ascending.
     starts: tuple[datetime, ...]
+    # The end of the last bucket.
     end: datetime
+    # The grain of the rows to sum.
     source: Granularity
 
 
@@ -82,7 +85,7 @@ def zone_days(zone: ZoneInfo, start: datetime, end: datetime) -> Buckets:
 
 
 def _beginning(day: date, zone: ZoneInfo) -> datetime:
-    """The instant at which a date begins in a zone. Errors: InexactError where it begins twice or nobody can tell."""
+    """Return the instant at which a date begins in a zone. Raises InexactError if it has no single beginning."""
     midnight = datetime.combine(day, time(), zone)
     first, again = (midnight.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
     begins = _date(first, zone) >= day > _date(first - _MINUTE, zone)

@@ -129,7 +129,7 @@ def _matches(row: StoredCount, query: MetricsQuery) -> bool:
 
 
 def _rank(row: LogRow) -> tuple[int, float]:
-    """Of two accounts of a notification that of the higher rank stays, of equal ones the first."""
+    """Sort key of a notification's log rows: the highest rank wins, then the earliest row."""
     rank = RANK[Status(row.status)] if row.status in list(Status) else -1
     return rank, -row.key.at.timestamp()
 
@@ -145,7 +145,7 @@ def _in_log(row: LogRow, query: LogQuery) -> bool:
 
 
 def _place(query: MetricsQuery) -> Any:
-    """What sorts rows into the query's order."""
+    """Return the sort key of the query's order."""
     match query.order:
         case Order.BUCKET:
             return lambda row: (row.bucket, row.values)

@@ -1,11 +1,11 @@
-"""How many long polls of one API key may be open at a time, counted over all execution environments.
+"""Limit the open long polls of each API key, over all execution environments.
 
 A poll that waits occupies an environment: without a limit one key takes all of the function's. Each key has a number of
 slots; a poll takes one before it waits and frees it afterwards. A slot is a lease: it is free again when the request
 that took it can no longer run, so a crash costs a slot for less than half a minute and needs no repair.
 
-All environments share one store. Where it does not answer, a poll is answered without waiting: it occupies nothing
-then, and dashboards go on with short polls.
+All environments share one store. If it is unavailable, polls return without a wait: they then occupy no environment,
+and dashboards continue with short polls.
 """
 
 import threading
@@ -15,35 +15,44 @@ from typing import Protocol
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """A slot that was taken. caller: the key's id; number: below the limit; token: of this poll alone."""
+    """A slot that was taken."""
 
+    # Id of the API key.
     caller: str
+    # Below the limit.
     number: int
+    # Unique to this poll.
     token: str
 
 
 class PollSlots(Protocol):
-    """The store of slots. Errors: Retry (down, slow), Stop (there is no table, or no permission)."""
+    """The store of slots. Raises Retry (down, slow) or Stop (no table, no permission)."""
 
     def take(self, caller: str, limit: int, *, now_ms: int, until_ms: int) -> Slot | None:
-        """One of the caller's slots below the limit, None where all are taken.
+        """Take one of the caller's slots below the limit. Returns None if all are taken.
 
-        until_ms: when it is free again if it is not freed before; both in ms since the epoch.
+        Args:
+            caller: Id of the API key.
+            limit: Number of the key's slots.
+            now_ms: Milliseconds since the epoch.
+            until_ms: End of the lease, in milliseconds since the epoch.
         """
         ...
 
     def free(self, slot: Slot) -> None:
-        """Give a slot back; nothing where it has lapsed and is another's."""
+        """Free the slot. No effect if its lease has expired and another poll has it."""
         ...
 
 
 class InMemoryPollSlots:
-    """The store's contract in a dictionary, for unit tests. failing: raised by every call; taken: (caller, number) →
-    (token, until_ms); calls: how often it was asked. Thread-safe."""
+    """The store's contract in a dictionary, for unit tests. Thread-safe."""
 
     def __init__(self) -> None:
+        # (caller, number) → (token, until_ms)
         self.taken: dict[tuple[str, int], tuple[str, int]] = {}
+        # Raised by every call while it is not None.
         self.failing: Exception | None = None
+        # Number of calls.
         self.calls = 0
         self._lock = threading.Lock()
 

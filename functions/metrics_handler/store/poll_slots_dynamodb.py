@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 TABLE = "open_polls"
-# Items are no longer needed when they have lapsed; the table forgets them after a while.
+# Expired leases are not needed; DynamoDB deletes them later.
 _KEPT_S = 3_600
 _WHAT = "open polls"
 
@@ -29,17 +29,17 @@ class DynamoDbPollSlots:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The table of OPEN_POLLS_TABLE, or as schemas/dynamodb calls it."""
+        """Use the table of OPEN_POLLS_TABLE; by default its name in schemas/dynamodb."""
         return cls(table=os.environ.get("OPEN_POLLS_TABLE", TABLE))
 
     @cached_property
     def _client(self) -> Any:
-        """Made for the first poll that waits: the package's other function has no table."""
-        # A caller waits for it, and can do without: one attempt, and little patience.
+        """The client, created at the first waiting poll: the package's other function has no table."""
+        # Best effort while a caller waits: one attempt, short time-outs.
         return self._given or DynamoDb(Limits(connections=1, connect_s=0.25, read_s=0.5))
 
     def take(self, caller: str, limit: int, *, now_ms: int, until_ms: int) -> Slot | None:
-        # Polls that come together begin with different slots, and rarely meet.
+        # Concurrent polls begin with different slots and rarely conflict.
         first = random.randrange(limit) if limit else 0  # noqa: S311 - no secret
         for number in (*range(first, limit), *range(first)):
             slot = Slot(caller=caller, number=number, token=str(uuid4()))

@@ -1,4 +1,4 @@
-"""Where the metrics are read from: the port, and what it gives."""
+"""The port to the metrics store, with its queries and results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Granularity(StrEnum):
 
 
 class Dimension(StrEnum):
-    """What counts can be told apart by, besides their bucket."""
+    """A dimension of counts, in addition to their bucket."""
 
     CLUB_ID = "club_id"
     TYPE = "type"
@@ -25,7 +25,7 @@ class Dimension(StrEnum):
 
 
 class Order(StrEnum):
-    """Which rows come first; those that are equal in it by bucket and dimensions, ascending; texts by code point."""
+    """Order of rows. Equal rows are ordered by bucket and dimensions, ascending; texts by code point."""
 
     BUCKET = "bucket"
     LATEST = "-bucket"
@@ -34,19 +34,20 @@ class Order(StrEnum):
 
 @dataclass(frozen=True)
 class Count:
-    """Notifications of one bucket; values: one a dimension of the query."""
+    """Number of notifications in one bucket."""
 
     bucket: datetime
+    # One value for each dimension of the query.
     values: tuple[int | str, ...]
     count_total: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsQuery:
-    """Rows of a grain that begin in [start, end) and match every filter, summed over what is no dimension.
+    """Rows of a grain that begin in [start, end) and match every filter, summed over all columns except the dimensions.
 
     granularity  the grain whose rows are read
-    buckets      where the buckets of the answer begin, ascending, the last one ending at `end`; None: each row's own
+    buckets      beginnings of the response's buckets, ascending; the last bucket ends at `end`; None: each row's own
     dimensions   in the order of the enumeration
     club_id, type, channel, measure   a filter that is empty matches everything
     fill         with a row of 0 for every bucket (`buckets` is needed) where a combination of dimensions has none: of
@@ -75,19 +76,21 @@ class MetricsQuery:
 
     @property
     def named_combinations(self) -> bool:
-        """Whether the filters alone say which combinations of dimensions there can be."""
+        """Whether the filters alone determine the possible combinations of dimensions."""
         return all(getattr(self, dimension) for dimension in self.dimensions)
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one query may cost. read: rows that match; filled: rows there would be, with those of 0."""
+    """The maximum cost of one query."""
 
+    # Matching rows.
     read: int = 1_000_000
+    # Rows of the response with its rows of 0.
     filled: int = 100_000
 
 
-# Of how many revised buckets a query is told at most.
+# Maximum number of revised buckets in a result.
 MAX_REVISED = 1_000
 
 
@@ -109,32 +112,33 @@ def check_filled(rows: int, bounds: Bounds) -> None:
 
 @dataclass(frozen=True)
 class Counts:
-    """The first rows in the order asked for; more: there are others.
-
-    watermark: whatever stood in the topics at that moment is in them; None: nothing was ever counted; grace: how long
-    after its end a bucket is complete at the earliest, as the stream has it; revised: {where a bucket begins: when it
-    last changed after it was complete}, of the clubs asked for, at most MAX_REVISED of them.
-    """
+    """The first rows in the query's order."""
 
     rows: Sequence[Count]
+    # Whether there are more rows.
     more: bool
+    # The counts include all records that were in the topics at this moment; None: no record was ever counted.
     watermark: datetime | None
+    # The stream's minimum time between the end of a bucket and its completeness.
     grace: timedelta = timedelta(0)
+    # {beginning of a bucket: its last change after it was complete}, of the query's clubs, at most MAX_REVISED.
     revised: Mapping[datetime, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Trend:
-    """One category or club. count_total: of the window; before: of as long a time before it."""
+    """The trend of one category or club."""
 
     value: int | str
+    # Notifications in the window.
     count_total: int
+    # Notifications in the previous window of the same length.
     before: int
 
 
 @dataclass(frozen=True)
 class Trends:
-    """The rows with the most notifications, those with equal ones by value."""
+    """The rows with the most notifications; equal rows are ordered by value."""
 
     rows: Sequence[Trend]
     watermark: datetime | None
@@ -177,8 +181,9 @@ class SendTotals:
 
 @dataclass(frozen=True, order=True)
 class LogKey:
-    """Where a row stands in a user's log. at: when the notification came to its status."""
+    """The key of a row in a user's log."""
 
+    # When the notification reached its status.
     at: datetime
     send_id: str
     channel: str
@@ -210,34 +215,36 @@ class LogQuery:
 
 @dataclass(frozen=True)
 class Log:
-    """The first rows; more: there are others; since: what was counted before is not in it, None: everything is."""
+    """The first rows of a user's log."""
 
     rows: Sequence[LogRow]
+    # Whether there are more rows.
     more: bool
     watermark: datetime | None
+    # Beginning of the stored log; None: the log is complete.
     since: datetime | None = None
     grace: timedelta = timedelta(0)
 
 
 class MetricsStore(Protocol):
-    """Reads what spark_metrics writes. Every method raises Retry where the store is away."""
+    """Reads the tables that spark_metrics writes. Every method raises Retry if the store is unavailable."""
 
     def counts(self, query: MetricsQuery) -> Counts:
-        """The rows of a query, from one consistent state. Errors: TooMuch."""
+        """Return the rows of a query from one consistent state. Raises TooMuch."""
         ...
 
     def trends(self, query: MetricsQuery, middle: datetime) -> Trends:
-        """What the query's single dimension has most of in [middle, end). Errors: TooMuch."""
+        """Return the most frequent values of the query's single dimension in [middle, end). Raises TooMuch."""
         ...
 
     def position(self) -> StreamPosition:
-        """How far counting is; cheap enough to be asked for again and again."""
+        """Return the stream's position. Cheap enough for polling."""
         ...
 
     def log(self, query: LogQuery) -> Log | None:
-        """A user's notifications; None where the log of recipients is off."""
+        """Return a user's notifications; None if the log of recipients is off."""
         ...
 
     def send(self, send_id: str) -> SendTotals | None:
-        """A send, from one consistent state; None where none of its records was counted."""
+        """Return a send from one consistent state; None if no record of it was counted."""
         ...

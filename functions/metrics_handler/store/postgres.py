@@ -44,16 +44,16 @@ type _Connection = psycopg.Connection[tuple[Any, ...]]
 def connection_pool(database_url: str | Callable[[], str]) -> ConnectionPool[_Connection]:
     """A pool for one Lambda environment: it serves one request at a time, so it holds one connection.
 
-    Nothing connects before the first request, and one that died while the environment slept is replaced when it is
-    used next.
+    The pool connects at the first request. A connection that was lost while the environment was frozen is replaced at
+    its next use.
     """
     return ConnectionPool(
         database_url,
         min_size=0,
         max_size=1,
         timeout=_CONNECT_TIMEOUT_S,
-        # Retries in the background back off, for minutes by default, while the environment is asleep or the database is
-        # long back; instead each request tries anew.
+        # By default, background retries back off for minutes, while the environment is frozen or after the database has
+        # recovered. With a short time-out, each request connects again instead.
         reconnect_timeout=_RECONNECT_S,
         check=ConnectionPool.check_connection,
         configure=_configure,
@@ -64,21 +64,21 @@ def connection_pool(database_url: str | Callable[[], str]) -> ConnectionPool[_Co
 
 def _configure(connection: _Connection) -> None:
     connection.read_only = True
-    # The watermark and the counts it speaks of come from one state.
+    # The watermark and its counts are read from one state.
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
-    # A statement is prepared when it is first seen, and kept with its connection: there are few, and they come again.
+    # Prepare each statement at its first use: there are few statements, and each is repeated on the connection.
     connection.prepare_threshold = 0
 
 
 class PostgresMetricsStore:
-    """The port metrics_store.MetricsStore over a pool. bounds: what one query may cost."""
+    """The port MetricsStore over a connection pool. bounds: the maximum cost of one query."""
 
     def __init__(self, pool: ConnectionPool[_Connection], bounds: Bounds | None = None) -> None:
         self._pool = pool
         self._bounds = bounds or Bounds()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the pool."""
         self._pool.close()
 
     def counts(self, query: MetricsQuery) -> Counts:
@@ -224,8 +224,8 @@ _LOG_SINCE = """
 select nullif(greatest(since, kept_since), '-infinity') from stream_views where view = 'recipient_log'
 """
 
-# One statement for every combination of filters: a user has few rows, and the index of each day finds them. Of what was
-# told of a notification the status of the highest rank is its own (masscomm.domain.statuses.merge).
+# One statement for every combination of filters: a user has few rows, and the index of each day finds them. The status
+# of the highest rank is the notification's status (masscomm.domain.statuses.merge).
 _LOG = """
 with notifications as (
     select distinct on (send_id, channel) at, send_id, channel, club_id, type, status, reason

@@ -25,7 +25,7 @@ def values_of(query: MetricsQuery, bounds: Bounds) -> dict[str, Any]:
     values: dict[str, Any] = {
         "start": query.start,
         "end": query.end,
-        # One more than asked for tells whether there is more.
+        # One row more than the limit shows whether there are more rows.
         "limit": query.limit + 1,
         "read_bound": bounds.read + 1,
         "filled_bound": bounds.filled + 1,
