@@ -1,12 +1,12 @@
-"""How long one tenant's broadcast takes behind another tenant's larger one, compared with both in one queue.
+"""Measure one tenant's broadcast behind another tenant's larger broadcast, compared with both in one queue.
 
     python -m benchmarks.broadcasts [--large 100000] [--small 5000]
 
-The small broadcast is measured alone; then behind a large one of another tenant, which has another queue; then behind a
-large one of its own tenant, which stands in the same queue: as if there were one for everybody. It is asked for as soon
-as the large one is on its way. RecipientOutcome of each: the seconds it took, and how much of the large one the
-provider took meanwhile. Status 1 where somebody was missed, or a large one was over before the small one behind it
-was asked for.
+The small broadcast is measured alone; then behind a large broadcast of another tenant, which has another queue; then
+behind a large broadcast of its own tenant in the same queue, as if all tenants had one queue. It is sent once the
+provider has taken the first pushes of the large one. Printed for each: its seconds, and the share of the large
+broadcast that the provider took in this time. Status 1 if a recipient was missed or a large broadcast ended before the
+small one was sent.
 """
 
 import argparse
@@ -25,7 +25,7 @@ TIMEOUT_S = 900.0
 
 
 def alone(chain: RunningChain, club_id: int, users: Sequence[int]) -> float:
-    """Seconds from asking for a send to these until the provider took its last push."""
+    """Return the seconds from a send to these users until the provider took its last push."""
     began = time.time()
     return chain.await_taken(chain.send(club_id, users), users, TIMEOUT_S) - began
 
@@ -33,8 +33,11 @@ def alone(chain: RunningChain, club_id: int, users: Sequence[int]) -> float:
 def behind(
     chain: RunningChain, everybody: Sequence[int], club_id: int, users: Sequence[int]
 ) -> tuple[float, float, float]:
-    """(seconds that a send to `users` took behind one to everybody, the share of that one which the provider took until
-    then, the seconds that the large one took); it waits until both are over."""
+    """Send the large broadcast and then the small one to `users`; wait for the end of both.
+
+    Returns:
+        (seconds of the small one, share of the large one that the provider took in this time, seconds of the large one)
+    """
     began = time.time()
     large = chain.send(LARGE, everybody)
     wanted = {notification_id(large, user_id, "push") for user_id in everybody}

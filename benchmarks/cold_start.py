@@ -53,7 +53,7 @@ print(json.dumps([cpu * 1000, (time.perf_counter() - wall) * 1000, memory / 1024
 
 @dataclass(frozen=True)
 class Imported:
-    """Medians: processor and wall time in ms, resident memory in MB (the interpreter's included), modules."""
+    """Medians: processor and wall time in ms, resident memory in MB with the interpreter's, number of modules."""
 
     cpu_ms: float
     wall_ms: float
@@ -71,7 +71,7 @@ def _once(code: str, path: str) -> list[float]:
 
 
 def imports(names: Mapping[str, str], runs: int, serdes: str) -> dict[str, Imported]:
-    """name → medians of its code, in turns; the first turn, which fills the disk's cache, does not count."""
+    """Return the medians of each name's code, in turns. The first turn fills the disk's cache and is not counted."""
     found: dict[str, list[list[float]]] = {name: [] for name in names}
     for turn in range(runs + 1):
         for name, code in names.items():
@@ -85,7 +85,7 @@ def imports(names: Mapping[str, str], runs: int, serdes: str) -> dict[str, Impor
 
 
 def _event(function: str) -> dict[str, object]:
-    """What takes everything to be built and no dependency to be there: no records, or a request that is refused."""
+    """Return an event that builds all adapters and needs no dependency: no records, or a refused request."""
     if function not in ("send_handler", "metrics_handler", "metrics_stream"):
         return {"records": {}, "eventSource": "aws:kafka"}
     path = "/v1/sends" if function == "send_handler" else "/v1/metrics"
@@ -103,7 +103,7 @@ def _event(function: str) -> dict[str, object]:
     }
 
 
-# Addresses at which nobody is: nothing is connected to before there is work.
+# Addresses without a server: the functions connect to none before their first record.
 ENVIRONMENT = {
     "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9",
     "SCHEMA_REGISTRY_URL": "http://127.0.0.1:9",
@@ -121,7 +121,7 @@ ENVIRONMENT = {
 
 
 async def _cold(function: FunctionSpec, folder: Path) -> tuple[float, float]:
-    """(ms until it asks for work, ms until its first answer) of a process."""
+    """Return (ms until it polls for work, ms until its first response) of a process."""
     host = FunctionHost([function], log_dir=folder)
     began = time.perf_counter()
     try:
@@ -135,7 +135,7 @@ async def _cold(function: FunctionSpec, folder: Path) -> tuple[float, float]:
 
 
 def packages(contents: Sequence[Contents], runs: int, folder: Path) -> dict[str, tuple[float, float, float]]:
-    """name → (size of the zip in MB, ms until init, ms until the first answer)."""
+    """Return {name: (size of the zip in MB, ms until init, ms until the first response)}."""
     found = {}
     for built in build(contents, folder, platform=f"{platform.machine()}-manylinux_2_28"):
         root = folder / built.name

@@ -1,18 +1,18 @@
-"""How long a critical push takes from Kafka to SNS, idle and during a broadcast to 100,000.
+"""Measure critical pushes from Kafka to SNS, idle and during a broadcast to 100,000 recipients.
 
     python -m benchmarks.critical_during_bulk [--recipients 100000] [--probes 100]
 
-Both in one run on one stack. A probe is a send to one person on the critical lane, produced every quarter of a second
-whatever became of the one before; its time ends where the SNS stand-in took it. Functions, broker, OpenSearch and
-DynamoDB share the processors of one machine here: what the lanes cannot keep apart is that. Bulk's functions let the
-others go first (--nice), since in Lambda each has a share of a processor of its own.
+Both are measured in one run on one stack. A probe is a send to one user on the critical lane. A probe is produced every
+quarter of a second, independently of earlier probes, and ends when the SNS stand-in takes it. Functions, broker,
+OpenSearch and DynamoDB share the processors of one machine; the lanes cannot separate that. The bulk functions run at a
+lower priority (--nice), because in Lambda each function has a separate share of a processor.
 
-The second table says what the processes wait for a processor when they have something to do, in the mean of their
-turns: the functions of each lane, and the servers that both lanes share.
+The second table has the mean time for which runnable processes wait for a processor: the functions of each lane, and
+the servers that both lanes share.
 
-A probe's stages end where the preference checker has produced the build record, where the builder has produced the
-delivery record, and where SNS took the push, by the records' timestamps. Status 1 where the 99th percentile beside the
-broadcast is more than twice that without, or the broadcast was over before the probes were.
+A probe's stages end when the preference checker has produced the build record, when the builder has produced the
+delivery record, and when SNS took the push, by the records' timestamps. Status 1 if the 99th percentile during the
+broadcast is more than twice the idle one, or if the broadcast ended before the probes.
 """
 
 import argparse
@@ -49,21 +49,24 @@ STAGES = {
 
 @dataclass
 class Probe:
-    """Moments, in seconds since the epoch. asked; produced: the records, by topic; taken: by SNS."""
+    """The moments of one probe, in seconds since the epoch."""
 
     user_id: int
+    # When the send was produced.
     asked: float
+    # When its records were produced, by topic.
     produced: dict[str, float] = field(default_factory=dict)
+    # When SNS took the push.
     taken: float = 0.0
 
     def milliseconds(self) -> list[float]:
-        """All of it, then preference checker, builder, delivery."""
+        """Return the total, then preference checker, builder and delivery."""
         moments = [self.asked, *(self.produced[topic] for topic in STAGES), self.taken]
         return [(self.taken - self.asked) * 1000, *((after - before) * 1000 for before, after in pairwise(moments))]
 
 
 def probe(chain: RunningChain, users: Sequence[int]) -> dict[str, Probe]:
-    """Send to each in turn; by send id."""
+    """Send to each user in turn. Returns the probes by send id."""
     asked = {}
     for user_id in users:
         began = time.time()
@@ -76,7 +79,7 @@ def probe(chain: RunningChain, users: Sequence[int]) -> dict[str, Probe]:
 def measured(
     chain: RunningChain, users: Sequence[int], taking_part: Mapping[str, Sequence[int]]
 ) -> tuple[dict[str, Probe], dict[str, Turns], float]:
-    """The probes, what the processes ran and waited meanwhile, and how many seconds that was."""
+    """Return the probes, the processes' run and wait times during them, and the seconds of the measurement."""
     began, before = time.monotonic(), turns(taking_part)
     asked = probe(chain, users)
     after = turns(taking_part)
@@ -84,7 +87,7 @@ def measured(
 
 
 def arrived(chain: RunningChain, asked: dict[str, Probe], codec: Codec, reader: TopicReader) -> list[Probe]:
-    """The probes with all their moments. Errors: SystemExit where one never arrived."""
+    """Return the probes with all their moments. Raises SystemExit if a probe did not arrive."""
     until = time.monotonic() + 30
     missing = {notification_id(send_id, each.user_id, "push"): each for send_id, each in asked.items()}
     while missing:
@@ -103,7 +106,7 @@ def arrived(chain: RunningChain, asked: dict[str, Probe], codec: Codec, reader: 
 
 
 def rows(name: str, found: Sequence[Probe]) -> Iterator[list[str]]:
-    """A line of the table for the whole and for each stage."""
+    """Yield the table's rows: the total and each stage."""
     columns = zip(*(each.milliseconds() for each in found), strict=True)
     for what, values in zip((name, "  preference checker", "  builder", "  delivery"), columns, strict=True):
         cuts = quantiles(values, n=100, method="inclusive")
@@ -111,12 +114,12 @@ def rows(name: str, found: Sequence[Probe]) -> Iterator[list[str]]:
 
 
 def percentile(found: Sequence[Probe], share: int) -> float:
-    """Milliseconds that so many of a hundred probes took at most."""
+    """Return a percentile of the probes' total time in milliseconds."""
     return quantiles([each.milliseconds()[0] for each in found], n=100, method="inclusive")[share - 1]
 
 
 def processes(chain: RunningChain) -> dict[str, list[int]]:
-    """The ids of what takes part, by kind."""
+    """Return the ids of the measured processes, by kind."""
     stack = chain.stack
     status = httpx.get(f"{stack.config.gateway_url}/-/status", trust_env=False).json()["functions"]
     critical = [name for name in status if name.endswith("-critical")]
@@ -131,7 +134,7 @@ def processes(chain: RunningChain) -> dict[str, list[int]]:
 
 
 def waits(idle: Mapping[str, Turns], during: Mapping[str, Turns], idle_s: float, during_s: float) -> Table:
-    """Processor time and waits of each kind."""
+    """Return the table of processor time and waits, by kind of process."""
     table = Table("processes", "processor, idle", "beside", "wait for a turn, ms, idle", "beside")
     for kind, before in idle.items():
         after = during[kind]
@@ -145,7 +148,7 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """Print a table; 1 where it does not hold."""
+    """Print the tables. Returns 1 if a condition of the module's docstring fails."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.critical_during_bulk", description="A critical push, idle and during a broadcast."
     )

@@ -1,11 +1,11 @@
-"""How soon a number is served: `python -m benchmarks.metrics_freshness [--seconds 90] [--rate 1000]`.
+"""Measure the delay until a record is served: `python -m benchmarks.metrics_freshness [--seconds 90] [--rate 1000]`.
 
 Needs `make setup`; starts a broker, a registry, a database and the job itself (its process, with its own defaults and
 the devstack's: archive and log of recipients on), and stops them. Outcome records of three recipients are produced at
-an even rate. A record is served when a transaction that others can see has counted it: the offsets that the job commits
-with its counts are looked at every few milliseconds, and at the end the counts are compared with what was produced.
+an even rate. A record is served once a committed transaction has counted it. The benchmark reads the offsets that the
+job commits with its counts every few milliseconds, and finally compares the counts with the number of records produced.
 
-Printed: the time from just before a record is produced until it is served. Nothing is asserted but the counts.
+Printed: the time from just before a record is produced until it is served. Only the counts are asserted.
 """
 
 import argparse
@@ -44,7 +44,7 @@ END_WAIT_S = 60.0
 
 @contextmanager
 def running_job(stack: StackConfig, database: str, folder: Path) -> Iterator[Path]:
-    """The job as a process, once it is ready; its log. It is asked to end afterwards."""
+    """Start the job as a process; yield the path of its log once it is ready. Terminate the job afterwards."""
     log, ready = folder / "job.log", folder / "ready"
     process = launch(stack, database, folder, log, SPARK_READY_FILE=str(ready)).process
     try:
@@ -62,7 +62,7 @@ def running_job(stack: StackConfig, database: str, folder: Path) -> Iterator[Pat
 
 
 class Load:
-    """Produces at an even rate, and knows of each record where it stands and when it was produced."""
+    """Produces at an even rate, and stores the offset and the production time of each record."""
 
     def __init__(self, stack: StackConfig, schema_id: int) -> None:
         self._producer = Producer({"bootstrap.servers": stack.kafka_bootstrap, "linger.ms": 5})
@@ -73,7 +73,7 @@ class Load:
         self.produced = 0
 
     def run(self, rate: int, seconds: float) -> None:
-        """Produce; a tick is 10 ms."""
+        """Produce records in ticks of 10 ms."""
         rng = random.Random(20261121)
         began = time.monotonic()
         while (passed := time.monotonic() - began) < seconds:
@@ -85,7 +85,7 @@ class Load:
             self._producer.poll(0)
             time.sleep(0.01)
         assert self._producer.flush(30) == 0
-        # Else it goes on looking for a broker that ends before the benchmark, and says so.
+        # An open producer keeps trying to reach the broker, which ends first, and logs errors.
         self._producer.close()
 
     def _delivered(self, at: float) -> Any:
@@ -97,7 +97,7 @@ class Load:
         return report
 
     def served(self, offsets: dict[int, int]) -> list[float]:
-        """When those below these offsets were produced; each is told once."""
+        """Return the production times of the records below these offsets. Each record is returned once."""
         found = []
         with self._lock:
             for partition, end in offsets.items():
@@ -108,7 +108,7 @@ class Load:
 
 
 def measure(stack: StackConfig, schema_id: int, database: str, rate: int, seconds: float) -> list[tuple[float, float]]:
-    """(seconds since the load began, seconds until it was served) of each record."""
+    """Return (seconds since the load began, seconds until it was served) of each record."""
     load = Load(stack, schema_id)
     began = time.time()
     thread = threading.Thread(target=load.run, args=(rate, seconds))
@@ -131,7 +131,7 @@ def measure(stack: StackConfig, schema_id: int, database: str, rate: int, second
 
 
 def percentiles(times: list[float]) -> dict[str, float]:
-    """p50, p95, p99 and the longest, in seconds."""
+    """Return p50, p95, p99 and the maximum, in seconds."""
     cuts = statistics.quantiles(times, n=100, method="inclusive")
     return {name: round(value, 3) for name, value in (("p50", cuts[49]), ("p95", cuts[94]), ("p99", cuts[98]))} | {
         "max": round(max(times), 3)

@@ -1,4 +1,4 @@
-"""How many records a second become metrics: `python -m benchmarks.metrics_throughput [--events N] [--rounds 3]`.
+"""Measure the records counted a second: `python -m benchmarks.metrics_throughput [--events N] [--rounds 3]`.
 
 Needs `make setup`; starts a broker, a registry and a database of its own, and stops them. In one run, on one machine:
 
@@ -7,19 +7,21 @@ Needs `make setup`; starts a broker, a registry and a database of its own, and s
   with archive   the same, and every record archived
   three          three stateful streaming queries, a groupBy a grain, upserted by foreachBatch: the usual way, with no
                  protection against replays or redeliveries, without totals by send and without views
-  row a commit   an upsert and a commit a record, into one table, on one connection: what a consumer does that counts
-                 each record as it comes and forgets which it was
-  all a commit   what ours promises, a record at a time: its id once, and the three grains, in one statement and commit
+  row a commit   an upsert and a commit a record, into one table, on one connection, like a consumer that counts each
+                 record on arrival and stores no ids
+  all a commit   the guarantees of ours, a record at a time: its id once, and the three grains, in one statement and
+                 commit
 
 Small events are outcome records of three recipients, slices of a few hundred sends. Ours counts the whole topic, the
 other streams the end of it, in several micro-batches: once before it is timed, so that the JVM has compiled it, and
-then again in each round. Medians of the rounds are printed, with ratios; nothing is asserted but the counts, since a
-shared machine tells what it tells.
+then again in each round. Medians of the rounds are printed, with ratios. Only the counts are asserted, because speed
+varies on a shared machine.
 
-  --memory       counts so many events once and prints what the driver holds after a collection, in even steps
-  --recipients   of each event; the last line says how many of them were counted a second
-  --sends        that the events are of: with as many as events each is a send of its own, as one-time passwords are
-  --where        prints the processor time a record of ours and of three, by what it is spent on, once they are compiled
+  --memory       counts so many events once and prints the driver's memory after a collection, in even steps
+  --recipients   of each event; the last line has the number of them counted a second
+  --sends        number of the events' sends: with as many as events, each event is a separate send, like one-time
+                 passwords
+  --where        prints the processor time a record of ours and of three, by kind of work, once they are compiled
   --java         further options of the JVM, such as -XX:StartFlightRecording=filename=/tmp/metrics.jfr
   --batch        records a micro-batch, as SPARK_MAX_OFFSETS_PER_TRIGGER
 """
@@ -74,8 +76,8 @@ from spark_metrics.views import load_views
 from spark_metrics.writers import KnownWriters, registered_ids
 from tests.support.servers.metrics_database import metrics_database
 
-# A cluster's heap and compilers: the devstack's are small on purpose. What reads records is called often enough to be
-# compiled well all the same; what plans, thousands of methods called a few hundred times a batch, is not worth it.
+# A cluster's heap and compilers: the devstack's are deliberately small. The code that reads records is called often
+# enough to be compiled well. The planner's thousands of methods, called a few hundred times a batch, are not worth it.
 JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-UsePerfData -XX:-DontCompileHugeMethods -XX:CompileThresholdScaling=8"
 SUM = {grain: f"select sum(count_total) from counts_{grain}".encode() for grain in ("minute", "hour", "day")}  # noqa: S608
 _MADE_AT_ONCE = 20_000
@@ -175,7 +177,7 @@ def count_all(
     archive: Archive | None = None,
     merged: Callable[[Merged], None] = lambda _: None,
 ) -> None:
-    """A stream of Kafka's records to its end, as the job counts it. merged: is told of each batch."""
+    """Count a stream of Kafka's records to its end, like the job. merged: called after each batch."""
     staging, staging_sink = Staging(), sink.beside()
 
     def stage(frame: DataFrame, number: int, beside: Collection[int]) -> Staged:
@@ -204,7 +206,7 @@ def count_all(
 
 
 def bytes_by_class(pid: int) -> Counter[str]:
-    """What a JVM's heap holds after a collection."""
+    """Return the bytes of each class in a JVM's heap after a collection."""
     shown = subprocess.run(["jcmd", str(pid), "GC.class_histogram"], capture_output=True, text=True, check=True).stdout
     found: Counter[str] = Counter()
     for size, name in re.findall(r"^ *\d+: +\d+ +(\d+) +(\S+)", shown, re.MULTILINE):
@@ -222,11 +224,11 @@ class Benchmark:
         self.writers = writers.known
 
         self.ends = Broker(stack.kafka_bootstrap).ends(topic_names())
-        # Seconds of each batch of ours, from the end of the one before to its own.
+        # Seconds of each batch of ours, from the end of the previous batch to its own.
         self.batches: list[tuple[int, float]] = []
 
     def last(self, events: int) -> tuple[str, int]:
-        """Where the last so many events begin, as Spark's startingOffsets, and how many they are."""
+        """Return the start of the last `events` events as Spark's startingOffsets, and their exact number."""
         share = max(0.0, 1 - events / sum(self.ends.end.values()))
         begin = {place: round(end * share) for place, end in self.ends.end.items()}
         return json.dumps(by_topic(begin)), sum(self.ends.end.values()) - sum(begin.values())
@@ -235,7 +237,7 @@ class Benchmark:
         return kafka_records(self.spark, self.settings, starting)
 
     def ours(self, events: int, *, archived: bool, look: Callable[[int], None] | None = None) -> float:
-        """Events a second, of so many. look: is told after each batch how many records are counted."""
+        """Return the events counted a second. look: called after each batch with the number of counted records."""
         starting, left = self.last(events)
         counted, before = 0, time.perf_counter()
         with metrics_database(self.stack) as database, tempfile.TemporaryDirectory() as folder:
@@ -331,13 +333,13 @@ class Benchmark:
             return records / took
 
     def memory(self, events: int, steps: int) -> None:
-        """Count so many once; print what is held after a collection, some `steps` times, and which classes grew.
+        """Count the events once; print the memory after a collection about `steps` times, and the classes that grew.
 
-        It is looked at when the next batch is staged and waits: what is staged meanwhile is no part of it.
+        The memory is read when the next batch is staged and waits, so it does not include work on that batch.
         """
         jvm: Any = self.spark.sparkContext._jvm
         tracker = self.spark.sparkContext.statusTracker()
-        # Since a quarter was counted, and now.
+        # At the last look within the first quarter of the events, and at the last look.
         held: dict[str, Counter[str]] = {}
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
         java = next(process for process in processes if "org.apache.spark.deploy.SparkSubmit" in process.cmdline())
@@ -466,7 +468,7 @@ def main() -> None:
             settings = settings_of(stack, chosen.batch)
             settings = replace(settings, java_options=f"{settings.java_options} {chosen.java}")
             spark = spark_session(settings)
-            # As the job does: what is here by now need not be looked at after each merge.
+            # As in the job: the collection after each merge skips the objects that exist now.
             gc.collect()
             gc.freeze()
             bench = Benchmark(stack, spark, settings, chosen.recipients)

@@ -1,4 +1,4 @@
-"""Where the processor's time goes: this process and all that it has started, the JVM by kinds of threads."""
+"""Processor time of this process and its children; of the JVM by kind of thread."""
 
 import re
 from collections import defaultdict
@@ -16,7 +16,7 @@ _THREADS = {
 
 
 def spent() -> dict[str, float]:
-    """Seconds so far, by what they were spent on."""
+    """Return the seconds of processor time so far, by process or kind of thread."""
     found: defaultdict[str, float] = defaultdict(float)
     me = psutil.Process()
     for process in [me, *me.children(recursive=True)]:
@@ -34,7 +34,7 @@ def spent() -> dict[str, float]:
         elif "kafka.Kafka" in command:
             found["Kafka's broker"] += own
         elif "postgres" in process.name():
-            # Connections that have ended are their parent's.
+            # The parent has the time of its ended connections.
             found["Postgres"] += own + ended
     return found
 
@@ -51,6 +51,6 @@ def _of_threads(pid: int, whole: float) -> dict[str, float]:
         kind = next((kind for begin, kind in _THREADS.items() if name.startswith(begin)), "JVM: planning and the rest")
         ticks = fields.split()[11:13]
         found[kind] += sum(map(int, ticks)) / 100
-    # Of threads that have ended; a query's own is one when the query has.
+    # Time of ended threads, such as the thread of an ended query.
     found["JVM: planning and the rest"] += max(0.0, whole - sum(found.values()))
     return found

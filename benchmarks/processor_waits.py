@@ -1,4 +1,4 @@
-"""How long processes were ready to run and did not: what they wait for a processor, by kind of process."""
+"""Time for which runnable processes wait for a processor, by kind of process."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ class Turns:
     count: int
 
     def since(self, before: "Turns") -> "Turns":
-        """What came since then."""
+        """Return the difference to an earlier measurement."""
         return Turns(
             ran_s=self.ran_s - before.ran_s, waited_s=self.waited_s - before.waited_s, count=self.count - before.count
         )
 
     @property
     def wait_ms(self) -> float:
-        """Milliseconds waited for one turn, in the mean."""
+        """Mean wait for one turn, in milliseconds."""
         return self.waited_s / self.count * 1000 if self.count else 0.0
 
 
 def turns(processes: Mapping[str, Sequence[int]]) -> dict[str, Turns]:
-    """So far, of each kind's processes, given by their ids; those that have ended are left out.
+    """Return the totals of each kind's processes, given by id. Ended processes are not counted.
 
     Source: Linux, Documentation/scheduler/sched-stats: /proc/PID/task/TID/schedstat.
     """

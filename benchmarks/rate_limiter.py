@@ -48,7 +48,7 @@ from tests.support.harness.chain import delivery, entry
 
 APPLICATION = "arn:aws:sns:eu-central-1:000000000000:app/GCM/pacing"
 RECIPIENTS = 500
-# Until then a function learns what it may.
+# Seconds until the rate limiters have adapted; not measured.
 WARM_UP_S = 6.0
 # Of each second that is looked at.
 TARGET = 0.97
@@ -80,7 +80,7 @@ class Minute:
 
 
 def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, int]:
-    """One function: record after record until the time (of time.time()); what became of its recipients."""
+    """Run one function until the time (of time.time()), record after record. Returns its recipients by status."""
     clock, registry, producer = SystemClock(), InMemorySchemaRegistry(), InMemoryProducer()
     for topic in topics.chain_topics():
         if topic.schema is not None:
@@ -116,7 +116,7 @@ def work(url: str, number: int, until: float, per_s: float | None) -> dict[str, 
 
 
 def measure(*, per_s: float, functions: int, seconds: float, share: float | None) -> dict[str, Any]:
-    """One case: the share of what was allowed that was used after the warm-up, throttles, and what became of all."""
+    """Measure one case: the used share of the limit after the warm-up, throttles, and recipients by status."""
     with SnsStandIn.start(any_endpoint=True) as sns, tempfile.TemporaryDirectory() as folder:
         sns.limit(per_s=per_s)
         until = time.time() + WARM_UP_S + seconds
@@ -160,7 +160,7 @@ def measure(*, per_s: float, functions: int, seconds: float, share: float | None
 
 
 def cases(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
-    """Each idea of the quota, one after another."""
+    """Return the cases, one for each quota."""
     return [
         measure(per_s=arguments.per_s, functions=arguments.functions, seconds=arguments.seconds, share=share)
         for share in (None, 0.5, 1.0, 3.0)
@@ -168,7 +168,7 @@ def cases(arguments: argparse.Namespace) -> list[Mapping[str, Any]]:
 
 
 def main() -> int:
-    """Print a table; 1 where less than TARGET was used, or anybody failed."""
+    """Print a table. Returns 1 if less than TARGET was used or a recipient failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rate_limiter", description=__doc__)
     parser.add_argument("--per-s", type=float, default=300.0, help="what the provider takes a second, in all")
     parser.add_argument("--functions", type=int, default=4)

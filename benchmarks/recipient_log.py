@@ -1,8 +1,8 @@
-"""What the log of recipients costs: `python -m benchmarks.recipient_log [--events 2000] [--rounds 3]`.
+"""Measure the cost of the log of recipients: `python -m benchmarks.recipient_log [--events 2000] [--rounds 3]`.
 
 Needs `make setup`; starts a broker, a registry and a database of its own, and stops them. Counts the same topic of
 outcome records of 500 recipients with the log and without, in turns, and prints recipients a second: medians of the
-rounds, and the ratio. Each round reads every row back.
+rounds, and the ratio. Each round reads all rows again.
 """
 
 import argparse
@@ -34,7 +34,7 @@ RECIPIENTS, SENDS = 500, 300
 
 
 def count(stack: StackConfig, spark: SparkSession, settings: Settings, events: int, *, logged: bool) -> float:
-    """Recipients a second."""
+    """Return the recipients counted each second."""
     known = KnownWriters(HttpSchemaRegistry(stack.registry_url), lambda _: True)
     known.learn(registered_ids(stack.registry_url))
     records = kafka_records(spark, settings, "earliest")

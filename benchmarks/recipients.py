@@ -1,9 +1,9 @@
-"""What a recipient costs, from a thousand to a million of them: `python -m benchmarks.recipients`.
+"""Measure the cost of a recipient, for sends to a thousand up to a million: `python -m benchmarks.recipients`.
 
 Runs the preference checker and the builder over adapters in memory, fed and drained chunk by chunk as the event source
 mapping does, and prints for each size: time, directory round trips, writes of the decision log, records and bytes a
-recipient, and the process's peak memory. Flat columns are the point (invariant 8); the ratio to the smallest size is
-printed with the time. Each size runs in a process of its own, several times; the median is printed.
+recipient, and the process's peak memory. The columns should be flat (invariant 8); the ratio to the smallest size is
+printed with the time. Each size runs several times, each time in a new process; the median is printed.
 """
 
 import argparse
@@ -38,7 +38,7 @@ SIZES = (1_000, 10_000, 100_000, 1_000_000)
 
 
 class EndlessDirectory:
-    """As many users as are asked for; every tenth has opted out of push. Counts its round trips."""
+    """Has every requested user; every tenth has opted out of push. Counts its round trips."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -92,7 +92,7 @@ def _template(key: tuple[int, str, str]) -> Template:
 
 
 class Drain:
-    """A broker that counts what it is given and keeps only what the next step is to have."""
+    """A broker that counts its records and bytes, and keeps the values of the next step's topics only."""
 
     def __init__(self, *keep: str) -> None:
         self.kept: dict[str, list[bytes]] = {topic: [] for topic in keep}
@@ -110,20 +110,20 @@ class Drain:
         return
 
     def take(self, topic: str) -> list[bytes]:
-        """What was kept of a topic since it was last taken."""
+        """Return and remove the kept values of a topic."""
         taken, self.kept[topic] = self.kept[topic], []
         return taken
 
 
 class Minute:
-    """Lambda's context with a minute left, always."""
+    """Lambda's context, with a constant remaining time of one minute."""
 
     def get_remaining_time_in_millis(self) -> int:
         return 60_000
 
 
 def measure(recipients: int) -> dict[str, float]:
-    """One run in this process: seconds, round trips, records and bytes in all, peak memory in MB."""
+    """Run once in this process. Returns seconds, round trips, total records and bytes, peak memory in MB."""
     registry, directory, clock = InMemorySchemaRegistry(), EndlessDirectory(), SystemClock()
     log = InMemoryDecisionLog()
     for topic in topics.chain_topics():

@@ -29,20 +29,20 @@ from masscomm.kafka.topics import CDC_TABLES
 TEXT = {"title": "Goal", "body": "We lead by one."}
 _SETTLE_S = 3.0
 _START_S = 240.0
-# Nobody's settings change, and nothing is counted.
+# No user settings change, and no metrics are counted.
 _UNUSED = ("connect", "spark")
 
 
 @dataclass(frozen=True)
 class RunningChain:
-    """A stack that is up, and what it publishes to."""
+    """A running stack with the SNS stand-in and an emitter of sends."""
 
     stack: Stack
     sns: SnsStandIn
     emitter: Emitter
 
     def people(self, club_id: int, user_ids: Iterable[int]) -> None:
-        """People of a club who want everything and have a device each, in the directory."""
+        """Add users of a club to the directory, each with a device and no opt-outs."""
         client = connect(self.stack.config.opensearch_url)
         application = function_environment(self.stack.config)["PLATFORM_APPLICATION_ARN_GCM"]
         for some in batched(user_ids, 5_000, strict=False):
@@ -53,15 +53,15 @@ class RunningChain:
         client.indices.refresh()
 
     def send(self, club_id: int, user_ids: Sequence[int], *, type: str = "news", critical: bool = False) -> str:
-        """Ask for a push; its send id."""
+        """Produce a send on push. Returns its id."""
         return self.emitter.send(type, club_id, user_ids, critical=critical, channels=["push"], data=TEXT)
 
     def taken(self) -> dict[str, float]:
-        """When SNS took each notification, by its id, in seconds since the epoch."""
+        """Return the time at which SNS took each notification, by id, in seconds since the epoch."""
         return {each.notification_id: each.time for each in self.sns.received()}
 
     def await_taken(self, send_id: str, user_ids: Sequence[int], timeout_s: float) -> float:
-        """When the last of a send's notifications was taken. Errors: SystemExit where that takes too long."""
+        """Return the time at which SNS took the send's last notification. Raises SystemExit after the time-out."""
         wanted = {notification_id(send_id, user_id, "push") for user_id in user_ids}
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:

@@ -1,9 +1,9 @@
-"""How long an invocation takes, for capacity: `python -m benchmarks.service_times [--write]`.
+"""Measure the time of an invocation, for capacity: `python -m benchmarks.service_times [--write]`.
 
 Needs `make setup`; starts a broker, OpenSearch, LocalStack (DynamoDB, SES) and the SNS stand-in of its own, and stops
 them. The functions run in this process as they do in Lambda: the real adapters, records of one recipient and of many.
-For each the time on the wall and this process's processor time are taken (all threads), because Lambda gives a function
-less of a processor than this machine does, and what is waited for does not get slower by that. Medians of the runs.
+Both wall time and this process's processor time (all threads) are measured: Lambda gives a function less of a processor
+than this machine, and only the processor time grows by that, not the waits. The medians of the runs are printed.
 
 --write puts the figures into capacity/service_times.json, from which docs/capacity.md is calculated.
 """
@@ -79,7 +79,7 @@ type Invoke = Callable[[Sequence[AvroRecord]], None]
 
 
 class Kept:
-    """The real producer, and what it was given."""
+    """The real producer; it also keeps the values produced, by topic."""
 
     def __init__(self, producer: KafkaProducer) -> None:
         self._producer = producer
@@ -192,7 +192,7 @@ def timed(invoke: Invoke, record: Callable[[], AvroRecord], runs: int) -> dict[s
 
 
 def line(one: Mapping[str, float], many: Mapping[str, float], size: int) -> dict[str, dict[str, float]]:
-    """What an invocation takes, and what each recipient adds."""
+    """Return the time of an invocation, and the additional time of each recipient."""
     each = {unit: max(0.0, (many[unit] - one[unit]) / (size - 1)) for unit in one}
     return {
         "invocation": {unit: _rounded(max(0.0, one[unit] - each[unit])) for unit in one},
@@ -228,7 +228,7 @@ def measure(runs: int) -> dict[str, Any]:
 
 @contextmanager
 def environment_of(stack: Stack) -> Iterator[None]:
-    """What the functions find in their environment."""
+    """Set the functions' environment variables during the block."""
     before = dict(os.environ)
     os.environ.update(stack.environment)
     try:
@@ -276,7 +276,7 @@ def _delivery(count: int, channel: str) -> DeliveryRequested:
 
 
 def slices(chain: Chain, sns: SnsStandIn, runs: int) -> list[dict[str, float]]:
-    """What a slice takes where the provider takes so long for a call: the differences of a record of 500 and of 100."""
+    """Return a slice's time for each provider latency: the difference of records of RANGE_SIZE and SLICE_SIZE."""
     found = []
     for provider_ms in PROVIDER_MS:
         sns.answer(*([Rule(code="slow", delay_s=provider_ms / 1000)] if provider_ms else []))

@@ -1,9 +1,9 @@
-"""What a smaller slice of the delivery ledger costs: messages a second at the provider, by slice size, in turn.
+"""Measure the cost of smaller slices of the delivery ledger: messages a second at the provider, by slice size.
 
     python -m benchmarks.slice_size [--recipients 8000] [--runs 3] [--sizes 100 40]
 
-The whole stack runs, with the fast SNS stand-in; a broadcast a run, each size in each round, so that what else the
-machine does concerns all alike. The first size is the baseline.
+The whole stack runs, with the fast SNS stand-in. Each run is one broadcast, and each round has each size, so that other
+load on the machine affects all sizes equally. The first size is the baseline.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from tests.support.fault_stack.stack import FaultStack
 
 
 def rate(bench: Bench, users: range) -> float:
-    """Messages a second, from the first that the provider took to the last."""
+    """Return the messages a second, between the first and the last that the provider took."""
     before = len(bench.stack.sns.received())
     bench.sends = []
     bench.emit(users)

@@ -1,10 +1,10 @@
-"""How long one tenant's send to fifty takes during another tenant's broadcast to 100,000.
+"""Measure one tenant's send to fifty users during another tenant's broadcast to 100,000.
 
     python -m benchmarks.tenants [--recipients 100000] [--sends 5]
 
-The quiet tenant's sends are asked for one after another once the loud tenant's broadcast is on its way.
-RecipientOutcome of each: the seconds it took, and how much of the broadcast the provider took meanwhile. The same
-send is measured before, idle. Status 1 where the broadcast was over before a send was, or somebody was missed.
+The quiet tenant's sends are produced one after another once the loud tenant's broadcast has begun. Printed for each:
+its seconds, and the share of the broadcast that the provider took in this time. The same send is first measured idle.
+Status 1 if the broadcast ended before a send or a recipient was missed.
 """
 
 import argparse
@@ -24,7 +24,7 @@ TIMEOUT_S = 600.0
 
 
 def seconds(chain: RunningChain, users: Sequence[int]) -> float:
-    """From asking for a send to these until the provider took its last push."""
+    """Return the seconds from a send to these users until the provider took its last push."""
     began = time.time()
     return chain.await_taken(chain.send(QUIET, users), users, TIMEOUT_S) - began
 
