@@ -7,7 +7,7 @@ narrower limits of single fields.
 # --- every send -------------------------------------------------------------------------------------------------------
 # A record of send.*; schemas/topics.yaml allows larger records, so that they are consumed and have outcomes.
 MAX_RECORD_BYTES = 1_000_000
-# A record is not counted if its own timestamp is more than this after its production: such a bucket is not valid.
+# A record whose own timestamp is more than this after its production is not counted: no bucket takes it.
 FAR_FUTURE_MS = 86_400_000
 # Nor is a record counted if its timestamp is at or after this moment (9999-01-01, where dates end), whatever production
 # time its producer's clock gave it.
