@@ -35,8 +35,8 @@ from devstack.services.lambda_host import service
 print(text)
 """
 _HOST = (
-    "import importlib.util, runpy, sys; sys.path[0] = sys.argv.pop(1);"
-    " room = 'emulators' if importlib.util.find_spec('emulators') else 'devstack';"
+    "import os, runpy, sys; sys.path[0] = tree = sys.argv.pop(1);"
+    " room = 'emulators' if os.path.isdir(os.path.join(tree, 'emulators')) else 'devstack';"
     " runpy.run_module(f'{room}.lambda_host', run_name='__main__')"
 )
 # Settings of the host that FaultStack adds.
