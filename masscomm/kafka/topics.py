@@ -1,6 +1,6 @@
 """The topics of schemas/topics.yaml, by name and lane."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -100,24 +100,25 @@ def chain_topics() -> list[Topic]:
     found: list[Topic] = []
     for name, entry in _document()["topics"].items():
         values = defaults | entry
-        found.extend(
-            Topic(
-                name=in_lane(name, Lane(lane)),
-                description=values["description"],
-                owner=values["owner"],
-                schema=values.get("schema"),
-                partitions=values["partitions"],
-                retention_hours=values["retention_hours"],
-                cleanup=values["cleanup"],
-                max_message_bytes=values["max_message_bytes"],
-                timestamp_ahead_ms=values["timestamp_ahead_ms"],
-                replication_factor=values["replication_factor"],
-                producers=tuple(values["producers"]),
-                consumers=tuple(values["consumers"]),
-            )
-            for lane in values["lanes"]
-        )
+        found.extend(_topic(in_lane(name, Lane(lane)), values["description"], values) for lane in values["lanes"])
     return found
+
+
+def _topic(name: str, description: str, values: Mapping[str, Any]) -> Topic:
+    return Topic(
+        name=name,
+        description=description,
+        owner=values["owner"],
+        schema=values.get("schema"),
+        partitions=values["partitions"],
+        retention_hours=values["retention_hours"],
+        cleanup=values["cleanup"],
+        max_message_bytes=values["max_message_bytes"],
+        timestamp_ahead_ms=values["timestamp_ahead_ms"],
+        replication_factor=values["replication_factor"],
+        producers=tuple(values["producers"]),
+        consumers=tuple(values["consumers"]),
+    )
 
 
 def cdc_prefix(generation: str) -> str:
@@ -156,20 +157,7 @@ def cdc_topics(captured: str) -> list[Topic]:
     cdc, defaults = _document()["cdc"], _document()["defaults"]
     entries = {**cdc["tables"], "notification": cdc["notification"], "heartbeat": cdc["heartbeat"]}
     return [
-        Topic(
-            name=entry["topic"].format(generation=generation),
-            description=f"Debezium's {name}",
-            owner=cdc["owner"],
-            schema=None,
-            partitions=entry.get("partitions", cdc["partitions"]),
-            retention_hours=cdc["retention_hours"],
-            cleanup=defaults["cleanup"],
-            max_message_bytes=defaults["max_message_bytes"],
-            timestamp_ahead_ms=defaults["timestamp_ahead_ms"],
-            replication_factor=defaults["replication_factor"],
-            producers=tuple(cdc["producers"]),
-            consumers=tuple(entry["consumers"]),
-        )
+        _topic(entry["topic"].format(generation=generation), f"Debezium's {name}", defaults | cdc | entry)
         for generation in generations(captured)
         for name, entry in entries.items()
     ]
