@@ -134,20 +134,14 @@ def _build(count: int) -> BuildRequested:
 
 def _delivery(build: BuildRequested) -> DeliveryRequested:
     titles = [f"For you, Name{user_id}" for user_id in build.user_ids]
-    return DeliveryRequested(
-        record_id=_ID,
-        parent_id=_ID,
-        send_id=_ID,
-        chunk_index=0,
-        range_start=0,
-        range_end=RANGE_SIZE,
-        club_id=_CLUB,
-        type="news",
-        timestamp=_NOW_MS,
+    return build.derive(
+        DeliveryRequested,
+        "delivery",
+        "push",
+        (build.range_start, build.range_end),
+        build.positions,
+        build.user_ids,
         built_at=_NOW_MS,
-        channel="push",
-        positions=build.positions,
-        user_ids=build.user_ids,
         addresses=[],
         content=[
             ContentColumn(field="title", values=titles, index=list(range(len(titles)))),
