@@ -171,68 +171,54 @@ def send(to_users: Iterable[int], **values: Any) -> SendRequested:
     return SendRequested(**usual | {"to_users": list(to_users)} | values)
 
 
+def _part(user_ids: Iterable[int]) -> dict[str, Any]:
+    """The fields that records about the users at positions 0, 1, … have in common."""
+    users = list(user_ids)
+    return {
+        "send_id": SEND_ID,
+        "chunk_index": 0,
+        "range_start": 0,
+        "range_end": 500,
+        "club_id": 7,
+        "type": "news",
+        "timestamp": NOW,
+        "positions": list(range(len(users))),
+        "user_ids": users,
+    }
+
+
 def recheck(user_ids: Iterable[int], **values: Any) -> RecheckRequested:
     """A recheck record of the users at positions 0, 1, …"""
-    users = list(user_ids)
     usual: dict[str, Any] = {
         "record_id": "44444444-4444-5444-8444-444444444444",
         "parent_id": "22222222-2222-5222-8222-222222222222",
         "why": "send_at",
-        "send_id": SEND_ID,
-        "chunk_index": 0,
-        "range_start": 0,
-        "range_end": 500,
-        "club_id": 7,
-        "type": "news",
-        "timestamp": NOW,
         "channels": ["push"],
-        "positions": list(range(len(users))),
-        "user_ids": users,
     }
-    return RecheckRequested(**usual | values)
+    return RecheckRequested(**_part(user_ids) | usual | values)
 
 
 def build(user_ids: Iterable[int], **values: Any) -> BuildRequested:
     """A build record of the users at positions 0, 1, …"""
-    users = list(user_ids)
     usual: dict[str, Any] = {
         "record_id": "11111111-1111-5111-8111-111111111111",
         "parent_id": "22222222-2222-5222-8222-222222222222",
-        "send_id": SEND_ID,
-        "chunk_index": 0,
-        "range_start": 0,
-        "range_end": 500,
-        "club_id": 7,
-        "type": "news",
-        "timestamp": NOW,
         "channel": "push",
-        "positions": list(range(len(users))),
-        "user_ids": users,
     }
-    return BuildRequested(**usual | values)
+    return BuildRequested(**_part(user_ids) | usual | values)
 
 
 def delivery(user_ids: Iterable[int], **values: Any) -> DeliveryRequested:
     """A delivery record of the users at positions 0, 1, … whose push says Hello."""
-    users = list(user_ids)
     usual: dict[str, Any] = {
         "record_id": "33333333-3333-5333-8333-333333333333",
         "parent_id": "11111111-1111-5111-8111-111111111111",
-        "send_id": SEND_ID,
-        "chunk_index": 0,
-        "range_start": 0,
-        "range_end": 500,
-        "club_id": 7,
-        "type": "news",
-        "timestamp": NOW,
         "built_at": NOW,
         "channel": "push",
-        "positions": list(range(len(users))),
-        "user_ids": users,
         "addresses": [],
         "content": [
             ContentColumn(field="title", values=["Hello"], index=[]),
             ContentColumn(field="body", values=["There is news."], index=[]),
         ],
     }
-    return DeliveryRequested(**usual | values)
+    return DeliveryRequested(**_part(user_ids) | usual | values)

@@ -12,15 +12,12 @@ from masscomm.domain.users import UserSettings
 from masscomm.errors import DeadLetter, Retry
 from masscomm.stores.delivery_ledger import LEASE_S
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
+from tests.support.fakes.crashes import KilledError
 from tests.support.harness.chain import NOW, delivery, results_of
 from tests.support.harness.delivery import Delivery, by_email
 
 SENT = ("sent", None)
 USERS = range(1000, 1250)
-
-
-class KilledError(BaseException):
-    """The process ends here: nothing after it happens."""
 
 
 class Fleet(Delivery):

@@ -24,6 +24,7 @@ from masscomm.observability import traces
 from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 from masscomm.stores.delivery_ledger import RecipientResult, from_document, to_document
 from masscomm.stores.delivery_ledger_in_memory import InMemoryDeliveryLedger
+from tests.support.fakes.crashes import Fuse, KilledError
 from tests.support.harness.chain import NOW, delivery, entry, results_of
 from tests.support.harness.delivery import Delivery, by_email
 
@@ -277,24 +278,8 @@ def test_open_circuit_allows_one_probe_a_second() -> None:
     assert [outage.may_call() for _ in range(3)] == [True, True, True]
 
 
-class KilledError(BaseException):
-    """The process ends here: nothing after it happens."""
-
-
-class Fuse:
-    """Kills at the nth step, once."""
-
-    def __init__(self, at: int) -> None:
-        self.left = at
-
-    def step(self, *_: object) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise KilledError
-
-
 class FusedStore(InMemoryDelayStore):
-    """A store that may be the last thing a process sees."""
+    """A store of which each call may be the last step of its process."""
 
     def __init__(self, fuse: Fuse) -> None:
         super().__init__()

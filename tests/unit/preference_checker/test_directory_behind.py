@@ -1,4 +1,4 @@
-"""Who is not in the directory while it is behind waits in a record of their own, whatever dies in between."""
+"""Users missing from a directory that is behind are delayed in a record of their own, also after crashes."""
 
 from collections import Counter
 from dataclasses import replace
@@ -17,43 +17,19 @@ from masscomm.errors import Retry
 from masscomm.kafka import topics
 from masscomm.kafka.event import KafkaRecord
 from masscomm.stores.decision_log import InMemoryDecisionLog
-from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
+from masscomm.stores.delayed_records import DelayedRecord
+from tests.support.fakes.crashes import Fuse, FusedDelayStore, KilledError
 from tests.support.harness.chain import NOW, Chain, entry, results_of, send
 
 BEHIND = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
 DAY = 86_400_000
 
 
-class KilledError(BaseException):
-    """The process ends here."""
-
-
-class Fuse:
-    """Kills at the nth step, once."""
-
-    def __init__(self, at: int = 0) -> None:
-        self.left = at
-
-    def step(self, *_: object) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise KilledError
-
-
-class FusedStore(InMemoryDelayStore):
-    """A delay store; any put may be the last step."""
-
-    def __init__(self, fuse: Fuse) -> None:
-        super().__init__()
-        self._fuse = fuse
-
-    def put(self, item: DelayedRecord, now_ms: int) -> None:
-        self._fuse.step()
-        super().put(item, now_ms)
-        self._fuse.step()
+class FusedStore(FusedDelayStore):
+    """A delay store; each removal may be the last step, too."""
 
     def done(self, item: DelayedRecord) -> None:
-        self._fuse.step()
+        self.fuse.step()
         super().done(item)
 
 

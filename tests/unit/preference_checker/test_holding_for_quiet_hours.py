@@ -17,7 +17,8 @@ from masscomm.domain.records import RecheckRequested
 from masscomm.domain.users import DirectoryPosition, User, UserSettings
 from masscomm.errors import Retry
 from masscomm.kafka import topics
-from masscomm.stores.delayed_records import DELAY_REASON_HEADER, SHARDS, InMemoryDelayStore
+from masscomm.stores.delayed_records import DELAY_REASON_HEADER, SHARDS
+from tests.support.fakes.crashes import Fuse, FusedDelayStore, KilledError
 from tests.support.harness.chain import NOW, entry, results_of, send
 from tests.support.harness.preference_checker import Checker
 
@@ -324,26 +325,6 @@ def test_a_morning_is_no_hot_partition() -> None:
     assert max(buckets.values()) < chunks // 4
 
 
-class KilledError(BaseException):
-    """The process ends here."""
-
-
-class FusedStore(InMemoryDelayStore):
-    """The process ends before or after the nth part begins to wait."""
-
-    left = 0
-
-    def put(self, item: Any, now_ms: int) -> None:
-        self._step()
-        super().put(item, now_ms)
-        self._step()
-
-    def _step(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise KilledError
-
-
 @pytest.mark.guarantee("quiet_hours.crash_loses_no_recipient")
 @pytest.mark.parametrize("kill_at", range(1, 12))
 @pytest.mark.parametrize("users", [[4], [4, 6, 1, 2]])
@@ -353,10 +334,10 @@ def test_kill_between_hold_and_outcome_ends_each_user_once(kill_at: int, users: 
     checker.directory.put(UserSettings(user_id=2, channels={"push": False}))
     checker.put_quiet_hours(4)
     checker.put_quiet_hours(6, zone="Europe/London")
-    store = FusedStore()
-    checker.delay_store, store.left = store, kill_at
+    fuse = Fuse(kill_at)
+    checker.delay_store = store = FusedDelayStore(fuse)
     checker.use_case = checker.environment(checker.directory)
-    checker.producer.fail = lambda *_: store._step()
+    checker.producer.fail = fuse.step
     record = checker.encoded(send(users), topics.SEND_MONOLITH)
     with suppress(KilledError):  # some have fewer steps than others
         checker.run(checker.use_case, record)
@@ -366,7 +347,7 @@ def test_kill_between_hold_and_outcome_ends_each_user_once(kill_at: int, users: 
         checker.put_quiet_hours(4, quiet_hours=None)
         checker.put_quiet_hours(6, quiet_hours={"start": "22:00", "end": "08:00"})
         checker.directory.put(UserSettings(user_id=1, quiet_hours=DEFAULT_QUIET_HOURS))
-    store.left = 0
+    fuse.left = 0
     assert checker.run(checker.use_case, record) == []
     while store.items:
         checker.release_at(max(checker.clock.now_ms(), *checker.due_times()))
