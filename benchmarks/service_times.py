@@ -324,7 +324,7 @@ def _rounded(value: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How long an invocation takes, for infra/capacity.")
+    parser = argparse.ArgumentParser(description="How long an invocation takes, for the capacity model.")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--write", action="store_true", help=f"into capacity/{FIGURES.name}")
     chosen = parser.parse_args()

@@ -1,14 +1,14 @@
 """Which tests one of xdist's workers runs together: those of a file, all that hold a stack, and all of one Spark.
 
-Of a file's fixtures there would else be one a worker; and stacks cannot run concurrently: whoever waited for its
-turn would do nothing. A Spark takes half a minute of a processor until it has started and compiled what it is asked;
-one a worker would do so three times.
+Otherwise each worker would make the fixtures of a file. Stacks cannot run concurrently: a worker that waited for its
+turn would be idle. A Spark session takes half a minute of processor time to start and to compile its queries; three
+workers would do this three times.
 
-xdist's own `--dist loadgroup` would be for this, but with pytest 9.2 it takes every test for a group: it writes the
-group where pytest does not look for a test's name any more.
+xdist's own `--dist loadgroup` does not work with pytest 9.2, which no longer reads the group from the place where xdist
+writes it: every test becomes a group.
 
-And what becomes of the tests of a worker that crashed. xdist 3.8 gives all its files out again, those that are done and
-the test that crashed too: a file of which nothing is left is no work, and whoever is given it is not asked again.
+This module also schedules the tests of a worker that crashed. xdist 3.8 assigns all files of that worker again, with
+the finished ones and the test that crashed: a worker that is assigned a finished file gets no further work.
 """
 
 from collections.abc import Sequence

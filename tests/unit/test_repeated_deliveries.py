@@ -85,14 +85,14 @@ def assert_each_notification_ends_once(seed: int, *, growing: bool) -> None:
     published = _published(chain)
     assert {who for who, status in statuses.items() if status is Status.SENT} == published.keys()
     assert all(set(push.message) & set("XYZ") for push in chain.push.published)
-    # An id that is refused tells of nobody anew. (Why somebody alone goes no further may be told in two ways.)
+    # A repeated id names no other recipients. (The reason for a single recipient may differ between repetitions.)
     first = {outcome.record_id: outcome for outcome in counted}
     assert all(outcome.positions == first[outcome.record_id].positions for outcome in outcomes)
     assert all(
         _results(outcome) == _results(first[outcome.record_id]) for outcome in outcomes if len(outcome.positions) > 1
     )
-    # What the preference checker said first it says always: nobody is told of and passed on. (Of whoever was held and
-    # is alone in a record since, nothing is recorded; the rank settles it, as above.)
+    # The first decision holds: no recipient has both a final outcome and a build record. (The decision log has no entry
+    # for a single recipient who was HELD; the status with the higher rank counts, as above.)
     alone = {position for record in chain.rechecks() if len(record.positions) == 1 for position in record.positions}
     passed_on = {(p, record.channel) for record in chain.builds() for p in record.positions if p not in alone}
     with_outcome = [

@@ -46,7 +46,7 @@ def environment(
 
 @pytest.fixture(scope="session")
 def prod(synthesised: dict[str, SynthesisedEnvironment]) -> SynthesisedEnvironment:
-    """What is protected."""
+    """The production environment."""
     return synthesised["prod"]
 
 

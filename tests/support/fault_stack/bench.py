@@ -291,7 +291,7 @@ class Bench:
     # --- the end ---
 
     def settle(self, timeout_s: float | None = None) -> None:
-        """Wait until everybody has a terminal status and nothing is left to do. Errors: WaitTimeoutError."""
+        """Wait until all recipients have a terminal status and all topics are consumed. Errors: WaitTimeoutError."""
         timeout_s = timeout_s or self.timeout_s
         until("everybody has an end", lambda: all(map(self.ended, self.sends)), timeout_s, every_s=0.1)
         try:
@@ -488,7 +488,7 @@ class Bench:
         return 0
 
     def _decided(self, sent: Sent) -> Iterator[tuple[int, str]]:
-        """Everybody with their fate; where the oracle allows two, the one of its outcome record."""
+        """Each user with the expected result; where the oracle allows two, the one of the outcome record."""
         outcomes = self._outcomes(sent)
         for user_id, fate in sent.fates.items():
             yield user_id, next(iter(fate)) if len(fate) == 1 else _fate(*outcomes.get(user_id, [("", "")])[0])

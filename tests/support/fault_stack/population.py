@@ -67,7 +67,7 @@ def _count(connection: psycopg.Connection[Any], table: str) -> int:
 
 @dataclass
 class Population:
-    """world: everybody, as the monolith's tables say; endpoints: by user, the ARNs of their active devices.
+    """world: all users, from the monolith's tables; endpoints: by user, the ARNs of their active devices.
 
     generation: the one whose indices are compared with the tables.
     """

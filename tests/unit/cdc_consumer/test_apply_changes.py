@@ -220,7 +220,7 @@ def test_aliases_move_to_a_generation_that_is_not_behind() -> None:
     newer.beat(100)
     newer.topics(lsn=100, end=20, committed=9)
     newer.clock.advance(MAX_LAG_MS / 1000 + 1)
-    newer.beat(101)  # what is consumed is where the topics ended long ago
+    newer.beat(101)  # the consumer has reached targets that are too old
     newer.topics(lsn=101, end=20, committed=19)
     newer.beat(102)
     assert newer.answers == "g1"

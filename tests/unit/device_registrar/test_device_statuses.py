@@ -87,7 +87,7 @@ def test_only_a_newer_row_enables_the_endpoint_again() -> None:
     registrar.follow_row(60)
     assert registrar.state.enabled
     assert registrar.endpoints.calls == [("register", "a")]
-    assert registrar.status_changed(timestamp=NOW) == []  # a replay of what was said before
+    assert registrar.status_changed(timestamp=NOW) == []  # a replay of an earlier status
     assert registrar.state.enabled
 
 

@@ -1,4 +1,4 @@
-"""Ports and state folder: who decides, and what is refused."""
+"""Ports and state folder: order of their sources, and refused values."""
 
 import socket
 from dataclasses import asdict
@@ -37,7 +37,7 @@ def test_free_ports_are_distinct_and_outside_the_ephemeral_range(tmp_path: Path)
     assert all(is_free(port) and port < 32768 for port in ports)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 - that somebody binds everything is the case
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])  # noqa: S104 - a server on all addresses is the case
 def test_port_bound_on_any_address_is_in_use(address: str) -> None:
     with socket.create_server((address, 0)) as server:
         assert not is_free(server.getsockname()[1])

@@ -1,4 +1,4 @@
-"""From what AWS invokes us with to outcomes: each receipt counts once, and what is unknown waits and is let go."""
+"""From AWS events to outcomes: each receipt counts once; unresolved receipts are delayed, then dropped."""
 
 import json
 from typing import Any

@@ -323,7 +323,7 @@ def test_record_that_cannot_return_is_dead_lettered(topic: str, value: bytes, pa
 def test_bad_send_is_dead_lettered_instead_of_returned(
     values: dict[str, Any], reason: str, send_at: int | None
 ) -> None:
-    """Its outcomes have the ids that preference_checker gives them: counted once, whoever put it aside."""
+    """Its outcomes have the ids that preference_checker gives them, and are counted once."""
     rescheduler = Rescheduler()
     record = send([1, 2, 1], **{"send_at": send_at} | values)
     assert rescheduler.reschedule(record, topics.SEND_API) == []
