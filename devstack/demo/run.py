@@ -102,7 +102,7 @@ def run_demo(
     for mismatch in checks.mismatches:
         console.failed(str(mismatch))
     report.write(out)
-    verdict = ("Everything is as the oracle says", "green") if report.ok else ("The demo failed", "red")
+    verdict = ("Every figure equals the oracle's", "green") if report.ok else ("The demo failed", "red")
     console.print(Text.assemble(verdict, f" ({checks.made} checks). The figures are in {out}."), soft_wrap=True)
     return report.ok
 
@@ -191,7 +191,7 @@ class Demo:
             got=sum(stored.get(user_id) != person for user_id, person in expected.items()),
         )
         self.waiter.until(
-            "every document says what its row says",
+            "each document in OpenSearch equals its row in Postgres",
             lambda: self.directory.differing(self.database),
             timeout_s=60,
             logs=("connect", *LOGS),
@@ -341,9 +341,9 @@ class Demo:
             behind = sum(self.directory.behind(self.database, user_id) is not None for user_id in users)
             return Pending("settings", len(users) - behind, len(users)) if behind else None
 
-        what = "have none any more" if ends is None else f"have quiet hours until {ends:%H:%M} UTC"
+        what = "removed their quiet hours" if ends is None else f"set quiet hours until {ends:%H:%M} UTC"
         self.waiter.until(
-            f"{len(users)} users {what}: so says OpenSearch, too",
+            f"{len(users)} users {what}: OpenSearch has the change",
             known,
             timeout_s=20,
             logs=("connect", *LOGS),
@@ -357,7 +357,7 @@ class Demo:
             if status is not None and status.held:
                 got = (status.held, status.in_flight, status.sent)
                 self.checks.equal("held, in flight, sent", expected=(len(sent.expected.held),) * 2 + (0,), got=got)
-                self.console.done(f"the API says that {status.held} are held")
+                self.console.done(f"the API counts {status.held} users as held")
                 return
             time.sleep(0.2)
 
@@ -371,14 +371,14 @@ class Demo:
                 (NEWS, wanted, user_id),
             )
             self.waiter.until(
-                f"user {user_id} {'wants' if wanted else 'does not want'} the news: so says OpenSearch, too",
+                f"user {user_id} {'wants' if wanted else 'does not want'} the news: OpenSearch has the change",
                 lambda: self.directory.behind(self.database, user_id),
                 timeout_s=20,
                 logs=("connect", *LOGS),
                 every_s=0.005,
             )
             # The setting at the time of the decision counts, not the setting at the time of the request.
-            self.await_outcomes(self.by_kafka(what, ask), f"{what}: decided")
+            self.await_outcomes(self.by_kafka(what, ask), f"{what}: the outcome is emitted")
 
     def newcomer(self) -> None:
         """A user that is created and notified at once gets the message: the send waits for the directory."""
@@ -462,7 +462,8 @@ class Demo:
         """A broadcast to the whole big club, in chunks."""
         ask = Ask(club_id=BIG_CLUB, type=NEWS, to_users=user_ids(BIG_CLUB, self.users))
         sent = self.by_kafka("broadcast", ask, data={"headline": "Season tickets are here"})
-        seconds = self.await_outcomes(sent, f"broadcast to {self.users:,}: everybody is accounted for", timeout_s=300)
+        ended = f"broadcast to {self.users:,}: every recipient has an outcome"
+        seconds = self.await_outcomes(sent, ended, timeout_s=300)
         self.console.print(f"{self.users / seconds:,.0f} recipients/s", style="dim")
 
     # --- the figures ---
@@ -505,7 +506,7 @@ class Demo:
 
         try:
             self.waiter.until(
-                f"the metrics know the end of {len(self.sends)} sends", settled, timeout_s=90, logs=LOGS, every_s=0.3
+                f"the metrics have counted all {len(self.sends)} sends", settled, timeout_s=90, logs=LOGS, every_s=0.3
             )
         except DemoError as error:
             # Continue: the table shows the progress of every send, which says more than the one that is missing.

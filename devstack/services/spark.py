@@ -34,7 +34,7 @@ def service(config: StackConfig) -> Service:
         # It starts slowly and waits for its other servers by itself.
         depends_on=("postgres", "tables"),
         outlived_by=("kafka", "registry"),
-        address="(listens nowhere)",
+        address="(no port)",
         prepare=lambda _: marker.unlink(missing_ok=True),
         ready=marker.exists,
     )
