@@ -1,8 +1,9 @@
-"""Takes one guard away at a time, in a copy, and shows that something fails: `make faults-mutants`.
+"""Remove one guard at a time in a copy of the tree and check that a test fails: `make faults-mutants`.
 
-The cell of a mutant runs alone on the mutated functions (one stack serves all mutants); where no cell sees the guard,
-its tests run on the mutated tree: those marked `kills(guard="...")`. out/faults-mutants.json has a row for each mutant.
-Exit status 1 where a mutant survives or does not apply. --only TEXT: those whose guard, rule or cell contains the text;
+The cell of a mutant runs alone on the mutated functions (one stack serves all mutants); if no cell detects the
+guard, its tests run on the mutated tree: those marked `kills(guard="...")`. out/faults-mutants.json has a row for each
+mutant. Exit status 1 if a mutant survives or does not apply. --only TEXT: those whose guard, rule or cell contains the
+text;
 --part 2/5: the second fifth of them.
 """
 
@@ -30,19 +31,19 @@ from tests.support.fault_stack.cell import Cell
 from tests.support.fault_stack.stack import FaultStack
 from tests.support.until import until
 
-# The other folders are what the functions and the tests of a mutant need.
+# The remaining folders are needed by the functions and the tests of a mutant.
 NOT_COPIED = {"benchmarks", "docs", "infra", "out"}
 OUT = ROOT / "out" / "faults-mutants.json"
 
 
 def trees() -> list[Path]:
-    """The folders of code that a mutant's copy has."""
+    """The folders of code in a mutant's copy."""
     folders = (each for each in sorted(ROOT.iterdir()) if each.is_dir())
     return [each for each in folders if each.name not in NOT_COPIED and not each.name.startswith(".")]
 
 
 def guarded_modules() -> dict[str, list[Path]]:
-    """The modules of the product code, relative to the repository, by the guards they have."""
+    """The modules of the product code, relative to the repository, by guard."""
     return {
         name: [path.relative_to(ROOT) for path in paths]
         for tree in trees()
@@ -52,7 +53,7 @@ def guarded_modules() -> dict[str, list[Path]]:
 
 
 def killing_tests(root: Path) -> dict[str, list[Path]]:
-    """The modules whose tests are marked `kills(guard="...")`, by guard."""
+    """The test modules with a mark `kills(guard="...")`, by guard."""
     found: dict[str, list[Path]] = {}
     for path in sorted((root / "tests").rglob("*.py")):
         if ".kills(" in (text := path.read_text()):
@@ -83,7 +84,7 @@ def mutated(mutant: Mutant, module: Path) -> Iterator[Path]:
 
 
 def red_by_test(copy: Path, guard: str) -> str | None:
-    """The first test of the guard that fails in the copy; None where all pass."""
+    """The first test of the guard that fails in the copy; None if all pass."""
     options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", f'kills(guard="{guard}")']
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *_test_modules(copy, guard)],
@@ -100,7 +101,7 @@ def red_by_test(copy: Path, guard: str) -> str | None:
 
 
 def _test_modules(copy: Path, guard: str) -> Iterator[str]:
-    """The test modules that have the guard's tests, of their own or from a contract that they import."""
+    """The test modules that have the guard's tests, of their own or from an imported contract."""
     for path in killing_tests(copy).get(guard, []):
         if path.name.startswith("test_"):
             yield str(path.relative_to(copy))
@@ -114,19 +115,19 @@ def _test_modules(copy: Path, guard: str) -> Iterator[str]:
 def red_by_cell(bench: Bench, copy: Path, *, cell: Cell, in_job: bool) -> str | None:
     """The failure of the cell on the mutated tree; None if it passes. in_job: the guard is the Spark job's."""
     bench.stack.use(copy)
-    # What the mutant before left undone may end now, and would be counted in the same minutes.
+    # Unfinished records of the previous mutant may end now, in the same minutes as this cell's.
     bench.by_minute, bench.timeout_s = in_job, cell.timeout_s
     result = bench.run(cell)
     if result.ok:
         return None
-    # What it left undone ends with the guard in place, or the next mutant would be seen to do it.
+    # This mutant's unfinished records end with the guard in place; otherwise the next mutant would be blamed for them.
     bench.stack.use(ROOT)
     until("nothing is left of it", bench.at_rest, 120, every_s=0.2)
     return result.describe()[:150]
 
 
 class _Report:
-    """The result of each mutant, on the terminal and in out/faults-mutants.json."""
+    """Report a mutant's result on the terminal and in out/faults-mutants.json."""
 
     def __init__(self) -> None:
         self.survivors = 0
@@ -155,7 +156,7 @@ class _Report:
 
 
 def run(mutants: Sequence[Mutant]) -> int:
-    """How many were not shown to be needed."""
+    """Run the mutants. Returns the number of guards that were not shown to be needed."""
     report = _Report()
     modules = {name: paths[0] for name, paths in guarded_modules().items()}
 
@@ -185,7 +186,7 @@ def run(mutants: Sequence[Mutant]) -> int:
 
 
 def main() -> int:
-    """0 where every guard is needed."""
+    """Run the command. Returns 0 if every guard is needed."""
     parser = argparse.ArgumentParser(description="Show that every guard is needed.")
     parser.add_argument("--only", default="", help="mutants whose guard, rule or cell contains this text")
     parser.add_argument("--part", default="1/1", help="of those: the second of five parts is 2/5")

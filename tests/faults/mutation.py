@@ -1,9 +1,9 @@
-"""Guards in the product code, and the changes that take a guard away.
+"""Guards in the product code, and the changes that remove a guard.
 
-A comment `# guard: subject.name` names a guard. It stands at the end of a line or above it. It marks the statement that
-begins on this line; where none begins, the first expression there, such as an argument, a dictionary's entry or an
+A comment `# guard: subject.name` names a guard, at the end of a line or above it. It marks the statement that
+begins on this line; if none begins there, the first expression on it, such as an argument, a dictionary's entry or an
 operand; on a line of closing brackets, the statement around them. A change works on the syntax tree: a guard may be
-renamed, reformatted and moved as long as its comment goes with it.
+renamed, reformatted and moved as long as its comment moves with it.
 """
 
 import ast
@@ -20,7 +20,7 @@ from typing import override
 
 _MARKER = re.compile(r"# guard: ([a-z0-9_]+\.[a-z0-9_]+)")
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
-# In the code of a change, it stands for the expression that the change replaces.
+# In the code of a change, this name is the expression that the change replaces.
 _GUARDED = re.compile(r"\bGUARDED\b")
 _ALWAYS_KNOWN = {"GUARDED", *dir(builtins), *dir(str), *dir(list)}
 
@@ -28,7 +28,7 @@ type _Node = ast.stmt | ast.expr | ast.ExceptHandler
 
 
 class DoesNotApply(Exception):
-    """A guard's comment marks nothing, or the change does not fit what it marks."""
+    """A guard's comment marks no code, or the change does not fit the marked code."""
 
 
 def guards_in(text: str) -> Iterator[str]:
@@ -43,7 +43,7 @@ def guards_in(text: str) -> Iterator[str]:
 
 
 def find_guards(root: Path) -> dict[str, list[Path]]:
-    """The modules below a folder by the names of their guards: a name that two comments share has two modules."""
+    """The modules below a folder by the names of their guards; a name in two comments has two modules."""
     found: dict[str, list[Path]] = {}
     for path in sorted(root.rglob("*.py")):
         for name in guards_in(path.read_text()):
@@ -60,13 +60,13 @@ class Change(ABC):
 
     @property
     def code(self) -> str:
-        """The code that the change brings with it."""
+        """The code that the change inserts."""
         return ""
 
 
 @dataclass(frozen=True)
 class Never(Change):
-    """The condition is false; a handler catches nothing."""
+    """The condition is false; a handler catches no exception."""
 
     @override
     def edit(self, module: "_Module", node: _Node) -> str:
@@ -86,7 +86,7 @@ class Always(Change):
 
 @dataclass(frozen=True)
 class Without(Change):
-    """Of an operation, such as `a and b`, an operand is left out."""
+    """Remove one operand of an operation such as `a and b`."""
 
     operand: int
 
@@ -105,7 +105,7 @@ class Without(Change):
 
 @dataclass(frozen=True)
 class Argument(Change):
-    """Of a call, such as `masked(text)`, only an argument is left."""
+    """Replace a call such as `masked(text)` by its argument."""
 
     number: int = 1
 
@@ -119,7 +119,7 @@ class Argument(Change):
 
 @dataclass(frozen=True)
 class Removed(Change):
-    """The statement does nothing."""
+    """Remove the statement."""
 
     @override
     def edit(self, module: "_Module", node: _Node) -> str:
@@ -128,7 +128,7 @@ class Removed(Change):
 
 @dataclass(frozen=True)
 class Returns(Change):
-    """The function, or the return statement, returns this."""
+    """The function, or the return statement, returns this value."""
 
     value: str
 
@@ -148,7 +148,7 @@ class Returns(Change):
 
 @dataclass(frozen=True)
 class Becomes(Change):
-    """The condition, the assigned value or the marked expression is this; GUARDED stands for what it was."""
+    """Replace the condition, the assigned value or the marked expression; GUARDED is the previous expression."""
 
     value: str
 
@@ -165,7 +165,7 @@ class Becomes(Change):
 
 @dataclass(frozen=True)
 class Replaced(Change):
-    """The statement is this, where nothing else fits."""
+    """Replace the statement, if no other change fits."""
 
     statements: str
 
@@ -185,7 +185,8 @@ def without_guard(text: str, name: str, change: Change) -> str:
     """A module's text without one of its guards.
 
     Raises:
-        DoesNotApply: The name is not marked once, the change does not fit, or it uses a name that the module lost.
+        DoesNotApply: the name is not marked exactly once, the change does not fit, or it uses a name that the module
+            lost.
     """
     if list(guards_in(text)).count(name) != 1:
         raise DoesNotApply(f"{name} is not marked once")
@@ -197,7 +198,7 @@ def without_guard(text: str, name: str, change: Change) -> str:
         raise DoesNotApply(f"the changed module does not compile: {error}") from error
     if ast.dump(tree) == ast.dump(module.tree):
         raise DoesNotApply("it changes nothing")
-    # A test fails for a name that does not exist, too, and proves nothing.
+    # A test also fails for an undefined name, which proves nothing about the guard.
     known = _used(module.tree) | _bound(module.tree) | _ALWAYS_KNOWN
     if unknown := _used(ast.parse(change.code), of=_imported(module.tree)) - known:
         raise DoesNotApply(f"the module does not use {', '.join(sorted(unknown))}")
@@ -209,21 +210,21 @@ class _Module:
 
     def __init__(self, text: str) -> None:
         self.tree = ast.parse(text)
-        # The tree counts columns in bytes.
+        # ast counts columns in bytes.
         self._lines = [line.encode() for line in text.splitlines(keepends=True)]
         self._tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
 
     def source(self, node: ast.expr) -> str:
-        """A node's text, without the parentheses around it."""
+        """A node's text, without surrounding parentheses."""
         return self._text[self._start(node) : self._end(node)].decode()
 
     def replaced(self, node: _Node, code: str, *, to: _Node | None = None) -> str:
-        """The module's text with this code in place of a node, or of all from it to another."""
+        """The module's text with this code in place of a node, or of all text between two nodes."""
         text = self._text
         return (text[: self._start(node)] + code.encode() + text[self._end(to or node) :]).decode()
 
     def marked(self, name: str) -> _Node:
-        """What the guard's comment marks. Raises: DoesNotApply."""
+        """The node that the guard's comment marks. Raises: DoesNotApply."""
         at = next(
             index
             for index, each in enumerate(self._tokens)
@@ -241,7 +242,7 @@ class _Module:
         return max(around, key=lambda each: each.lineno)
 
     def _beginning_at(self, line: int, column: int) -> _Node | None:
-        """The statement, or the largest expression, that begins there; of operands on several lines, the one there."""
+        """The statement or the largest expression that begins there; of operands on several lines, that operand."""
         found = [
             node
             for node in ast.walk(self.tree)
@@ -250,14 +251,14 @@ class _Module:
         ]
         if not found:
             return None
-        # The walk goes from outside to inside.
+        # The walk proceeds from outside to inside.
         node = found[0].value if isinstance(found[0], ast.keyword) else self._value_of(found[0])
         while isinstance(node, ast.BoolOp | ast.BinOp) and node.end_lineno != line:
             node = node.values[0] if isinstance(node, ast.BoolOp) else node.left
         return node
 
     def _value_of(self, node: _Node) -> _Node:
-        """An entry's value, where the node is the entry's key."""
+        """An entry's value, if the node is the entry's key."""
         for each in ast.walk(self.tree):
             if isinstance(each, ast.Dict) and node in each.keys:
                 return each.values[each.keys.index(node)]
@@ -321,7 +322,7 @@ def _index(number: int, parts: list[ast.expr]) -> int:
 
 
 def _used(code: ast.Module, *, of: Collection[str] = ()) -> set[str]:
-    """The names and attributes that a piece of code uses, without its own imports and without attributes of modules."""
+    """The names and attributes that a piece of code uses, without its own imports and attributes of modules."""
     names = {each.id for each in ast.walk(code) if isinstance(each, ast.Name)}
     attributes = {
         each.attr

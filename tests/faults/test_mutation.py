@@ -1,4 +1,4 @@
-"""Guards' comments, and the changes that take a guard away."""
+"""Comments of guards, and the changes that remove a guard."""
 
 import ast
 

@@ -1,6 +1,6 @@
-"""Functions deployed to LocalStack run without Docker, on their package and what Lambda's runtime brings.
+"""Functions deployed to LocalStack run without Docker, with their package and the libraries of Lambda's runtime.
 
-The part of a deployment that `make test` tries; test_deployment.py has the whole.
+`make test` runs this part of a deployment; test_deployment.py has the whole.
 """
 
 import io

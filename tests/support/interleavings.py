@@ -1,7 +1,7 @@
-"""Every order in which the steps of concurrent environments can happen, each run once; with crashes where asked for.
+"""Run every order in which the steps of concurrent environments can happen, optionally with crashes.
 
-A step is a call of an adapter: between two of them nothing is shared. An environment that crashes loses what it has not
-written and begins its work again.
+A step is a call of an adapter: environments share nothing between two steps. A crashed environment loses its unwritten
+state and begins its work again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,12 +13,12 @@ type Work = Callable[["Environment"], None]
 
 
 class Crash(BaseException):
-    """The process ends here; no handler of the code under test sees it as an error."""
+    """Simulates a kill of the process; the code under test does not handle it."""
 
 
 @dataclass
 class Environment:
-    """One execution environment: its steps wait for their turn."""
+    """One execution environment: each of its steps waits for its turn."""
 
     work: Work
     error: BaseException | None = None
@@ -32,7 +32,7 @@ class Environment:
         return _Stepwise(adapter, self)
 
     def step(self) -> None:
-        """Wait for the turn. Raises Crash where the process ends instead."""
+        """Wait for the turn. Raises Crash if the process is to end instead."""
         self._waits.release()
         self._turn.acquire()
         if self._crashing:
@@ -44,7 +44,7 @@ class Environment:
         self._waits.acquire()
 
     def go_on(self, *, crashing: bool = False) -> None:
-        """Take the step and run to the next one, or to the end."""
+        """Execute the step and run to the next one, or to the end."""
         self._crashing = crashing
         self._turn.release()
         self._waits.acquire()
@@ -76,9 +76,9 @@ class _Stepwise:
 
 
 def every_order(make: Callable[[], tuple[Sequence[Work], Callable[[], None]]], *, crashes: int = 0) -> Iterator[str]:
-    """Run all orders; each is named after its turns, e.g. "0 1 1! 0": environment 1 crashed at its second step.
+    """Run all orders. An order's name lists its turns, e.g. "0 1 1! 0": environment 1 crashed at its second step.
 
-    make: new surroundings, and the check at the end. Raises what a check raises, with the order in a note.
+    make: returns new environments and the final check. Raises the check's error, with the order in a note.
     """
     prefix: list[int] | None = []
     while prefix is not None:

@@ -71,7 +71,7 @@ _MESSAGE_CALLS = re.compile(
 )
 _NO_PROSE = re.compile(r"^(?:noqa|type:|pragma|fmt:|mypy:|nosec|-+$)")
 _CODE = re.compile(r"``.+?``|`[^`]*`|https?://\S+")
-# Between fences, or paragraphs indented by four spaces.
+# Code between fences, or paragraphs indented by four spaces.
 _CODE_BLOCK = re.compile(r"^```.*?^```|(?<=\n\n)(?: {4}[^\n]*\n)+", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"(\n\s*\n|\n(?=\s*(?:[-*#>]|\d+\.)\s)|\||^---$)", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?:;])\s+")
@@ -167,7 +167,7 @@ def above_limit(packages: dict[str, list[Text]], allowed: dict[str, float]) -> l
 
 
 def lowered(packages: dict[str, list[Text]], allowed: dict[str, float]) -> dict[str, float]:
-    """The limits with each share rounded up to a whole percent, where that is lower; none at or below the target."""
+    """The limits with each share rounded up to a whole percent, if that is lower; none at or below the target."""
     shares = {name: math.ceil(share(texts) * 100) / 100 for name, texts in packages.items()}
     return {name: min(shares[name], allowed.get(name, 1.0)) for name in shares if shares[name] > TARGET}
 

@@ -1,4 +1,4 @@
-"""No address, device token, phone number or ARN leaves a function in a log line, span, header of ours or outcome."""
+"""No address, device token, phone number or ARN appears in a log line, span, our headers or an outcome."""
 
 import io
 import json
@@ -40,7 +40,7 @@ from tests.support.inputs.debezium_records import row
 ROOT = Path(__file__).parents[2]
 FCM = "dQw4w9WgXcQ:APA91b" + "Canary_token-01" * 9
 APNS = "c0ffee42" * 8
-# What each canary is recognised by, and the text that carries it.
+# A distinctive part of each canary, and the text that contains it.
 CANARIES = {
     "ada.canary": "ada.canary+news@mail.person.example",
     "canary user": '"canary user"@person.example',
@@ -76,7 +76,9 @@ def written(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
 
 
 def produced(producer: InMemoryProducer, chain: Chain | None = None) -> str:
-    """The headers of all that was produced, and the outcomes and device statuses; the rest is the original bytes."""
+    """The headers of all produced records, the outcomes and the device statuses; all other values are
+    original bytes.
+    """
     headers = [
         (name, value.decode()) for _, _, _, all_of in producer.produced for name, value in all_of if name != "original"
     ]
@@ -107,7 +109,7 @@ def fails(error: Exception) -> Callable[..., Any]:
 def test_error_at_any_stage_of_a_batch_reveals_no_canary(
     stage: str, error: Exception, written: Callable[[], str]
 ) -> None:
-    """The driver of every function on Kafka, with the error at each of its stages."""
+    """The driver of every function on Kafka, with an error at each of its stages."""
     chain = Chain()
     use_case = Relay()
     if stage == "decode":
@@ -260,7 +262,7 @@ def test_texts_of_a_receipt_reveal_no_canary(document: dict[str, Any], written: 
 
 @pytest.mark.parametrize("value", [TEXT.encode(), b"\x00\x00\x00\x00\x01" + TEXT.encode(), json.dumps(TEXT).encode()])
 def test_unreadable_record_reveals_no_canary(value: bytes, written: Callable[[], str]) -> None:
-    """Its bytes are the dead letter's value, as they came; nothing else quotes them."""
+    """The dead letter's value has the original bytes; no header or log line quotes them."""
     runs = [
         (Checker(), topics.SEND_MONOLITH),
         (Builder(), topics.BUILD),
@@ -289,14 +291,14 @@ def test_error_of_a_rest_function_reveals_no_canary(
 
 @pytest.mark.kills(guard="masking.outcomes")
 def test_text_of_a_rule_reveals_no_canary() -> None:
-    """A rule can be a template's error, which quotes what a tenant wrote."""
+    """A rule can be a template's error, which quotes a tenant's text."""
     outcomes = [RecipientOutcome(0, 1, Decision(Status.FAILED, Reason.TEMPLATE_ERROR, "template", TEXT))]
     record = outcome(build([1]), outcomes, channel="push", step="build", start=0, end=1, now_ms=0, directory=None)
     assert_clean(json.dumps(record.to_avro()))
 
 
 def test_every_plain_log_is_masked() -> None:
-    """Where a process sets up logging by itself, it masks it."""
+    """A process that configures logging by itself also masks it."""
     for folder in ("masscomm", "functions", "devstack", "spark_metrics", "provisioning"):
         for path in (ROOT / folder).rglob("*.py"):
             set_up = re.findall(r"^ *logging\.basicConfig\(.*\n(.*)\n", path.read_text(), re.MULTILINE)
@@ -304,7 +306,7 @@ def test_every_plain_log_is_masked() -> None:
 
 
 def test_only_one_module_makes_loggers() -> None:
-    """Any other would write lines that are not masked."""
+    """A logger made elsewhere would write unmasked lines."""
     found = [
         path.relative_to(ROOT).as_posix()
         for folder in ("masscomm", "functions")
@@ -325,7 +327,7 @@ def test_an_uncaught_error_is_masked_before_lambda_logs_it() -> None:
 
 @pytest.fixture
 def runtime_log() -> Iterator[io.StringIO]:
-    """What Lambda's runtime writes of libraries' loggers."""
+    """The lines that Lambda's runtime writes for libraries' loggers."""
     log = io.StringIO()
     handler = logging.StreamHandler(log)
     logging.getLogger().addHandler(handler)

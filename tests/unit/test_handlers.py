@@ -1,4 +1,4 @@
-"""Every handler: importing it does nothing, and building it names what is missing."""
+"""Importing a handler connects to nothing, and bootstrap() reports missing variables."""
 
 import importlib
 import os

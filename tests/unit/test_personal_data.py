@@ -1,4 +1,4 @@
-"""docs/personal-data.md has a row for each place where something is stored."""
+"""docs/personal-data.md has a row for each store."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def rows() -> list[list[str]]:
 
 
 def stored() -> Iterator[str]:
-    """Names of everything that holds records, documents, items, rows or files."""
+    """Names of everything that stores records, documents, items, rows or files."""
     yield from (path.stem for path in (SCHEMAS / "indices").glob("*.json"))
     yield from (json.loads(path.read_text())["table"]["TableName"] for path in (SCHEMAS / "dynamodb").glob("*.json"))
     yield from definitions()

@@ -61,7 +61,7 @@ def test_plain_sentence_is_accepted(sentence: str) -> None:
     "library", ["httpx", "httpcore", "aws_lambda_powertools", "confluent_kafka", "fastavro", "click"]
 )
 def test_well_written_library_is_below_the_target(library: str) -> None:
-    """The pattern must not hit ordinary technical English, or the target would ask for artificial prose."""
+    """The pattern must not match ordinary technical English, or the target would ask for artificial prose."""
     found = importlib.util.find_spec(library)
     assert found is not None
     assert found.origin is not None

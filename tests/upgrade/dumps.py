@@ -1,4 +1,4 @@
-"""Everything that our stores hold, as text."""
+"""The contents of all our stores, as text."""
 
 import json
 import subprocess
@@ -56,7 +56,7 @@ def _items(config: StackConfig) -> Iterator[str]:
                     for raw in value.values():
                         if isinstance(raw, bytes):
                             yield raw.decode("latin-1")
-                            # What is packed; a part of something larger is not by itself.
+                            # Compressed values; a part of a larger value cannot be decompressed alone.
                             with suppress(zlib.error):
                                 yield zlib.decompress(raw).decode("latin-1")
 
@@ -73,7 +73,7 @@ def _cells(folder: Path) -> Iterator[str]:
     files = [path for path in folder.rglob("*") if path.is_file()]
     yield from (path.read_bytes().decode("latin-1") for path in files)
     tables = [str(path) for path in files if path.suffix == ".parquet"]
-    # A process of its own: this one's Spark would be another's, too.
+    # A process of its own, since this process may already have a Spark session.
     command = [sys.executable, "-c", _READ]
     yield subprocess.run(command, input=json.dumps(tables), capture_output=True, text=True, check=True).stdout
 

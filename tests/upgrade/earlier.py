@@ -1,4 +1,4 @@
-"""An earlier commit's tree, and what its own code provisions."""
+"""The tree of an earlier commit, and provisioning by its own code."""
 
 import json
 import subprocess
@@ -45,10 +45,10 @@ _ADDED = {"task_root", "mappings"}
 
 @contextmanager
 def tree_of(commit: str, folder: Path) -> Iterator[Path]:
-    """The files of a commit, in a worktree of this repository's until the end of the block.
+    """The files of a commit in a temporary worktree of this repository, until the block ends.
 
     Raises:
-        LookupError: the history does not hold the commit; a shallow clone lacks it.
+        LookupError: the history does not have the commit, as in a shallow clone.
     """
     found = subprocess.run(
         ["git", "merge-base", "--is-ancestor", commit, "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -65,7 +65,7 @@ def tree_of(commit: str, folder: Path) -> Iterator[Path]:
 
 
 def provisioned_by(tree: Path, config: StackConfig) -> list[Task]:
-    """The steps of `provisioning`, each done by a tree's own code with its own schemas."""
+    """The steps of `provisioning`, each done by the code and the schemas of a tree."""
 
     def done(name: str) -> None:
         command = [sys.executable, "-c", _PROVISION, name, json.dumps(config.as_dict())]
@@ -75,14 +75,15 @@ def provisioned_by(tree: Path, config: StackConfig) -> list[Task]:
 
 
 class EarlierStack(FaultStack):
-    """A stack that begins with an earlier tree: its functions with its own host and gateway, its job, its
-    provisioning."""
+    """A stack that starts with an earlier tree: its functions with its own host and gateway, its job, its
+    provisioning.
+    """
 
     def __init__(self, folder: Path, tree: Path) -> None:
         super().__init__(folder, code=tree, tasks=partial(provisioned_by, tree))
 
     def _host(self, service: Service) -> Service:
-        # Not what ran until now, which another tree's host was made of.
+        # From the catalogue: the running service has settings of the other tree's host.
         made = super()._host(all_services(self.config)[service.name])
         if self.code == ROOT:
             return made

@@ -1,4 +1,4 @@
-"""The servers of the CDC tests. The directory's aliases are one for a cluster: one test at a time may move them."""
+"""The servers of the CDC tests. A cluster has one set of directory aliases: only one test at a time may move them."""
 
 import fcntl
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The synthesised environment whose tasks are started as they are deployed."""
+"""The synthesised environment whose tasks are started with their deployed settings."""
 
 from tests.support.cdk.fixtures import prod, synthesised
 

@@ -1,4 +1,4 @@
-"""The registry's task as the deployment has it: TLS with a key of its own, and nothing else."""
+"""The registry's task with its deployed settings: it serves TLS with its own key, and no plain text."""
 
 import socket
 import subprocess
@@ -20,7 +20,7 @@ PASSWORD = "as RDS makes them: }$:"
 
 @pytest.fixture
 def registry(prod: SynthesisedEnvironment, tmp_path: Path) -> Iterator[int]:
-    """The port of a registry that was started as its containers are, over a database in memory."""
+    """The port of a registry that is started like its containers, over a database in memory."""
     (task,) = prod.resources("AWS::ECS::TaskDefinition")
     containers = {each["Name"]: each for each in task.properties["ContainerDefinitions"]}
     keys, apicurio = containers["keys"], containers["apicurio"]

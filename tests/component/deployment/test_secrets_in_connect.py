@@ -1,4 +1,4 @@
-"""What MSK Connect's workers read of the monolith's secret, by Kafka's own reading of a configuration."""
+"""MSK Connect's workers read the monolith's secret, with Kafka's own parser of configurations."""
 
 import json
 import os

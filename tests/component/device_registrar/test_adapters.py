@@ -1,4 +1,4 @@
-"""The registrar's adapters on LocalStack and OpenSearch keep what every adapter promises."""
+"""The registrar's adapters on LocalStack and OpenSearch fulfil their contracts."""
 
 import fcntl
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The session's shared stack gives real servers."""
+"""The session's shared stack provides real servers."""
 
 from confluent_kafka.admin import AdminClient
 

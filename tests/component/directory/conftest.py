@@ -1,4 +1,4 @@
-"""OpenSearch for one test at a time: the directory's aliases are one for a cluster."""
+"""OpenSearch for one test at a time, since a cluster has one set of directory aliases."""
 
 import fcntl
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from devstack.config import StackConfig
 
 @pytest.fixture
 def cluster(opensearch: StackConfig) -> Iterator[str]:
-    """The address of an OpenSearch on which nobody else moves the aliases meanwhile."""
+    """The address of an OpenSearch whose aliases no other test moves meanwhile."""
     with (opensearch.state_dir / "directory.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield opensearch.opensearch_url

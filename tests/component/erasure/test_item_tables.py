@@ -1,4 +1,4 @@
-"""Erasing in DynamoDB: the ledger and the store of delayed records stay usable, without the person."""
+"""Erasure in DynamoDB: the delivery ledger and the delay store stay usable, without the person's data."""
 
 import zlib
 from typing import Any
@@ -47,7 +47,7 @@ class TablesWithItems:
         )
 
     def delay(self, record_id: str, **changes: Any) -> None:
-        """An e-mail to the users 7 and 8 waits for an hour."""
+        """Delay an e-mail to the users 7 and 8 for an hour."""
         usual: dict[str, Any] = {
             **dict.fromkeys(("record_id", "parent_id", "send_id"), record_id),
             "chunk_index": 0,
@@ -71,7 +71,7 @@ class TablesWithItems:
         self.store.put(item, NOW)
 
     def texts(self) -> str:
-        """Every item of both tables; delayed records also as they will be released."""
+        """Every item of both tables as text; delayed records also in the form of their release."""
         items = [self.admin.scan(TableName=name)["Items"] for name in (self.ledger_table, self.waiting_table)]
         return f"{items}{self.delayed()}"
 
@@ -110,7 +110,7 @@ def test_delayed_record_keeps_positions_and_the_others_data(tables: TablesWithIt
 
 
 def test_delayed_record_of_an_earlier_version_leaves_no_part(tables: TablesWithItems) -> None:
-    """It was stored under its minute and id, with parts by id that a copy for another minute shares."""
+    """It was stored by minute and id; its parts are stored by id and shared with a copy for another minute."""
     texts = [f"{ADDRESS}{uuid4()}" for _ in range(20_000)]
     tables.delay("earlier", content=[ContentColumn(field="subject", values=[*texts, "Bob"], index=[0, 20_000])])
     [item] = list(tables.store.scan())
@@ -163,7 +163,7 @@ def test_ledger_keeps_decisions_and_loses_the_user(tables: TablesWithItems) -> N
 
 
 def test_large_slice_keeps_decisions_and_leaves_no_part(tables: TablesWithItems) -> None:
-    """It is stored in several items, by the digest of its text."""
+    """It is stored in several items, named by the digest of its text."""
     devices = tuple(CallResult(target=f"device-of-ada-{number}", message_id=str(uuid4())) for number in range(8_000))
     slices = [
         RecipientResult(position=3, user_id=7, decision=SENT, call_results=devices),

@@ -26,7 +26,7 @@ class TestKafkaProducer(ProducerContract):
 
     @pytest.fixture
     def unreachable(self) -> Iterator[Producer]:
-        with socket.socket() as bound:  # bound, and nobody listens
+        with socket.socket() as bound:  # bound, but not listening
             bound.bind(("127.0.0.1", 0))
             yield KafkaProducer(f"127.0.0.1:{bound.getsockname()[1]}", message_timeout_ms=1000)
 

@@ -1,4 +1,4 @@
-"""Queue leases on DynamoDB of LocalStack, under the contract of the in-memory store."""
+"""Queue leases on LocalStack's DynamoDB fulfil the contract of the in-memory store."""
 
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""The packages as they are deployed, but for this machine's processor: each runs alone."""
+"""The deployed packages, built for this machine's processor: each runs alone."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ from infra.packaging.contents import Contents, all_contents
 CONTENTS = {each.name: each for each in all_contents()}
 HERE = f"{platform.machine()}-manylinux_2_28"
 
-# Nothing but the standard library and the package's own folder can be imported.
+# Only the standard library and the package's own folder can be imported.
 IMPORT_ALONE = """
 import importlib, sys
 folder, module = sys.argv[1:]
@@ -48,7 +48,7 @@ def test_a_handler_is_imported_from_its_package_alone(name: str, packages: dict[
         archive.extractall(tmp_path)
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", IMPORT_ALONE, str(tmp_path), CONTENTS[name].handler],
-        # As for SnapStart: with what the first invocation would import.
+        # For SnapStart the imports of the first invocation happen at init.
         env={"PATH": os.environ["PATH"], "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"},
         capture_output=True,
         text=True,

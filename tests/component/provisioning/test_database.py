@@ -15,7 +15,7 @@ from provisioning.database import TABLES, TOKENS, apply_sql, create_users
 
 @pytest.fixture
 def nothing_yet(postgres: StackConfig) -> Iterator[str]:
-    """An empty database of the test's own; RDS' role for tokens stands, as it does there."""
+    """An empty database for this test, on a server that has RDS' role for tokens."""
     name = f"provisioned_{uuid4().hex[:12]}"
     with psycopg.connect(postgres.database_url("metrics"), autocommit=True) as server:
         if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (TOKENS,)).fetchone():
@@ -29,14 +29,14 @@ def nothing_yet(postgres: StackConfig) -> Iterator[str]:
 
 @pytest.fixture
 def database(nothing_yet: str) -> str:
-    """With the tables."""
+    """The database with its tables."""
     apply_sql(nothing_yet, TABLES)
     return nothing_yet
 
 
 @pytest.fixture
 def users(database: str) -> Iterator[tuple[str, str]]:
-    """(reader, writer), of the test's own."""
+    """(reader, writer), unique names of users."""
     names = (f"reader_{uuid4().hex[:8]}", f"writer_{uuid4().hex[:8]}")
     create_users(database, reader=names[0], writer=names[1])
     yield names
@@ -52,7 +52,7 @@ def drop(database: str, users: Iterable[str]) -> None:
 
 
 def as_user(database: str, user: str, statement: str) -> None:
-    """The statement by that user, taken back."""
+    """Execute a statement as that user, and roll it back."""
     with psycopg.connect(database) as connection:
         connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(user)))
         connection.execute(statement.encode())
@@ -90,7 +90,7 @@ def test_users_sign_in_with_tokens_and_creation_is_idempotent(database: str, use
 
 
 def test_concurrent_provisioning_is_serialised(nothing_yet: str) -> None:
-    """To Postgres `if not exists` is no lock: of two who create at once one may be told that it exists."""
+    """In Postgres `if not exists` takes no lock: one of two concurrent creations may fail because the object exists."""
     names = [f"{role}_{uuid4().hex[:8]}" for role in ("reader", "writer")]
     together = threading.Barrier(6)
 
@@ -108,7 +108,7 @@ def test_concurrent_provisioning_is_serialised(nothing_yet: str) -> None:
 
 
 def test_sessions_of_the_writer_begin_in_utc(database: str, users: tuple[str, str]) -> None:
-    """Set by role, in this database alone: sessions pass no start-up options."""
+    """The settings are set by role, in this database alone: sessions pass no start-up options."""
     with psycopg.connect(database) as connection:
         found = connection.execute(
             "SELECT r.rolname, s.setconfig FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole"

@@ -1,4 +1,4 @@
-"""`masscomm suppressions` on the real index, with what this version and an earlier one stored."""
+"""`masscomm suppressions` on the real index, with entries of this version and an earlier one."""
 
 import json
 from collections.abc import Iterator

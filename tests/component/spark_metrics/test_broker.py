@@ -1,4 +1,4 @@
-"""What the job asks of a real broker."""
+"""The job's queries to a real broker."""
 
 from uuid import uuid4
 

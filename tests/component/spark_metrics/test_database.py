@@ -1,4 +1,4 @@
-"""What the job's connections begin with, on a real server."""
+"""Session settings of the job's connections on a real server."""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -15,7 +15,7 @@ from spark_metrics.database import connect
 
 @pytest.fixture
 def elsewhere(postgres: StackConfig) -> Iterator[str]:
-    """An empty database of a server whose clocks are not UTC's."""
+    """An empty database of a server in another time zone than UTC."""
     name = f"elsewhere_{uuid4().hex[:12]}"
     with psycopg.connect(postgres.database_url("postgres"), autocommit=True) as server:
         server.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
@@ -34,6 +34,6 @@ def test_sessions_begin_with_the_parameters_of_their_role(elsewhere: str) -> Non
 
 
 def test_a_database_that_is_not_provisioned_stops_the_job(elsewhere: str) -> None:
-    """Days of another zone would be counted as days of UTC's."""
+    """Otherwise days of another zone would be counted as days of UTC."""
     with pytest.raises(Stop, match="Asia/Kolkata"):
         connect(elsewhere, "a test")

@@ -1,4 +1,4 @@
-"""Comparing and swapping what is served, on a real Postgres, beside a stream that goes on."""
+"""Comparing and swapping the served tables on a real Postgres, while the stream runs."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ def block(status: Status) -> array[int]:
 
 @pytest.fixture
 def connection(database: str) -> Iterator[Connection]:
-    """Of a database that serves: a send to one user, told to be held; five sent in the minute of noon."""
+    """A database with a send to one held user, and a count of five sent in the minute of noon."""
     sink = PostgresSink(database)
     sink.take_over()
     sink.close()
@@ -49,7 +49,7 @@ def connection(database: str) -> Iterator[Connection]:
 def compared(
     connection: Connection, *, sent: int = 5, status: Status = Status.HELD, tables: Mapping[str, Table] = TABLES
 ) -> Served:
-    """What is served beside what was recomputed."""
+    """A comparison of the served rows with recomputed ones."""
     served = Served(connection, Span(), tables)
     with connection.transaction():
         connection.execute("set transaction isolation level repeatable read")
@@ -68,7 +68,7 @@ def test_equal_counts_do_not_differ(connection: Connection) -> None:
 
 
 def test_a_span_takes_whole_buckets_of_each_grain(connection: Connection) -> None:
-    """The minute of noon is before the span; the hour and the day are cut by it."""
+    """The minute of noon is before the span; the hour and the day of noon overlap it."""
     served = Served(connection, Span(NOON + MINUTE, NOON + 2 * MINUTE))
     served.remember()
     assert served.differing() == 2
@@ -85,7 +85,7 @@ def test_counts_beyond_retention_are_not_compared(connection: Connection, since:
 
 def test_swap_keeps_counts_made_by_the_stream_since(connection: Connection) -> None:
     served = compared(connection, sent=7, status=Status.SENT)
-    # Three minutes, and of the send the block and two rows of its totals.
+    # Three minutes, and of the send its block and two rows of totals.
     assert served.differing() == 6
     connection.execute("update counts_minute set count_total = count_total + 1")
     connection.execute("insert into counts_minute values (%s, 7, 'news', 'push', 'sent', 9)", [NOON + MINUTE])
@@ -97,7 +97,7 @@ def test_swap_keeps_counts_made_by_the_stream_since(connection: Connection) -> N
 
 
 def test_swap_waits_for_a_running_merge_and_keeps_its_blocks(connection: Connection, database: str) -> None:
-    """Guard: the lock on stream_status."""
+    """The lock on stream_status makes the swap wait."""
     served = compared(connection, status=Status.SENT)
     assert served.differing() == 3
     raised: list[BaseException] = []
@@ -147,7 +147,7 @@ def test_the_log_is_compared_by_its_rows_and_never_swapped(connection: Connectio
 
 
 def _remainder(number: int) -> int:
-    """As SQL has it: with the sign of the number."""
+    """The remainder with the sign of the number, as in SQL."""
     return abs(number) % 1_000_003 * (1 if number >= 0 else -1)
 
 

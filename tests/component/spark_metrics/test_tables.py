@@ -1,4 +1,4 @@
-"""The tables of schemas/tables over those of an earlier version: what was counted stays counted."""
+"""The tables of schemas/tables applied over those of an earlier version: all counts stay."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ FILES = sorted((SCHEMAS / "tables").glob("*.sql"))
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)
 
-# As they stood before ids were packed. Before that, counted_records was not partitioned, revised minutes had no club,
+# The tables before ids were packed. Earlier still, counted_records was not partitioned, revised minutes had no club,
 # and ids were staged in rows of their own.
 PARTITIONED = b"""
 drop view counted_records;
@@ -83,7 +83,7 @@ def test_ids_counted_before_the_tables_changed_are_refused_after(
     apply_sql(database, FILES)
     batches = connection.cursor(binary=True).execute("select source, ids, counted_at from counted_batches").fetchall()
     assert sorted((source, UUID(bytes=packed), at) for source, packed, at in batches) == ids
-    # A record of either kind that is counted again meets its id.
+    # A repeated record of either kind is recognised by its id.
     with connection.transaction():
         counted_ids.load(connection)
     for source, record_id, _ in ids:

@@ -1,4 +1,4 @@
-"""`masscomm trace` over a real broker, registry and tables: what happened, in order, to whom it was asked about."""
+"""`masscomm trace` over a real broker, registry and tables: the history of a send or a user, in order."""
 
 import json
 from copy import deepcopy
@@ -87,7 +87,7 @@ def send_id(
 
 
 def _receipt(sent_outcome: NotificationOutcome) -> tuple[NotificationOutcome, Headers]:
-    """What receipts makes of SNS' word that the push service took the message, and its headers."""
+    """The outcome that receipts emits for SNS' report of a delivery, and its headers."""
     chain = Chain()
     follow = ProcessReceipts(
         messages=InMemorySentMessages(), delay_store=InMemoryDelayStore(), clock=chain.clock, logger=Logger()

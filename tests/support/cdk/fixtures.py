@@ -1,4 +1,6 @@
-"""Fixtures of synthesised environments. One process synthesises all, once a session: Node starts once."""
+"""Fixtures of synthesised environments. One process synthesises all of them once per session, so that Node starts
+only once.
+"""
 
 import fcntl
 import os
@@ -15,14 +17,17 @@ from tests.support.cdk.templates import SynthesisedEnvironment
 
 @pytest.fixture(scope="session")
 def synthesised(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, SynthesisedEnvironment]:
-    """The smallest and the largest environment, one with two generations and one on external servers, by name."""
+    """Return the synthesised environments by name: the smallest, the largest, one with two snapshot generations and
+    one on external servers.
+    """
     base = tmp_path_factory.getbasetemp()
     folder = (base if worker_id == "master" else base.parent) / "cdk"
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             folder.mkdir()
-            # Neither credentials nor a region: a template must not depend on who makes it.
+            # The process gets neither credentials nor a region, because a template must not depend on the account that
+            # synthesises it.
             environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
             done = subprocess.run(
                 [sys.executable, "-m", "tests.support.cdk.synthesise", str(folder)],
@@ -40,23 +45,23 @@ def synthesised(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dic
 def environment(
     request: pytest.FixtureRequest, synthesised: dict[str, SynthesisedEnvironment]
 ) -> SynthesisedEnvironment:
-    """One environment after the other."""
+    """Return each synthesised environment in turn."""
     return synthesised[str(request.param)]
 
 
 @pytest.fixture(scope="session")
 def prod(synthesised: dict[str, SynthesisedEnvironment]) -> SynthesisedEnvironment:
-    """The production environment."""
+    """Return the production environment."""
     return synthesised["prod"]
 
 
 @pytest.fixture(scope="session")
 def local(synthesised: dict[str, SynthesisedEnvironment]) -> SynthesisedEnvironment:
-    """On external servers, from packages, with a domain of its own."""
+    """Return the environment on external servers, built from packages, with its own domain name."""
     return synthesised[LOCAL]
 
 
 @pytest.fixture(scope="session")
 def replacing(synthesised: dict[str, SynthesisedEnvironment]) -> SynthesisedEnvironment:
-    """prod while one snapshot generation replaces another."""
+    """Return the production environment while one snapshot generation replaces another."""
     return synthesised[REPLACING.name]

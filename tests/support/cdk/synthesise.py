@@ -1,8 +1,7 @@
-"""`python -m tests.support.cdk.synthesise FOLDER`: what the tests read, by one process: Node starts once.
+"""`python -m tests.support.cdk.synthesise FOLDER`: synthesises the environments that the tests read, in one process.
 
-dev and prod from the bare sources, as a clean clone has them; `local` with what the others have not: external
-servers, packages as `make package` builds them (but empty), a domain of its own; `replacing`: prod with two snapshot
-generations.
+dev and prod are made from the bare sources, as in a clean clone. `local` has the other options: external servers, empty
+packages in the layout of `make package`, its own domain name. `replacing` is prod with two snapshot generations.
 """
 
 import os
@@ -15,7 +14,7 @@ from functions.catalogue import read_catalogue
 from infra.cdk.config import ENVIRONMENTS, LOCAL, PROD, ApiConfig, ExternalServers, local
 
 SYNTHESISED = ("dev", "prod")
-# One generation replaces another: the most topics, mappings and alarms that there are at a time.
+# While one generation replaces another, topics, mappings and alarms are at their maximum.
 REPLACING = replace(PROD, name="replacing", generation="g1,g2")
 DOMAIN = "api.masscomm.example"
 CERTIFICATE = "arn:aws:acm:us-east-1:000000000000:certificate/00000000-0000-0000-0000-000000000000"
@@ -28,8 +27,10 @@ SERVERS = ExternalServers(
 
 
 def main(folder: Path) -> None:
-    """Every assembly in a folder of its name."""
-    from infra.cdk.app import build  # seconds, and a Node: not for whoever asks for the names above
+    """Synthesise each environment into a subfolder of its name."""
+    # This import takes seconds and starts Node, so it is made only here, and not for importers that need only the names
+    # above.
+    from infra.cdk.app import build
 
     os.environ["MASSCOMM_PACKAGES"] = str(folder / "no-packages")
     for name in SYNTHESISED:

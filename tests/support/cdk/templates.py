@@ -1,4 +1,4 @@
-"""Synthesised environments as the tests read them: JSON, without the library that wrote it."""
+"""Reads synthesised CloudFormation templates as JSON, without the CDK library."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Resource:
-    """One resource of one stack. id: its logical id; attributes: everything except Type and Properties."""
+    """One resource of one stack. `id` is its logical id; `attributes` has everything except Type and Properties."""
 
     stack: str
     id: str
@@ -24,23 +24,23 @@ class Resource:
 
 @dataclass(frozen=True)
 class SynthesisedEnvironment:
-    """A cloud assembly. folder: where it lies."""
+    """A synthesised environment (a CDK cloud assembly) in a folder."""
 
     name: str
     folder: Path
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The assembly's list of artefacts."""
+        """Return the assembly's list of artefacts."""
         content: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
         return content
 
     def templates(self) -> dict[str, dict[str, Any]]:
-        """Stack, without its environment's prefix, → template."""
+        """Return the templates by stack name, without the environment's prefix."""
         return _templates(self.folder, f"masscomm-{self.name}-")
 
     def resources(self, kind: str = "") -> Iterator[Resource]:
-        """Every resource, or those of one type."""
+        """Return the resources of all templates, or those of one type."""
         for stack, template in self.templates().items():
             for id, resource in template["Resources"].items():
                 if kind in ("", resource["Type"]):
@@ -50,7 +50,7 @@ class SynthesisedEnvironment:
 
 @cache
 def _templates(folder: Path, prefix: str) -> dict[str, dict[str, Any]]:
-    """Read once: parsing them is most of the time of a test."""
+    """Read the templates of an environment once, because parsing takes most of the time of a test."""
     suffix = ".template.json"
     return {
         path.name.removeprefix(prefix).removesuffix(suffix): json.loads(path.read_text())
@@ -59,7 +59,7 @@ def _templates(folder: Path, prefix: str) -> dict[str, dict[str, Any]]:
 
 
 def flat(value: Any) -> str:
-    """A value of a template as text: what its intrinsic functions join, references in braces."""
+    """Return a template value as text, with intrinsic functions resolved and references in braces."""
     match value:
         case str():
             return value
@@ -78,12 +78,12 @@ def flat(value: Any) -> str:
 
 
 def as_list(value: Any) -> list[Any]:
-    """CloudFormation takes one or a list."""
+    """Return a value as a list: CloudFormation accepts a single value or a list."""
     return value if isinstance(value, list) else [value]
 
 
 def statements(environment: SynthesisedEnvironment, kind: str = "") -> Iterator[tuple[Resource, dict[str, Any]]]:
-    """Every IAM statement anywhere, with the resource it stands in; kind: that one's type."""
+    """Yield every IAM statement with its resource. `kind` is the type of the resource."""
     for resource in environment.resources(kind):
         for document in _documents(resource.properties):
             for statement in as_list(document["Statement"]):
@@ -103,10 +103,10 @@ def _documents(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def actions(statement: dict[str, Any]) -> set[str]:
-    """What a statement is about."""
+    """The resources that an IAM statement names."""
     return set(as_list(statement.get("Action", [])))
 
 
 def targets(statement: dict[str, Any]) -> set[str]:
-    """What a statement names, as text."""
+    """Return the resources that an IAM statement names, joined as text."""
     return {flat(each) for each in as_list(statement.get("Resource", []))}

@@ -1,4 +1,4 @@
-"""The contract of every store of queue leases: the in-memory and the real one run the same tests."""
+"""The contract tests of every store of queue leases: the in-memory and the real one run the same tests."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ def lease(club_id: int, renewed_ms: int = NOW) -> QueueLease:
 
 
 class QueueLeaseStoreContract:
-    """Subclasses give the fixture `store`, with nothing in it."""
+    """Subclasses define the fixture `store`, an empty store."""
 
     def test_stored_leases_are_read_until_replaced(self, store: QueueLeaseStore) -> None:
         assert store.read() == QueueLeases()

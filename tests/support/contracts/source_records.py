@@ -1,4 +1,4 @@
-"""The contract of every reader of records by position: the in-memory and the real one run the same tests."""
+"""The contract tests of every reader of records by position: the in-memory and the real one run the same tests."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ HEADERS = (("name", b"\xff"), ("name", b""))
 
 @dataclass(frozen=True)
 class StoredRecords:
-    """A topic of one partition that has three records, with these values and HEADERS, from offset 0 on."""
+    """A topic with one partition and three records that have these values and HEADERS, from offset 0 on."""
 
     source: SourceRecords
     topic: str
@@ -17,7 +17,7 @@ class StoredRecords:
 
 
 class SourceRecordsContract:
-    """Subclasses give the fixture `stored`."""
+    """Subclasses define the fixture `stored`."""
 
     def test_record_is_read_whole_by_its_position(self, stored: StoredRecords) -> None:
         for offset in (1, 2, 0):

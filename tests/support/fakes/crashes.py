@@ -1,17 +1,17 @@
-"""A process that ends at a chosen step."""
+"""Fakes of a process that crashes at a chosen step."""
 
 from masscomm.stores.delayed_records import DelayedRecord, InMemoryDelayStore
 
 
 class KilledError(BaseException):
-    """The process ends here: it runs no code after this."""
+    """Simulates a kill of the process; the code under test does not handle this exception."""
 
 
 class Fuse:
-    """Kills the process at the nth step, once."""
+    """Raises the crash at the nth step, once."""
 
     def __init__(self, at: int = 0) -> None:
-        # Steps until then; 0: never.
+        # The number of steps before the crash; 0: no crash.
         self.left = at
 
     def step(self, *_: object) -> None:
@@ -21,7 +21,7 @@ class Fuse:
 
 
 class FusedDelayStore(InMemoryDelayStore):
-    """A delay store of a process that may end before or after each put."""
+    """A delay store whose process may crash before or after each put."""
 
     def __init__(self, fuse: Fuse) -> None:
         super().__init__()

@@ -1,6 +1,7 @@
-"""As much of OpenSearch as cdc_consumer uses, in dictionaries: versioned documents, a state document, aliases.
+"""The subset of OpenSearch that cdc_consumer uses, in dictionaries: versioned documents, a state document, aliases.
 
-What it says of versions is shown on the real one: tests/component/cdc/test_convergence.py runs the same histories.
+tests/component/cdc/test_convergence.py runs the same histories on the real server, which shows that the fake's
+versioning is right.
 """
 
 import json
@@ -10,7 +11,12 @@ from masscomm.directory.client import ConflictError, NotFoundError, TransportErr
 
 
 class FakeOpenSearch:
-    """refuse: (index, id) → status and reason that its writes are answered with; bulk_requests: how many there were."""
+    """A cluster in memory.
+
+    Attributes:
+        refuse: status and reason of the response to writes, by (index, id).
+        bulk_requests: number of bulk requests so far.
+    """
 
     def __init__(self) -> None:
         self.documents: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
@@ -24,7 +30,8 @@ class FakeOpenSearch:
     def bulk(self, *, body: bytes) -> dict[str, Any]:
         self.bulk_requests += 1
         lines = [json.loads(line) for line in body.decode().splitlines()]
-        # One such action refuses the whole request (tests/component/directory/test_opensearch_refusals.py).
+        # OpenSearch rejects the whole request for one such action
+        # (tests/component/directory/test_opensearch_refusals.py).
         for action in lines[::2]:
             if not 0 < len(action["index"]["_id"].encode()) <= 512 or not 0 <= action["index"]["version"] < 2**63:
                 kind = "action_request_validation_exception"
@@ -68,7 +75,7 @@ class FakeOpenSearch:
         return {"docs": [{"_source": known[1]} if known else {} for known in found]}
 
     def rows(self, index: str) -> dict[str, dict[str, Any]]:
-        """id → document of those that are not deleted."""
+        """Documents by id, without deleted ones."""
         return {
             name: source
             for (where, name), (_, source) in self.documents.items()

@@ -1,4 +1,4 @@
-"""The change data consumer over fakes."""
+"""The change data consumer with fake servers."""
 
 import base64
 from typing import Any, cast
@@ -21,10 +21,12 @@ class Context:
 
 
 class Consumer:
-    """cdc_consumer over fakes."""
+    """The use case of cdc_consumer with fake servers."""
 
     def __init__(self, before: "Consumer | None" = None) -> None:
-        """before: the one whose cluster and broker it goes on with, in a new execution environment."""
+        """Create a consumer. With `before`, it uses the cluster and the broker of that consumer, as a new execution
+        environment does.
+        """
         self.cluster: FakeOpenSearch = before.cluster if before else FakeOpenSearch()
         self.progress: InMemoryCdcProgress = before.progress if before else InMemoryCdcProgress()
         self.producer = InMemoryProducer()
@@ -40,7 +42,7 @@ class Consumer:
         self.driver = BatchDriver(function="cdc_consumer", codec=codec, producer=self.producer)
 
     def run(self, *records: KafkaRecord) -> list[int]:
-        """The offsets to be redelivered."""
+        """Process these records. Return the offsets to be redelivered."""
         entries: list[dict[str, Any]] = [
             {
                 "topic": r.topic,

@@ -1,4 +1,4 @@
-"""Events as Lambda passes them, and a batch driver over in-memory adapters."""
+"""Events as Lambda passes them to functions, and a batch driver with in-memory adapters."""
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ SEND_ID = "8a6e0804-2bd0-4672-b79d-d97027f9071a"
 
 @dataclass
 class Context:
-    """Lambda's context; the time is used up where the clock is at its deadline."""
+    """A Lambda context whose remaining time is zero when the clock reaches the deadline."""
 
     clock: FixedClock = field(default_factory=lambda: FixedClock(NOW))
     seconds: float = 60.0
@@ -50,7 +50,7 @@ def entry(
     key: bytes | None = b"key",
     headers: Sequence[tuple[str, bytes]] = (),
 ) -> dict[str, Any]:
-    """One record of an aws:kafka event; a tombstone's value is absent."""
+    """Return one record of an aws:kafka event; the value of a tombstone is absent."""
     document: dict[str, Any] = {
         "topic": topic,
         "partition": partition,
@@ -67,7 +67,7 @@ def entry(
 
 
 def event(*entries: Mapping[str, Any]) -> dict[str, Any]:
-    """An aws:kafka event of these records."""
+    """Return an aws:kafka event with these records."""
     records: dict[str, list[Mapping[str, Any]]] = {}
     for one in entries:
         records.setdefault(f"{one['topic']}-{one['partition']}", []).append(one)
@@ -75,12 +75,12 @@ def event(*entries: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def failed_offsets(answer: Mapping[str, Any]) -> list[int]:
-    """The offsets of a partial batch response."""
+    """Return the offsets in a partial batch response."""
     return [failure["itemIdentifier"]["offset"] for failure in answer["batchItemFailures"]]
 
 
 def registry_with_all_schemas() -> InMemorySchemaRegistry:
-    """A registry to which schemas/ are deployed."""
+    """Return a registry with all schemas of schemas/."""
     registry = InMemorySchemaRegistry()
     for topic in topics.chain_topics():
         if topic.schema is not None:
@@ -89,7 +89,7 @@ def registry_with_all_schemas() -> InMemorySchemaRegistry:
 
 
 class Chain:
-    """One function's surroundings in memory."""
+    """The environment of one function, with Kafka, registry and clock in memory."""
 
     def __init__(self) -> None:
         self.clock = FixedClock(NOW)
@@ -104,46 +104,46 @@ class Chain:
         )
 
     def encoded(self, record: AvroRecord, topic: str, **place: Any) -> dict[str, Any]:
-        """The event entry of a record of ours."""
+        """Return the event entry of one of masscomm's records."""
         value = self.codec.encode(topic, type(record).__name__, record.to_avro())
         return entry(value, topic=topic, **place)
 
     def run[T](self, use_case: UseCase[T], *entries: Mapping[str, Any], seconds: float = 60.0) -> list[int]:
-        """Drive a batch; returns the offsets to be redelivered."""
+        """Process a batch. Return the offsets to be redelivered."""
         return failed_offsets(self.driver.run(event(*entries), Context(self.clock, seconds), use_case))
 
     def values(self, topic: str, lane: Lane | None = None) -> list[bytes]:
-        """What was produced to a topic, in one lane or in all."""
+        """Return the values that were produced to a topic, in one lane or in all lanes."""
         names = {topics.in_lane(topic, each) for each in Lane} if lane is None else {topics.in_lane(topic, lane)}
         return [value or b"" for name, _, value, _ in self.producer.produced if name in names]
 
     def produced(self) -> list[tuple[str, bytes | None, bytes | None]]:
-        """(topic, key, value) of everything produced; headers name the attempt that made it."""
+        """Return (topic, key, value) of all produced records. Headers are omitted, because they name the attempt."""
         return [(topic, key, value) for topic, key, value, _ in self.producer.produced]
 
     def outcomes(self) -> list[NotificationOutcome]:
-        """The outcome records produced."""
+        """Return the produced outcome records."""
         return self._decoded(NotificationOutcome, topics.OUTCOME)
 
     def builds(self, lane: Lane | None = None) -> list[BuildRequested]:
-        """The build records produced."""
+        """Return the produced build records."""
         return self._decoded(BuildRequested, topics.BUILD, lane)
 
     def deliveries(self, lane: Lane | None = None) -> list[DeliveryRequested]:
-        """The delivery records produced."""
+        """Return the produced delivery records."""
         return self._decoded(DeliveryRequested, topics.DELIVERY, lane)
 
     def rechecks(self, lane: Lane | None = None) -> list[RecheckRequested]:
-        """The recheck records produced."""
+        """Return the produced recheck records."""
         return self._decoded(RecheckRequested, topics.RECHECK, lane)
 
     def dead_letters(self) -> list[dict[str, str]]:
-        """The headers of the dead letters."""
+        """Return the headers of the dead letters."""
         found = (headers for name, _, _, headers in self.producer.produced if name == topics.DEAD_LETTER)
         return [{name: text.decode() for name, text in headers} for headers in found]
 
     def limit(self, max_bytes: int) -> None:
-        """From now on topics take no larger records."""
+        """From now on, reject larger records on all topics."""
         self.producer = InMemoryProducer(max_bytes=max_bytes)
         self.driver = self._driver()
 
@@ -156,7 +156,9 @@ class Chain:
 
 
 def results_of(outcomes: Iterable[NotificationOutcome]) -> dict[tuple[int, str], tuple[str, str | None]]:
-    """(user, channel) → (status, reason) of outcome records. Fails where one says two things of a notification."""
+    """Return (user, channel) → (status, reason) of outcome records. Fail if two records have different results for a
+    notification.
+    """
     found: dict[tuple[int, str], tuple[str, str | None]] = {}
     for outcome in outcomes:
         for user_id, place in zip(outcome.user_ids, outcome.result_index, strict=True):
@@ -166,13 +168,13 @@ def results_of(outcomes: Iterable[NotificationOutcome]) -> dict[tuple[int, str],
 
 
 def send(to_users: Iterable[int], **values: Any) -> SendRequested:
-    """A send with an id."""
+    """Return a send with an id."""
     usual: dict[str, Any] = {"type": "news", "club_id": 7, "timestamp": NOW, "send_id": SEND_ID}
     return SendRequested(**usual | {"to_users": list(to_users)} | values)
 
 
 def _part(user_ids: Iterable[int]) -> dict[str, Any]:
-    """The fields that records about the users at positions 0, 1, … have in common."""
+    """Return the fields that records about the users at positions 0, 1, … have in common."""
     users = list(user_ids)
     return {
         "send_id": SEND_ID,
@@ -188,7 +190,7 @@ def _part(user_ids: Iterable[int]) -> dict[str, Any]:
 
 
 def recheck(user_ids: Iterable[int], **values: Any) -> RecheckRequested:
-    """A recheck record of the users at positions 0, 1, …"""
+    """Return a recheck record with the users at positions 0, 1, …"""
     usual: dict[str, Any] = {
         "record_id": "44444444-4444-5444-8444-444444444444",
         "parent_id": "22222222-2222-5222-8222-222222222222",
@@ -199,7 +201,7 @@ def recheck(user_ids: Iterable[int], **values: Any) -> RecheckRequested:
 
 
 def build(user_ids: Iterable[int], **values: Any) -> BuildRequested:
-    """A build record of the users at positions 0, 1, …"""
+    """Return a build record with the users at positions 0, 1, …"""
     usual: dict[str, Any] = {
         "record_id": "11111111-1111-5111-8111-111111111111",
         "parent_id": "22222222-2222-5222-8222-222222222222",
@@ -209,7 +211,7 @@ def build(user_ids: Iterable[int], **values: Any) -> BuildRequested:
 
 
 def delivery(user_ids: Iterable[int], **values: Any) -> DeliveryRequested:
-    """A delivery record of the users at positions 0, 1, … whose push says Hello."""
+    """Return a delivery record with the users at positions 0, 1, … whose push message is Hello."""
     usual: dict[str, Any] = {
         "record_id": "33333333-3333-5333-8333-333333333333",
         "parent_id": "11111111-1111-5111-8111-111111111111",

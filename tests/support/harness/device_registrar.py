@@ -1,4 +1,4 @@
-"""The device registrar over adapters in memory."""
+"""The device registrar with in-memory adapters."""
 
 import base64
 
@@ -37,7 +37,7 @@ class Registrar:
         self.driver = BatchDriver(function="device_registrar", codec=codec, producer=self.producer)
 
     def run(self, *records: KafkaRecord) -> list[int]:
-        """The offsets to be redelivered."""
+        """Process these records. Return the offsets to be redelivered."""
         entries = [
             {
                 "topic": r.topic,
@@ -53,6 +53,6 @@ class Registrar:
         return [item["itemIdentifier"]["offset"] for item in answer["batchItemFailures"]]
 
     def take_calls(self) -> list[tuple[str, str]]:
-        """The calls to the provider since the last call of this method."""
+        """Return the provider calls since the last call of this method."""
         calls, self.endpoints.calls = self.endpoints.calls, []
         return calls

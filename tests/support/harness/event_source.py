@@ -1,4 +1,4 @@
-"""An event source mapping on an in-memory broker, and a function that fails as a test wants."""
+"""An event source mapping on an in-memory broker, and a function whose failures a test chooses."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ SourcePosition = tuple[str, int]
 
 @dataclass(frozen=True)
 class FunctionResponse:
-    """What the function answered."""
+    """The response of an invocation."""
 
     payload: bytes = b"null"
     function_error: str | None = None
@@ -32,19 +32,21 @@ BROKEN = FunctionResponse(b'{"errorType": "E", "errorMessage": "m"}', "Unhandled
 
 
 def failing(positions: Iterable[SourcePosition]) -> FunctionResponse:
-    """A partial batch response that names these (topic-partition, offset)."""
+    """Return a partial batch response with these (topic-partition, offset)."""
     items = [{"itemIdentifier": {"partition": name, "offset": offset}} for name, offset in positions]
     return FunctionResponse(json.dumps({"batchItemFailures": items}).encode())
 
 
 def positions(event: Mapping[str, Any]) -> list[SourcePosition]:
-    """The (topic-partition, offset) of an event's records, in its order."""
+    """Return the (topic-partition, offset) of the records in an event, in its order."""
     return [(name, record["offset"]) for name, records in event["records"].items() for record in records]
 
 
 @dataclass
 class Function:
-    """Remembers its events, and answers what `behave` says of their positions; `gate` holds every invocation back."""
+    """A function that records its events and returns `behave(positions)`. While `gate` is closed, its invocations
+    wait.
+    """
 
     behave: Callable[[list[SourcePosition]], FunctionResponse] = lambda _positions: FunctionResponse()
     gate: asyncio.Event | None = None
@@ -85,7 +87,7 @@ def spec(**changes: Any) -> MappingSpec:
 
 @dataclass
 class RunningMapping:
-    """A running mapping and all it touches."""
+    """A running mapping with its broker, function and on-failure destination."""
 
     broker: MemoryBroker
     source: MemorySource
@@ -127,7 +129,9 @@ async def running(
     destination: Any = None,
     **changes: Any,
 ) -> AsyncIterator[RunningMapping]:
-    """A mapping on `made`, to which records may have been produced before, so that they make one batch."""
+    """Return a mapping that runs on the broker `made`. Records may have been produced to it before, so that they
+    form one batch.
+    """
     made = made or broker()
     function = function or Function()
     config = spec(**changes)
@@ -150,7 +154,7 @@ async def running(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds; fails the test where it does not within TIMEOUT_S."""
+    """Wait until a condition is true; fails the test after TIMEOUT_S."""
     async with asyncio.timeout(TIMEOUT_S):
         while not condition():
             await asyncio.sleep(0.001)

@@ -1,4 +1,4 @@
-"""A use case of the batch driver that produces one record a user."""
+"""A use case for tests of the batch driver. It produces one record for each user."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,15 +16,16 @@ type Work = Callable[[Batch[SendRequested], Item[SendRequested]], None]
 
 
 def relay(batch: Batch[SendRequested], item: Item[SendRequested]) -> None:
-    """One derived record a user, keyed by the user."""
+    """Return one derived record for each user, keyed by the user."""
     for user_id in item.value.to_users:
         batch.produce(item, topics.SEND_API, str(user_id), send([user_id]))
 
 
 @dataclass
 class Relay:
-    """A use case whose work a test can replace; dead_lettered_offsets: of the items for which dead_lettered() was
-    called."""
+    """A use case whose work a test can replace. `dead_lettered_offsets` has the offsets of the items for which
+    dead_lettered() was called.
+    """
 
     work: Work = relay
     look_up: Callable[[], None] = lambda: None

@@ -1,4 +1,4 @@
-"""The scheduler's use case for on-failure records, over adapters in memory."""
+"""The scheduler's use case for on-failure records, with in-memory adapters."""
 
 from datetime import UTC, datetime
 
@@ -18,7 +18,7 @@ Headers = tuple[tuple[str, bytes], ...]
 
 
 class Rescheduler(Chain):
-    """The use case over in-memory adapters."""
+    """The use case for on-failure records, with in-memory adapters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Rescheduler(Chain):
         after_s: float = 0.0,
         invocations: int = 11,
     ) -> list[int]:
-        """Consume the on-failure record of a record at partition 3, offset 41, which failed after_s after it was
+        """Consume the on-failure record of the record at partition 3, offset 41, which failed after_s after it was
         produced.
 
         Returns the offsets to be redelivered.

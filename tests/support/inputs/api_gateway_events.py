@@ -3,12 +3,12 @@
 from types import SimpleNamespace
 from typing import Any
 
-# What an authorizer's context says of an operator.
+# An authorizer context of an operator.
 EVERY_CLUB = {"principalId": "operator", "all_clubs": "true"}
 
 
 def get(path: str, **parameters: list[str]) -> dict[str, Any]:
-    """A proxy event of a GET by a caller who may see every club."""
+    """A proxy event of a GET request by a caller with access to every club."""
     return {
         "resource": path,
         "path": path,
@@ -32,7 +32,7 @@ def get(path: str, **parameters: list[str]) -> dict[str, Any]:
 
 
 def lambda_context() -> Any:
-    """What Powertools asks of Lambda's context."""
+    """The fields of Lambda's context that Powertools reads."""
     return SimpleNamespace(
         aws_request_id="r",
         function_name="f",

@@ -1,6 +1,6 @@
 """Sends that are counted or ignored: metrics and preference checker must agree on each of them.
 
-A send that metrics count as requested and the preference checker emits no outcomes for would never be complete.
+If the metrics counted a send for which the preference checker emits no outcomes, the send would never be complete.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ PRODUCED_MS = 1_700_000_000_000
 LONG = "ü" * LONGEST_TEXT  # characters, not bytes
 CHANNELS = [f"channel {n}" for n in range(MAX_CHANNELS)]
 
-# What differs from an ordinary send that was produced at PRODUCED_MS, and whether it is counted.
+# (changed fields of an ordinary send produced at PRODUCED_MS, whether it is counted).
 CASES: list[tuple[dict[str, Any], bool]] = [
     ({}, True),
     ({"timestamp": PRODUCED_MS + FAR_FUTURE_MS}, True),
@@ -27,7 +27,7 @@ CASES: list[tuple[dict[str, Any], bool]] = [
     ({"send_id": LONG}, True),
     ({"send_id": LONG + "x"}, False),
     ({"send_id": "\0"}, False),
-    ({"send_id": ""}, True),  # as none: derived from its position
+    ({"send_id": ""}, True),  # as without a send_id: derived from the record's position
     ({"send_id": None}, True),
     ({"channels": ["push", ""]}, False),
     ({"channels": [LONG]}, True),
@@ -36,7 +36,7 @@ CASES: list[tuple[dict[str, Any], bool]] = [
     ({"channels": CHANNELS}, True),
     ({"channels": [*CHANNELS, "one more"]}, False),
     ({"channels": ["push"] * MAX_CHANNELS}, True),
-    ({"channels": ["push"] * (MAX_CHANNELS + 1)}, False),  # named again, it is one more all the same
+    ({"channels": ["push"] * (MAX_CHANNELS + 1)}, False),  # a repeated channel counts towards the limit
     ({"channels": [""], "to_users": []}, False),
     ({"to_users": []}, True),
     ({"chunk_index": 3, "chunk_count": 1}, True),  # dead-lettered, and its recipients have outcomes

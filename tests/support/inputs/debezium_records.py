@@ -1,4 +1,4 @@
-"""Records as Debezium writes them, spelled as it was seen to spell them."""
+"""Records in Debezium's format, as captured from a real connector."""
 
 import base64
 import json
@@ -57,6 +57,6 @@ def notification(kind: str, name: str = "a", generation: str = GENERATION) -> Ka
         "aggregate_type": "Initial Snapshot",
         "timestamp": 1_700_000_000_000,
     }
-    if generation != GENERATION:  # a later one
+    if generation != GENERATION:  # later than the row's LSN
         value["timestamp"] = 1_700_000_900_000
     return record("notification", {"id": name}, value, generation)

@@ -1,4 +1,4 @@
-"""Receipts in the shapes that AWS documents, each with the fields its documentation shows; only ids are ours to choose.
+"""Receipts in the formats that AWS documents, with the documented fields and ids of the tests.
 
 Sources: sns/latest/dg/sns-msg-status (pushes), sns/latest/dg/sms_stats_cloudwatch (SMS),
 sns/latest/dg/application-event-notifications and sns-fcm-v1-payloads (failure types),
@@ -173,7 +173,7 @@ SES_IS_THERE = "Successfully validated SNS topic for Amazon SES event publishing
 
 
 def of_logs(*lines: str, kind: str = "DATA_MESSAGE") -> dict[str, Any]:
-    """What CloudWatch Logs invokes a subscribed function with."""
+    """The event with which CloudWatch Logs invokes a subscribed function."""
     document = {
         "messageType": kind,
         "owner": "111122223333",
@@ -188,7 +188,7 @@ def of_logs(*lines: str, kind: str = "DATA_MESSAGE") -> dict[str, Any]:
 
 
 def of_sns(*messages: str) -> dict[str, Any]:
-    """What SNS invokes a subscribed function with."""
+    """The event with which SNS invokes a subscribed function."""
     return {
         "Records": [
             {
@@ -215,7 +215,7 @@ def of_sns(*messages: str) -> dict[str, Any]:
 
 
 def of_event_bridge(detail: dict[str, Any]) -> dict[str, Any]:
-    """What EventBridge invokes a rule's target with."""
+    """The event with which EventBridge invokes a rule's target."""
     return {
         "version": "0",
         "id": "12345678-1234-1234-1234-123456789012",

@@ -1,4 +1,4 @@
-"""Service times that no measurement changes."""
+"""Fixed service times, independent of measurements."""
 
 from capacity.service_times import Line, Time
 
@@ -6,7 +6,7 @@ PROVIDER_S = 0.02
 
 
 def line(invocation_s: float, recipient_s: float) -> Line:
-    """Half of it the processor's."""
+    """Half of the time is processor time."""
     return Line(
         invocation=Time(wall_s=invocation_s, cpu_s=invocation_s / 2),
         recipient=Time(wall_s=recipient_s, cpu_s=recipient_s / 2),

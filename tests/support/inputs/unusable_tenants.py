@@ -1,4 +1,4 @@
-"""Authorizer contexts that name no tenant: every route refuses them."""
+"""Authorizer contexts without a usable tenant: every route refuses them."""
 
 UNUSABLE: tuple[object, ...] = (
     None,

@@ -9,9 +9,12 @@ from typing import Any
 
 
 class AnsweringServer(ThreadingHTTPServer):
-    """asked: what `read` makes of each request; authorizations: its header of that name, which is of its moment.
+    """A server that returns prepared responses.
 
-    answers: one a request, the last one from then on; None: closes the connection.
+    Attributes:
+        asked: the result of `read` for each request.
+        authorizations: the header of that name of each request, kept apart because it depends on the time.
+        answers: one response a request; the last one is repeated; None closes the connection.
     """
 
     def __init__(self, read: Callable[[BaseHTTPRequestHandler, bytes], Any]) -> None:
@@ -54,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def answering(read: Callable[[BaseHTTPRequestHandler, bytes], Any]) -> Iterator[AnsweringServer]:
-    """The server, until the block ends."""
+    """A running server, until the block ends."""
     with AnsweringServer(read) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

@@ -1,4 +1,4 @@
-"""Tables of schemas/dynamodb on LocalStack, each test's own."""
+"""Tables of schemas/dynamodb on LocalStack, one for each test."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def dynamodb(localstack: StackConfig) -> "DynamoDBClient":
 
 
 def new_table(client: "DynamoDBClient", definition: str) -> str:
-    """The name of an empty table as schemas/dynamodb/<definition>.json has it, under a name of its own."""
+    """Make an empty table of schemas/dynamodb/<definition>.json. Returns its unique name."""
     document = json.loads((Path(next(iter(schemas.__path__))) / "dynamodb" / f"{definition}.json").read_text())
     name = f"{definition}-{uuid4()}"
     client.create_table(**document["table"] | {"TableName": name})
@@ -41,7 +41,7 @@ def new_table(client: "DynamoDBClient", definition: str) -> str:
 
 @pytest.fixture
 def functions_client(localstack: StackConfig, monkeypatch: pytest.MonkeyPatch) -> DynamoDb:
-    """The client that functions use, where Lambda would run them."""
+    """The client that the functions use in Lambda."""
     for name, value in {"AWS_ENDPOINT_URL": localstack.aws_url, **AWS_CREDENTIALS}.items():
         monkeypatch.setenv(name, value)
     return DynamoDb(Limits(connect_s=1, read_s=3, attempts=2))

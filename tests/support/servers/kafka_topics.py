@@ -1,4 +1,4 @@
-"""Topics of a test's own on the shared broker."""
+"""Topics for single tests on the shared broker."""
 
 from uuid import uuid4
 
@@ -8,7 +8,7 @@ from confluent_kafka.cimpl import NewTopic
 
 
 def make_topic(bootstrap: str, **options: str) -> str:
-    """A topic of one partition under a name of its own; options: by Kafka's names, with _ for a dot."""
+    """Make a topic with one partition and a unique name; options: Kafka's configuration, with _ for a dot."""
     name = f"test.{uuid4()}"
     with AdminClient({"bootstrap.servers": bootstrap}) as admin:
         config = {key.replace("_", "."): value for key, value in options.items()}
@@ -17,7 +17,7 @@ def make_topic(bootstrap: str, **options: str) -> str:
 
 
 def messages_of(bootstrap: str, topic: str) -> list[Message]:
-    """What stands in a topic's one partition."""
+    """The records of a topic with one partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "enable.auto.commit": False})
     try:
         partition = TopicPartition(topic, 0, 0)

@@ -1,4 +1,4 @@
-"""A metrics database of a test's own, with the tables of schemas/tables and nothing in them."""
+"""A metrics database for one test, with the empty tables of schemas/tables."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -6,7 +6,7 @@ from masscomm.directory.client import Indices, OpenSearch
 
 
 class TestIndices(Indices):
-    """And what makes and unmakes indices."""
+    """The client, and operations that create and delete indices."""
 
     __test__ = False
 
@@ -21,7 +21,7 @@ class TestIndices(Indices):
 
 
 class TestClient(OpenSearch):
-    """Of which tests make one where functions would make theirs."""
+    """The same client for each caller in a test; functions make one each."""
 
     __test__ = False
     indices: TestIndices

@@ -7,12 +7,18 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-# (status, headers, body) of (method, path, body)
+# A response (status, headers, body) to a request (method, path, body).
 type Answer = Callable[[str, str, Any], tuple[int, dict[str, str], bytes]]
 
 
 class RegistryServer:
-    """url: where it listens; answer: may be replaced; requests: what it was asked, `METHOD path`."""
+    """A running registry.
+
+    Attributes:
+        url: its address.
+        answer: makes the responses; a test may replace it.
+        requests: the received requests as `METHOD path`.
+    """
 
     def __init__(self, url: str, answer: Answer) -> None:
         self.url = url
@@ -22,7 +28,7 @@ class RegistryServer:
 
 @contextmanager
 def serving(answer: Answer) -> Iterator[RegistryServer]:
-    """A server on a free port of the loopback, for the length of the block."""
+    """A server on a free loopback port, until the block ends."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -41,7 +47,7 @@ def serving(answer: Answer) -> Iterator[RegistryServer]:
             self.wfile.write(text)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Keep quiet."""
+            """Do not log requests to standard error."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     registry = RegistryServer(f"http://127.0.0.1:{server.server_port}", answer)
@@ -56,14 +62,14 @@ def serving(answer: Answer) -> Iterator[RegistryServer]:
 
 
 class ConfluentRegistry:
-    """What a Confluent-compatible registry answers."""
+    """The responses of a Confluent-compatible registry."""
 
     def __init__(self) -> None:
         self.schemas: dict[int, str] = {}
         self.subjects: dict[str, int] = {}
 
     def register(self, subject: str, schema: Any) -> int:
-        """Put a schema under a subject."""
+        """Register a schema under a subject."""
         schema_id = len(self.schemas) + 1
         self.schemas[schema_id] = json.dumps(schema)
         self.subjects[subject] = schema_id
@@ -77,7 +83,8 @@ class ConfluentRegistry:
                 return 404, {}, b'{"error_code": 40401, "message": "Subject not found"}'
             return 200, {}, json.dumps({"id": latest, "schema": self.schemas[latest]}).encode()
         if method == "GET" and kind == "ids":
-            if not -(2**31) <= int(name) < 2**31:  # as Apicurio's framework answers what is no Java int
+            # Apicurio's framework rejects an id beyond Java's int with this response
+            if not -(2**31) <= int(name) < 2**31:
                 return 404, {}, b'{"error_code": 0, "message": "Unable to extract parameter"}'
             known = self.schemas.get(int(name))
             if known is None:

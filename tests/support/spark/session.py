@@ -1,4 +1,6 @@
-"""One Spark for a test process, and Kafka records as a data frame without Kafka: the fixtures of tests/conftest.py."""
+"""One Spark session for a test process, and Kafka records as a data frame without Kafka; tests/conftest.py has
+fixtures.
+"""
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +16,7 @@ from devstack.setup import JARS
 from spark_metrics.job import spark_session
 from spark_metrics.settings import Settings
 
-# py4j leaves the sockets of threads that have ended to the garbage collector, which says so whenever it comes by.
+# py4j leaves sockets of ended threads to the garbage collector, which warns of them at any time.
 PY4J_SOCKETS = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
 
 _KAFKA = (
@@ -25,7 +27,7 @@ _KAFKA = (
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The job's own session, so that a test sees the options the job runs with."""
+    """The job's own session, so that tests use the job's options."""
     settings = Settings(
         bootstrap_servers="",
         registry_url="",
@@ -35,7 +37,7 @@ def spark() -> Iterator[SparkSession]:
     session = spark_session(settings)
     yield session
     session.stop()
-    # The JVM and its sockets end here, not in the middle of somebody else's test.
+    # The JVM and its sockets end here and not during another test.
     gateway: Any = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
@@ -45,7 +47,7 @@ def spark() -> Iterator[SparkSession]:
     gc.collect()
 
 
-# A record as Kafka's source gives it: topic and value, and where it matters offset, partition, timestamp_ms, headers.
+# A record of Kafka's source: topic and value; if relevant offset, partition, timestamp_ms, headers.
 type Record = dict[str, Any]
 type ToFrame = Callable[[Sequence[Record]], DataFrame]
 
@@ -54,7 +56,7 @@ PRODUCED_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="session")
 def kafka_frame(spark: SparkSession) -> ToFrame:
-    """Records to the frame that Spark's Kafka source would give; offsets count up where none is said."""
+    """The frame that Spark's Kafka source would return for these records; missing offsets are numbered."""
 
     def frame(records: Sequence[Record]) -> DataFrame:
         rows = [

@@ -1,7 +1,7 @@
 """Compiles and renders hostile templates; test_rendering.py runs it in a process with a CPU and a memory limit.
 
 Every allowed filter and test gets every hostile value as its input and as each of its arguments; the values come from
-the send's data and, where they are short, from constants. Exit status 0 where each ends, in a text or a RenderError.
+the send's data and, if they are short, from constants. Exit status 0 if each ends in a text or a RenderError.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from functions.builder.rendering import ALLOWED_FILTERS, ALLOWED_TESTS, RenderEr
 
 CPU_S, MEMORY_BYTES = 30, 1_000_000_000
 
-# As long as REST lets a send's data be; the widest and the slowest characters of each filter.
+# The longest data that REST accepts; the widest and the slowest characters for each filter.
 LONG = 100_000
 DATA = {
     "plain": "a" * LONG,
@@ -67,7 +67,7 @@ PATTERNS_OF_THREE = [
 ]
 FEW = ["data.plain", "data.needle", "data.digits", "999999999", "-999999999", "1e308", "'%999999999d'"]
 METHODS = ["'ceil'", "'common'"]
-# What takes the lexer, the parser, the compiler or the interpreter's stack longest for its length.
+# The slowest inputs of this length for the lexer, the parser, the compiler and the interpreter's stack.
 LENGTH = 199_000
 SOURCES = [
     *(start * (LENGTH // len(start)) for start in ("{", "{{", "{%", "{#", "{{ a }}", "{% if 1 %}")),
@@ -100,7 +100,7 @@ def attempt(source: str) -> None:
 
 
 def main() -> int:
-    """Render everything under the limits."""
+    """Render all templates under the limits."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     for source in SOURCES:

@@ -1,4 +1,4 @@
-"""Delayed messages go to the users as they are now: not to erased users, and to current addresses."""
+"""Delayed messages use the present users: they are not sent to erased users, and go to current addresses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ type Change = Callable[[Delivery], Any]
 
 
 def _delayed(change: Change, channel: str) -> Delivery:
-    """Users 1 and 2 were delayed because of the provider, which works again, and something has changed since."""
+    """Users 1 and 2 were delayed by the provider; it accepts messages again, and a user has changed since."""
     chain = Delivery()
     chain.push.fail = chain.email.fail = lambda _target: BUSY
     assert chain.deliver(by_email([1, 2]) if channel == "email" else delivery([1, 2])) == []
@@ -69,7 +69,7 @@ def test_a_delayed_user_without_a_usable_address(address: str | None, reason: st
 
 
 def test_absence_is_believed_once_the_directory_is_past_the_send() -> None:
-    """A directory that is behind may not have the user yet: nothing is published, and nothing is decided."""
+    """A directory that is behind may not have the user yet: the user is neither notified nor suppressed."""
     chain = _delayed(lambda chain: chain.directory.remove(USER), "email")
     chain.directory.caught_up = DirectoryPosition(lsn=1, ts_ms=NOW - 1)
     assert chain.release() == []
@@ -82,7 +82,7 @@ def test_absence_is_believed_once_the_directory_is_past_the_send() -> None:
 
 
 def test_settings_of_a_user_found_late_count() -> None:
-    """User and settings come into the directory between two look-ups: the opt-out must not be missed."""
+    """User and settings arrive in the directory between two look-ups: the opt-out must not be missed."""
     chain = _delayed(lambda chain: chain.directory.remove(USER), "email")
     confirm = chain.directory.confirm
 
@@ -110,7 +110,7 @@ def test_user_erased_after_one_device_was_reached_is_sent() -> None:
 
 
 def test_a_record_that_a_mapping_gave_up_on_is_looked_up_again() -> None:
-    """It comes back as it was, with the scheduler's header."""
+    """The record is redelivered unchanged, with the scheduler's header."""
     chain = Delivery()
     chain.directory.remove(USER)
     place = chain.encoded(by_email([1, 2]), topics.DELIVERY, headers=((DELAY_REASON_HEADER, b"on_failure"),))

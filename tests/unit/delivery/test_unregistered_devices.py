@@ -1,4 +1,4 @@
-"""A device without an endpoint holds up neither the user's other devices nor the invocation."""
+"""A device without an endpoint delays neither the user's other devices nor the invocation."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ DELAYED = ("sending", None)
 
 
 def _put_unregistered(chain: Delivery, device_id: int, user_id: int, *, age_s: float | None = 3_600) -> None:
-    """An active device without an endpoint, whose row is that old."""
+    """Store an active device without an endpoint, whose row has this age."""
     changed_at_ms = None if age_s is None else chain.clock.now_ms() - round(age_s * 1000)
     chain.directory.put(
         Device(device_id=device_id, user_id=user_id, platform="gcm", token="new", changed_at_ms=changed_at_ms)
@@ -39,7 +39,7 @@ def test_ready_device_is_pushed_at_once_the_other_delayed(age_s: float | None) -
 
 
 def test_kill_after_the_ready_devices_push_doubles_no_push() -> None:
-    """The delivery is recorded with its slice, so a redelivery leaves the ready device alone."""
+    """The slice records the accepted device, so a redelivery does not publish to it again."""
     chain = Delivery()
     _put_unregistered(chain, 11, 1)
     chain.delay_store.failing = Transient("killed")
@@ -87,7 +87,7 @@ def test_missing_endpoint_ends_as_sent_by_the_other_devices() -> None:
 
 
 def test_waits_for_an_endpoint_double_without_an_upper_bound() -> None:
-    """Twice the time so far at most: a dozen tries in three days, where a provider is tried every half hour."""
+    """The delay is at most twice the time so far: twelve attempts in three days, instead of one each half hour."""
     chain = Delivery()
     _put_unregistered(chain, 11, 1)
     assert chain.deliver(delivery([1])) == []
@@ -113,7 +113,7 @@ def test_a_refused_device_is_tried_every_half_hour_all_the_same() -> None:
 
 
 def _round_trips(unregistered: int, *, users: int = 2_000) -> int:
-    """Everything that a broadcast asks of others, from its delivery records to the last of its ends."""
+    """The number of calls of a broadcast to stores and providers, from its delivery records to the last outcome."""
     chain = Delivery()
     for user_id in range(1, users + 1):
         chain.put_device(user_id, user_id)
@@ -142,11 +142,11 @@ def _round_trips(unregistered: int, *, users: int = 2_000) -> int:
     assert len(chain.push.published) == users
     assert {status for (status, _) in results_of(chain.outcomes()[-1:]).values()} == {"sent"}
     asked = chain.directory.calls.total() + chain.ledger.calls.total() + len(chain.push.calls)
-    # A put marks its minute, and a release claims what it releases.
+    # A put also marks its minute, and a release also claims its item.
     return asked + 2 * store.total()
 
 
 @pytest.mark.guarantee("push.missing_endpoints_add_few_round_trips")
 def test_one_in_a_hundred_costs_a_fifth_more_round_trips() -> None:
-    """As many as 1,000 among 100,000, and as many of each record."""
+    """The rate is that of 1,000 unregistered devices among 100,000, spread evenly over the records."""
     assert _round_trips(20) <= 1.2 * _round_trips(0)

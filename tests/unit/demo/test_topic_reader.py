@@ -1,4 +1,4 @@
-"""How a reader of topics asks where they end, with clients that stand in for the broker."""
+"""How a topic reader reads end offsets, with fake clients of the broker."""
 
 from unittest.mock import Mock
 

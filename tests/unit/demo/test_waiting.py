@@ -12,7 +12,7 @@ from devstack.terminal import Terminal
 
 
 class Handle:
-    """What a waiter needs of a stack."""
+    """The part of a stack that a waiter uses."""
 
     def __init__(self, folder: Path) -> None:
         self.config = StackConfig(folder)

@@ -1,4 +1,4 @@
-"""The list of what LocalStack may take and make nothing of."""
+"""The list of properties that LocalStack may accept without effect."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Deployed event source mappings, read as the poller plays them."""
+"""Deployed event source mappings, converted to the poller's specifications."""
 
 from typing import Any
 

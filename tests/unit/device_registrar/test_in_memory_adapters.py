@@ -1,4 +1,4 @@
-"""The registrar's fakes keep what every adapter promises."""
+"""The registrar's fakes fulfil the contract of its adapters."""
 
 from collections.abc import Callable
 

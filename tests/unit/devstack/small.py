@@ -1,4 +1,4 @@
-"""Services small enough for unit tests: Python processes that listen, crash, or refuse to end."""
+"""Services small enough for unit tests: Python processes that listen, crash, or ignore SIGTERM."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from textwrap import dedent
 from devstack.config import StackConfig
 from devstack.service import Service, listens
 
-# What each does on SIGTERM is written to a file they share: the order in which they ended.
+# On SIGTERM each service appends its name to a shared file, which shows the order in which they ended.
 LISTENS = dedent("""
     import signal, socket, sys, time
     port, ending, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -61,12 +61,12 @@ def small(
 
 
 def ending_file(config: StackConfig) -> Path:
-    """Where small services write that they end."""
+    """The file to which small services write that they end."""
     return config.state_dir / "ending"
 
 
 def pair(config: StackConfig) -> dict[str, Service]:
-    """`front` needs `back`."""
+    """Two services; `front` depends on `back`."""
     return {
         "back": small(config, "back", "kafka"),
         "front": small(config, "front", "registry", depends_on=("back",)),
@@ -74,5 +74,5 @@ def pair(config: StackConfig) -> dict[str, Service]:
 
 
 def one(config: StackConfig, script: str) -> dict[str, Service]:
-    """A single service of that script."""
+    """A single service that runs this script."""
     return {"only": small(config, "only", "kafka", script=script, stop_timeout_s=1)}

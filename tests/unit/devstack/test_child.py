@@ -1,4 +1,4 @@
-"""What a child does before it becomes the service."""
+"""Steps of a child process before it becomes the service."""
 
 import os
 import subprocess
@@ -57,7 +57,7 @@ def test_without_user_namespaces_root_drops_its_privileges(tmp_path: Path, monke
 
 
 def test_child_of_an_ended_stack_does_not_start() -> None:
-    # pid 1 stands for whoever adopted it
+    # pid 1 is the parent of orphans
     command = [
         sys.executable,
         "-I",

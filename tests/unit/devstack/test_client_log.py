@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Nothing listens on port 1 of the loopback address.
+# Port 1 of the loopback address has no listener.
 COMMAND = """
 import logging, sys
 from pathlib import Path

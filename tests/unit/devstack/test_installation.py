@@ -1,4 +1,4 @@
-"""Which installation a command speaks to, and options that are written once."""
+"""The choice of a command's installation, and options with a single definition."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Prerequisites: what is missing or wrong is one line, before anything is downloaded."""
+"""Prerequisites: a missing or wrong program is reported in one line, before anything is downloaded."""
 
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ Tools = Callable[..., Path]
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Tools:
-    """Makes a PATH folder with programs that answer as given, and nothing else."""
+    """Makes a PATH folder that contains only these programs, with these outputs."""
 
     def make(
         python: str = "3.13",
@@ -25,7 +25,7 @@ def tools(tmp_path: Path) -> Tools:
         maven: bool = True,
         node: str | None = "v20.0.0",
     ) -> Path:
-        # As a JDK is laid out: its home is the folder above that of java.
+        # The layout of a JDK: its home is the parent of java's folder.
         folder = tmp_path / "jdk" / "bin"
         folder.mkdir(parents=True)
 
@@ -49,7 +49,7 @@ def tools(tmp_path: Path) -> Tools:
 
 
 def check(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """setup.py itself, with that PATH and nothing of this process's environment."""
+    """Run setup.py itself with that PATH and an otherwise empty environment."""
     script = f"import runpy, sys; sys.executable = {str(path / 'python3')!r}; sys.argv = ['setup.py', '--check'];" + (
         f"runpy.run_path({str(ROOT / 'devstack' / 'setup.py')!r}, run_name='__main__')"
     )
@@ -127,7 +127,7 @@ def test_a_mirror_given_to_pip_is_given_to_uv(tmp_path: Path, monkeypatch: pytes
 
 
 def test_no_lock_file_or_pom_names_a_registry() -> None:
-    """A lock that carries addresses breaks for whoever installs from a mirror of their own."""
+    """A lock with addresses breaks installations from another mirror."""
     locks = [*sorted((ROOT / "requirements").glob("*.txt")), ROOT / "infra" / "cdk" / "package-lock.json"]
     poms = sorted((ROOT / "devstack" / "jars").rglob("pom.xml"))
     assert locks

@@ -1,4 +1,4 @@
-"""A delayed record without one of its recipients' data: the others' is whole, and each position stays."""
+"""A delayed record without one recipient's data: the others' data is unchanged, and each keeps its position."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def eraser() -> RecordEraser:
 
 
 def a_delivery(eraser: RecordEraser, **changes: Any) -> dict[str, Any]:
-    """To the users 7 (twice named by no one else), 8 and 9."""
+    """A delivery record to the users 7, 8 and 9."""
     usual = {
         "club_id": 3,
         "channel": "email",

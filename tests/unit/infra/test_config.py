@@ -1,4 +1,4 @@
-"""Settings that AWS would refuse are refused where they are written."""
+"""The configuration rejects settings that AWS would reject."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The job that erases a person: how it is started, and that its role may ask what erasure asks."""
+"""The job that erases a person: how it is started, and the permissions of its role."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ REQUEST = {
 
 
 class Emr:
-    """boto3's clients of Systems Manager and of EMR Serverless. states: what GetJobRun answers, one after another."""
+    """Fakes of boto3's clients of Systems Manager and EMR Serverless. states: the results of GetJobRun, in order."""
 
     def __init__(self, *states: str) -> None:
         self.states = list(states)
@@ -54,7 +54,7 @@ def test_run_is_started_with_the_person_and_awaited(end: str) -> None:
 
 
 class Recording:
-    """OpenSearch with a device state and a message; requests: `VERB path` of each that it was asked."""
+    """OpenSearch with a device state and a message; requests: the received requests as `VERB path`."""
 
     def __init__(self) -> None:
         self.requests: set[str] = set()

@@ -1,4 +1,4 @@
-"""What the streaming job is deployed from."""
+"""The contents of the streaming job's deployment."""
 
 import ast
 import subprocess
@@ -10,7 +10,7 @@ from infra.cdk.config import SparkConfig
 from infra.job_archive import write_archive
 
 ROOMS = ("masscomm", "schemas", "spark_metrics", "erasure")
-# The distribution of requirements/job.in that a module comes from, where the names differ.
+# The distribution of requirements/job.in by module, where their names differ.
 NAMES = {"confluent_kafka": "confluent-kafka", "yaml": "pyyaml"}
 
 LOADED = """
@@ -33,9 +33,9 @@ def test_job_imports_only_its_archive_and_emrs_packages() -> None:
         for line in (ROOT / "requirements" / "job.in").read_text().splitlines()
         if line and not line.startswith("#")
     }
-    parts = {"psycopg_binary", "_yaml", "typing_extensions"}  # what these bring along
+    parts = {"psycopg_binary", "_yaml", "typing_extensions"}  # installed as dependencies of the listed packages
     assert "fastavro" in loaded
-    # PySpark uses psutil where there is one.
+    # PySpark imports psutil if it is installed.
     assert loaded - listed - parts - {"pyspark", "py4j", "psutil"} == set()
 
 

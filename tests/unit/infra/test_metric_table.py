@@ -1,4 +1,4 @@
-"""The documentation of metrics is the vocabulary, and nothing tells a metric that is not in it."""
+"""The documentation lists exactly the metrics of the vocabulary, and code and alarms use no other metric."""
 
 import json
 import re

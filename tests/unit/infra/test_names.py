@@ -1,7 +1,7 @@
-"""Every name that the templates set keeps the rule that AWS documents for it.
+"""Every name that the templates set obeys the rule that AWS documents for it.
 
-CloudFormation passes names on as they are: a service refuses a wrong one during the deployment, after what stands
-before it has been made.
+CloudFormation does not check names: a service rejects a wrong one during the deployment, after earlier resources have
+been created.
 """
 
 import re
@@ -16,7 +16,7 @@ DOCS = "https://docs.aws.amazon.com"
 
 
 class Rule(NamedTuple):
-    """A documented rule for a name. longest: in characters; pattern: of the whole name; page: where it stands."""
+    """A documented rule for a name. longest: in characters; pattern: of the whole name; page: its documentation."""
 
     longest: int
     pattern: str
@@ -39,7 +39,7 @@ RULES = {
     "AWS::ApiGateway::UsagePlan.UsagePlanName": Rule(
         255, r"[^\x00-\x1f]+", f"{DOCS}/apigateway/latest/api/API_CreateUsagePlan.html"
     ),
-    # The one that started this table: no `:`, no backslash, no "/action/".
+    # The rule that caused the first failed deployment: no `:`, no backslash, no "/action/".
     "AWS::Budgets::Budget.Budget.BudgetName": Rule(
         100,
         r"(?!.*/action/|.*<script>.*</script>)[^:\\]+",
@@ -139,7 +139,7 @@ RULES = {
     "AWS::OpenSearchService::Domain.DomainName": Rule(
         28, r"[a-z][a-z0-9-]{2,}", f"{DOCS}/opensearch-service/latest/APIReference/API_CreateDomain.html"
     ),
-    # An identifier of RDS' own, not of ours.
+    # An identifier that RDS generates.
     "AWS::RDS::DBInstance.CACertificateIdentifier": Rule(
         63,
         r"rds-ca-(rsa2048|rsa4096|ecc384)-g1",
@@ -174,7 +174,7 @@ RULES = {
     ),
     "AWS::SecretsManager::Secret.Name": Rule(
         512,
-        # A hyphen and six characters at the end look like what Secrets Manager appends to the ARN.
+        # A hyphen and six characters at the end look like the suffix that Secrets Manager appends to the ARN.
         r"(?!.*-[A-Za-z0-9]{6}$)[A-Za-z0-9/_+=.@-]+",
         f"{DOCS}/secretsmanager/latest/apireference/API_CreateSecret.html",
     ),
@@ -184,7 +184,7 @@ RULES = {
     ),
 }
 
-# Names of something that stands elsewhere, or words of a service's own: no name of ours.
+# Names of resources that another property defines, or keywords of a service.
 NOT_OURS = {
     "AWS::EC2::VPCEndpoint.ServiceName",
     "AWS::Lambda::EventSourceMapping.FunctionName",
@@ -196,7 +196,7 @@ NOT_OURS = {
     "AWS::Logs::SubscriptionFilter.LogGroupName",
 }
 _NAMES = re.compile(r"(Name|Identifier|Family|ConsumerGroupId)$")
-# Besides the types' own properties: an object that is there once, and has a name of its own.
+# Nested objects with names of their own, each of which occurs once in its resource.
 _WITHIN = (
     "Budget",
     "AmazonManagedKafkaEventSourceConfig",
@@ -207,7 +207,7 @@ _WITHIN = (
 
 
 def _texts(environment: SynthesisedEnvironment) -> Iterator[tuple[str, str]]:
-    """(type.property, its text) of each property that has a rule, and each that reads like a name."""
+    """(type.property, its text) of each property that has a rule or whose name ends like a name's."""
     for resource in environment.resources():
         found: dict[str, Any] = dict(resource.properties)
         for within in _WITHIN:
@@ -222,7 +222,7 @@ def _texts(environment: SynthesisedEnvironment) -> Iterator[tuple[str, str]]:
 
 
 def _as_deployed(text: str) -> str:
-    """A text with references filled in as long as AWS makes them: accounts have 12 digits, ids fewer than 20."""
+    """A text with references replaced by text of their longest form: accounts have 12 digits, ids fewer than 20."""
     return re.sub(r"\{[^{}]*\}", lambda found: "0" * (12 if "AccountId" in found[0] else 20), text)
 
 
@@ -233,10 +233,10 @@ def _broken(path: str, text: str) -> bool:
 
 @pytest.mark.parametrize("name", ["dev", "prod", "local"])
 def test_names_match_their_documented_patterns(synthesised: dict[str, SynthesisedEnvironment], name: str) -> None:
-    """A property that reads like a name and has no rule is a failure, too: a new resource brings its page."""
+    """A property that ends like a name's and has no rule fails the test: a new resource needs its rule and page."""
     texts = set(_texts(synthesised[name]))
     if name == "prod":
-        # The longest name of an environment, which is not synthesised.
+        # The longest environment name, which is not synthesised.
         texts |= {(path, text.replace("masscomm-prod", "masscomm-staging")) for path, text in texts}
     assert {path for path, _ in texts} - RULES.keys() - NOT_OURS == set()
     assert [(path, text) for path, text in texts if path in RULES and _broken(path, text)] == []

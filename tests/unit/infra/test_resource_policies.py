@@ -1,4 +1,5 @@
-"""Who may write to topics, queues, buckets and the key: a policy that only denies lets nothing in.
+"""Writers of topics, queues, buckets and the key: each has a permission, since a policy with only denials allows
+nothing.
 
 Pages of AWS' documentation:
 
@@ -9,9 +10,9 @@ Pages of AWS' documentation:
   https://repost.aws/knowledge-center/cloudwatch-receive-sns-for-alarm-trigger
 - events of platform applications are published in the owner's name:
   https://docs.aws.amazon.com/sns/latest/dg/application-event-notifications.html
-- who writes to an encrypted topic needs kms:GenerateDataKey* and kms:Decrypt, and EventBridge does not name a source
+- a writer of an encrypted topic needs kms:GenerateDataKey* and kms:Decrypt, and EventBridge sends no source
   account: https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html
-- the same of encrypted queues, and the encryption context aws:sqs:arn:
+- the same applies to encrypted queues, with the encryption context aws:sqs:arn:
   https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html
 - rules and subscriptions write to dead-letter queues as the service:
   https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rule-dlq.html,
@@ -31,7 +32,7 @@ from typing import Any
 
 from tests.support.cdk.templates import Resource, SynthesisedEnvironment, actions, as_list, flat, statements, targets
 
-# type of a policy: (type of what it is for, where it names that, what a writer asks for)
+# policy type → (resource type, the property that names the resource, the action of a writer)
 POLICIES = {
     "AWS::SNS::TopicPolicy": ("AWS::SNS::Topic", "Topics", "sns:Publish"),
     "AWS::SQS::QueuePolicy": ("AWS::SQS::Queue", "Queues", "sqs:SendMessage"),
@@ -42,12 +43,12 @@ CLOUDWATCH, EVENTS, SNS = "cloudwatch.amazonaws.com", "events.amazonaws.com", "s
 
 
 def _name(reference: object) -> str:
-    """The logical id that a reference or an ARN of it names."""
+    """The logical id in a reference or an ARN."""
     return flat(reference).strip("{}").removesuffix(".Arn")
 
 
 def writers(environment: SynthesisedEnvironment) -> dict[tuple[str, str], set[str]]:
-    """(stack, topic, queue or bucket) → the services that the templates make write to it."""
+    """(stack, topic, queue or bucket) → the services that write to it according to the templates."""
     found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for each in environment.resources():
         properties = each.properties
@@ -102,7 +103,7 @@ def _event_topics(call: str) -> Iterator[str]:
 
 
 def allowed(environment: SynthesisedEnvironment) -> dict[tuple[str, str], set[str]]:
-    """(stack, topic, queue or bucket) → the services that its policy lets write."""
+    """(stack, topic, queue or bucket) → the services that its policy allows to write."""
     found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for kind, (_, of, action) in POLICIES.items():
         for policy, statement in statements(environment, kind):
@@ -115,7 +116,7 @@ def allowed(environment: SynthesisedEnvironment) -> dict[tuple[str, str], set[st
 def _principals(statement: dict[str, Any]) -> Iterator[str]:
     principal = statement["Principal"]
     if principal in ("*", {"AWS": "*"}):
-        # Only where the condition says whose name is meant.
+        # A policy counts only if a condition restricts the account.
         condition = statement.get("Condition", {}).get("StringEquals", {})
         if flat(condition.get("aws:SourceOwner", "")) == "{AWS::AccountId}":
             yield OWNER
@@ -130,7 +131,7 @@ def test_each_resource_policy_allows_its_writers(environment: SynthesisedEnviron
 
 
 def test_a_policy_that_denies_also_allows(environment: SynthesisedEnvironment) -> None:
-    """A topic or queue that only denies takes nothing. The archive's bucket is written under roles of this account."""
+    """A topic or queue with only denials accepts nothing. The archive's bucket is written by roles of this account."""
     silent = []
     for kind, (_, of, action) in POLICIES.items():
         denying = {
@@ -183,7 +184,7 @@ def test_writers_to_encrypted_topics_and_queues_may_use_the_key(environment: Syn
         if each.properties.get("KmsMasterKeyId")
     }
     services = {service for place, all_ in writers(environment).items() if place in encrypted for service in all_}
-    # What an application says is written to its topic by SNS itself.
+    # SNS itself writes an application's events to its topic.
     for service in {SNS if each == OWNER else each for each in services}:
         for action in ("kms:GenerateDataKey", "kms:Decrypt"):
             assert any(_may(statement, action) for statement in users[service]), (service, action)
@@ -204,7 +205,7 @@ def test_log_groups_may_have_the_key(environment: SynthesisedEnvironment) -> Non
         assert _may(statement, f"kms:{action}"), action
 
 
-# Properties that name the key → who uses it then, and why that one may.
+# Types with a property that names the key → the key's users, and their permission.
 KEY_PROPERTIES = {
     "AWS::DynamoDB::Table": "callers, by their roles: test_roles_that_use_encrypted_data_may_use_the_key",
     "AWS::SQS::Queue": "writers: test_writers_to_encrypted_topics_and_queues_may_use_the_key",
@@ -212,7 +213,7 @@ KEY_PROPERTIES = {
     "AWS::Logs::LogGroup": "CloudWatch Logs: test_log_groups_may_have_the_key",
     "AWS::S3::Bucket": "callers, by their roles",
     "AWS::SecretsManager::Secret": "callers, by their roles",
-    # A grant that the service makes in the name of the role that deploys:
+    # The service makes a grant in the name of the deploying role:
     # https://docs.aws.amazon.com/AmazonRDS/latest/UserGuide/Overview.Encryption.Keys.html
     "AWS::RDS::DBInstance": "RDS, by a grant; the administrator's secret: callers, by their roles",
     # https://docs.aws.amazon.com/opensearch-service/latest/developerguide/encryption-at-rest.html
@@ -231,7 +232,7 @@ def _names_the_key(value: object) -> bool:
 
 
 def test_every_use_of_the_key_is_known(environment: SynthesisedEnvironment) -> None:
-    """A property that names the key is a permission that somebody needs: it is written down above, with its page."""
+    """A property that names the key implies a permission: KEY_PROPERTIES lists each, with its page."""
     found = set()
     for resource in environment.resources():
         if resource.type not in ("AWS::IAM::Policy", "AWS::KMS::Key") and _names_the_key(resource.properties):
@@ -239,7 +240,7 @@ def test_every_use_of_the_key_is_known(environment: SynthesisedEnvironment) -> N
     assert found == KEY_PROPERTIES.keys()
 
 
-# An action on encrypted data → what its caller needs of the key.
+# An action on encrypted data → the permissions on the key that its caller needs.
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html
 # https://docs.aws.amazon.com/secretsmanager/latest/userguide/security-encryption.html
@@ -283,7 +284,7 @@ def _secrets(environment: SynthesisedEnvironment) -> Iterator[tuple[Resource, li
 
 
 def test_roles_that_read_our_secrets_may_decrypt_them(environment: SynthesisedEnvironment) -> None:
-    """The monolith's secret is not ours: docs/deploying.md says with which key it is encrypted."""
+    """The monolith's secret is not ours: docs/deploying.md has the requirements for its key."""
     readers = [(policy, granted) for policy, granted in _secrets(environment) if policy.stack != "cdc"]
     assert len(readers) >= 2
     for policy, granted in readers:
@@ -291,7 +292,7 @@ def test_roles_that_read_our_secrets_may_decrypt_them(environment: SynthesisedEn
 
 
 def test_the_job_is_submitted_without_a_key_of_its_own(environment: SynthesisedEnvironment) -> None:
-    """EMR Serverless refuses a job whose submitter may not use the key that it names for logs.
+    """EMR Serverless rejects a job if the submitter has no permission on the key of its logs.
 
     https://docs.aws.amazon.com/emr/latest/EMR-Serverless-UserGuide/jobs-log-encryption.html: the submitter needs
     kms:GenerateDataKey and kms:Decrypt, the run logs:AssociateKmsKey. The log group has its key already.

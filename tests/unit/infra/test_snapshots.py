@@ -1,4 +1,4 @@
-"""Which resources each stack has. A difference is shown line by line; `make snapshots` renews the files."""
+"""The resources of each stack. A difference is shown line by line; `make snapshots` renews the files."""
 
 import os
 from collections import Counter
@@ -13,7 +13,7 @@ RENEW = "MASSCOMM_RENEW_SNAPSHOTS"
 
 
 def listed(environment: SynthesisedEnvironment) -> dict[str, str]:
-    """Stack → its resources, a line a type with how many there are."""
+    """Stack → its resources, one line a type with their number."""
     found = {}
     for stack, template in environment.templates().items():
         kinds = Counter(resource["Type"] for resource in template["Resources"].values())

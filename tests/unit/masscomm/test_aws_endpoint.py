@@ -1,4 +1,4 @@
-"""Where services answer: as AWS's own SDK has it."""
+"""Endpoints of services equal those of AWS's own SDK."""
 
 import boto3
 import pytest

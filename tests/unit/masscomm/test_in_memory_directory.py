@@ -1,4 +1,4 @@
-"""The directory in memory keeps what every directory promises."""
+"""The directory in memory fulfils the contract of every directory."""
 
 import pytest
 

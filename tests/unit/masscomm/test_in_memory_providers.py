@@ -1,4 +1,4 @@
-"""The providers in memory keep the contracts of SNS and SES."""
+"""The providers in memory fulfil the contracts of SNS and SES."""
 
 import pytest
 

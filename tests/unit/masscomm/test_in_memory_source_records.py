@@ -1,4 +1,4 @@
-"""The reader in memory, under the contract of the one that reads Kafka."""
+"""The reader in memory fulfils the contract of the Kafka reader."""
 
 import pytest
 

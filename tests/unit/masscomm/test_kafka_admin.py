@@ -1,4 +1,4 @@
-"""An AdminClient that is closed is destroyed at once, by whoever closes it, and nobody is waited for."""
+"""Closing an AdminClient destroys it at once, on any thread, without waiting."""
 
 import threading
 from typing import Any
@@ -37,7 +37,7 @@ def test_closing_thread_destroys_a_client_before_the_next(
 
 
 def test_client_with_a_pending_request_is_gone_once_closed() -> None:
-    """The real one: it is kept here as a failed future's traceback would keep it."""
+    """The real client; it is also referenced here, as a failed future's traceback references it."""
     admin = KafkaAdmin(NOBODY)
     kept = admin.client()
     latest = confluent_kafka.admin.OffsetSpec.latest()  # type: ignore[attr-defined,no-untyped-call]

@@ -1,4 +1,4 @@
-"""Lambda's event, and what is kept of a record that goes aside."""
+"""Lambda's Kafka event, and the headers of a dead letter."""
 
 from typing import Any
 

@@ -21,7 +21,7 @@ from tests.support.harness.relay import Relay
 
 @pytest.fixture(autouse=True)
 def _nothing_gathered() -> None:
-    """What other tests have gathered is theirs."""
+    """Discard the metrics and spans of other tests."""
     metrics.taken()
     traces.taken()
 
@@ -48,7 +48,7 @@ def test_at_most_a_hundred_evenly_spaced_values_are_kept(count: int) -> None:
     assert len(kept) == count if count <= 100 else 50 <= len(kept) <= 100
     steps = {after - before for before, after in pairwise(kept)}
     assert len(steps) <= 1
-    assert not steps or count - kept[-1] <= max(steps)  # to the last one
+    assert not steps or count - kept[-1] <= max(steps)  # up to the last value
 
 
 def test_metrics_line_equals_powertools(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Problem details as RFC 9457 has them."""
+"""Problem details in the form of RFC 9457."""
 
 from masscomm.http.problem import FieldError, Problem
 

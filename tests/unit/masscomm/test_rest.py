@@ -1,4 +1,4 @@
-"""A REST API's routes, requests and answers, as API Gateway has them."""
+"""A REST API's routes, requests and responses in API Gateway's format."""
 
 import base64
 import json

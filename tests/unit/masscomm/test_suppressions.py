@@ -1,4 +1,4 @@
-"""Which stored suppressions count, for whom and until when."""
+"""Validity of stored suppressions, by club and time."""
 
 import pytest
 

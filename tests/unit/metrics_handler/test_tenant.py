@@ -1,4 +1,4 @@
-"""What a tenant asks for is answered of its own clubs only."""
+"""Responses to a tenant contain its own clubs only."""
 
 import pytest
 

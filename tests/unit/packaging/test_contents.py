@@ -1,4 +1,4 @@
-"""What each function brings along. A library more is a slower cold start: it is added here on purpose or not at all."""
+"""The libraries in each function's package. Another library makes cold starts slower: it must be added here."""
 
 from infra.packaging.contents import Contents, all_contents
 
@@ -7,7 +7,7 @@ _EVERY = {"aws-lambda-powertools", "botocore", "pyyaml", "urllib3"}
 _CHAIN = _EVERY | {"confluent-kafka", "fastavro"}
 _METRICS = _EVERY - {"pyyaml"} | {"psycopg", "psycopg-pool"}
 
-# Package → the distributions that its own modules import. What those require follows from them.
+# Package → the distributions that its own modules import. Their requirements follow from them.
 DIRECT = {
     "builder": _CHAIN | {"jinja2"},
     "cdc_consumer": _CHAIN,

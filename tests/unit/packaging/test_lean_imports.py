@@ -1,6 +1,7 @@
-"""What a cold start imports of others, handler by handler: a module more is a slower start, and is added on purpose.
+"""The third-party modules that a cold start imports, by handler. Another module makes starts slower: it must be added
+here.
 
-What is needed for work is imported with the first invocation, or ahead of it where Lambda prepares environments
+Other modules are imported by the first invocation, or ahead of it where Lambda prepares environments
 (docs/decisions/058-own-clients.md).
 """
 
@@ -17,14 +18,14 @@ from functions.catalogue import read_catalogue
 ROOT = Path(__file__).parents[3]
 HANDLERS = sorted({entry.handler.removesuffix(".handler") for entry in read_catalogue(generation="any")})
 
-# Of Powertools the logger, of botocore its errors.
+# Powertools is imported for its logger, botocore for its errors.
 ALLOWED = {"aws_lambda_powertools", "botocore", "jmespath", "typing_extensions"}
-# Each of these is loaded by nothing at import, whatever else is: an SDK whole, a client of a server, Spark, the CDK.
+# No handler loads these at import: a whole SDK, a client of a server, Spark, the CDK.
 NEVER = {
     *("boto3", "botocore.client", "botocore.session", "s3transfer", "opensearchpy", "aiohttp", "requests", "httpx"),
     *("confluent_kafka", "fastavro", "urllib3", "psycopg", "psycopg_pool", "jinja2", "pydantic", "yaml"),
     *("aws_cdk", "jsii", "pyspark", "devstack", "asyncio", "email.message"),
-    # Powertools' resolver of routes with every kind of event, and what importlib.resources unpacks archives with.
+    # Powertools' route resolver with every kind of event, and the archive support of importlib.resources.
     *("aws_lambda_powertools.event_handler", "aws_lambda_powertools.utilities.data_classes", "tempfile"),
 }
 

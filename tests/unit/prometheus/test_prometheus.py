@@ -1,4 +1,4 @@
-"""/metrics: what the functions told since the host started, as a Prometheus reads it."""
+"""/metrics: the functions' metrics since the start of the host, as Prometheus' own parser reads them."""
 
 import json
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def _line(**found: Any) -> str:
 
 
 def _samples(lines: FunctionLines) -> dict[tuple[str, ...], float]:
-    """(name, *label values) → value, as Prometheus's own parser reads them."""
+    """(name, *label values) → value, read by Prometheus' own parser."""
     page = exposition(lines, lambda: STATUS).decode()
     return {
         (sample.name, *sample.labels.values()): sample.value

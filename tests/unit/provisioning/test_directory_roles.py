@@ -1,4 +1,6 @@
-"""The domain's own roles: what a deployed function may do with which indices, and who takes its role."""
+"""The OpenSearch domain's own roles: the indices and actions of each deployed function, and the backend role
+of each.
+"""
 
 import json
 import threading
@@ -19,7 +21,7 @@ from provisioning.directory import DirectoryUser, SignedRequests, create_roles
 
 
 class Domain:
-    """A security API that keeps what it is told."""
+    """A security API that stores roles and mappings."""
 
     def __init__(self) -> None:
         self.roles: dict[str, dict[str, Any]] = {}
@@ -37,7 +39,7 @@ class Domain:
                 self.wfile.write(b"no more roles")
 
             def log_message(self, *_: object) -> None:
-                """Nothing."""
+                """Do not log requests to standard error."""
 
         self.server = HTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
@@ -45,7 +47,7 @@ class Domain:
 
 @pytest.fixture
 def domain() -> Iterator[Domain]:
-    """Listens while the test lasts."""
+    """The domain, listening until the test ends."""
     made = Domain()
     thread = threading.Thread(target=made.server.serve_forever)
     thread.start()
@@ -100,7 +102,7 @@ def test_refusal_of_the_domain_is_reported(domain: Domain) -> None:
 
 
 def test_each_deployed_client_of_the_directory_is_a_user() -> None:
-    """Its indices are those of its package's profile."""
+    """The role's indices are those of its package's profile."""
     entries = {entry.name: entry for entry in read_catalogue(generation="g1")}
     account = "arn:aws:iam::000000000000:role/"
     functions = {name: Deployed(variables={}, role_arn=f"{account}{name}") for name in entries}

@@ -1,4 +1,4 @@
-"""What `python -m infra.provision` finds out about an environment."""
+"""How `python -m infra.provision` reads an environment's configuration."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from infra.provision import administrator_url, deployed_functions
 
 
 class Client:
-    """boto3's clients, all in one; calls: what they were asked."""
+    """Fakes of boto3's clients, all in one object; calls: the arguments of each call."""
 
     def __init__(self, **answers: Any) -> None:
         self._answers = answers

@@ -1,4 +1,4 @@
-"""Schemas, examples, topics and records agree: what one of them names the others know."""
+"""Schemas, examples, topics and records agree in their names."""
 
 import dataclasses
 import io
@@ -19,7 +19,7 @@ FOLDER = Path(next(iter(schemas.__path__)))
 SCHEMAS = sorted(path.stem for path in FOLDER.glob("*.avsc"))
 EXAMPLES = sorted(FOLDER.joinpath("examples").glob("*"))
 
-# All a producer needs to know.
+# The only fields that a producer must know.
 MINIMAL_SEND_SCHEMA = {
     "type": "record",
     "name": "SendRequested",
@@ -130,7 +130,7 @@ def test_a_default_of_the_record_class_is_the_schemas(name: str) -> None:
             of_class[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             of_class[field.name] = field.default_factory()
-    # What our own code must always give has a default in the schema only: `addresses`, `index`.
+    # Fields that our own code must always set have a default in the schema only: `addresses`, `index`.
     assert {name: of_schema.get(name, "none") for name in of_class} == of_class
 
 

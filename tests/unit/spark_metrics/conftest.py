@@ -1,4 +1,4 @@
-"""One Spark for all of these tests."""
+"""The Spark session of these tests."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.support.spark.session import PY4J_SOCKETS, Record, ToFrame
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let py4j's sockets be, in these tests only."""
+    """Ignore the warnings about py4j's sockets, in these tests only."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings(PY4J_SOCKETS))
@@ -26,7 +26,7 @@ type ToRows = Callable[[Sequence[Record], Writers], list[dict[str, Any]]]
 
 @pytest.fixture(scope="session")
 def staged(kafka_frame: ToFrame) -> ToRows:
-    """Records to the rows that would be staged, in the order of offset and ordinal."""
+    """The rows that would be staged for these records, in the order of offset and ordinal."""
 
     def rows(records: Sequence[Record], writers: Writers) -> list[dict[str, Any]]:
         known = kafka_frame(records).transform(facts, writers=writers, far_future_ms=DAY_MS)

@@ -1,4 +1,4 @@
-"""What the job asks the broker, with a client that stands in for it."""
+"""The job's queries to the broker, with a fake client."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_unknown_end_offset_is_a_retry_on_a_new_client(monkeypatch: pytest.Monke
 
 
 def test_topic_created_before_topic_ids_has_no_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka gives such a topic an id later without recreating it."""
+    """Kafka later gives such a topic an id without recreating it."""
     patch_admin_client(monkeypatch, 0)
     assert Broker("broker:9092").topic_ids(["outcome"]) == {}
     patch_admin_client(monkeypatch, 7)

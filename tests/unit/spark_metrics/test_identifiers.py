@@ -1,4 +1,4 @@
-"""The ids that Spark derives are those the functions derive."""
+"""Spark derives the same ids as the functions."""
 
 import random
 from uuid import UUID
@@ -45,7 +45,7 @@ def test_texts_beyond_ascii_are_hashed_as_utf8(spark: SparkSession) -> None:
 def test_only_whole_uuids_are_uuids(spark: SparkSession) -> None:
     good = ids.chunk_id("x", 1)
     bad: list[str | None] = [good.upper(), good + "0", good + "\n", "\n" + good, good.replace("-", ""), "", None]
-    # Of the right length, with a hyphen, a digit or a byte elsewhere.
+    # Strings of the right length, with a hyphen, a digit or a byte in the wrong place.
     bad += [good[:8] + good[9] + "-" + good[10:], good[:-1] + "g", good[:-2] + "é", good[:-1] + " ", good[:-1] + "-"]
     frame = spark.createDataFrame([(text,) for text in [good, *bad]], "text string")
     found = [row[0] for row in frame.select(identifiers.uuid_bytes(F.col("text"))).collect()]

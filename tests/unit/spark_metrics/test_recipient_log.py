@@ -1,4 +1,4 @@
-"""What an outcome record says of each of its users."""
+"""The log rows of an outcome record's users."""
 
 from pyspark.sql import SparkSession
 

@@ -1,4 +1,4 @@
-"""The rule for duplicates over the archive is the stream's."""
+"""The archive's rule for duplicates equals the stream's."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,7 +13,7 @@ HOUR_US = 3_600_000_000
     [
         ([0], []),
         ([0, 0, 1], [1, 2]),
-        ([0, 1, 2, 3], [1, 2]),  # what is refused begins no window: the one of hour 3 counts
+        ([0, 1, 2, 3], [1, 2]),  # a rejected record begins no window: the record of hour 3 counts
         ([0, 2.0001, 4.0001], [2]),
     ],
 )

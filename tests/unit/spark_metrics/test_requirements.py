@@ -1,4 +1,4 @@
-"""What the job brings to a cluster is what it imports."""
+"""The job's requirements are the packages that it imports."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from devstack.config import ROOT
 
-# There already: Spark's own.
+# Installed on the cluster as part of Spark.
 THERE = {"pyspark", "py4j", "psutil"}
 LISTED = re.compile(r"^([a-z0-9_.-]+)==", re.MULTILINE)
 

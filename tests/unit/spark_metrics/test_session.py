@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings(PY4J_SOCKETS)
 def test_column_expressions_need_no_class_lookup_in_the_jvm(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Guard: the names looked up beforehand. PySpark would look them up several times for each column of each batch."""
+    """PySpark would look up the names several times for each column of each batch."""
     asked: list[str] = []
     ask = JVMView.__getattr__
 

@@ -1,4 +1,4 @@
-"""The environment to settings."""
+"""Settings from environment variables."""
 
 import pytest
 

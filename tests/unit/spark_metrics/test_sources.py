@@ -1,4 +1,4 @@
-"""What is read of which topics."""
+"""The fields that the job reads of each topic."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The watermark moves only to what is consumed."""
+"""The watermark advances only to consumed offsets."""
 
 from spark_metrics.watermark import Ends, Watermark
 

@@ -1,4 +1,4 @@
-"""What runs on a build server and before a commit is what `make` runs, under the same names."""
+"""The checks of the build server and of pre-commit are the same as those of `make`, under the same names."""
 
 import json
 import re

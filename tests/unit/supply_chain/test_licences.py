@@ -1,4 +1,4 @@
-"""The list of licences says what the bills of materials say, and objects where somebody has to look."""
+"""The licence list agrees with the bills of materials, and reports licences that need a decision."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def entry(name: str, *choices: dict[str, Any], **more: str) -> dict[str, Any]:
 
 
 def test_component_of_several_boms_is_listed_once() -> None:
-    """It has each licence that a bill of materials names."""
+    """The component's licences are those of all bills of materials."""
     jar = entry("core", {"license": {"id": "MIT"}}, {"license": {"name": "Public Domain"}}, group="org.example")
     package = entry("package", {"expression": "Apache-2.0 OR MIT"})
     found = components([{"components": [jar, package]}, {"components": [jar]}])

@@ -1,4 +1,4 @@
-"""Two functions over files: one notes each record it has, once it may; the other answers HTTP."""
+"""Two functions that use files: one waits for permission and records its Kafka records; the other answers HTTP."""
 
 import base64
 import json

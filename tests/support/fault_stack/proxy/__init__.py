@@ -1,18 +1,21 @@
-"""Proxies that do to a connection what networks and servers do, when a test says so.
+"""Proxies that disturb connections when a test requests it, as networks and servers do.
 
     with Loop() as loop:
         opensearch = HttpProxy(loop, upstream_port)          # also KafkaProxy, TcpProxy
-        opensearch.port                                      # what the functions are given as address
+        opensearch.port                                      # the address for the functions
+
         with opensearch.fault(Answer(status=429, body=…), when=path("/_mget"), times=3) as fault:
             …
-            fault.hits                                       # how many requests it was done to
-        with kafka.fault(Hold(), when=produce_to("outcome")) as fault:
-            fault.await_hits(1)                              # the request stands in the proxy
-            …                                                # kill somebody
-            fault.discard()                                  # and it never arrives
-        with dynamodb.down(): …                              # every connection is cut, none is taken
+            fault.hits                                       # number of affected requests
 
-A fault ends with its block; what it held then goes on. Faults are looked at in the order in which they came.
+        with kafka.fault(Hold(), when=produce_to("outcome")) as fault:
+            fault.await_hits(1)                              # the proxy holds the request
+            …                                                # kill a process
+            fault.discard()                                  # the request never arrives
+
+        with dynamodb.down(): …                              # every connection is cut, none is accepted
+
+A fault ends with its block, and the requests that it held continue. Faults are tried in the order of their creation.
 """
 
 from tests.support.fault_stack.proxy.faults import (

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for proxies that a test commands from outside."""
+"""An event loop in its own thread, for proxies that a test controls from outside."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ from typing import Any, Self
 
 
 class Loop:
-    """Runs until the end of its block; what still runs in it then is cancelled."""
+    """Runs an event loop while its context lasts; then the remaining tasks are cancelled."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -28,15 +28,15 @@ class Loop:
         self._loop.close()
 
     def run[T](self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it in the loop and wait for it."""
+        """Run a coroutine in the loop and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     def call(self, work: Callable[[], object]) -> None:
-        """Do it in the loop, soon."""
+        """Call a function in the loop soon."""
         self._loop.call_soon_threadsafe(work)
 
     def keep(self, server: asyncio.Server) -> None:
-        """Serve until the end of the block."""
+        """Serve until the block ends."""
         self._servers.append(server)
 
     async def _cancel_all(self) -> None:

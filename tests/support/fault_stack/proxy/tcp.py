@@ -1,4 +1,4 @@
-"""A proxy of bytes, and what every proxy has: connections that can be cut, refused or stalled."""
+"""A proxy of bytes, and the base of every proxy: connections can be cut, refused or stalled."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ CHUNK = 65_536
 
 
 class TcpProxy:
-    """Passes bytes between whoever connects to `port` and a port of this machine. port 0: a free one."""
+    """Forwards bytes between the clients of `port` and a port of this machine. With port 0 it uses a free port."""
 
     def __init__(self, loop: Loop, upstream: int, *, port: int = 0) -> None:
         self._loop = loop
@@ -28,12 +28,12 @@ class TcpProxy:
     # --- commands of a test ---
 
     def cut(self) -> None:
-        """Cut every connection there is."""
+        """Cut every open connection."""
         self._loop.run(self._cut())
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """Cut every connection and take none."""
+        """Cut every connection and accept none until the block ends."""
         self._down = True
         self.cut()
         try:
@@ -43,7 +43,7 @@ class TcpProxy:
 
     @contextmanager
     def stalled(self) -> Iterator[None]:
-        """Connections are taken, and nothing passes: until the block's end, then they are cut."""
+        """Accept connections but pass no bytes until the block ends; then cut them."""
         self._stalled = True
         try:
             yield
@@ -60,7 +60,7 @@ class TcpProxy:
         after: int = 0,
         times: int | None = None,
     ) -> Iterator[Fault]:
-        """Do something to the requests for which `when` holds; see Fault."""
+        """Apply an action to the requests that `when` selects; see Fault."""
         fault = Fault(action, when, after, times)
         self._faults = [*self._faults, fault]
         try:
@@ -69,7 +69,7 @@ class TcpProxy:
             fault.release()
             self._faults = [other for other in self._faults if other is not fault]
 
-    # --- the loop's ---
+    # --- in the loop ---
 
     async def _listen(self, port: int) -> int:
         server = await asyncio.start_server(self._accept, LOOPBACK, port, limit=2**26)
@@ -96,7 +96,8 @@ class TcpProxy:
             self._writers.add(upstream)
             await self._converse(reader, writer, there, upstream)
         except (OSError, asyncio.IncompleteReadError, Discarded, asyncio.CancelledError):
-            pass  # one side has gone, or is to think that the other has
+            # One side has closed the connection, or must believe that the other side has closed it.
+            pass
         finally:
             for each in (writer, upstream):
                 if each is not None:
@@ -129,7 +130,7 @@ class TcpProxy:
 
 
 async def both(*works: "asyncio._CoroutineLike[None]") -> None:
-    """Both directions until either has ended; errors of either."""
+    """Copy bytes in both directions until either direction ends; raise the error of either."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

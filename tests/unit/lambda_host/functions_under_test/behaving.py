@@ -1,4 +1,4 @@
-"""A function that does what its event says; each key is one way to behave."""
+"""A function whose event chooses its behaviour, one key for each."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A function whose module cannot be imported; it notes each attempt in the file IMPORTS names."""
+"""A function whose module cannot be imported; it records each attempt in the file IMPORTS."""
 
 import os
 from pathlib import Path
