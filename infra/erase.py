@@ -1,4 +1,5 @@
-"""`python -m infra.erase ENVIRONMENT --user 7 --club 3 [--address …] [--even-if-known]`: erase one person in AWS.
+"""`python -m infra.erase ENVIRONMENT --user 7 --club 3 [--address …] [--even-if-known]`: erases one person in a
+deployed environment.
 
 The command starts the job that docs/personal-data.md describes, and waits for its end. The job's report is in the log
 group /PREFIX/erasure. Exit status 0: done. 1: the run refused or could not reach a store; its log has the reason.
@@ -14,7 +15,7 @@ from typing import Any
 
 import boto3
 
-# https://docs.aws.amazon.com/emr-serverless/latest/APIReference/API_JobRun.html
+# The final states of a run (https://docs.aws.amazon.com/emr-serverless/latest/APIReference/API_JobRun.html).
 _ENDED = ("SUCCESS", "FAILED", "CANCELLED")
 _POLL_S = 10.0
 
@@ -25,13 +26,13 @@ def erase(
     """Start a run and wait for its end.
 
     Args:
-        client: creates a boto3 client of a service.
-        prefix: the environment's prefix.
-        arguments: the run's arguments.
-        pause: sleeps for a number of seconds.
+        client: Creates a boto3 client of a service.
+        prefix: The prefix of the environment's resource names.
+        arguments: The arguments of the run.
+        pause: Sleeps for a number of seconds.
 
     Returns:
-        The run's id and final state.
+        The id and the final state of the run.
     """
     parameter = client("ssm").get_parameter(Name=f"/{prefix}/erase-job")["Parameter"]["Value"]
     request = json.loads(parameter)

@@ -1,4 +1,6 @@
-"""Zip a folder reproducibly, the same files to the same bytes: `python -m infra.job_archive FOLDER ARCHIVE`."""
+"""Zips a folder reproducibly, so that the same files result in the same bytes: `python -m infra.job_archive FOLDER
+ARCHIVE`.
+"""
 
 import sys
 import zipfile

@@ -1,4 +1,4 @@
-"""Write the vocabulary of metrics as a table to docs/observability.md: `python -m infra.metric_table`."""
+"""Writes the list of metrics as a table to docs/observability.md: `python -m infra.metric_table`."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ _BEGIN, _END = "<!-- metrics: made by `python -m infra.metric_table` -->", "<!--
 
 
 def table() -> str:
-    """The table: one row for each metric."""
+    """Return the table in Markdown, with one row for each metric."""
     rows = ["| metric | unit | dimensions | emitted by | meaning |", "|---|---|---|---|---|"]
     for metric in ALL.values():
         unit = f"{metric.unit.value} ({metric.kind.value})"
@@ -19,10 +19,10 @@ def table() -> str:
 
 
 def with_table(page: str) -> str:
-    """The page with the current table.
+    """Return the page with its table replaced.
 
     Raises:
-        ValueError: the page has no markers for the table.
+        ValueError: The page has no markers for the table.
     """
     before, found, rest = page.partition(_BEGIN)
     _, ended, after = rest.partition(_END)

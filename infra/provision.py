@@ -1,8 +1,8 @@
-"""Provision the servers of a deployed environment: `python -m infra.provision ENVIRONMENT`.
+"""Provisions the servers of a deployed environment: `python -m infra.provision ENVIRONMENT`.
 
 The command creates schemas, indices, roles, tables and users. It reads addresses, authentication and roles from the
-deployed functions, so that they match. Run it as the role PREFIX-provisioner, on a host that reaches the VPC, before
-the first records. It is idempotent.
+deployed functions, so that they match. Run it as the role PREFIX-provisioner, on a host that can reach the VPC, before
+the first records are produced. It is idempotent.
 """
 
 import argparse
@@ -32,16 +32,16 @@ type Client = Callable[[str], Any]
 class Deployed:
     """The configuration of a deployed function."""
 
-    # Its environment variables.
+    # The environment variables of the function.
     variables: Mapping[str, str]
     role_arn: str
 
 
 def deployed_functions(client: Client, prefix: str) -> dict[str, Deployed]:
-    """The deployed configuration of every function of functions.yaml, by its name there.
+    """Return the deployed configuration of every function in functions.yaml, by its name there.
 
     Raises:
-        botocore.exceptions.ClientError: a function is not deployed.
+        botocore.exceptions.ClientError: A function is not deployed.
     """
     found = {}
     for entry in read_catalogue(generation="any"):
@@ -51,7 +51,7 @@ def deployed_functions(client: Client, prefix: str) -> dict[str, Deployed]:
 
 
 def directory_users(functions: Mapping[str, Deployed], prefix: str) -> list[DirectoryUser]:
-    """The users of the directory by infra.cdk.profiles: functions, and the job that erases a person."""
+    """Return the users of OpenSearch according to infra.cdk.profiles: functions, and the job that erases a person."""
     packages = {entry.name: entry.package for entry in read_catalogue(generation="any")}
     account = next(iter(functions.values())).role_arn.partition(":role/")[0]
     erasure = DirectoryUser(
@@ -76,7 +76,7 @@ def directory_users(functions: Mapping[str, Deployed], prefix: str) -> list[Dire
 
 
 def administrator_url(client: Client, instance: str) -> str:
-    """The URL of a database instance for its administrator; RDS names the secret with the password."""
+    """Return the URL of a database instance for its administrator, with the password from the secret that RDS names."""
     (response,) = client("rds").describe_db_instances(DBInstanceIdentifier=instance)["DBInstances"]
     secret = client("secretsmanager").get_secret_value(SecretId=response["MasterUserSecret"]["SecretArn"])
     known = json.loads(secret["SecretString"])
@@ -89,15 +89,15 @@ def provision(client: Client, prefix: str, sign: Callable[[str], OpenSearchSigne
     """Provision all servers.
 
     Args:
-        client: creates a boto3 client of a service.
-        prefix: the environment's prefix.
-        sign: creates the signer of requests to a domain of a region.
+        client: Creates a boto3 client of a service.
+        prefix: The prefix of the environment's resource names.
+        sign: Creates the signer of requests to an OpenSearch domain in a region.
 
     Returns:
-        A line for each step.
+        A line of text for each step.
 
     Raises:
-        ProvisioningError: a server refused a step.
+        ProvisioningError: A server refused a step.
     """
     functions = deployed_functions(client, prefix)
     directory, metrics = functions["cdc_consumer"].variables, functions["metrics_handler"].variables

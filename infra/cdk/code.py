@@ -1,11 +1,11 @@
-"""The functions' code as assets: the package that `make package` built, else the bare sources.
+"""Returns the functions' code as CDK assets: the package that `make package` built, else only the sources.
 
     infra/package/NAME.zip             everything that the function NAME imports, for python3.13 on arm64
     infra/package/spark_metrics.zip    the dependencies of the streaming job, for EMR's Python on arm64
 
-Without packages the sources alone are staged. They contain no dependencies: templates can be synthesised, compared and
-tested, but the functions cannot run. MASSCOMM_REQUIRE_PACKAGES=1 makes missing packages an error (docs/deploying.md).
-MASSCOMM_PACKAGES names another folder than infra/package.
+Without packages, only the sources are used, without their dependencies. The templates can then be synthesised, compared
+and tested, but the functions cannot run. MASSCOMM_REQUIRE_PACKAGES=1 makes missing packages an error
+(docs/deploying.md). MASSCOMM_PACKAGES names another folder than infra/package.
 """
 
 import atexit
@@ -18,7 +18,7 @@ from pathlib import Path
 from aws_cdk import aws_lambda as lambda_
 
 ROOT = Path(__file__).parents[2]
-# The packages that a function may import; the layers contracts of pyproject.toml agree.
+# The packages that a function may import; the layers contracts of pyproject.toml name the same ones.
 _ROOMS = ("masscomm", "functions", "schemas")
 
 
@@ -27,10 +27,10 @@ class NotPackaged(Exception):
 
 
 def function_code(package: str) -> lambda_.Code:
-    """The code asset of a function, the same for each of its lanes.
+    """Return the code asset of a function, which is the same for each of its lanes (kinds of sends).
 
     Raises:
-        NotPackaged: the package is missing and required.
+        NotPackaged: The package is missing and required.
     """
     archive = _packages() / f"{package}.zip"
     if archive.exists():
@@ -41,17 +41,17 @@ def function_code(package: str) -> lambda_.Code:
 
 
 def job_dependencies() -> Path:
-    """The archive of spark_metrics' dependencies, for EMR's Python on arm64.
+    """Return the archive of spark_metrics' dependencies, for EMR's Python on arm64.
 
     Raises:
-        NotPackaged: the archive is missing and required.
+        NotPackaged: The archive is missing and required.
     """
     archive = _packages() / "spark_metrics.zip"
     if archive.exists():
         return archive
     if os.environ.get("MASSCOMM_REQUIRE_PACKAGES") == "1":
         raise NotPackaged(f"{archive} does not exist: run `make package-job` first")
-    # A stand-in for the archive: it changes whenever the pinned requirements change.
+    # The sources stand in for the archive: they change whenever the pinned requirements change.
     return staged_sources(("requirements",))
 
 
@@ -61,7 +61,7 @@ def _packages() -> Path:
 
 @cache
 def staged_sources(rooms: tuple[str, ...] = _ROOMS) -> Path:
-    """A temporary folder with the sources of these packages, deleted when the process exits."""
+    """Return a temporary folder with the sources of these packages; it is deleted when the process exits."""
     target = Path(tempfile.mkdtemp(prefix="masscomm-sources-"))
     atexit.register(shutil.rmtree, target, ignore_errors=True)
     for room in rooms:

@@ -1,1 +1,1 @@
-"""Build a zip for each function with the modules that it imports: `python -m infra.packaging`."""
+"""Builds a zip for each function with the modules that it imports: `python -m infra.packaging`."""

@@ -1,4 +1,4 @@
-"""Build every function's package and print the sizes."""
+"""Builds the package of every function and prints the sizes."""
 
 import argparse
 from pathlib import Path

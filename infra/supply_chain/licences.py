@@ -1,8 +1,8 @@
-"""List the licences of all dependencies from their bills of materials: `make licences`.
+"""Lists the licences of all dependencies from their bills of materials: `make licences`.
 
 The command reads CycloneDX files (https://cyclonedx.org/docs/1.6/json/) and prints a line for each component. The exit
-status is 1 if a component has no known licence (add it to UNNAMED), or only a licence with obligations for providers of
-masscomm as a service (REFUSED).
+status is 1 if a component has no known licence (add it to UNNAMED), or only a licence with obligations for a company
+that offers masscomm as a service (REFUSED).
 """
 
 import argparse
@@ -28,16 +28,16 @@ _OWN_GROUP = "masscomm.devstack"
 
 @dataclass(frozen=True, order=True)
 class Component:
-    """A package or a jar."""
+    """One dependency: a Python package or a jar."""
 
     name: str
     version: str
-    # As the component names them; empty if it names none.
+    # The names of the licences in the bill of materials; empty if it names none.
     licences: tuple[str, ...]
 
     @classmethod
     def of(cls, entry: dict[str, Any]) -> Self:
-        """A component of a CycloneDX file."""
+        """Return the dependency in an entry of a CycloneDX file."""
         group = entry.get("group")
         name = f"{group}:{entry['name']}" if group else entry["name"]
         named = tuple(sorted({_licence(choice) for choice in entry.get("licenses", [])} - {""}))
@@ -54,13 +54,13 @@ def _licence(choice: dict[str, Any]) -> str:
 
 
 def components(bills: Iterable[dict[str, Any]]) -> list[Component]:
-    """The distinct components of these CycloneDX documents, sorted by name."""
+    """Return the distinct dependencies in these CycloneDX documents, sorted by name."""
     entries = (entry for bill in bills for entry in bill["components"] if entry.get("group") != _OWN_GROUP)
     return sorted({Component.of(entry) for entry in entries})
 
 
 def faults(found: Iterable[Component]) -> Iterator[str]:
-    """A line for each component whose licence is unknown or refused."""
+    """Return a line for each dependency whose licence is unknown or refused."""
     for component in found:
         if not component.licences:
             yield f"{component.name} {component.version} has no licence: look it up and add it to UNNAMED"
@@ -69,7 +69,7 @@ def faults(found: Iterable[Component]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print the components, and faults to stderr. Returns the exit status: 1 if there are faults."""
+    """Print the dependencies, and faults to stderr. Return the exit status: 1 if there are faults."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bill", nargs="+", type=Path, help="a CycloneDX file, JSON")
     found = components(json.loads(path.read_text()) for path in parser.parse_args().bill)

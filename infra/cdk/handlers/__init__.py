@@ -1,1 +1,3 @@
-"""Small functions that the deployment itself needs. Their only dependency is boto3, which Lambda's runtime contains."""
+"""Small Lambda functions that the deployment itself needs. Their only dependency is boto3, which Lambda's runtime
+contains.
+"""

@@ -1,12 +1,13 @@
-"""Keep exactly one run of the streaming job: a run of the deployed version.
+"""A Lambda function that keeps exactly one run of the streaming job active: a run of the deployed version.
 
-A schedule invokes it each minute, and EventBridge whenever a run changes its state. The name of a run contains a digest
-of its code. Runs of another name are cancelled; once none is active, the deployed version is started and resumes from
-the committed offsets. EMR Serverless retries a failed run until its retry limit; this function then starts a new run.
+It is invoked every minute by a schedule, and by EventBridge whenever a run changes its state. The name of a run
+contains a digest of its code. Runs of another name are cancelled; once none is active, the deployed version is started
+and resumes from the committed offsets. EMR Serverless retries a failed run until its retry limit; this function then
+starts a new run.
 
-JOB_PARAMETER: the Systems Manager parameter that holds the StartJobRun request as JSON, without its client token. The
-request is too long for an environment variable of a function. APPLICATION: the application's name, the dimension of the
-metric JobRunning: 1 while a run of the deployed version is active, else 0.
+Environment variables: JOB_PARAMETER names the Systems Manager parameter with the StartJobRun request as JSON, without
+its client token; the request is too long for an environment variable. APPLICATION is the name of the EMR application,
+which is the dimension of the metric JobRunning: 1 while a run of the deployed version is active, else 0.
 """
 
 import json
@@ -24,7 +25,9 @@ _log = logging.getLogger(__name__)
 
 
 def handler(_event: object, _context: object) -> dict[str, str]:
-    """Take one step and return it: `started`, `cancelled`, `waiting` (a cancelled run has not ended) or `running`."""
+    """Take one step and return its name: `started`, `cancelled`, `waiting` (a cancelled run has not ended) or
+    `running`.
+    """
     job = boto3.client("ssm").get_parameter(Name=os.environ["JOB_PARAMETER"])["Parameter"]["Value"]
     action = keep(boto3.client("emr-serverless"), json.loads(job))
     print(_metric(running=action == "running"))  # noqa: T201 - CloudWatch reads the metric from the log
@@ -32,7 +35,7 @@ def handler(_event: object, _context: object) -> dict[str, str]:
 
 
 def _metric(*, running: bool) -> str:
-    """A line in CloudWatch's embedded metric format."""
+    """Return a line in CloudWatch's embedded metric format."""
     metrics = {"Namespace": "masscomm", "Dimensions": [["application"]], "Metrics": [{"Name": "JobRunning"}]}
     return json.dumps(
         {
@@ -47,16 +50,16 @@ def keep(emr: Any, job: dict[str, Any]) -> str:
     """Take one step towards exactly one run of the job.
 
     Args:
-        emr: boto3's client of emr-serverless.
-        job: the StartJobRun request.
+        emr: A boto3 client of emr-serverless.
+        job: The StartJobRun request.
 
     Returns:
-        The step: `started`, `cancelled`, `waiting` or `running`.
+        The name of the step: `started`, `cancelled`, `waiting` or `running`.
     """
     pages = emr.get_paginator("list_job_runs").paginate(applicationId=job["applicationId"], states=list(ACTIVE))
     active = [run for page in pages for run in page["jobRuns"]]
     wanted = [run for run in active if run["name"] == job["name"] and run["state"] != "CANCELLING"]
-    # Keep the oldest run: only an operator can have started a second one.
+    # The oldest run is kept; only an operator can have started a second one.
     keeping = min(wanted, key=lambda run: run["createdAt"], default=None)
     others = [run for run in active if run is not keeping and run["state"] != "CANCELLING"]
     for run in others:

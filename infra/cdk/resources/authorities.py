@@ -1,16 +1,16 @@
-"""The certificate authority of RDS as text, for JVM clients whose containers hold no file of masscomm."""
+"""Returns RDS' certificate authority as text, for JVM clients whose containers contain no file of masscomm."""
 
 import re
 
 from schemas import read_text
 
-# A socket factory of pgjdbc that takes the authority as PEM text or from an environment variable. With
-# sslmode=verify-full the driver also verifies the host name (org.postgresql.ssl.MakeSSL).
+# A socket factory of pgjdbc that reads the certificate authority as PEM text, also from an environment variable. With
+# sslmode=verify-full, the driver also verifies the host name (org.postgresql.ssl.MakeSSL).
 ONE_AUTHORITY = "org.postgresql.ssl.SingleCertValidatingFactory"
 
 
 def rds_authority(region: str) -> str:
-    """The PEM of rds-ca-rsa2048-g1 in a region.
+    """Return the certificate of the authority rds-ca-rsa2048-g1 in a region, as PEM.
 
     Raises:
         ValueError: schemas/certificates has no authority of that region.

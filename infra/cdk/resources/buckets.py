@@ -1,4 +1,4 @@
-"""S3 buckets: the archive of every record, and access logs."""
+"""Creates the S3 buckets: one for the archive of counted records, and one for access logs."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_kms as kms
@@ -14,8 +14,8 @@ class Buckets(Construct):
     """The buckets of an environment.
 
     Attributes:
-        archive: every record, as Parquet by event date and hour.
-        access_log: the access log of `archive`.
+        archive: The bucket of the archive: every record, as Parquet by event date and hour.
+        access_log: The bucket of the access log of `archive`.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
@@ -48,7 +48,9 @@ class Buckets(Construct):
 
 
 def access_log_bucket(scope: Construct, *, environment: Environment) -> s3.Bucket:
-    """A bucket for the access logs of S3 and load balancers. They can write only to a bucket with S3-managed keys."""
+    """Return a bucket for the access logs of S3 and load balancers. It has S3-managed keys, because access logs can
+    be written only to such a bucket.
+    """
     bucket = _bucket(
         scope,
         "access-log",

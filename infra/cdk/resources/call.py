@@ -1,4 +1,4 @@
-"""AWS API calls that a deployment makes where CloudFormation has no resource type."""
+"""AWS API calls that a deployment makes if CloudFormation has no resource type."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from infra.cdk.config import Environment
 from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
 
-# Each stack has one function of aws-cdk-lib that makes its calls; aws-cdk-lib attaches this managed policy to it.
+# The function of aws-cdk-lib that makes the calls of a stack; aws-cdk-lib attaches a managed policy to it.
 _CALLER = "AWS679f53fac002430cb0da5b7982bd2287"
 _BASIC = "IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole]"
 
@@ -29,12 +29,12 @@ def call(
     """Make an API call when the stack is created, and again whenever the call changes.
 
     Args:
-        scope: the construct that the call belongs to.
-        id: the id of the custom resource.
-        environment: gives the retention of the log.
-        key: encrypts the log.
-        sdk_call: the call.
-        statements: the permissions that the call needs.
+        scope: The construct that the call belongs to.
+        id: The id of the custom resource.
+        environment: The environment, which determines the retention of the log.
+        key: The KMS key that encrypts the log.
+        sdk_call: The API call.
+        statements: The permissions that the call needs.
     """
     stack = Stack.of(scope)
     log = stack.node.try_find_child("calls-log")

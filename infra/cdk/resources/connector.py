@@ -1,4 +1,4 @@
-"""MSK Connect with Debezium: change data capture from the monolith's tables to Kafka."""
+"""Creates MSK Connect with Debezium: change data capture from the monolith's tables to Kafka."""
 
 import base64
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ from infra.cdk.resources.logs import log_group
 from masscomm.cdc.debezium import debezium_config, heartbeat_topic
 from masscomm.kafka.topics import cdc_topics, generations
 
-# Built by `make setup`; versions are pinned in devstack/jars/debezium/pom.xml and infra/connect.
+# The plug-in that `make setup` builds; devstack/jars/debezium/pom.xml and infra/connect pin its versions.
 PLUGIN = ROOT / ".devstack" / "connect-plugin"
 _VERSION = "3.7.x"
-# MSK Connect's internal topics and groups; MSK Connect creates them with the connector.
+# The names of MSK Connect's internal topics and groups, which it creates with the connector.
 _OWN = "__amazon_msk_connect_*"
 
 _WORKER = """\
@@ -47,11 +47,11 @@ producer.linger.ms=0
 
 
 class DebeziumConnector(Construct):
-    """One connector for each snapshot generation.
+    """One connector for each snapshot generation (one snapshot of the tables with the changes after it).
 
     Attributes:
-        log: the log group of the workers.
-        names: the connectors' names, by generation.
+        log: The log group of the workers.
+        names: The names of the connectors by generation.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class DebeziumConnector(Construct):
         custom = connect.CfnCustomPlugin(
             self,
             "debezium",
-            # A plugin is immutable: changed content needs a new plugin with a new name.
+            # A custom plugin is immutable: changed content needs a new plugin with a new name.
             name=f"{environment.prefix}-debezium-{archive.asset_hash[:12]}",
             content_type="ZIP",
             location=connect.CfnCustomPlugin.CustomPluginLocationProperty(
@@ -100,12 +100,12 @@ class DebeziumConnector(Construct):
                 connector_name=name,
                 kafka_connect_version=_VERSION,
                 capacity=connect.CfnConnector.CapacityProperty(
-                    # One task reads the one replication slot; a second worker would be idle.
+                    # One task reads the only replication slot; a second worker would be idle.
                     provisioned_capacity=connect.CfnConnector.ProvisionedCapacityProperty(mcu_count=1, worker_count=1)
                 ),
                 connector_configuration=debezium_config(generation)
                 | {
-                    # The worker reads the secret. With `restart` MSK Connect would restart the connector repeatedly.
+                    # The workers read the secret. With `restart`, MSK Connect would restart the connector repeatedly.
                     "config.action.reload": "none",
                     "database.hostname": _secret(secret, "host"),
                     "database.port": _secret(secret, "port"),
@@ -113,7 +113,8 @@ class DebeziumConnector(Construct):
                     "database.password": _secret(secret, "password"),
                     "database.dbname": _secret(secret, "dbname"),
                     "database.sslmode": "verify-full",
-                    # The secret holds the authority that signed the database's certificate: workers have no such file.
+                    # The secret contains the authority that signed the database's certificate, because the workers have
+                    # no such file.
                     "database.sslfactory": ONE_AUTHORITY,
                     "driver.sslfactoryarg": _secret(secret, "ca"),
                     "topic.creation.default.replication.factor": str(environment.kafka.replication_factor),

@@ -1,4 +1,4 @@
-"""RDS for PostgreSQL: an instance, and a proxy that clients sign in to with IAM tokens."""
+"""Creates RDS for PostgreSQL: an instance, and a proxy with which clients authenticate by IAM tokens."""
 
 from collections.abc import Iterable
 
@@ -17,12 +17,12 @@ _COLONS = ArnFormat.COLON_RESOURCE_NAME
 
 
 class TokenDatabase:
-    """A database that clients sign in to with IAM tokens.
+    """A database whose clients authenticate with IAM tokens.
 
     Args:
-        address: the host, with the port if it is not 5432.
-        resource: the resource id of the instance or proxy, as rds-db:connect names it.
-        name: the database's name.
+        address: The host, with the port if it is not 5432.
+        resource: The resource id of the instance or proxy, as permissions for rds-db:connect name it.
+        name: The name of the database.
     """
 
     authentication = "aws_rds_iam"
@@ -31,11 +31,11 @@ class TokenDatabase:
         self._address, self._resource, self._name = address, resource, name
 
     def url(self, user: str) -> str:
-        """The libpq URL for a user. The password is a token, which the client adds."""
+        """Return the libpq URL for a user. The client adds a token as the password."""
         return f"postgresql://{user}@{self._address}/{self._name}?sslmode=verify-full"
 
     def statements(self, scope: Construct, user: str) -> list[iam.PolicyStatement]:
-        """The statements that let a role of the scope's account sign in as this database user."""
+        """Return the policy statements with which a role of the scope's account may connect as this database user."""
         return [
             iam.PolicyStatement(
                 actions=["rds-db:connect"],
@@ -52,12 +52,13 @@ class TokenDatabase:
 
 
 class Database(Construct):
-    """One PostgreSQL instance: encrypted, TLS only; Secrets Manager holds and rotates the administrator's password.
+    """One PostgreSQL instance: encrypted, with TLS only. Secrets Manager stores and rotates the administrator's
+    password.
 
     Attributes:
-        instance: the RDS instance.
-        writer: the instance's endpoint, without a proxy.
-        secret_arn: the secret with the administrator's user name and password.
+        instance: The RDS instance.
+        writer: The endpoint of the instance, without a proxy.
+        secret_arn: The ARN of the secret with the administrator's user name and password.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Database(Construct):
         engine = rds.DatabaseInstanceEngine.postgres(version=rds.PostgresEngineVersion.of(config.version, major))
         self.name = name
         identifier = f"{environment.prefix}-{id}"
-        # RDS would create the log group itself, without our key and without an expiry.
+        # The log group is created here: RDS would create it without our key and without an expiry.
         log = log_group(
             self, "log", environment=environment, key=key, name=f"/aws/rds/instance/{identifier}/postgresql"
         )
@@ -94,11 +95,11 @@ class Database(Construct):
             security_groups=[self._own(group)],
             database_name=name,
             credentials=rds.Credentials.from_username("administrator", encryption_key=key),
-            # RDS generates the password, stores it in Secrets Manager and rotates it each week.
+            # RDS generates the password, stores it in Secrets Manager, and rotates it every week.
             manage_master_user_password=True,
             parameters={"rds.force_ssl": "1"},
             iam_authentication=True,
-            # schemas/certificates contains this authority: clients verify the certificate with it.
+            # Clients verify the certificate with this authority, which schemas/certificates contains.
             ca_certificate=rds.CaCertificate.RDS_CA_RSA2048_G1,
             multi_az=config.multi_az,
             storage_encrypted=True,
@@ -142,7 +143,9 @@ class Database(Construct):
         return instance.attr_master_user_secret_secret_arn
 
     def _own(self, group: ec2.ISecurityGroup) -> ec2.ISecurityGroup:
-        """The group by its id: CDK then adds rules in this stack, and no two stacks depend on each other."""
+        """Return the security group, imported by its id: CDK then adds rules in this stack, so that no two stacks
+        depend on each other.
+        """
         return ec2.SecurityGroup.from_security_group_id(self, f"{group.node.id}-group", group.security_group_id)
 
     def add_proxy(
@@ -155,15 +158,15 @@ class Database(Construct):
         group: ec2.ISecurityGroup,
         users: Iterable[str],
     ) -> TokenDatabase:
-        """Add a proxy that clients sign in to with IAM tokens. No password is stored for these users.
+        """Add a proxy with which clients authenticate by IAM tokens. No password is stored for these users.
 
         Args:
-            environment: gives the proxy's name.
-            key: encrypts the proxy's log.
-            vpc: the proxy's VPC.
-            subnets: of that VPC.
-            group: the proxy's security group.
-            users: the database users that the proxy may sign in as, with tokens of its own role.
+            environment: The environment, which determines the name of the proxy.
+            key: The KMS key that encrypts the proxy's log.
+            vpc: The VPC of the proxy.
+            subnets: The subnets in that VPC.
+            group: The security group of the proxy.
+            users: The database users as which the proxy may connect, with tokens of its own role.
         """
         name = f"{environment.prefix}-{self.name}"
         log = log_group(self, "proxy-log", environment=environment, key=key, name=f"/aws/rds/proxy/{name}")
@@ -183,7 +186,7 @@ class Database(Construct):
             security_groups=[self._own(group)],
             idle_client_timeout=Duration.minutes(30),
         )
-        # The proxy signs in at its creation: its role's policy must exist by then.
+        # The proxy connects when it is created, so the policy of its role must exist by then.
         proxy.node.add_dependency(log, role)
         # The resource id, prx-…, is the last part of the ARN.
         resource = Stack.of(self).split_arn(proxy.db_proxy_arn, _COLONS).resource_name

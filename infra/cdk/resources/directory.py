@@ -1,7 +1,8 @@
-"""The OpenSearch domain of the directory, and IAM permissions for its paths.
+"""Creates the OpenSearch domain of the directory (the copy of the monolith's tables), and IAM permissions for its
+paths.
 
-_bulk and _mget name their indices in the body, which IAM does not inspect. The domain's own roles therefore limit the
-indices that a role may read and write; provisioning/directory.py creates them.
+_bulk and _mget requests name their indices in the body, which IAM does not inspect. Therefore roles inside the domain
+limit the indices that a client may read and write; provisioning/directory.py creates them.
 """
 
 from collections.abc import Iterable
@@ -26,10 +27,10 @@ class Directory(Construct):
     """A domain in the VPC that accepts requests with IAM signatures only.
 
     Args:
-        administrator: the role that may change the domain's roles and indices.
+        administrator: The role that may change the domain's roles and indices.
 
     Attributes:
-        name, arn, url: the domain's.
+        name, arn, url: The name, the ARN and the URL of the domain.
     """
 
     authentication = "aws_sigv4"
@@ -48,7 +49,7 @@ class Directory(Construct):
         super().__init__(scope, "directory")
         config, stack = environment.opensearch, Stack.of(self)
         self.name = f"{environment.prefix}-directory"
-        # Composed here, because the domain's own access policy contains it.
+        # The ARN is composed here, because the access policy of the domain itself contains it.
         self.arn = stack.format_arn(service="es", resource="domain", resource_name=self.name)
         groups = {kind: log_group(self, kind, environment=environment, key=key) for kind in _LOGS}
         allowed = self._let_write(groups.values())
@@ -109,7 +110,7 @@ class Directory(Construct):
             explain(self.domain, "the directory is small and can be captured again from the monolith", "OS4")
 
     def statements(self, requests: Iterable[str]) -> list[iam.PolicyStatement]:
-        """The statements that allow these requests, each `VERB path`."""
+        """Return the policy statements that permit these requests, each written as `VERB path`."""
         paths: dict[str, list[str]] = {}
         for request in requests:
             verb, _, path = request.partition(" ")
@@ -117,7 +118,9 @@ class Directory(Construct):
         return [_http([verb], found) for verb, found in paths.items()]
 
     def _policy(self) -> iam.PolicyDocument:
-        """Admit roles of this account only; each role's own policy has its permissions."""
+        """Return an access policy that admits only roles of this account; each role's own policy has its
+        permissions.
+        """
         return iam.PolicyDocument(
             statements=[
                 iam.PolicyStatement(

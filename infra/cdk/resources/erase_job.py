@@ -1,6 +1,6 @@
-"""The job that erases one person: an EMR Serverless application whose runs an operator starts.
+"""Creates the job that erases one person: an EMR Serverless application whose runs an operator starts.
 
-It needs an application of its own: keep_job cancels other runs in the streaming job's application.
+It is a separate application, because keep_job cancels other runs in the application of the streaming job.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,17 +24,18 @@ from infra.cdk.resources.spark_application import spark_application
 from infra.cdk.resources.streaming_job import RECORDS, spark_jars, spark_parameters
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics", "erasure")
-# Used by masscomm/stores/delayed_records_dynamodb.py and erasure/item_tables.py.
+# The actions that masscomm/stores/delayed_records_dynamodb.py and erasure/item_tables.py use.
 _TABLE_ACTIONS = ("DeleteItem", "GetItem", "PutItem", "Scan", "UpdateItem")
-# Retentions that AWS or buckets.py fix (docs/personal-data.md).
+# Retentions in days that AWS or buckets.py determine (docs/personal-data.md).
 _DYNAMODB_RECOVERY_DAYS, _OPENSEARCH_SNAPSHOT_DAYS, _ARCHIVE_VERSION_DAYS = 35, 14, 30
 
 
 class EraseJob(Construct):
-    """The application, and the parameter /PREFIX/erase-job with the StartJobRun request that infra.erase completes.
+    """The EMR application, and the Systems Manager parameter /PREFIX/erase-job with a StartJobRun request that
+    infra.erase completes.
 
     Attributes:
-        role: the role of a run.
+        role: The role with which a run executes.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class EraseJob(Construct):
         self.role = iam.Role(
             self,
             "role",
-            # The mapping of the OpenSearch domain's own role contains this name.
+            # The role mapping inside the OpenSearch domain contains this name.
             role_name=name,
             assumed_by=iam.ServicePrincipal(
                 "emr-serverless.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
@@ -165,7 +166,7 @@ class EraseJob(Construct):
 
 
 def _backups(environment: Environment) -> str:
-    """The retention of backups and logs in days, in the form of ERASURE_BACKUPS (erasure/__main__.py)."""
+    """Return the retention of backups and logs in days, in the form of ERASURE_BACKUPS (erasure/__main__.py)."""
     days = {
         "database-backups": environment.database.backup_days,
         "dynamodb-recovery": _DYNAMODB_RECOVERY_DAYS,

@@ -1,4 +1,4 @@
-"""External servers, with the interfaces of the servers that DataStack creates. They need no IAM permissions."""
+"""External servers, with the same interfaces as the servers that DataStack creates. They need no IAM permissions."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -14,7 +14,7 @@ _Mapping = lambda_.CfnEventSourceMapping
 
 
 class ExternalKafka:
-    """Brokers without authentication: self-managed Kafka in Lambda's terms.
+    """Kafka brokers without authentication; Lambda calls this self-managed Kafka.
 
     It has the interface of infra.cdk.resources.kafka.KafkaCluster.
     """
@@ -27,7 +27,7 @@ class ExternalKafka:
         self._vpc, self._group = vpc, group
 
     def event_source(self, group: str) -> dict[str, Any]:
-        """The properties of an event source mapping that name its source and its consumer group."""
+        """Return the properties of an event source mapping that name its source and its consumer group."""
         accesses = [("VPC_SECURITY_GROUP", f"security_group:{self._group.security_group_id}")]
         accesses += [("VPC_SUBNET", f"subnet:{subnet.subnet_id}") for subnet in self._vpc.isolated_subnets]
         return {
@@ -43,16 +43,16 @@ class ExternalKafka:
         }
 
     def poller_statements(self) -> list[iam.PolicyStatement]:
-        """No statements: Lambda needs no permission to find the brokers."""
+        """Return no policy statements, because Lambda needs no permission to find external brokers."""
         return []
 
     def statements(self, **_wanted: Collection[str]) -> list[iam.PolicyStatement]:
-        """No statements: the brokers have no authentication."""
+        """Return no policy statements, because the brokers have no authentication."""
         return []
 
 
 class ExternalDirectory:
-    """OpenSearch without authentication, with the interface of infra.cdk.resources.directory.Directory."""
+    """An OpenSearch server without authentication, with the interface of infra.cdk.resources.directory.Directory."""
 
     authentication = NONE
 
@@ -61,12 +61,14 @@ class ExternalDirectory:
         self.url = url
 
     def statements(self, _requests: Iterable[str]) -> list[iam.PolicyStatement]:
-        """No statements: the server has no authentication."""
+        """Return no policy statements, because the server has no authentication."""
         return []
 
 
 class ExternalDatabase:
-    """PostgreSQL that needs no password from us: the client has a password file, or the server trusts it."""
+    """A PostgreSQL server for which no password is needed here: the client has a password file, or the server trusts
+    it.
+    """
 
     authentication = NONE
 
@@ -74,9 +76,9 @@ class ExternalDatabase:
         self._url = url
 
     def url(self, _user: str) -> str:
-        """The URL, the same for each user."""
+        """Return the URL, which is the same for each user."""
         return self._url
 
     def statements(self, _scope: object, _user: str) -> list[iam.PolicyStatement]:
-        """No statements: signing in needs no IAM token."""
+        """Return no policy statements, because connecting needs no IAM token."""
         return []

@@ -1,4 +1,4 @@
-"""One Lambda function with its log group, role and cold-start policy."""
+"""Creates one Lambda function with its log group, role and protection against cold starts."""
 
 from collections.abc import Iterable, Mapping
 
@@ -17,8 +17,8 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group
 
 _ALIAS = "live"
-# With these permissions Lambda creates and deletes the network interfaces of the function and of its event pollers.
-# Only some of the actions support resource-level permissions; none can be limited to the interfaces of one function.
+# The permissions with which Lambda creates and deletes the network interfaces of the function and of its event pollers.
+# Only some of these actions support resource-level permissions; none can be limited to the interfaces of one function.
 INTERFACE_ACTIONS = (
     "ec2:CreateNetworkInterface",
     "ec2:DeleteNetworkInterface",
@@ -35,8 +35,8 @@ class MasscommFunction(Construct):
     """A function of functions.yaml in one lane: python3.13 on arm64, in the VPC.
 
     Attributes:
-        alias: invoke the function through it.
-        role: the execution role; `grant` adds statements to it.
+        alias: The alias through which the function must be invoked.
+        role: The execution role; `grant` adds policy statements to it.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class MasscommFunction(Construct):
             if warmth is Warmth.SNAPSTART and environment.provisioned
             else None,
         )
-        # CDK warns that SnapStart works on published versions only: the alias below points to one.
+        # CDK warns that SnapStart works only on published versions; the alias below points to one.
         Annotations.of(self.function).acknowledge_warning("@aws-cdk/aws-lambda:snapStartRequirePublish")
         # X-Ray's write actions support no resource-level permissions.
         self.grant(
@@ -116,6 +116,6 @@ class MasscommFunction(Construct):
         explain(self.function, "the code is locked, built and tested for python3.13", "L1")
 
     def grant(self, statements: Iterable[iam.PolicyStatement]) -> None:
-        """Add the statements to the function's role."""
+        """Add policy statements to the function's role."""
         for statement in statements:
             self.role.add_to_policy(statement)

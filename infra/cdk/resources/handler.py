@@ -1,4 +1,4 @@
-"""A function of infra/cdk/handlers: one module without dependencies of its own."""
+"""Creates a Lambda function from a module in infra/cdk/handlers, which has no dependencies."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,10 +17,10 @@ _FOLDER = Path(__file__).parents[1] / "handlers"
 
 
 class Handler(Construct):
-    """A function outside the VPC: it calls AWS APIs only.
+    """A Lambda function outside the VPC, because it calls only AWS APIs.
 
     Attributes:
-        function: the Lambda function.
+        function: The Lambda function.
     """
 
     def __init__(

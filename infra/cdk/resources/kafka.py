@@ -1,4 +1,4 @@
-"""The MSK cluster, its topics, and IAM permissions for them."""
+"""Creates the MSK cluster, its topics, and IAM permissions for them."""
 
 import base64
 import json
@@ -34,8 +34,8 @@ class KafkaCluster(Construct):
     """A provisioned cluster with the given topics. Its clients authenticate by IAM, over TLS.
 
     Attributes:
-        name, arn: the cluster's.
-        bootstrap_servers: its IAM listeners.
+        name, arn: The name and the ARN of the cluster.
+        bootstrap_servers: The addresses of the listeners with IAM authentication.
     """
 
     authentication = "aws_msk_iam"
@@ -89,7 +89,7 @@ class KafkaCluster(Construct):
                 encryption_at_rest=msk.CfnCluster.EncryptionAtRestProperty(data_volume_kms_key_id=key.key_arn),
                 encryption_in_transit=msk.CfnCluster.EncryptionInTransitProperty(client_broker="TLS", in_cluster=True),
             ),
-            # Every level has the lag by consumer group and topic; this level adds bytes by topic.
+            # Every monitoring level includes the lag by consumer group and topic; this level adds the bytes by topic.
             enhanced_monitoring="PER_TOPIC_PER_BROKER",
             logging_info=msk.CfnCluster.LoggingInfoProperty(
                 broker_logs=msk.CfnCluster.BrokerLogsProperty(
@@ -115,11 +115,13 @@ class KafkaCluster(Construct):
             partition_count=partitions_of(topic, environment),
             replication_factor=config.replication_factor,
             configs=base64.b64encode(json.dumps(topic.config, sort_keys=True).encode()).decode(),
-            # A deployment deletes no records: delete a topic that is removed from the file by hand.
+            # A deployment deletes no records: if a topic is removed from the file, an operator deletes it by hand.
         ).apply_removal_policy(RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY)
 
     def _bootstrap_servers(self, environment: Environment, key: kms.IKey) -> str:
-        """The IAM bootstrap brokers. CloudFormation does not return them, so a custom resource calls MSK."""
+        """Return the bootstrap brokers with IAM authentication. CloudFormation does not return them, so a custom
+        resource calls MSK.
+        """
         sdk_call = custom.AwsSdkCall(
             service="Kafka",
             action="getBootstrapBrokers",
@@ -132,7 +134,7 @@ class KafkaCluster(Construct):
         return asked.get_response_field(_SASL_IAM)
 
     def event_source(self, group: str) -> dict[str, Any]:
-        """The properties of an event source mapping that name its source and its consumer group."""
+        """Return the properties of an event source mapping that name its source and its consumer group."""
         return {
             "event_source_arn": self.arn,
             "amazon_managed_kafka_event_source_config": _Mapping.AmazonManagedKafkaEventSourceConfigProperty(
@@ -141,7 +143,7 @@ class KafkaCluster(Construct):
         }
 
     def poller_statements(self) -> list[iam.PolicyStatement]:
-        """The statements that Lambda needs in a function's role to find the brokers."""
+        """Return the policy statements that Lambda needs in a function's role to find the brokers."""
         return [
             iam.PolicyStatement(actions=["kafka-cluster:DescribeClusterDynamicConfiguration"], resources=[self.arn]),
             iam.PolicyStatement(
@@ -160,15 +162,15 @@ class KafkaCluster(Construct):
         asks: Collection[str] = (),
         creates: Collection[str] = (),
     ) -> list[iam.PolicyStatement]:
-        """Data plane permissions of a role.
+        """Return policy statements for the Kafka operations of a role.
 
         Args:
-            reads: topics to consume.
-            writes: topics to produce to.
-            describes: topics whose end offsets are read.
-            groups: consumer groups to join and commit for.
-            asks: consumer groups whose committed offsets are read.
-            creates: topics to create if they do not exist.
+            reads: Topics to consume.
+            writes: Topics to produce to.
+            describes: Topics whose end offsets are read.
+            groups: Consumer groups to join, and for which to commit offsets.
+            asks: Consumer groups whose committed offsets are read.
+            creates: Topics to create if they do not exist.
 
         Returns:
             The statements; none without topics and groups.
@@ -192,12 +194,12 @@ class KafkaCluster(Construct):
         ]
 
     def _named(self, kind: str, name: str) -> str:
-        """Derive arn:…:KIND/CLUSTER/UUID/NAME from arn:…:cluster/CLUSTER/UUID."""
+        """Return arn:…:KIND/CLUSTER/UUID/NAME for the cluster's ARN arn:…:cluster/CLUSTER/UUID."""
         before, after = _halves(self.arn)
         return f"{before}:{kind}/{after}/{name}"
 
     def as_reported(self, kind: str, name: str) -> str:
-        """The same ARN in the form of an AwsSolutions finding about a resource of another stack."""
+        """Return an ARN in the form in which an AwsSolutions finding about a resource of another stack contains it."""
         stack = Stack.of(self)
         before, after = (
             json.dumps(stack.resolve(half), separators=(",", ":")) for half in _halves(stack.export_value(self.arn))
@@ -213,6 +215,6 @@ _SASL_IAM = "BootstrapBrokerStringSaslIam"
 
 
 def partitions_of(topic: Topic, environment: Environment) -> int:
-    """The number of partitions that a topic of schemas/topics.yaml has in the environment."""
-    # A topic has one partition because its order matters or its volume is small: the factor does not apply.
+    """Return the number of partitions that a topic of schemas/topics.yaml has in the environment."""
+    # The factor does not apply to a topic with one partition: its order matters, or its volume is small.
     return topic.partitions * (environment.kafka.partitions_factor if topic.partitions > 1 else 1)

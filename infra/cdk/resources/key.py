@@ -1,4 +1,4 @@
-"""The KMS key that encrypts all data at rest of an environment."""
+"""Creates the KMS key that encrypts all stored data of an environment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from infra.cdk.resources.logs import removal
 
 
 def data_key(scope: Construct, *, environment: Environment) -> kms.Key:
-    """A key with yearly rotation that CloudWatch Logs, alarms, schedules and SNS of this account may use."""
+    """Return a key with yearly rotation that CloudWatch Logs, alarms, schedules and SNS of this account may use."""
     stack = Stack.of(scope)
     key = kms.Key(
         scope,
@@ -28,19 +28,20 @@ def data_key(scope: Construct, *, environment: Environment) -> kms.Key:
         key,
         f"logs.{stack.region}.amazonaws.com",
         {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": logs}},
-        # CloudWatch Logs also encrypts directly, and describes the key when a log group is associated with it.
+        # CloudWatch Logs also encrypts directly with the key, and describes it when a log group is associated with it.
         *("kms:Encrypt", "kms:ReEncrypt*", "kms:Describe*"),
     )
     # Alarms and platform applications publish to encrypted topics; a topic sends to an encrypted queue.
     for service in ("cloudwatch", "sns"):
         _let_use(key, f"{service}.amazonaws.com", {"StringEquals": {"aws:SourceAccount": stack.account}})
-    # A schedule sends to an encrypted queue. EventBridge passes no source account to KMS.
+    # A schedule sends to an encrypted queue. EventBridge sends no source account to KMS, so the condition names the
+    # queues.
     _let_use(key, "events.amazonaws.com", {"ArnLike": {"kms:EncryptionContext:aws:sqs:arn": queues}})
     return key
 
 
 def _let_use(key: kms.Key, service: str, conditions: Mapping[str, Any], *actions: str) -> None:
-    """Let a service encrypt and decrypt this account's data under these conditions."""
+    """Permit a service to encrypt and decrypt this account's data under these conditions."""
     key.add_to_resource_policy(
         iam.PolicyStatement(
             principals=[iam.ServicePrincipal(service)],

@@ -1,4 +1,4 @@
-"""Log groups, encrypted and with the environment's retention."""
+"""Creates log groups, encrypted and with the environment's retention."""
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_kms as kms
@@ -18,14 +18,15 @@ _DAYS = {
 def log_group(
     scope: Construct, id: str, *, environment: Environment, key: kms.IKey, name: str | None = None
 ) -> logs.LogGroup:
-    """An encrypted log group with the environment's retention.
+    """Return an encrypted log group with the environment's retention.
 
     Args:
-        scope: the construct that it belongs to.
-        id: its construct id.
-        environment: gives retention and removal policy.
-        key: encrypts it.
-        name: only where a service requires a name or would create the group itself; None: CloudFormation names it.
+        scope: The construct that the log group belongs to.
+        id: The construct id of the log group.
+        environment: The environment, which determines retention and removal policy.
+        key: The KMS key that encrypts the log group.
+        name: The name, needed only if a service requires one or would create the group itself; None: CloudFormation
+            chooses it.
     """
     return logs.LogGroup(
         scope,
@@ -38,5 +39,5 @@ def log_group(
 
 
 def removal(environment: Environment) -> RemovalPolicy:
-    """The removal policy of resources that hold data: kept in a protected environment, else deleted."""
+    """Return the removal policy of resources that hold data: they are kept in a protected environment, else deleted."""
     return RemovalPolicy.RETAIN if environment.protected else RemovalPolicy.DESTROY

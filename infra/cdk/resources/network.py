@@ -1,4 +1,4 @@
-"""The isolated VPC, its endpoints for AWS services, and the permitted flows between security groups."""
+"""Creates the isolated VPC, its endpoints for AWS services, and the permitted connections between security groups."""
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
@@ -12,13 +12,13 @@ KAFKA_IAM = 9098
 POSTGRES = 5432
 REGISTRY = 8443
 
-# Each has a security group of its own.
+# The parties of the network; each has its own security group.
 PARTIES = (
     *("functions", "kafka", "directory", "database", "proxy", "connect", "spark", "erasure"),
     *("registry-balancer", "registry", "registry-database"),
 )
 
-# (source, destination, port). Security groups refuse all other traffic on both sides.
+# The permitted connections: (source, destination, port). Security groups refuse all other traffic on both sides.
 FLOWS = (
     ("functions", "kafka", KAFKA_IAM),
     ("functions", "directory", HTTPS),
@@ -34,7 +34,7 @@ FLOWS = (
     ("registry-balancer", "registry", REGISTRY),
     ("proxy", "database", POSTGRES),
     ("registry", "registry-database", POSTGRES),
-    # Lambda's event pollers run in the cluster's own security group.
+    # Lambda's event pollers run in the security group of the Kafka cluster itself.
     ("kafka", "kafka", KAFKA_IAM),
 )
 CALLERS_OF_AWS = ("functions", "kafka", "registry", "connect", "spark", "erasure")
@@ -44,24 +44,25 @@ _ENDPOINTS = {
     "kms": ec2.InterfaceVpcEndpointAwsService.KMS,
     "logs": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
     "xray": ec2.InterfaceVpcEndpointAwsService.XRAY,
-    # delivery and device_registrar
+    # delivery and device_registrar use SNS.
     "sns": ec2.InterfaceVpcEndpointAwsService.SNS,
     "email": ec2.InterfaceVpcEndpointAwsService.EMAIL,
-    # the event pollers, which run in the cluster's subnets
+    # The event pollers, which run in the cluster's subnets, invoke Lambda.
     "lambda": ec2.InterfaceVpcEndpointAwsService.LAMBDA_,
     "sts": ec2.InterfaceVpcEndpointAwsService.STS,
-    # the registry's image
+    # The registry's container image is pulled from ECR.
     "ecr": ec2.InterfaceVpcEndpointAwsService.ECR,
     "ecr-docker": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER,
 }
 
 
 class Network(Construct):
-    """A VPC with one private subnet in each zone. Without a NAT gateway only services with an endpoint are reachable.
+    """A VPC with one private subnet in each zone. It has no NAT gateway, so that only services with an endpoint are
+    reachable.
 
     Attributes:
-        vpc, subnets: for all resources of the environment.
-        groups: the security group of each of PARTIES.
+        vpc, subnets: The VPC and the subnets of all resources of the environment.
+        groups: The security group of each of PARTIES.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:
@@ -77,7 +78,7 @@ class Network(Construct):
             subnet_configuration=[
                 ec2.SubnetConfiguration(name="private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20)
             ],
-            # Nothing uses the default group; the custom resource that restricts it would need ec2:*.
+            # No resource uses the default security group, and the custom resource that restricts it would need ec2:*.
             restrict_default_security_group=False,
             flow_logs={
                 "rejected": ec2.FlowLogOptions(
@@ -117,14 +118,14 @@ class Network(Construct):
         group.add_egress_rule(group, ec2.Port.all_tcp(), "driver and executors")
 
     def _endpoints(self, environment: Environment) -> None:
-        # A gateway endpoint (S3, DynamoDB) is a route to public addresses, without a security group: its callers need
-        # egress to addresses.
+        # A gateway endpoint (S3, DynamoDB) is a route to public addresses and has no security group, so its callers
+        # need egress rules for addresses.
         for service in (ec2.GatewayVpcEndpointAwsService.S3, ec2.GatewayVpcEndpointAwsService.DYNAMODB):
             self.vpc.add_gateway_endpoint(service.name.rpartition(".")[2] or "gateway", service=service)
         group = self._group("endpoints", environment)
         for party in CALLERS_OF_AWS:
             group.add_ingress_rule(self.groups[party], ec2.Port.tcp(HTTPS), f"from {party}")
-            # The VPC routes to no public address but those of the gateway endpoints: only these become reachable.
+            # The VPC has routes only to the public addresses of the gateway endpoints, so only these become reachable.
             self.groups[party].add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(HTTPS), "AWS, by endpoints")
         for name, service in _ENDPOINTS.items():
             self.vpc.add_interface_endpoint(

@@ -1,4 +1,6 @@
-"""The triggers of functions/receipts: delivery statuses that SNS and SES report after they accepted a message."""
+"""Creates the triggers of functions/receipts: delivery statuses that SNS and SES report after they have accepted a
+message.
+"""
 
 from collections.abc import Mapping
 
@@ -24,7 +26,7 @@ from infra.cdk.resources.function import MasscommFunction
 from infra.cdk.resources.logs import log_group
 from infra.cdk.resources.topic import topic
 
-# The final events of an e-mail. Delays, opens and clicks change no status.
+# The final events of an e-mail; delays, opens and clicks change no status.
 _MAIL_EVENTS = [
     ses.EmailSendingEvent.DELIVERY,
     ses.EmailSendingEvent.BOUNCE,
@@ -35,18 +37,20 @@ _MAIL_EVENTS = [
 
 
 def configuration_set(environment: Environment) -> str:
-    """The name of the SES configuration set that delivery sends with: SES reports events of its e-mails."""
+    """Return the name of the SES configuration set with which delivery sends: SES reports the events of these
+    e-mails.
+    """
     return environment.prefix
 
 
 class Receipts(Construct):
-    """The triggers of the function.
+    """The triggers of the receipts function.
 
     Args:
-        applications: ARNs of the SNS platform applications, by platform. They must exist before the deployment.
+        applications: The ARNs of the SNS platform applications by platform. They must exist before the deployment.
 
     Attributes:
-        missed: the dead-letter queue of the triggers, with a retention of 14 days, the longest that SQS has.
+        missed: The dead-letter queue of the triggers, with a retention of 14 days, the longest that SQS has.
     """
 
     def __init__(
@@ -77,7 +81,9 @@ class Receipts(Construct):
         self._subscribe_to_mail_events()
 
     def _keep_failed_events(self) -> None:
-        """Lambda tries an asynchronous event up to three times within six hours, then sends it to the queue."""
+        """Configure that Lambda tries an asynchronous event up to three times within six hours, and then sends it to
+        the queue.
+        """
         self._function.alias.configure_async_invoke(
             on_failure=destinations.SqsDestination(self.missed), retry_attempts=2, max_event_age=Duration.hours(6)
         )
@@ -93,7 +99,9 @@ class Receipts(Construct):
         )
 
     def _failures(self) -> sns.Topic:
-        """The topic of the applications' EventDeliveryFailure events. It reports dead tokens sooner than the logs."""
+        """Return the SNS topic for the EventDeliveryFailure events of platform applications. They report invalid
+        tokens sooner than the logs.
+        """
         failures = topic(self, "push-failures", name=f"{self._environment.prefix}-push-failures", key=self._key)
         subscription = failures.add_subscription(
             subscriptions.LambdaSubscription(self._function.alias, dead_letter_queue=self.missed)
@@ -142,7 +150,8 @@ class Receipts(Construct):
             },
             physical_resource_id=custom.PhysicalResourceId.of(f"{platform}-receipts"),
         )
-        # CloudFormation has no platform applications: an operator creates them, and this call sets their attributes.
+        # CloudFormation has no resource type for platform applications: an operator creates them, and an API call sets
+        # their attributes here.
         call(
             self,
             f"{platform}-attributes",
@@ -166,7 +175,8 @@ class Receipts(Construct):
         events.Rule(
             self,
             "mail-receipts",
-            # The bus has the events of the whole account; each environment has its own configuration set.
+            # The bus has the events of the whole account. The pattern selects those of this environment's own
+            # configuration set.
             event_pattern=events.EventPattern(
                 source=["aws.ses"], detail={"mail": {"tags": {"ses:configuration-set": [name]}}}
             ),

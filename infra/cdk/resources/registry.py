@@ -1,4 +1,4 @@
-"""The schema registry: Apicurio on Fargate, with its schemas in PostgreSQL, behind TLS."""
+"""Creates the schema registry: Apicurio on Fargate, with its schemas in PostgreSQL, behind a load balancer with TLS."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_certificatemanager as acm
@@ -21,13 +21,13 @@ from infra.cdk.resources.findings import explain
 from infra.cdk.resources.logs import log_group, removal
 from infra.cdk.resources.network import HTTPS, REGISTRY
 
-# The image's tag: the version of the local registry in devstack/jars/registry/pom.xml.
+# The tag of the container image: the version of the local registry in devstack/jars/registry/pom.xml.
 VERSION = "2.6.13.Final"
 _CONFLUENT_API = "/apis/ccompat/v7"
 _READY = "/health/ready"
 _KEYS, _KEY_STORE = "/tls", "/tls/registry.p12"
-# Each task generates its own key pair before the registry starts. It encrypts the traffic from the load balancer, which
-# does not verify the certificate: the security group restricts the tasks' clients.
+# A command with which each task generates a key pair before the registry starts. It encrypts the traffic from the load
+# balancer, which does not verify the certificate: the security group restricts the clients of the tasks.
 _MAKE_KEYS = (
     *("-genkeypair", "-alias", "registry", "-dname", "CN=registry", "-keyalg", "EC", "-groupname", "secp256r1"),
     *("-validity", "3650", "-storetype", "PKCS12", "-keystore", _KEY_STORE, "-storepass:env", "KEY_STORE_PASSWORD"),
@@ -35,12 +35,13 @@ _MAKE_KEYS = (
 
 
 class SchemaRegistry(Construct):
-    """A service that is reachable only inside the VPC, with TLS to its load balancer and from there to its tasks.
+    """The registry's service. It is reachable only inside the VPC, with TLS to its load balancer and from there to
+    its tasks.
 
     Attributes:
-        url: the base URL of its Confluent API.
-        repository: an operator copies the image to this repository before the first deployment.
-        service: the Fargate service.
+        url: The base URL of its Confluent-compatible API.
+        repository: The image repository, to which an operator copies the image before the first deployment.
+        service: The Fargate service.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class SchemaRegistry(Construct):
         self._balancer(environment, vpc, subnets, balancer_group, access_log)
 
     def _task(self, environment: Environment, key: kms.IKey, database: Database) -> ecs.FargateTaskDefinition:
-        """A task with two containers: one generates the key pair and exits, then Apicurio starts."""
+        """Return a task with two containers: the first generates the key pair and exits, then Apicurio starts."""
         log = log_group(self, "log", environment=environment, key=key)
         task = ecs.FargateTaskDefinition(
             self,
@@ -105,10 +106,11 @@ class SchemaRegistry(Construct):
             image=image,
             logging=logging,
             essential=False,
-            user="0",  # root owns the volume
+            user="0",  # The container runs as root, because root owns the volume.
             entry_point=["keytool"],
             command=list(_MAKE_KEYS),
-            # Any secret that both containers know will do: the key store is deleted with the task.
+            # Any secret that both containers have is sufficient as the password: the key store is deleted with the
+            # task.
             secrets={"KEY_STORE_PASSWORD": password},
         )
         apicurio = task.add_container(
@@ -138,7 +140,7 @@ class SchemaRegistry(Construct):
         apicurio.add_container_dependencies(
             ecs.ContainerDependency(container=keys, condition=ecs.ContainerDependencyCondition.SUCCESS)
         )
-        # Our key encrypts the password; the execution role decrypts it when the container starts.
+        # Our KMS key encrypts the password; the execution role decrypts it when the container starts.
         key_use = iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key.key_arn])
         task.obtain_execution_role().add_to_principal_policy(key_use)
         explain(task, "the variables hold addresses and log levels; credentials are secrets", "ECS2")
@@ -157,7 +159,9 @@ class SchemaRegistry(Construct):
         group: ec2.ISecurityGroup,
         access_log: s3.IBucket,
     ) -> None:
-        """An HTTPS load balancer under the domain, which resolves only in this VPC. Unhealthy tasks are replaced."""
+        """Add an HTTPS load balancer with the registry's host name, which resolves only in this VPC. Unhealthy tasks
+        are replaced.
+        """
         domain, arn = environment.registry.domain, environment.registry.certificate_arn
         balancer = balancing.ApplicationLoadBalancer(
             self,
@@ -190,8 +194,8 @@ class SchemaRegistry(Construct):
             protocol=balancing.ApplicationProtocol.HTTPS,
             targets=[self.service.load_balancer_target(container_name="apicurio", container_port=REGISTRY)],
             deregistration_delay=Duration.seconds(15),
-            # RDS rotates the password each week. A task that can no longer connect fails its health check; its
-            # replacement reads the new password, and the other task serves requests meanwhile.
+            # RDS rotates the database password every week. A task that can no longer connect fails its health check.
+            # Its replacement reads the new password, and the other task serves requests meanwhile.
             health_check=balancing.HealthCheck(
                 path=_READY,
                 protocol=balancing.Protocol.HTTPS,
@@ -210,12 +214,14 @@ class SchemaRegistry(Construct):
 
 
 def repository_name(environment: Environment) -> str:
-    """The repository that holds the registry's image."""
+    """Return the name of the image repository for the registry."""
     return f"{environment.prefix}/registry"
 
 
 def image_repository(scope: Construct, *, environment: Environment, key: kms.IKey) -> ecr.Repository:
-    """The repository of the registry's image. It belongs to an earlier stack: the image must exist when tasks start."""
+    """Return the image repository for the registry. It belongs to an earlier stack, because the image must exist
+    when tasks start.
+    """
     return ecr.Repository(
         scope,
         "registry-image",

@@ -1,4 +1,4 @@
-"""An application of EMR Serverless for Spark jobs."""
+"""Creates an application of EMR Serverless for Spark jobs."""
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_emrserverless as emr
@@ -18,17 +18,17 @@ def spark_application(
     workers: int,
     idle_minutes: int,
 ) -> emr.CfnApplication:
-    """Return an application that starts with a job and stops by itself.
+    """Return an application that starts with a job and stops itself when it is idle.
 
     Args:
-        scope: the construct that it belongs to, under the id `application`.
-        environment: gives the release and the size of a worker.
-        name: the application's name.
-        vpc: the workers' VPC.
-        subnets: the workers' subnets.
-        group: the workers' security group.
-        workers: capacity, counted in workers of the environment's size, drivers included.
-        idle_minutes: the application stops after this time without a run.
+        scope: The construct that the application belongs to, under the id `application`.
+        environment: The environment, which determines the release and the size of a worker.
+        name: The name of the application.
+        vpc: The VPC of the workers.
+        subnets: The subnets of the workers.
+        group: The security group of the workers.
+        workers: The maximum capacity as a number of workers of the environment's size, drivers included.
+        idle_minutes: The time without a run after which the application stops, in minutes.
     """
     spark = environment.spark
     return emr.CfnApplication(

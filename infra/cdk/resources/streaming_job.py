@@ -1,4 +1,6 @@
-"""The streaming job on EMR Serverless: its application, its code, and the function that keeps one run active."""
+"""Creates the streaming job on EMR Serverless: its application, its code, and the function that keeps one run
+active.
+"""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -24,7 +26,7 @@ from infra.cdk.resources.spark_application import spark_application
 
 _ROOMS = ("masscomm", "schemas", "spark_metrics")
 _JARS = ("spark", "msk_iam")
-# The same options as in spark_metrics/job.py, which has their reasons; a test compares the two.
+# These options are the same as in spark_metrics/job.py, which has their reasons; a test compares the two.
 _AVRO_OPTIONS = (
     "-Dorg.apache.avro.limits.collectionItems.maxLength=1100000"
     " -Dorg.apache.avro.limits.bytes.maxLength=2200000"
@@ -35,12 +37,12 @@ RECORDS = "records"
 
 
 class StreamingJob(Construct):
-    """One application with one run at a time.
+    """An EMR application with one run of the streaming job at a time.
 
     Attributes:
-        name: the application's name.
-        role: the role of a run.
-        keeper: the function that keeps one run active.
+        name: The name of the application.
+        role: The role with which a run executes.
+        keeper: The function that keeps one run active.
     """
 
     def __init__(
@@ -66,7 +68,8 @@ class StreamingJob(Construct):
             vpc=vpc,
             subnets=subnets,
             group=group,
-            # One driver, its executors, and one spare worker: a new run can start while the old one still ends.
+            # The capacity is one driver, its executors, and one spare worker, so that a new run can start while the old
+            # one still ends.
             workers=environment.spark.executors + 2,
             idle_minutes=15,
         )
@@ -82,7 +85,7 @@ class StreamingJob(Construct):
             "name": f"{environment.prefix}-{digest}",
             "executionRoleArn": self.role.role_arn,
             "mode": "STREAMING",
-            # After five failed attempts in an hour the run ends, and keep_job starts another.
+            # After five failed attempts in an hour the run ends, and keep_job starts another one.
             "retryPolicy": {"maxFailedAttemptsPerHour": 5},
             "jobDriver": {
                 "sparkSubmit": {
@@ -95,7 +98,8 @@ class StreamingJob(Construct):
                     "managedPersistenceMonitoringConfiguration": {"enabled": False},
                     "cloudWatchLoggingConfiguration": {
                         "enabled": True,
-                        # The log group has a key. For a key given here, keep_job and the run would need permissions.
+                        # The log group itself has a key. If the key were given here, keep_job and the run would need
+                        # permissions for it.
                         "logGroupName": log.log_group_name,
                     },
                 }
@@ -197,7 +201,7 @@ class StreamingJob(Construct):
             },
         }
         for name, when in rules.items():
-            # No retries: the next invocation, a minute later, takes the same step.
+            # The rule makes no retries: the next invocation, a minute later, takes the same step.
             events.Rule(self, name, targets=[targets.LambdaFunction(keeper.function, retry_attempts=0)], **when)
         explain(
             keeper,
@@ -207,7 +211,7 @@ class StreamingJob(Construct):
 
 
 def spark_jars(scope: Construct) -> list[assets.Asset]:
-    """The jars that a job needs in addition to EMR's."""
+    """Return the jars that a job needs in addition to those of EMR."""
     return [
         assets.Asset(scope, path.name, path=str(path))
         for module in _JARS
@@ -222,7 +226,9 @@ def spark_parameters(
     jars: list[assets.Asset],
     variables: Mapping[str, str],
 ) -> str:
-    """The options of spark-submit: jars, archives, sizes, and the environment variables of driver and executors."""
+    """Return the options of spark-submit: jars, archives, sizes, and the environment variables of driver and
+    executors.
+    """
     spark = environment.spark
     shared = {"PYSPARK_PYTHON": f"/usr/bin/{spark.python}", "PYTHONPATH": "./sources:./dependencies", **variables}
     options = {

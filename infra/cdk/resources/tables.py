@@ -1,4 +1,4 @@
-"""The DynamoDB tables of schemas/dynamodb."""
+"""Creates the DynamoDB tables of schemas/dynamodb."""
 
 import json
 from importlib.resources import files
@@ -13,16 +13,16 @@ from infra.cdk.resources.logs import removal
 
 
 def definitions() -> dict[str, Any]:
-    """The table definitions of schemas/dynamodb, by their table names there."""
+    """Return the table definitions of schemas/dynamodb by their table names there."""
     found = [json.loads(path.read_text()) for path in files("schemas").joinpath("dynamodb").iterdir()]
     return {each["table"]["TableName"]: each for each in sorted(found, key=lambda each: each["table"]["TableName"])}
 
 
 class Tables(Construct):
-    """The tables of an environment. Their names in AWS begin with the environment's prefix.
+    """The DynamoDB tables of an environment. Their names in AWS begin with the environment's prefix.
 
     Attributes:
-        tables: by their names in schemas/dynamodb.
+        tables: The tables by their names in schemas/dynamodb.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment, key: kms.IKey) -> None:

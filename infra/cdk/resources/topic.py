@@ -1,4 +1,4 @@
-"""Encrypted SNS topics with a policy for their publisher."""
+"""Creates encrypted SNS topics with a policy for their publisher."""
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
@@ -8,17 +8,17 @@ from constructs import Construct
 
 
 def topic(scope: Construct, id: str, *, name: str, key: kms.IKey, publisher: str | None = None) -> sns.Topic:
-    """An encrypted topic that one publisher of this account may publish to, over TLS only.
+    """Return an encrypted SNS topic to which one publisher of this account may publish, over TLS only.
 
-    Its own policy replaces SNS's default policy, which would let the account publish. The Allow is therefore necessary:
-    with the Deny for plain HTTP alone no message would be published.
+    The topic's own policy replaces SNS's default policy, which would permit the account to publish. Therefore the Allow
+    is necessary: with only the Deny for plain HTTP, no message could be published.
 
     Args:
-        scope: the construct that it belongs to.
-        id: its construct id.
-        name: its name.
-        key: encrypts its messages.
-        publisher: the principal of an AWS service; None: the account itself, for example for events of a platform
+        scope: The construct that the topic belongs to.
+        id: The construct id of the topic.
+        name: The name of the topic.
+        key: The KMS key that encrypts its messages.
+        publisher: The principal of an AWS service; None: the account itself, for example for events of a platform
             application.
     """
     account = Stack.of(scope).account

@@ -1,1 +1,1 @@
-"""Stacks: they compose the constructs of resources/ and grant permissions."""
+"""The CDK stacks: they compose the constructs of resources/ and grant permissions."""

@@ -1,4 +1,4 @@
-"""Change data capture."""
+"""The stack of change data capture."""
 
 from aws_cdk import Stack
 from constructs import Construct
@@ -14,7 +14,7 @@ class CdcStack(Stack):
     """The stack of change data capture.
 
     Attributes:
-        debezium: the connectors.
+        debezium: The Debezium connectors.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack, data: DataStack) -> None:

@@ -1,4 +1,4 @@
-"""The stores: Kafka, the directory, the metrics database, the DynamoDB tables and the archive."""
+"""The stores: Kafka, the directory in OpenSearch, the metrics database, the DynamoDB tables and the archive."""
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
@@ -22,13 +22,13 @@ class DataStack(Stack):
     """The stack of the stores.
 
     Attributes:
-        kafka: the MSK cluster with its topics.
-        directory: the OpenSearch domain.
-        metrics: the metrics database.
-        database: the proxy of the metrics database, for functions.
-        tables: the DynamoDB tables, by their names in schemas/dynamodb.
-        buckets: the archive and its access log.
-        administrator: the role that provisions schemas, indices, roles and database tables.
+        kafka: The MSK cluster with its topics.
+        directory: The OpenSearch domain.
+        metrics: The metrics database.
+        database: The proxy of the metrics database, for functions.
+        tables: The DynamoDB tables, by their names in schemas/dynamodb.
+        buckets: The S3 buckets of the archive and of its access log.
+        administrator: The role that provisions schemas, indices, roles and database tables.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:

@@ -19,8 +19,8 @@ class MetricsStack(Stack):
     """The stack of the Spark jobs.
 
     Attributes:
-        job: the streaming job.
-        erasure: the job that erases one person.
+        job: The streaming job.
+        erasure: The job that erases one person.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class MetricsStack(Stack):
             "KAFKA_AUTHENTICATION": data.kafka.authentication,
             "AWS_REGION": environment.region,
             "SCHEMA_REGISTRY_URL": registry_url,
-            # Without the proxy: COPY and temporary tables would pin each of its connections.
+            # The job connects without the proxy, because COPY and temporary tables would pin each of its connections.
             "METRICS_DATABASE_URL": data.metrics.writer.url(METRICS_WRITER),
             "METRICS_DATABASE_AUTHENTICATION": data.metrics.writer.authentication,
             "SPARK_ARCHIVE_DIR": archive.s3_url_for_object(RECORDS),

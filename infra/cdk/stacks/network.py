@@ -1,4 +1,4 @@
-"""The network, the encryption key and the registry's image repository, which all other stacks need."""
+"""The stack with the network, the encryption key and the registry's image repository, which all other stacks need."""
 
 from aws_cdk import Stack
 from constructs import Construct
@@ -13,9 +13,9 @@ class NetworkStack(Stack):
     """The first stack of an environment.
 
     Attributes:
-        key: encrypts all data at rest.
-        registry_image: the repository of the schema registry's image.
-        network: the VPC with its security groups.
+        key: The KMS key that encrypts all stored data.
+        registry_image: The repository of the schema registry's image.
+        network: The VPC with its security groups.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment) -> None:

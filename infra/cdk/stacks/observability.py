@@ -1,4 +1,4 @@
-"""Alarms and the dashboard."""
+"""The stack of alarms and the dashboard."""
 
 from dataclasses import dataclass
 from itertools import batched
@@ -22,13 +22,13 @@ from infra.cdk.stacks.registry import RegistryStack
 from masscomm.domain.statuses import Status
 from masscomm.observability.metric_names import CHANGE_DATA_AGE, DEAD_LETTERS, METRICS_AGE, OLDEST_DUE, RECIPIENTS
 
-# CloudWatch refuses a widget with more alarms.
+# The maximum number of alarms in a dashboard widget; CloudWatch refuses more.
 ALARMS_A_WIDGET = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerStacks:
-    """The stacks of servers that are not external."""
+    """The stacks of the servers that the deployment creates."""
 
     data: DataStack
     registry: RegistryStack
@@ -40,10 +40,10 @@ class ObservabilityStack(Stack):
     """The stack of alarms, budget and dashboard.
 
     Args:
-        servers: None for external servers, which their owner monitors.
+        servers: The stacks of the servers; None for external servers, which their owner monitors.
 
     Attributes:
-        alarms: each names its runbook.
+        alarms: The alarms, each of which names its runbook.
     """
 
     def __init__(

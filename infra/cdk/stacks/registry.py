@@ -1,4 +1,4 @@
-"""The schema registry."""
+"""The stack of the schema registry."""
 
 from aws_cdk import Stack
 from constructs import Construct
@@ -14,8 +14,9 @@ class RegistryStack(Stack):
     """The stack of the schema registry.
 
     Attributes:
-        service: the registry.
-        database: its own small database: load on the metrics database does not delay schema look-ups.
+        service: The registry.
+        database: The registry's own small database, so that load on the metrics database does not delay schema
+            look-ups.
     """
 
     def __init__(self, scope: Construct, *, environment: Environment, base: NetworkStack) -> None:
