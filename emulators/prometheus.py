@@ -1,7 +1,9 @@
-"""The page for Prometheus at /metrics: counts of the host and the mappings, and the functions' own metrics.
+"""Builds the page for Prometheus at /metrics: counts of the function host and of the event source mappings, and the
+functions' own metrics.
 
-The functions' metrics are the lines of masscomm/observability/metrics.py in their logs, added up; docs/observability.md
-explains each. Separate CloudWatch metrics (RecipientsSent, RecipientsFailed) are one family here, with labels.
+The functions' metrics are sums of the lines that masscomm/observability/metrics.py writes to their logs;
+docs/observability.md explains each metric. Several CloudWatch metrics (RecipientsSent, RecipientsFailed) are one family
+with labels here.
 """
 
 import json
@@ -21,7 +23,7 @@ from masscomm.observability.metric_names import ALL, Kind
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
-# Fields of /-/status: counters and gauges.
+# The fields of /-/status that are counters, and those that are gauges.
 _FUNCTION_COUNTS = ("invocations", "errors", "crashes", "cold_starts")
 _FUNCTION_GAUGES = ("in_flight", "queued")
 _MAPPING_COUNTS = (
@@ -35,13 +37,15 @@ _MAPPING_COUNTS = (
     "discarded",
 )
 
-# (a metric's name, function): its value, or (how many values, their sum)
+# (name of a metric, function) → its value, or for a distribution (the number of values, their sum).
 type _Key = tuple[str, str]
 
 
 @dataclass
 class FunctionLines:
-    """The metrics in the functions' logs, from its creation on; each read continues at the end of the previous one."""
+    """Reads the metrics in the functions' logs that are written after its creation; each read continues at the end
+    of the previous one.
+    """
 
     folder: Path
     numbers: Counter[_Key] = field(default_factory=Counter)
@@ -53,7 +57,7 @@ class FunctionLines:
         self._read_to = {path: path.stat().st_size for path in self.folder.glob("*.log")}
 
     def read(self) -> None:
-        """Read the new lines; an incomplete line is read the next time."""
+        """Read the new lines; an incomplete line is read at the next call."""
         for path in sorted(self.folder.glob("*.log")):
             with path.open("rb") as file:
                 file.seek(self._read_to.get(path, 0))
@@ -91,7 +95,7 @@ def _names(directive: Mapping[str, Any]) -> list[str]:
 
 
 class _Stack(Collector):
-    """status: of /-/status."""
+    """The metrics about the stack, computed from the content of /-/status."""
 
     def __init__(self, lines: FunctionLines, status: Callable[[], Mapping[str, Any]]) -> None:
         self._lines = lines
@@ -107,7 +111,7 @@ class _Stack(Collector):
 
 
 def exposition(lines: FunctionLines, status: Callable[[], Mapping[str, Any]]) -> bytes:
-    """The page, in Prometheus's text format."""
+    """Return the page in Prometheus's text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Stack(lines, status))
     return generate_latest(registry)

@@ -1,4 +1,4 @@
-"""Emulation of an EventBridge schedule: invokes a function at an interval."""
+"""Emulates an EventBridge schedule: it invokes a function at an interval."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,12 @@ log = logging.getLogger(__name__)
 
 
 class Schedule:
-    """Invokes a function every so often, from its start on; one that lasts longer is not overtaken.
+    """Invokes a function at an interval. If an invocation takes longer, the next one waits for its end.
 
     Args:
-        function: its name, for the event and the log.
-        every_s: seconds from the end of an invocation to the next.
-        invoke: hands it an event as JSON.
+        function: The name of the function, for the event and the log.
+        every_s: The seconds from the end of an invocation to the next one.
+        invoke: Invokes the function with an event as JSON.
     """
 
     def __init__(
@@ -34,17 +34,17 @@ class Schedule:
         self._errors = 0
 
     def start(self) -> None:
-        """Begin; the first invocation comes at once."""
+        """Start the schedule; the first invocation begins at once."""
         self._task = asyncio.create_task(self._run(), name=f"schedule-{self.function}")
 
     async def stop(self) -> None:
-        """End; an invocation under way is waited for."""
+        """Stop the schedule, and wait for an invocation in progress."""
         self._stopped.set()
         if self._task is not None:
             await self._task
 
     def status(self) -> dict[str, float]:
-        """How often it was invoked, and how often that failed."""
+        """Return the number of invocations, and the number of failed ones."""
         return {"every_s": self._every_s, "invocations": self._invocations, "errors": self._errors}
 
     async def _run(self) -> None:
@@ -57,7 +57,8 @@ class Schedule:
         self._invocations += 1
         try:
             result = await self._invoke(scheduled_event(self.function, datetime.now(UTC)))
-        except Exception:  # the host refuses, or is closing: the next one is soon
+        except Exception:
+            # The host refuses the invocation or is closing; the next invocation follows soon.
             self._errors += 1
             log.exception("scheduled invocation of %s", self.function)
             return
@@ -67,7 +68,7 @@ class Schedule:
 
 
 def scheduled_event(function: str, now: datetime) -> bytes:
-    """EventBridge's event for a rule with a schedule, as JSON.
+    """Return EventBridge's event for a rule with a schedule, as JSON.
 
     Source: Amazon EventBridge user guide, "Scheduled Event" of the AWS events reference.
     """

@@ -1,7 +1,8 @@
-"""Kafka records to Lambda functions, as Lambda's Kafka event source mapping (provisioned mode) brings them.
+"""Invokes Lambda functions with Kafka records, as Lambda's Kafka event source mapping (provisioned mode) does.
 
-`EventSourceMapping` decides: batches, retries, on-failure records, commits. It reaches Kafka through the
-ports of `ports.py`: `kafka.py` is the real one, `memory.py` one for tests, and both pass the same contract test.
+`EventSourceMapping` forms batches, retries them, produces on-failure records and commits offsets. It uses Kafka through
+the interfaces in `ports.py`. `kafka.py` implements them with a real broker, `memory.py` in memory for tests; both pass
+the same contract tests.
 """
 
 from emulators.event_source.mapping import EventSourceMapping

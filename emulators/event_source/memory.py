@@ -1,4 +1,4 @@
-"""A broker in memory, for tests of a mapping; it passes the contract test of the real one."""
+"""A Kafka broker in memory, for tests of event source mappings. It passes the same contract tests as the real one."""
 
 import asyncio
 import time
@@ -12,9 +12,10 @@ from emulators.event_source.record import Partition, SourceRecord
 
 @dataclass
 class MemoryBroker:
-    """Topics, committed offsets and one member a group.
+    """Topics, committed offsets, and consumer groups with one member each.
 
-    max_message_bytes bounds what a topic takes, as Kafka's setting of that name.
+    Args:
+        max_message_bytes: The size limit of a record, as in Kafka's setting of that name.
     """
 
     max_message_bytes: int = 1_048_576
@@ -56,7 +57,9 @@ class MemoryBroker:
 
 
 class MemorySource:
-    """The RecordSource of a MemoryBroker: the only member of its group, with every partition of its topics."""
+    """The RecordSource for a MemoryBroker. It is the only member of its group, and has every partition of its
+    topics.
+    """
 
     def __init__(self, broker: MemoryBroker, *, group: str, topics: Sequence[str]) -> None:
         self._broker = broker
@@ -68,7 +71,7 @@ class MemorySource:
         self._scheduled = False
 
     async def start(self, listener: SourceListener) -> None:
-        """See RecordSource."""
+        """Implement RecordSource.start."""
         self._listener = listener
         committed = self._broker.committed[self._group]
         self._positions = {
@@ -79,38 +82,38 @@ class MemorySource:
         self.wake()
 
     def pause(self, partitions: Collection[Partition]) -> None:
-        """See RecordSource."""
+        """Implement RecordSource.pause."""
         self._paused.update(partitions)
 
     def resume(self, partitions: Collection[Partition]) -> None:
-        """See RecordSource."""
+        """Implement RecordSource.resume."""
         self._paused.difference_update(partitions)
         self.wake()
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """See RecordSource."""
+        """Implement RecordSource.commit."""
         await asyncio.sleep(0)
         self._broker.committed[self._group].update(offsets)
 
     def ends(self) -> Mapping[Partition, int]:
-        """See RecordSource."""
+        """Implement RecordSource.ends."""
         return {partition: len(self._broker.logs[partition]) for partition in self._positions}
 
     async def close(self) -> None:
-        """See RecordSource."""
+        """Implement RecordSource.close."""
         if self in self._broker.sources:
             self._broker.sources.remove(self)
         await self.revoke(list(self._positions))
 
     async def revoke(self, partitions: Collection[Partition], *, lost: bool = False) -> None:
-        """Take partitions away, as a rebalance does."""
+        """Take partitions away from the listener, as a rebalance does."""
         for partition in partitions:
             self._positions.pop(partition, None)
         if self._listener is not None:
             await self._listener.revoked(partitions, lost=lost)
 
     def assign(self, partitions: Collection[Partition]) -> None:
-        """Give partitions back, as a rebalance does: from their committed offset."""
+        """Give partitions back to the listener, as a rebalance does: they are read from their committed offset."""
         committed = self._broker.committed[self._group]
         self._positions.update({partition: committed.get(partition, 0) for partition in partitions})
         if self._listener is not None:
@@ -118,7 +121,7 @@ class MemorySource:
         self.wake()
 
     def wake(self) -> None:
-        """Deliver new records soon."""
+        """Schedule the delivery of new records to the listener."""
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._deliver)
@@ -128,7 +131,8 @@ class MemorySource:
         if self._listener is None:
             return
         for partition in list(self._positions):
-            # One record at a time, so that a pause takes effect between two, as between two fetches.
+            # Records are delivered one at a time, so that a pause takes effect between two records, as it does between
+            # two fetches.
             while partition in self._positions and partition not in self._paused:
                 log = self._broker.logs[partition]
                 position = self._positions[partition]
@@ -140,15 +144,15 @@ class MemorySource:
 
 
 class MemoryDestination:
-    """The FailureDestination of a MemoryBroker."""
+    """The FailureDestination for a MemoryBroker."""
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
 
     async def send(self, topic: str, key: bytes | None, value: bytes) -> None:
-        """See FailureDestination."""
+        """Implement FailureDestination.send."""
         await asyncio.sleep(0)
         self._broker.produce(topic, value, key=key)
 
     async def close(self) -> None:
-        """See FailureDestination."""
+        """Implement FailureDestination.close."""

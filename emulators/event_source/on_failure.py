@@ -1,4 +1,5 @@
-"""The record Lambda writes to an on-failure topic: one for each exhausted record, with that record in it.
+"""Builds the records that Lambda writes to an on-failure topic: one for each record whose attempts are used up. It
+contains that record.
 
 Source: AWS documentation, "Using a Kafka topic as an on-failure destination", record format for a Kafka destination,
 and "Capturing discarded batches for Amazon MSK and self-managed Apache Kafka event sources" for the names of the
@@ -14,7 +15,7 @@ from emulators.event_source.record import EventEnvelope, SourceRecord
 
 
 class Condition(StrEnum):
-    """Why a record goes to the on-failure destination."""
+    """The reason why a record is sent to the on-failure destination."""
 
     RETRIES_EXHAUSTED = "RetryAttemptsExhausted"
     TOO_OLD = "MaximumRecordAgeExceeded"
@@ -23,7 +24,7 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class LastResponse:
-    """The response of the last invocation with the record; function_error is None for a partial batch response."""
+    """The response of the last invocation with the record. function_error is None for a partial batch response."""
 
     request_id: str
     status_code: int
@@ -42,18 +43,18 @@ def failure_record(
     now: datetime,
     with_payload: bool = True,
 ) -> bytes:
-    """The on-failure record as JSON.
+    """Return the on-failure record as JSON.
 
     Args:
-        record: the failed one.
-        condition: why it is on the on-failure topic.
-        invocations: number of invocations with the record.
-        last: None if the function was never invoked with it.
-        function_arn: of the function.
-        envelope: of the mapping's events.
-        now: with time zone.
-        with_payload: False omits the payload, for a topic that refuses its size; KafkaBatchInfo.recordsInfo then still
-            has the record's topic, partition and offset.
+        record: The failed record.
+        condition: The reason why the record is sent to the on-failure topic.
+        invocations: The number of invocations with the record.
+        last: The response of the last invocation with the record; None if there was no invocation.
+        function_arn: The ARN of the function.
+        envelope: The fields that all events of the mapping share.
+        now: The current time, with a time zone.
+        with_payload: Whether to include the payload. Without it the record is small enough for a topic that refused its
+            size; KafkaBatchInfo.recordsInfo still has the record's topic, partition and offset.
     """
     event = envelope.encode([record])
     moment = _iso(record.timestamp_ms)
@@ -79,7 +80,7 @@ def failure_record(
             "bootstrapServers": envelope.bootstrap_servers,
             "payloadSize": len(event),
             "recordInfo": {"offset": str(record.offset), "timestamp": moment},
-            # The form for queues and topics, which names the partition even where the payload is missing.
+            # Lambda uses this form for queues and topics; it names the partition even without the payload.
             "recordsInfo": {
                 str(record.partition): {
                     "firstRecordOffset": str(record.offset),

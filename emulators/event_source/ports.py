@@ -1,4 +1,4 @@
-"""The interfaces between a mapping and Kafka."""
+"""The interfaces between an event source mapping and Kafka."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
@@ -7,52 +7,60 @@ from emulators.event_source.record import Partition, SourceRecord
 
 
 class SourceListener(Protocol):
-    """Callbacks of a source; always called in the event loop's thread, in the order of events."""
+    """The callbacks of a RecordSource. They are always called in the thread of the event loop, in the order of
+    events.
+    """
 
     def assigned(self, partitions: Collection[Partition]) -> None:
-        """These partitions are ours now and will be read from their committed offset, or from the beginning."""
+        """These partitions are assigned; they will be read from their committed offset, or from the beginning if
+        there is none.
+        """
 
     async def revoked(self, partitions: Collection[Partition], *, lost: bool) -> None:
-        """These partitions go to another consumer; until this returns they may be committed, unless they are lost."""
+        """These partitions are revoked. Until this method returns, offsets of their records may be committed, unless
+        they are lost.
+        """
 
     def received(self, records: Sequence[SourceRecord]) -> None:
-        """These records came, in order of offset for each partition."""
+        """These records were received, in order of offset for each partition."""
 
     def end_reached(self, partition: Partition, offset: int) -> None:
-        """All there is below `offset` has been received; offsets below it may have no record (transaction markers)."""
+        """All records below `offset` have been received. Some offsets may have no record (transaction markers)."""
 
 
 class RecordSource(Protocol):
-    """A consumer in a group."""
+    """The interface of a consumer in a group."""
 
     async def start(self, listener: SourceListener) -> None:
-        """Join the group and begin to call the listener."""
+        """Join the consumer group, and begin to call the listener."""
 
     def pause(self, partitions: Collection[Partition]) -> None:
-        """Receive nothing more of these partitions until resumed."""
+        """Stop reading these partitions until they are resumed."""
 
     def resume(self, partitions: Collection[Partition]) -> None:
-        """Receive these partitions again, from where they were paused."""
+        """Read these partitions again, from the offset at which they were paused."""
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit the offset of the next record to read; returns when the broker has it, raises OSError if not."""
+        """Commit the offset of the next record to read. Return when the broker has stored it; raise OSError if it
+        has not.
+        """
 
     def ends(self) -> Mapping[Partition, int]:
-        """The end offset of each assigned partition, as of the last report."""
+        """Return the end offset of each assigned partition, as the broker last reported it."""
 
     async def close(self) -> None:
-        """Leave the group; the listener gets the revocation."""
+        """Leave the consumer group; the partitions of the listener are revoked."""
 
 
 class FailureDestination(Protocol):
-    """Takes the records that a mapping stops retrying."""
+    """The interface of a producer of on-failure records."""
 
     async def send(self, topic: str, key: bytes | None, value: bytes) -> None:
-        """Produce one record; returns when all in-sync replicas have it.
+        """Produce one record; return when all in-sync replicas have it.
 
         Raises:
-            RecordTooLargeError: the topic does not take a record of this size.
-            OSError: it did not arrive; trying again may help.
+            RecordTooLargeError: The topic refuses a record of this size.
+            OSError: The record was not produced; a retry may succeed.
         """
 
     async def close(self) -> None:
@@ -60,4 +68,4 @@ class FailureDestination(Protocol):
 
 
 class RecordTooLargeError(Exception):
-    """The topic refuses the record for its size."""
+    """The topic refuses the record because of its size."""

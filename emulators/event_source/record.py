@@ -1,4 +1,4 @@
-"""A record of a topic, and the `aws:kafka` event a function is invoked with.
+"""Records of a topic, and the `aws:kafka` event with which a function is invoked.
 
 Source: AWS documentation, "Using Lambda with Amazon MSK", the example event.
 """
@@ -19,7 +19,7 @@ class Partition(NamedTuple):
     number: int
 
     def __str__(self) -> str:
-        """The name an event and a partial batch response give it: `topic-number`."""
+        """Return the name of the partition in an event and in a partial batch response: `topic-number`."""
         return f"{self.topic}-{self.number}"
 
 
@@ -28,9 +28,9 @@ class SourceRecord:
     """One record of a topic.
 
     Attributes:
-        timestamp_ms: milliseconds since the epoch.
-        timestamp_type: CREATE_TIME, LOG_APPEND_TIME or NO_TIMESTAMP_TYPE.
-        value: None is a tombstone.
+        timestamp_ms: The time of the record in milliseconds since the epoch.
+        timestamp_type: The kind of that time: CREATE_TIME, LOG_APPEND_TIME or NO_TIMESTAMP_TYPE.
+        value: The bytes of the value; None for a tombstone.
     """
 
     partition: Partition
@@ -43,12 +43,14 @@ class SourceRecord:
 
     @property
     def memory(self) -> int:
-        """Bytes it takes while it waits, near enough for a bound."""
+        """Return the approximate size of the record in memory in bytes, for the limit of the buffer."""
         return len(self.key or b"") + len(self.value or b"") + 512
 
     @cached_property
     def encoded(self) -> bytes:
-        """The record as JSON, as in an event; a missing key and a tombstone's value are omitted."""
+        """Return the record as JSON, as in an event; a missing key, and the missing value of a tombstone, are
+        omitted.
+        """
         document: dict[str, object] = {
             "topic": self.partition.topic,
             "partition": self.partition.number,
@@ -70,13 +72,13 @@ class SourceRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class EventEnvelope:
-    """The parts that all events of one mapping share."""
+    """The fields that all events of one mapping share."""
 
     event_source_arn: str
     bootstrap_servers: str
 
     def encode(self, records: Iterable[SourceRecord]) -> bytes:
-        """The event for these records as JSON; the records of one partition must stand together."""
+        """Return the event for these records as JSON; records of one partition must be adjacent."""
         groups = (
             json.dumps(str(partition)).encode() + b":[" + b",".join(record.encoded for record in group) + b"]"
             for partition, group in groupby(records, key=lambda record: record.partition)
@@ -85,12 +87,12 @@ class EventEnvelope:
 
     @property
     def overhead(self) -> int:
-        """Bytes of an event without records."""
+        """Return the size in bytes of an event without records."""
         return len(self._head) + 2
 
     @staticmethod
     def added(record: SourceRecord, *, first_of_partition: bool) -> int:
-        """Bytes an event grows by, at most, when it takes this record."""
+        """Return the maximum number of bytes by which a record enlarges an event."""
         heading = len(json.dumps(str(record.partition))) + len(":[],") if first_of_partition else 0
         return len(record.encoded) + len(",") + heading
 

@@ -1,25 +1,28 @@
-"""Counts of one mapping, for the status page."""
+"""The counts of one event source mapping, for the status page."""
 
 from dataclasses import asdict, dataclass
 
 
 @dataclass(kw_only=True)
 class MappingStatistics:
-    """Counts since the mapping started."""
+    """Counts since the mapping was started."""
 
-    records: int = 0  # received
-    batches: int = 0  # formed of records that came for the first time
+    records: int = 0  # The number of received records.
+    # The number of batches formed from records that were received for the first time.
+    batches: int = 0
     invocations: int = 0
-    failures: int = 0  # invocations that failed as a whole
-    partial_failures: int = 0  # invocations that named some records
-    retries: int = 0  # invocations that had been given before
+    failures: int = 0  # The number of invocations that failed as a whole.
+    partial_failures: int = 0  # The number of invocations that reported some records as failed.
+    # The number of invocations with records that had been in an earlier invocation.
+    retries: int = 0
     bisects: int = 0
-    succeeded: int = 0  # records
-    on_failure: int = 0  # records handed over
-    discarded: int = 0  # exhausted records without a destination
-    abandoned: int = 0  # records left uncommitted at shutdown or rebalance
+    succeeded: int = 0  # The number of records that succeeded.
+    on_failure: int = 0  # The number of records sent to the on-failure topic.
+    # The number of records whose attempts were used up and that had no on-failure topic.
+    discarded: int = 0
+    abandoned: int = 0  # The number of records left uncommitted at a shutdown or rebalance.
     commits: int = 0
 
     def as_dict(self) -> dict[str, int]:
-        """The counts for JSON."""
+        """Return the counts as JSON values."""
         return asdict(self)

@@ -1,10 +1,11 @@
-"""Lambda functions on this machine: Lambda's Runtime API and AWS's own runtime client, one process an environment.
+"""Runs Lambda functions on this machine: Lambda's Runtime API and AWS's own runtime client, with one process per
+execution environment.
 
-A part of its own: it knows nothing of Kafka, of HTTP gateways or of this project's functions, so that whatever has a
-payload to give to a function (an event source poller, a gateway, LocalStack's Lambda) can use it.
+The package is independent of Kafka, HTTP gateways and this project's functions, so that any caller that invokes
+functions (an event source poller, a gateway, LocalStack's Lambda) can use it.
 
-    echo = FunctionSpec(name="echo", handler="functions.echo.handler.handler", task_root=root)
-    async with FunctionHost([echo], log_dir=logs) as host:
+    echo = FunctionSpec(name="echo", handler="functions.echo.handler.handler", task_root=root) async with
+    FunctionHost([echo], log_dir=logs) as host:
         result = await host.invoke("echo", b'{"hello": "world"}')
 """
 

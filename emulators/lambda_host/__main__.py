@@ -1,6 +1,7 @@
-"""`python -m emulators.lambda_host --config FILE`: the functions, their triggers and their gateway, until SIGTERM.
+"""`python -m emulators.lambda_host --config FILE`: runs the functions, their triggers and their HTTP gateway until
+SIGTERM.
 
-The assembly is emulators.serverless; this package itself stays free of it.
+emulators.serverless creates them; no other module of this package imports it.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from masscomm.untrusted import mask_root_logger
 
 
 def main() -> int:
-    """Read the arguments and serve; 1 where a port is taken or the configuration is wrong."""
+    """Read the arguments and serve until SIGTERM. Return 1 if a port is in use or the configuration is invalid."""
     from emulators.serverless import read_config, serve
 
     parser = argparse.ArgumentParser(prog="python -m emulators.lambda_host", description=__doc__)

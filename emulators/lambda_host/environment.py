@@ -1,4 +1,4 @@
-"""One execution environment: a process running awslambdaric, and the Runtime API it talks to.
+"""One execution environment: a process that runs awslambdaric, and the Runtime API that it connects to.
 
 Source: AWS documentation, "Understanding the Lambda execution environment lifecycle".
 """
@@ -21,11 +21,12 @@ from emulators.lambda_host.spec import REGION, FunctionSpec
 
 log = logging.getLogger(__name__)
 
-# Asks the kernel to kill the process when its parent dies, for any reason, then becomes the runtime. It is a separate
-# program because running code between fork and exec is not safe in a process with threads, as the host is.
+# This program requests that the kernel kills the process when its parent ends, for any reason, and then becomes the
+# Lambda runtime. It is a separate program, because running code between fork and exec is not safe in a process with
+# threads, such as the host.
 #
-# A session is an autogroup where the kernel makes them: then niceness counts within the session alone. Between
-# sessions, here one a process, the autogroup's niceness counts. Without root, it may be set ten times a second in all.
+# If the kernel makes each session an autogroup, niceness has an effect only within the session. Between sessions (here,
+# one per process) the niceness of the autogroup counts. Without root, it may be set only ten times a second in total.
 _LAUNCH = """\
 import ctypes, os, signal, sys, time
 parent, nice, python, handler = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -50,7 +51,9 @@ os.execv(python, [python, "-m", "awslambdaric", handler])
 
 
 class InitFailedError(Exception):
-    """The process never asked for work; `payload` is the JSON error Lambda gives to the invocation that started it."""
+    """The process never requested an invocation. `payload` is the JSON error that Lambda returns to the invocation
+    for which the process was started.
+    """
 
     def __init__(self, payload: bytes) -> None:
         super().__init__(payload.decode(errors="replace"))
@@ -58,12 +61,12 @@ class InitFailedError(Exception):
 
 
 class ExecutionEnvironment:
-    """A process of one function, for one invocation at a time.
+    """A process that runs one function, for one invocation at a time.
 
     Args:
-        spec: the function.
-        log_file: where the process's standard output and error are appended.
-        on_exit: called once when the process has ended, for any reason.
+        spec: The configuration of the function.
+        log_file: The file to which the process's standard output and error are appended.
+        on_exit: A function that is called once when the process has ended, for any reason.
     """
 
     def __init__(
@@ -80,20 +83,20 @@ class ExecutionEnvironment:
 
     @property
     def pid(self) -> int | None:
-        """The process's id while it runs."""
+        """The id of the process while it runs; None otherwise."""
         return self._process.pid if self._process is not None and self.alive else None
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """Return whether the process runs."""
         return self._process is not None and self._process.returncode is None
 
     async def start(self, host: str, port: int) -> None:
-        """Start the process and wait until it asks for work.
+        """Start the process and wait until it requests its first invocation.
 
         Raises:
-            InitFailedError: its init failed, ended early or took over init_timeout_s.
-            OSError: the Runtime API's address is taken.
+            InitFailedError: The initialisation failed, ended early or took longer than init_timeout_s.
+            OSError: The address of the Runtime API is in use.
         """
         self._init = asyncio.get_running_loop().create_future()
         await self._api.listen(host, port)
@@ -125,7 +128,9 @@ class ExecutionEnvironment:
             raise InitFailedError(error)
 
     async def invoke(self, payload: bytes) -> InvocationResult:
-        """Run one invocation; a function that does not answer within its timeout loses its process, as in Lambda."""
+        """Run one invocation. If the function does not respond within its timeout, its process is killed, as in
+        Lambda.
+        """
         timeout_s = self.spec.timeout_s
         invocation = Invocation(
             payload=payload,
@@ -139,12 +144,13 @@ class ExecutionEnvironment:
             self._api.offer(invocation)
         else:
             invocation.fail(exited(invocation.request_id, self._returncode), environment_lost=True)
-        # A timer of the loop's own instead of asyncio.timeout: this path is run for every invocation.
+        # A timer of the event loop is used instead of asyncio.timeout, because it is cheaper and this code runs for
+        # every invocation.
         timer = asyncio.get_running_loop().call_later(timeout_s, self._time_out, invocation)
         try:
             response, failed, lost = await invocation.response
         except asyncio.CancelledError:
-            # The invoker was cancelled. The process may be anywhere in its work, so it must not be reused.
+            # The caller was cancelled. The process may be at any point of its work, so it must not be reused.
             self.kill()
             raise
         finally:
@@ -159,13 +165,13 @@ class ExecutionEnvironment:
         )
 
     def kill(self) -> None:
-        """Kill the process and all it started, at once."""
+        """Kill the process and all processes that it started, at once."""
         if self._process is not None and self.alive:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def stop(self) -> None:
-        """Kill the process and wait until it and its Runtime API are gone."""
+        """Kill the process, and wait until the process and its Runtime API have ended."""
         self.kill()
         if self._watch is not None:
             await self._watch
@@ -190,7 +196,7 @@ class ExecutionEnvironment:
 
     async def _watch_process(self, process: asyncio.subprocess.Process) -> None:
         returncode = await process.wait()
-        # The process may have left children in its group.
+        # The process may have left child processes behind in its process group.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         self._init_failed(exited("none", returncode))
@@ -199,7 +205,8 @@ class ExecutionEnvironment:
         self._on_exit(self)
 
     def _variables(self) -> dict[str, str]:
-        """The process's environment: Lambda's reserved variables and the function's own; of the host's PATH and HOME.
+        """Return the environment variables of the process: Lambda's reserved variables, those of the function, and
+        from the host only PATH and HOME.
 
         Source: AWS documentation, "Defined runtime environment variables".
         """
@@ -229,7 +236,7 @@ class ExecutionEnvironment:
 
 
 def describe(payload: bytes) -> str:
-    """One line of a function's error payload for a log."""
+    """Return the error in a function's error payload as one line, for a log."""
     try:
         error = json.loads(payload)
         return f"{error.get('errorType', 'error')}: {error.get('errorMessage', '')}"

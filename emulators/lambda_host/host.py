@@ -1,4 +1,4 @@
-"""All the functions of one machine."""
+"""Hosts all functions of one machine."""
 
 import asyncio
 import itertools
@@ -13,21 +13,21 @@ from emulators.lambda_host.invocation import MAX_REQUEST_BYTES, InvocationResult
 from emulators.lambda_host.pool import EnvironmentPool
 from emulators.lambda_host.spec import FunctionSpec
 
-# One machine starts many functions at once; beyond the number of its cores they only slow each other down.
+# The number of environments that are started concurrently: beyond the number of cores, they only slow each other down.
 STARTS_AT_ONCE = 3
 
 
 class FunctionHost:
-    """Hosts functions, each in processes of its own, and invokes them.
+    """Runs each function in processes of its own, and invokes the functions.
 
     Args:
-        functions: the functions to host.
-        log_dir: each function's processes append to `<name>.log` there.
-        port: the Runtime API's port on 127.0.1.1 and the addresses after it, an address an environment; 0 takes free
-            ones.
+        functions: The functions to host.
+        log_dir: The folder of the log files; the processes of a function append to `<name>.log`.
+        port: The port of the Runtime APIs. Each environment has its own address, from 127.0.1.1 on. With 0, free ports
+            are used.
 
-    The loop it runs in must belong to a thread that lives as long as the host: the kernel kills the functions with that
-    thread.
+    The event loop must run in a thread that lives as long as the host: when that thread ends, the kernel kills the
+    functions.
     """
 
     def __init__(self, functions: Iterable[FunctionSpec], *, log_dir: Path, port: int = 0) -> None:
@@ -45,18 +45,19 @@ class FunctionHost:
 
     @property
     def pools(self) -> Mapping[str, EnvironmentPool]:
-        """The pool of each function by name: its statistics, processes and readiness."""
+        """Return the environments of each function by its name, with their statistics, processes and readiness."""
         return self._pools
 
     async def invoke(self, name: str, payload: bytes) -> InvocationResult:
-        """Invoke a function and wait for its answer (Lambda's InvocationType RequestResponse).
+        """Invoke a function and wait for its response (Lambda's InvocationType RequestResponse).
 
         Args:
-            name: of a hosted function.
-            payload: JSON, at most 6 MiB.
+            name: The name of the function.
+            payload: The event as JSON, at most 6 MiB.
 
         Raises:
-            FunctionNotFoundError, RequestTooLargeError, HostClosedError: refused before a function saw it.
+            FunctionNotFoundError, RequestTooLargeError, HostClosedError: The invocation was refused before the function
+                was invoked.
         """
         pool = self._pools.get(name)
         if pool is None:
@@ -71,7 +72,7 @@ class FunctionHost:
         return await pool.invoke(payload)
 
     def start(self) -> None:
-        """Start the environments that are to be warm, in the background."""
+        """Start the environments that are to be kept warm, in the background."""
         for pool in self._pools.values():
             pool.warm_up()
 
@@ -95,5 +96,5 @@ class FunctionHost:
 
 
 def _endless_addresses() -> Iterable[tuple[int, int]]:
-    # Round and round: an address is free again long before its turn comes back.
+    # Addresses are used in turns: an address is free again long before it is reused.
     return itertools.cycle((block, last) for block in range(1, 255) for last in range(1, 255))

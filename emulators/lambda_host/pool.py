@@ -22,10 +22,10 @@ class EnvironmentPool:
     """Starts environments on demand up to the function's concurrency and keeps them for further invocations.
 
     Args:
-        spec: the function.
-        log_file: where its processes write.
-        start: starts an environment on an address of its own.
-        clock: seconds, monotonic.
+        spec: The configuration of the function.
+        log_file: The file that the function's processes write to.
+        start: A function that starts an environment on an address of its own.
+        clock: Returns the time in seconds of a monotonic clock.
     """
 
     def __init__(
@@ -53,16 +53,16 @@ class EnvironmentPool:
 
     @property
     def pids(self) -> list[int]:
-        """The processes that run now."""
+        """Return the ids of the processes that run now."""
         return sorted(pid for environment in self._environments if (pid := environment.pid) is not None)
 
     @property
     def ready(self) -> bool:
-        """Whether the environments to be kept warm have started once and none has failed to since."""
+        """Return whether all environments to be kept warm have started once, and no start has failed since."""
         return self._warmed and self.init_error is None
 
     async def invoke(self, payload: bytes) -> InvocationResult:
-        """Run one invocation in a free environment, waiting for one in order of arrival."""
+        """Run one invocation in a free environment. Callers wait for an environment in the order of their arrival."""
         self.statistics.queued += 1
         try:
             await self._slots.acquire()
@@ -82,12 +82,12 @@ class EnvironmentPool:
         return result
 
     def warm_up(self) -> None:
-        """Start the environments to be kept warm, in the background, again and again until they start."""
+        """Start the environments to be kept warm in the background; repeat failed starts until they succeed."""
         if not self._warmed and self._warming is None:
             self._warming = asyncio.create_task(self._warm_up(), name=f"warm {self.spec.name}")
 
     async def close(self) -> None:
-        """Kill every process and wait until they are gone; waiting invocations are refused."""
+        """Kill every process and wait until all have ended; waiting invocations are refused."""
         self._closed = True
         if self._warming is not None:
             self._warming.cancel()
@@ -95,7 +95,7 @@ class EnvironmentPool:
         await asyncio.gather(*(environment.stop() for environment in list(self._environments)))
 
     async def _invoke(self, payload: bytes) -> InvocationResult:
-        # The one used last first: it is the warmest, and the others may be let go.
+        # The most recently used environment is taken first: it is the warmest, and the others may be stopped.
         while self._idle:
             environment = self._idle.pop()
             if environment.alive:
@@ -113,7 +113,8 @@ class EnvironmentPool:
         return result
 
     async def _new_environment(self) -> ExecutionEnvironment:
-        # A function broken at import would otherwise start a process for every record that waits for it.
+        # A failed initialisation is not repeated at once: a function that fails at import would otherwise start a
+        # process for every waiting record.
         if self.init_error is not None and self._clock() < self._init_not_before:
             raise InitFailedError(self.init_error)
         environment = ExecutionEnvironment(spec=self.spec, log_file=self._log_file, on_exit=self._environments.discard)
@@ -128,14 +129,14 @@ class EnvironmentPool:
             self._init_not_before = self._clock() + backoff
             self.init_error = error.payload
             self._environments.discard(environment)
-            # The function's traceback is in its own log.
+            # The log of the function has the traceback.
             log.warning("%s: init failed (%d): %s", self.spec.name, self._init_failures, describe(error.payload))
             raise
         except BaseException:
             self._environments.discard(environment)
             raise
         if self._closed:
-            # It had no process yet when the others were killed.
+            # This environment had no process yet when the other environments were killed.
             await environment.stop()
             raise HostClosedError("the function host is shutting down")
         self.statistics.count_init((self._clock() - started) * 1000)

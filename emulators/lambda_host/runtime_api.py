@@ -1,8 +1,8 @@
-"""Lambda's Runtime API for one execution environment, over HTTP on a loopback address of its own.
+"""Serves Lambda's Runtime API to one execution environment, over HTTP on a separate loopback address.
 
-awslambdaric builds its URLs as http://$AWS_LAMBDA_RUNTIME_API/2018-06-01/…, in C for the invocations and by host and
-port alone for an error at init, so a path prefix cannot identify environments. Their address does: all listen on one
-port, each on an address of its own in 127.0.0.0/8, all of which is loopback on Linux.
+awslambdaric builds its URLs as http://$AWS_LAMBDA_RUNTIME_API/2018-06-01/…. It does so in C for invocations, and for an
+error at initialisation it uses only host and port. Therefore a path prefix cannot identify an environment. Its address
+does: all Runtime APIs listen on the same port, each on its own address in 127.0.0.0/8, which Linux treats as loopback.
 
 Source: AWS documentation, "Using the Lambda runtime API for custom runtimes".
 """
@@ -19,12 +19,14 @@ PREFIX = "/2018-06-01/runtime"
 
 
 class RuntimeApi:
-    """Serves one process: gives it invocations one at a time and takes its responses.
+    """Serves one process: it returns one invocation at a time and receives the responses.
 
     Args:
-        function_arn: sent to the process with each invocation.
-        on_ready: called at the process's first request for work, that is when its init has ended.
-        on_init_error: called with the JSON body the process reports when its init failed.
+        function_arn: The ARN of the function, sent to the process with each invocation.
+        on_ready: A function that is called when the process requests its first invocation, that is when its
+            initialisation has ended.
+        on_init_error: A function that is called with the JSON error that the process reports if its initialisation
+            failed.
     """
 
     def __init__(
@@ -40,9 +42,10 @@ class RuntimeApi:
         self.address = ""
 
     async def listen(self, host: str, port: int) -> None:
-        """Listen on host and port (0: any); `address` is then what AWS_LAMBDA_RUNTIME_API must be.
+        """Listen on host and port (0: any free port). The attribute `address` then has the value for
+        AWS_LAMBDA_RUNTIME_API.
 
-        Raises OSError where the port is taken.
+        Raises OSError if the port is in use.
         """
         self._runner = web.ServerRunner(web.Server(self._serve, access_log=None), shutdown_timeout=1.0)
         await self._runner.setup()
@@ -52,20 +55,20 @@ class RuntimeApi:
         self.address = f"{bound_host}:{bound_port}"
 
     async def close(self) -> None:
-        """Stop listening and drop the process's connection."""
+        """Stop listening and close the connection of the process."""
         if self._asking is not None:
-            # Otherwise the server waits for this answer, which never comes.
+            # Otherwise the server would wait for this response, which is never sent.
             self._asking.cancel()
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
 
     def offer(self, invocation: Invocation) -> None:
-        """Give this invocation to the process at its next request for work."""
+        """Return this invocation to the process when it requests the next one."""
         self._queue.put_nowait(invocation)
 
     def abandon(self, error: Callable[[str], bytes]) -> None:
-        """Answer what the process was given, or about to be given, in its place; `error` takes the request id."""
+        """Set the response to the current or next invocation in place of the process; `error` gets the request id."""
         while not self._queue.empty():
             waiting = self._queue.get_nowait()
             waiting.fail(error(waiting.request_id), environment_lost=True)
@@ -114,7 +117,8 @@ class RuntimeApi:
         invocation = self._claim(request_id)
         if invocation is None:
             return _refused(400, "InvalidRequestID", "Invalid request ID")
-        # Read even a body above the limit to its end: the process gets a status then, not a broken connection.
+        # Even a body above the size limit is read to its end, so that the process gets an error status and not a broken
+        # connection.
         body = bytearray()
         size = 0
         async for chunk in request.content.iter_any():

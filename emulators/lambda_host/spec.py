@@ -1,4 +1,4 @@
-"""Configuration of one function in the host."""
+"""The configuration of one function in the function host."""
 
 import sys
 from collections.abc import Mapping
@@ -14,18 +14,21 @@ class FunctionSpec:
     """One deployed function.
 
     Args:
-        name: unique in a host; the function's name as in Lambda.
-        handler: module path and attribute, `functions.echo.handler.handler`.
-        task_root: folder the module is imported from; working directory of the process, LAMBDA_TASK_ROOT.
-        timeout_s: seconds an invocation may take before its environment is killed.
-        init_timeout_s: seconds from process start to the first request for work. Lambda grants 10 and then starts again
-            within the function's timeout; a machine that starts everything at once needs more.
-        memory_mb: passed to the function, not enforced.
-        concurrency: most environments, and so invocations, at a time; further invocations queue in order.
-        warm: environments started with the host rather than by the first invocations.
-        nice: niceness of its processes, for when processors are short.
-        environment: variables of the function's own.
-        python: the interpreter; awslambdaric must be importable in it.
+        name: The function's name as in Lambda; it is unique in a host.
+        handler: The module path and the attribute of the handler, such as `functions.echo.handler.handler`.
+        task_root: The folder from which the module is imported. It is the working directory of the process, and
+            LAMBDA_TASK_ROOT.
+        timeout_s: The seconds after which the environment of an invocation is killed.
+        init_timeout_s: The seconds from the start of the process until it must request its first invocation. Lambda
+            grants 10 and then starts again within the function's timeout; a machine that starts everything at once
+            needs more.
+        memory_mb: The memory in MB; it is passed to the function but not enforced.
+        concurrency: The maximum number of environments, and so of concurrent invocations; further invocations wait in
+            order.
+        warm: The number of environments that are started with the host and not by the first invocations.
+        nice: The niceness of the function's processes.
+        environment: The environment variables of the function.
+        python: The path of the Python interpreter, which must be able to import awslambdaric.
 
     Source: AWS documentation, "Understanding the Lambda execution environment lifecycle" and "Lambda quotas".
     """
@@ -50,6 +53,6 @@ class FunctionSpec:
 
     @property
     def arn(self) -> str:
-        """The function's name in full, as Lambda-Runtime-Invoked-Function-Arn and on-failure records carry it."""
+        """Return the ARN of the function, as Lambda-Runtime-Invoked-Function-Arn and on-failure records have it."""
         region = self.environment.get("AWS_REGION", REGION)
         return f"arn:aws:lambda:{region}:{ACCOUNT}:function:{self.name}"

@@ -1,4 +1,4 @@
-"""Counts of one function, for the status page."""
+"""The counts of one function's invocations and environments, for the status page."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ KEPT_DURATIONS = 2048
 
 
 def percentiles(values: "deque[float] | list[float]") -> dict[str, float | None]:
-    """p50 and p99 of some durations, None where there are none; same unit as the values."""
+    """Return the median and the 99th percentile of some durations, in the same unit; None if there are none."""
     if not values:
         return {"p50": None, "p99": None}
     if len(values) == 1:
@@ -21,7 +21,7 @@ def percentiles(values: "deque[float] | list[float]") -> dict[str, float | None]
 
 @dataclass(kw_only=True)
 class FunctionStatistics:
-    """Counts since the host started, and the latest durations in milliseconds."""
+    """Counts since the host was started, and the latest durations in milliseconds."""
 
     invocations: int = 0
     errors: int = 0
@@ -33,18 +33,18 @@ class FunctionStatistics:
     init_ms: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_DURATIONS))
 
     def count(self, result: InvocationResult) -> None:
-        """Count an invocation that ended."""
+        """Count an invocation that has ended."""
         self.invocations += 1
         self.errors += result.function_error is not None
         self.crashes += result.environment_crashed
         self.durations_ms.append(result.duration_ms)
 
     def count_init(self, duration_ms: float) -> None:
-        """Count an environment that started."""
+        """Count an environment that was started."""
         self.init_ms.append(duration_ms)
 
     def as_dict(self) -> dict[str, object]:
-        """The counts, and p50 and p99 in milliseconds, for JSON."""
+        """Return the counts, and the median and the 99th percentile in milliseconds, as JSON values."""
         return {
             "invocations": self.invocations,
             "errors": self.errors,

@@ -1,8 +1,9 @@
-"""LocalStack plug-ins for features that its community edition lacks: functions without Docker, authorizers.
+"""LocalStack plug-ins for features that its community edition does not have: functions without Docker, and
+authorizers.
 
-LocalStack finds these by entry points (ENTRY_POINTS), which are in the same folder only where
-devstack.services.localstack starts it: nothing is installed. They run in LocalStack's own process and environment; of
-our packages they import the function host alone.
+LocalStack finds plug-ins by entry points (ENTRY_POINTS). devstack.services.localstack writes these entry points to a
+folder on LocalStack's path, so that the plug-ins need not be installed. They run in LocalStack's own process and
+environment; of our packages they import only the function host.
 """
 
 ENTRY_POINTS = """\

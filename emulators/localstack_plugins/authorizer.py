@@ -1,6 +1,7 @@
-"""REQUEST authorizers of REST APIs: CloudFormation's resource, and the gateway's step that asks one.
+"""REQUEST authorizers of REST APIs: the CloudFormation resource, and the step of the gateway that invokes an
+authorizer.
 
-LocalStack has authorizers in API Gateway's API, and neither makes them in a stack nor asks them.
+LocalStack has authorizers in API Gateway's API, but it neither creates them for a stack nor invokes them.
 
 Source: Amazon API Gateway developer guide, "Input to an API Gateway Lambda authorizer" and "Output from …".
 """
@@ -23,7 +24,7 @@ _FIELDS = ("RestApiId", "Name", "Type", "AuthorizerUri", "IdentitySource", "Auth
 
 
 class AuthorizerProvider(ResourceProvider[dict[str, Any]]):
-    """AWS::ApiGateway::Authorizer."""
+    """Creates and deletes the CloudFormation resource AWS::ApiGateway::Authorizer."""
 
     TYPE = "AWS::ApiGateway::Authorizer"
     SCHEMA = {  # noqa: RUF012 - as LocalStack declares it
@@ -34,14 +35,14 @@ class AuthorizerProvider(ResourceProvider[dict[str, Any]]):
     }
 
     def create(self, request: ResourceRequest[dict[str, Any]]) -> ProgressEvent[dict[str, Any]]:
-        """By API Gateway's API."""
+        """Create the authorizer with API Gateway's API."""
         model = request.desired_state
         wanted = {name[0].lower() + name[1:]: model[name] for name in _FIELDS if name in model}
         model["AuthorizerId"] = request.aws_client_factory.apigateway.create_authorizer(**wanted)["id"]
         return ProgressEvent(status=OperationStatus.SUCCESS, resource_model=model)
 
     def delete(self, request: ResourceRequest[dict[str, Any]]) -> ProgressEvent[dict[str, Any]]:
-        """By API Gateway's API."""
+        """Delete the authorizer with API Gateway's API."""
         model = request.desired_state
         request.aws_client_factory.apigateway.delete_authorizer(
             restApiId=model["RestApiId"], authorizerId=model["AuthorizerId"]
@@ -50,7 +51,7 @@ class AuthorizerProvider(ResourceProvider[dict[str, Any]]):
 
 
 class AuthorizerPlugin(CloudFormationResourceProviderPlugin):
-    """How LocalStack finds the provider."""
+    """The plug-in through which LocalStack finds AuthorizerProvider."""
 
     name = AuthorizerProvider.TYPE
 
@@ -58,13 +59,15 @@ class AuthorizerPlugin(CloudFormationResourceProviderPlugin):
         self.factory: type[ResourceProvider[dict[str, Any]]] | None = None
 
     def load(self) -> None:
-        """Called before the first resource of this type."""
+        """Load the provider; LocalStack calls this before the first resource of this type."""
         self.factory = AuthorizerProvider
 
 
 @hooks.on_infra_start()
 def ask_authorizers() -> None:
-    """Ask before the gateway looks for the API key, which an authorizer may name. Answers are not kept."""
+    """Invoke the authorizer before the gateway looks for the API key, because the authorizer may return the key.
+    Results are not cached.
+    """
     from localstack.services.apigateway.next_gen.execute_api.handlers import preprocess_request
 
     preprocess_request.append(_ask)

@@ -1,7 +1,7 @@
-"""Functions deployed to LocalStack run as processes under AWS's own runtime client, without Docker.
+"""Runs functions that are deployed to LocalStack as processes under AWS's own runtime client, without Docker.
 
-A function's process sees the unzipped package it was deployed from and what Lambda's runtime brings
-(MASSCOMM_LAMBDA_RUNTIME, a folder), and nothing of this checkout's environments.
+The process of a function can import its unzipped package and the libraries of Lambda's runtime (in the folder
+MASSCOMM_LAMBDA_RUNTIME), but no package of this checkout's virtual environment.
 """
 
 import asyncio
@@ -26,14 +26,16 @@ INIT_TIMEOUT_S = 60.0
 
 
 class _Loop:
-    """One event loop for all functions, in a thread that lives as long as LocalStack: they die with that thread."""
+    """One event loop for all functions, in a thread that lives as long as LocalStack: when that thread ends, the
+    functions are killed.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run[T](self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of work, from any other thread."""
+        """Run a coroutine in the event loop from any other thread, and return its result."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -45,7 +47,9 @@ _functions = _Loop()
 
 
 class ProcessExecutor(RuntimeExecutor):
-    """One execution environment; a process that has crashed or was killed for its time is replaced at the next call."""
+    """One execution environment. If its process has crashed, or was killed at its time-out, the next call starts a
+    new one.
+    """
 
     def __init__(self, id: str, function_version: FunctionVersion) -> None:
         super().__init__(id, function_version)
@@ -54,7 +58,9 @@ class ProcessExecutor(RuntimeExecutor):
         self._environment: ExecutionEnvironment | None = None
 
     def start(self, env_vars: dict[str, str]) -> None:
-        """Start the process and wait for its init. Errors: StatusErrorException, with the error of its init."""
+        """Start the process and wait for its initialisation. Raises StatusErrorException with the error of the
+        initialisation.
+        """
         self._variables = {name: str(value) for name, value in env_vars.items()}
         self._start()
 
@@ -65,7 +71,7 @@ class ProcessExecutor(RuntimeExecutor):
             self._environment = None
 
     def invoke(self, payload: dict[str, str]) -> InvocationResult:
-        """One invocation. Its log stays in a file: LocalStack would put it in a group of a name of its own."""
+        """Run one invocation. Its log stays in a file, because LocalStack would use a log group with another name."""
         environment = self._environment
         if environment is None or not environment.alive:
             environment = self._start()
@@ -78,29 +84,29 @@ class ProcessExecutor(RuntimeExecutor):
         )
 
     def get_address(self) -> str:
-        """Where the process is."""
+        """Return the address of the process."""
         return LOOPBACK
 
     def get_endpoint_from_executor(self) -> str:
-        """Where the process finds LocalStack."""
+        """Return LocalStack's address as seen from the process."""
         return LOOPBACK
 
     def get_runtime_endpoint(self) -> str:
-        """LocalStack's own, for the program it would start in a container: there is none."""
+        """Return LocalStack's endpoint for the program in a container; this process has none."""
         return ""
 
     def get_logs(self) -> str:
-        """The process's output."""
+        """Return the output of the process."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     @classmethod
     def prepare_version(cls, function_version: FunctionVersion) -> None:
-        """Unzip the package."""
+        """Unzip the package of a function version."""
         function_version.config.code.prepare_for_execution()
 
     @classmethod
     def cleanup_version(cls, function_version: FunctionVersion) -> None:
-        """The package is LocalStack's to remove."""
+        """Do nothing: LocalStack itself removes the package."""
 
     def _start(self) -> ExecutionEnvironment:
         config = self.function_version.config
@@ -117,7 +123,7 @@ class ProcessExecutor(RuntimeExecutor):
                 "PYTHONPATH": os.pathsep.join((str(root), os.environ["MASSCOMM_LAMBDA_RUNTIME"])),
                 "PYTHONNOUSERSITE": "1",
             },
-            # The interpreter itself, not the environment that LocalStack is installed in.
+            # This is the same interpreter, but without LocalStack's virtual environment.
             python=os.path.realpath(sys.executable),
         )
         environment = ExecutionEnvironment(spec=spec, log_file=self._log, on_exit=lambda _: None)
@@ -130,10 +136,10 @@ class ProcessExecutor(RuntimeExecutor):
 
 
 class ProcessExecutorPlugin(RuntimeExecutorPlugin):
-    """LAMBDA_RUNTIME_EXECUTOR=processes."""
+    """The plug-in that LocalStack uses for LAMBDA_RUNTIME_EXECUTOR=processes."""
 
     name = "processes"
 
     def load(self, *_args: object, **_kwargs: object) -> type[RuntimeExecutor]:
-        """The class of which LocalStack makes an instance for each environment."""
+        """Return the class of which LocalStack creates one object per environment."""
         return ProcessExecutor

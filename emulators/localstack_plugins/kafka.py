@@ -1,4 +1,4 @@
-"""Event source mappings of Kafka: LocalStack keeps them as they were deployed, devstack.deployed polls for them."""
+"""Event source mappings of Kafka: LocalStack only stores them, and devstack.deployed polls the topics."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from localstack.services.lambda_.event_source_mapping.pollers.poller import Empt
 
 class _PolledElsewhere(Poller):
     def __init__(self) -> None:
-        # The base class needs a processor of records; this poller has none.
+        # The base class requires a processor of records; this poller has none.
         self.filter_patterns: list[dict[str, Any]] = []
 
     def event_source(self) -> str:
@@ -20,6 +20,6 @@ class _PolledElsewhere(Poller):
 
 @hooks.create_event_source_poller()
 def polled_elsewhere(holder: Any, service: str, mapping: dict[str, Any]) -> None:
-    """Without a poller of some kind LocalStack refuses the mapping."""
+    """Return a poller that does nothing, because LocalStack refuses a mapping without a poller."""
     if service == "kafka" or "SelfManagedEventSource" in mapping:
         holder.create_poller_fn = lambda **_: _PolledElsewhere()

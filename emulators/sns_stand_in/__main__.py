@@ -1,4 +1,4 @@
-"""`python -m emulators.sns_stand_in [--port N] [--log FILE] [--any-endpoint]`: serves until it is ended."""
+"""`python -m emulators.sns_stand_in [--port N] [--log FILE] [--any-endpoint]`: serves until its process is stopped."""
 
 import argparse
 import asyncio
@@ -28,7 +28,9 @@ async def _main(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Prints the port once it listens; 1 where it cannot."""
+    """Serve until the process is stopped; print the port once the server listens. Return 1 if the port cannot be
+    used.
+    """
     parser = argparse.ArgumentParser(prog="python -m emulators.sns_stand_in", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0: a free one, which is printed")
     parser.add_argument("--log", type=Path, help="a file to which every accepted publish is appended, as JSON")

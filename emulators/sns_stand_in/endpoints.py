@@ -1,4 +1,4 @@
-"""Platform applications and their endpoints, in memory, with SNS' own refusals."""
+"""Platform applications and their endpoints, in memory, with SNS' own errors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from emulators.sns_stand_in.script import REFUSALS, Refusal
 
 
 class Refused(Exception):
-    """The call is refused as SNS refuses it."""
+    """A call is refused with an error of SNS."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.code)
@@ -17,36 +17,36 @@ class Refused(Exception):
 
 
 def application_arn(platform: str, name: str) -> str:
-    """The ARN of a platform application."""
+    """Return the ARN of a platform application."""
     return f"arn:aws:sns:{REGION}:{ACCOUNT}:app/{platform}/{name}"
 
 
 def endpoint_arn(application: str, token: str) -> str:
-    """The ARN of the endpoint that a token gets in an application (its ARN)."""
+    """Return the ARN of the endpoint that SNS creates for a token in an application."""
     return f"{application.replace(':app/', ':endpoint/', 1)}/{uuid5(NAMESPACE_URL, f'{application}/{token}')}"
 
 
 @dataclass
 class Endpoints:
-    """Platform applications and endpoints."""
+    """The platform applications and endpoints."""
 
-    any: bool = False  # also take messages to endpoints that were never created
+    any: bool = False  # Whether messages to endpoints that were never created are accepted.
     _applications: set[str] = field(default_factory=set)
     _attributes: dict[str, dict[str, str]] = field(default_factory=dict)
     _deleted: set[str] = field(default_factory=set)
 
     def create_application(self, platform: str, name: str) -> str:
-        """Its ARN; the same for the same name."""
+        """Create a platform application, or find an existing one of this name. Return its ARN."""
         arn = application_arn(platform, name)
         self._applications.add(arn)
         return arn
 
     def applications(self) -> list[str]:
-        """The ARNs of all there are."""
+        """Return the ARNs of all platform applications."""
         return sorted(self._applications)
 
     def create(self, application: str, token: str, attributes: Mapping[str, str]) -> str:
-        """The endpoint of a token, made or found. Errors: Refused, where it is found with other attributes too."""
+        """Create or find the endpoint of a token. Raises Refused if it exists with other attributes."""
         if application not in self._applications:
             raise Refused(Refusal(404, "NotFound", "PlatformApplication does not exist"))
         arn = endpoint_arn(application, token)
@@ -59,7 +59,9 @@ class Endpoints:
         return arn
 
     def attributes(self, arn: str) -> dict[str, str]:
-        """Enabled and Token of an endpoint; to be changed in place. Errors: Refused."""
+        """Return the attributes Enabled and Token of an endpoint, which the caller may change in place. Raises
+        Refused.
+        """
         if arn not in self._attributes:
             if not self.any or arn in self._deleted:
                 raise Refused(REFUSALS["NotFound"])
@@ -67,12 +69,12 @@ class Endpoints:
         return self._attributes[arn]
 
     def delete(self, arn: str) -> None:
-        """Take it away; one that is gone stays so."""
+        """Delete an endpoint, if it exists."""
         self._attributes.pop(arn, None)
         self._deleted.add(arn)
 
     def check(self, arn: str) -> None:
-        """Whether it takes messages. Errors: Refused."""
+        """Check that the endpoint accepts messages. Raises Refused."""
         there = self._attributes.get(arn)
         if there is None:
             if not self.any or arn in self._deleted:

@@ -1,4 +1,4 @@
-"""The stand-in's answers to publishes that it does not simply accept: rules, in order, and a rate."""
+"""The rules by which the SNS stand-in responds to publishes, in order, and its rate limit."""
 
 import random
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Refusal:
-    """An error of SNS: status, code and message as it words them."""
+    """An error of SNS: its HTTP status, code and message."""
 
     status: int
     code: str
     message: str
 
 
-# Source: Amazon SNS API reference, "Publish" and "Common Errors"; the wording is what the service answers.
+# The error messages are those of the real service. Source: Amazon SNS API reference, "Publish" and "Common Errors".
 REFUSALS = {
     refusal.code: refusal
     for refusal in (
@@ -30,29 +30,34 @@ REFUSALS = {
         Refusal(503, "ServiceUnavailable", "Service is unavailable"),
     )
 }
-# Faults of the connection, not answers of the service:
-RESET_BEFORE = "reset_before"  # nothing is taken, the connection is cut: the service cannot be reached
-RESET_AFTER = "reset_after"  # taken, and the connection is cut before the answer
-HOLD = "hold"  # taken, and answered only once the held calls are released
-SLOW = "slow"  # taken, and answered after delay_s
+# The following codes are faults of the connection, not error responses:
+# The message is not accepted, and the connection is cut, as if the service could not be reached.
+RESET_BEFORE = "reset_before"
+RESET_AFTER = "reset_after"  # The message is accepted, and the connection is cut before the response.
+# The message is accepted; the response is sent only after the held calls are released.
+HOLD = "hold"
+SLOW = "slow"  # The message is accepted; the response is sent after delay_s seconds.
 
 CODES = frozenset(REFUSALS) | {RESET_BEFORE, RESET_AFTER, HOLD, SLOW}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One answer to some publishes; the first matching rule counts."""
+    """One way to respond to some publishes; the first rule that matches a publish applies."""
 
-    code: str  # of REFUSALS, or reset_before, reset_after, hold, slow
-    endpoint: str | None = None  # part of the matching ARNs (of an application's name, of an endpoint); None: all
-    share: float = 1.0  # of the matching publishes, at random
-    after: int = 0  # number of matching publishes that pass first
-    times: int | None = None  # number of answers; None: no limit
-    delay_s: float = 0.0  # for slow
+    code: str  # One of REFUSALS, or reset_before, reset_after, hold or slow.
+    # A part of the matching ARNs, such as the name of an application or an endpoint; None: all.
+    endpoint: str | None = None
+    # The share of the matching publishes to which the rule applies, chosen at random.
+    share: float = 1.0
+    # The number of matching publishes to which the rule does not apply at first.
+    after: int = 0
+    times: int | None = None  # The number of publishes to which the rule applies; None: no limit.
+    delay_s: float = 0.0  # The delay of the code `slow` in seconds.
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Self:
-        """Errors: ValueError, TypeError."""
+        """Return the rule in a JSON object. Raises ValueError or TypeError."""
         rule = cls(**values)
         if rule.code not in CODES:
             raise ValueError(f"no answer {rule.code!r}; there are {', '.join(sorted(CODES))}")
@@ -61,7 +66,7 @@ class Rule:
 
 @dataclass
 class _Standing:
-    """A rule with its counts."""
+    """A rule with the numbers of publishes that it has matched and answered."""
 
     rule: Rule
     seen: int = 0
@@ -82,9 +87,9 @@ class _Standing:
 
 @dataclass
 class Script:
-    """The rules and the rate in force.
+    """The current rules and rate limit.
 
-    Rules come first; then a bucket of `burst` tokens, filled with per_s a second, throttles.
+    Rules apply first. Then publishes are throttled by a bucket of `burst` tokens, filled with per_s tokens a second.
     """
 
     _rules: list[_Standing] = field(default_factory=list)
@@ -95,15 +100,17 @@ class Script:
     _random: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311 - the same in every run
 
     def set_rules(self, rules: Sequence[Rule]) -> None:
-        """Replace the rules."""
+        """Replace all rules."""
         self._rules = [_Standing(rule) for rule in rules]
 
     def limit(self, per_s: float | None, burst: float, now: float) -> None:
-        """Accept per_s a second from now on, None: any number. burst: how many at once after a pause."""
+        """Accept per_s publishes a second from now on; None: any number. `burst` is the number accepted at once
+        after a pause.
+        """
         self._per_s, self._burst, self._tokens, self._filled_at = per_s, burst, burst, now
 
     def answer(self, endpoint: str, now: float) -> Rule | None:
-        """The rule for a publish to that endpoint; None: it is taken."""
+        """Return the rule for a publish to this endpoint; None: the publish is accepted."""
         for standing in self._rules:
             if standing.takes(endpoint, self._random):
                 return standing.rule
