@@ -1,8 +1,8 @@
-"""Prepare a service's process, then execute the service's own command.
+"""Prepares the process of a local server, then executes the server's own command.
 
 Runs as `python -I -S child.py PARENT SIGNAL OWNED -- COMMAND…` between the stack and each service. The process ends
-with the stack, and is not root where the service refuses root. Both must be set up in the child itself; code between
-fork and exec of a process with threads is not safe.
+with the stack, and is not root if the service refuses root. Both must be set up in the child itself; code between fork
+and exec of a process with threads is not safe.
 
 PARENT  pid of the stack
 SIGNAL  signal that the service gets when the stack dies
@@ -15,14 +15,16 @@ import os
 import sys
 
 PR_SET_PDEATHSIG = 1
-UNPRIVILEGED = 65534  # the unprivileged uid and gid, used where user namespaces are off
+# The uid and gid of an unprivileged user, used if the kernel forbids user namespaces.
+UNPRIVILEGED = 65534
 
 
 def leave_root(owned: str) -> None:
-    """Stop being root, as PostgreSQL demands.
+    """Give up root privileges, because PostgreSQL refuses to run as root.
 
-    In a user namespace of its own, root is mapped to another id: the process still owns its files, whatever their path.
-    Where the kernel forbids such a namespace, the process takes the uid UNPRIVILEGED and gives it the files `owned`.
+    In a user namespace of its own, root is mapped to another id, so that the process still owns its files, whatever
+    their path. If the kernel forbids such a namespace, the process takes the uid UNPRIVILEGED and gives it the files in
+    `owned`.
     """
     if os.geteuid() != 0:
         return
@@ -49,10 +51,11 @@ def _give(path: str) -> None:
 
 def main() -> None:
     parent, signal, owned, _, *command = sys.argv[1:]
-    os.umask(0o077)  # services store passwords and personal addresses
+    # Services store passwords and personal addresses in their files, so only the owner may read them.
+    os.umask(0o077)
     if owned:
         leave_root(owned)
-    # After leave_root: a change of credentials clears it.
+    # The signal is set after leave_root, because a change of credentials clears it.
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != int(parent):

@@ -1,9 +1,11 @@
-"""A file for the log lines of a command's clients (Kafka, HTTP, OpenSearch), so that its output is results only."""
+"""Redirects the log lines of a command's clients (Kafka, HTTP, OpenSearch) to a file, so that the command prints
+only its results.
+"""
 
 import logging
 from pathlib import Path
 
-# For the `logger` of confluent-kafka's clients: without one, librdkafka writes to the terminal.
+# The `logger` argument of confluent-kafka's clients; without one, librdkafka writes to the terminal.
 KAFKA_LOGGER = logging.getLogger("kafka_client")
 
 

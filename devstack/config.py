@@ -19,12 +19,12 @@ GENERATION = "g1"
 
 
 class ConfigError(Exception):
-    """An invalid port or variable; the message names it and the values that are allowed."""
+    """A port or an environment variable is invalid; the message names it and the permitted values."""
 
 
 @dataclass(frozen=True)
 class Ports:
-    """TCP ports, all on the loopback address."""
+    """The TCP ports of the services, all on the loopback address."""
 
     kafka: int = 9092
     kafka_controller: int = 9093
@@ -40,7 +40,9 @@ class Ports:
 
     @classmethod
     def chosen(cls, environment: Mapping[str, str], overrides: Mapping[str, int] | None = None) -> Self:
-        """Defaults, then MASSCOMM_PORT_<NAME>, then `overrides`. Raises ConfigError for a bad number or name."""
+        """Return the ports: the defaults, overridden by MASSCOMM_PORT_<NAME>, then by `overrides`. Raises
+        ConfigError for an invalid number or name.
+        """
         names = [each.name for each in fields(cls)]
         ports: dict[str, int] = {}
         for name in names:
@@ -67,9 +69,10 @@ class Ports:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on `port` of the loopback address now."""
+    """Return whether a server could listen on `port` of the loopback address now."""
     with socket.socket() as probe:
-        # As servers do: a connection of an earlier run that lingers in TIME_WAIT does not make the port taken.
+        # SO_REUSEADDR is set, as a server would, so that a port also counts as free while a closed connection lingers
+        # in TIME_WAIT.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -79,37 +82,37 @@ def is_free(port: int) -> bool:
         return True
 
 
-# With this niceness, a one-time password during a broadcast takes at most twice its time on an idle machine
-# (docs/guarantees.md).
+# The niceness of the bulk functions' processes. With this value, a one-time password during a broadcast takes at most
+# twice its time on an idle machine (docs/guarantees.md).
 _BULK_NICE = 10
 
 
 @dataclass(frozen=True)
 class StackConfig:
-    """Ports and state folder of one stack."""
+    """The ports and the state folder of one local stack."""
 
     state_dir: Path
     ports: Ports = field(default_factory=Ports)
-    # Niceness of the bulk functions' processes (emulators.serverless). 0 where other stacks and tests share the
-    # processors: bulk would yield to them as well.
+    # The niceness of the bulk functions' processes (emulators.serverless). It is 0 if other stacks and tests share the
+    # processors, because the bulk functions would yield to them as well.
     bulk_nice: int = 0
 
     @classmethod
     def from_environment(
         cls, environment: Mapping[str, str] | None = None, ports: Mapping[str, int] | None = None
     ) -> Self:
-        """The configuration that the environment chooses; `ports` override it. Raises ConfigError."""
+        """Return the configuration from environment variables; `ports` overrides them. Raises ConfigError."""
         known = os.environ if environment is None else environment
         state = Path(known.get("MASSCOMM_STATE") or ROOT / ".state").expanduser().resolve()
         return cls(state, Ports.chosen(known, ports), _BULK_NICE)
 
     @classmethod
     def on_free_ports(cls, state_dir: Path) -> Self:
-        """Configuration of a stack that runs concurrently with others: every port is free at the time of the call.
+        """Return a configuration for a stack that runs concurrently with others: every port is free at the time of
+        the call.
 
         The ports are random and below the range of outgoing connections (32768 up), so that no connection takes one
-        between
-        this call and the start of the stack.
+        between this call and the start of the stack.
         """
         count = len(fields(Ports))
         candidates = random.SystemRandom().sample(range(20000, 32000), 200)
@@ -118,12 +121,12 @@ class StackConfig:
         return cls(state_dir.resolve(), replace(Ports(), **dict(zip(names, free, strict=True))))
 
     def as_dict(self) -> dict[str, object]:
-        """The fields as plain JSON, for `from_dict`."""
+        """Return the fields as plain JSON, for `from_dict`."""
         return {"state_dir": str(self.state_dir), "ports": asdict(self.ports), "bulk_nice": self.bulk_nice}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, object]) -> Self:
-        """The configuration that `as_dict` returned."""
+        """Return the configuration for a dictionary that `as_dict` returned."""
         ports = values["ports"]
         if not isinstance(ports, dict):
             raise ConfigError("ports must be a mapping of name to number")
@@ -132,25 +135,25 @@ class StackConfig:
     # --- folders ---
 
     def data(self, service: str) -> Path:
-        """Where a service keeps its data."""
+        """Return the data folder of a service."""
         return self.state_dir / "data" / service
 
     def config_dir(self, service: str) -> Path:
-        """The folder of a service's rendered configuration files."""
+        """Return the folder of a service's generated configuration files."""
         return self.state_dir / "config" / service
 
     def log(self, service: str) -> Path:
-        """A service's log file."""
+        """Return the path of a service's log file."""
         return self.state_dir / "logs" / f"{service}.log"
 
     @property
     def run_dir(self) -> Path:
-        """The folder of the lock, the record of the running processes and the generated password."""
+        """Return the folder with the lock, the record of the running processes and the generated password."""
         return self.state_dir / "run"
 
     @property
     def archive_dir(self) -> Path:
-        """Where every record is archived as Parquet."""
+        """Return the folder of the archive, in which every counted record is stored as Parquet."""
         return self.state_dir / "data" / "archive"
 
     # --- addresses ---
@@ -161,7 +164,7 @@ class StackConfig:
 
     @property
     def registry_url(self) -> str:
-        """The registry's Confluent-compatible API."""
+        """Return the URL of the schema registry's Confluent-compatible API."""
         return f"http://{LOOPBACK}:{self.ports.registry}/apis/ccompat/v7"
 
     @property
@@ -178,7 +181,7 @@ class StackConfig:
 
     @property
     def dynamodb_url(self) -> str:
-        """DynamoDB without LocalStack in front of it; the same tables."""
+        """Return the URL of DynamoDB without LocalStack in front of it; it has the same tables."""
         return f"http://{LOOPBACK}:{self.ports.dynamodb}"
 
     @property
@@ -187,7 +190,9 @@ class StackConfig:
 
     @property
     def password(self) -> str:
-        """The database password, generated once a state folder and kept in it, readable by its owner alone."""
+        """Return the database password. It is generated once per state folder and stored there, readable only by its
+        owner.
+        """
         path = self.run_dir / "postgres-password"
         self.run_dir.mkdir(parents=True, exist_ok=True)
         try:
@@ -200,5 +205,5 @@ class StackConfig:
         return password
 
     def database_url(self, database: str) -> str:
-        """libpq address of one of the server's databases: `monolith` or `metrics`."""
+        """Return the libpq URL of one of the server's databases: `monolith` or `metrics`."""
         return f"postgresql://masscomm:{self.password}@{LOOPBACK}:{self.ports.postgres}/{database}"

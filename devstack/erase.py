@@ -1,4 +1,4 @@
-"""`masscomm erase`: erase one person from every store of the running stack."""
+"""The command `masscomm erase`: it erases one person from every store of the running stack."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from devstack.services.spark import spark_environment
 
 
 def erase_person(config: StackConfig, user_id: int, club_id: int, addresses: Sequence[str], even_if_known: bool) -> int:
-    """Run `python -m erasure` on the servers of a running stack; returns its exit status."""
+    """Run `python -m erasure` on the servers of a running stack; return its exit status."""
     command = [sys.executable, "-m", "erasure", f"--user={user_id}", f"--club={club_id}"]
     command += [f"--address={each}" for each in addresses]
     if even_if_known:

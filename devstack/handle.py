@@ -1,4 +1,4 @@
-"""A stack that another process runs, seen from outside: addresses, environment, memory."""
+"""A handle on a stack that another process runs: its addresses, environment and memory."""
 
 from typing import Any, Protocol, Self
 
@@ -9,13 +9,15 @@ from devstack.state import NotRunningError, RunState, Started
 
 
 class StackHandle(Protocol):
-    """A stack as the demo and the commands see it, in this or in another process."""
+    """The interface of a running stack for the demo and the commands, whether it runs in this process or in another
+    one.
+    """
 
     config: StackConfig
 
     @property
     def environment(self) -> dict[str, str]:
-        """The functions' environment variables, and MONOLITH_DATABASE_URL."""
+        """Return the environment variables of the functions, and MONOLITH_DATABASE_URL."""
         ...
 
     @property
@@ -23,19 +25,20 @@ class StackHandle(Protocol):
 
     def memory_mb(self) -> float: ...
 
-    peak_mb: float  # highest resident memory of all processes together so far, in MB
-    start_s: float  # seconds from the first process to the last ready service
+    peak_mb: float  # The highest resident memory of all processes together so far, in MB.
+    # The seconds from the start of the first process until the last service was ready.
+    start_s: float
 
 
 class RunningStack:
-    """The stack that runs in a state folder. Raises NotRunningError where none does."""
+    """The stack that runs in a state folder. Creating the object raises NotRunningError if there is none."""
 
     def __init__(self, state: RunState) -> None:
         self.record = state.read()
         holder = state.holder()
         if holder is None or not self.record:
             raise NotRunningError(f"No stack runs here ({state.config.state_dir}). `masscomm up` starts it.")
-        # The configuration of the running stack: its ports may differ from those of this process's environment.
+        # This is the configuration of the running stack: its ports may differ from those in this process's environment.
         self.config = StackConfig.from_dict(self.record["settings"])
         self.holder_pid = int(holder["pid"])
         self.since = str(holder["since"])
@@ -46,7 +49,7 @@ class RunningStack:
 
     @classmethod
     def of(cls, config: StackConfig) -> Self:
-        """The stack whose state folder this configuration names."""
+        """Return the stack in the state folder that the configuration names."""
         return cls(RunState(config))
 
     @property
@@ -58,7 +61,7 @@ class RunningStack:
         return {name: started.address for name, started in self.services.items()}
 
     def service_memory_mb(self, name: str) -> float:
-        """Resident memory of one service's processes, in MB; 0 when it is gone."""
+        """Return the resident memory of one service's processes in MB; 0 if the service has ended."""
         started = self.services[name]
         return process.rss_mb(process.family(started.pid)) if started.alive() else 0.0
 
@@ -68,5 +71,5 @@ class RunningStack:
         return total
 
     def as_json(self) -> dict[str, Any]:
-        """The run record, as stored in the state folder."""
+        """Return the record of the run as stored in the state folder."""
         return self.record

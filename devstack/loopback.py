@@ -1,4 +1,4 @@
-"""Find sockets of the stack's processes that listen on other addresses than loopback."""
+"""Finds sockets of the stack's processes that listen on other addresses than loopback."""
 
 import ipaddress
 import socket
@@ -8,7 +8,9 @@ import psutil
 
 
 def exposed(processes: Iterable[psutil.Process]) -> list[str]:
-    """Listening TCP and bound UDP sockets not on the loopback address: `name (pid) address:port`, each once."""
+    """Return the listening TCP and bound UDP sockets that are not on the loopback address, each as `name (pid)
+    address:port`.
+    """
     found = set()
     for process in processes:
         try:
@@ -25,7 +27,7 @@ def exposed(processes: Iterable[psutil.Process]) -> list[str]:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an IPv4 or IPv6 address, an IPv4 one written as IPv6 included, is reachable from this machine alone."""
+    """Return whether an IP address (also an IPv4 address in IPv6 notation) can be reached only from this machine."""
     parsed = ipaddress.ip_address(address)
     mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
     return (mapped or parsed).is_loopback

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Command-line options that several commands share."""
 
 import inspect
 from collections.abc import Callable
@@ -11,7 +11,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For programs, a JSON o
 
 
 def given(**made_by: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace parameters of a command by the options of the functions that make their values.
+    """Return a decorator that replaces parameters of a command by the options of other functions, which compute the
+    parameters' values.
 
     Args:
         made_by: For each replaced parameter, the function that returns its value. The function's own options appear on
@@ -37,7 +38,7 @@ def given(**made_by: Callable[..., Any]) -> Callable[[Callable[..., None]], Call
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in asked]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": None}
-        del run.__wrapped__  # else typer would read the command's own signature
+        del run.__wrapped__  # Without this, typer would read the command's original signature.
         return run
 
     return decorated

@@ -1,4 +1,4 @@
-"""Decode a record's payload for display."""
+"""Decodes the payload of a record, to show it."""
 
 import base64
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from masscomm.kafka.topics import chain_topics
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """A decoded record, or the decoding error and the bytes in base64."""
+    """A decoded record; if it cannot be decoded, the error, and the bytes in base64."""
 
     value: dict[str, Any] | None = None
     error: str | None = None
     base64: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The payload as JSON values."""
+        """Return the payload as JSON values."""
         if self.value is not None:
             return {"payload": self.value}
         return {"payload": None, "payload_error": self.error, "payload_base64": self.base64}
@@ -28,12 +28,12 @@ class Payload:
 
 @cache
 def schemas() -> dict[str, str]:
-    """The schema of each topic of the chain that has an Avro schema."""
+    """Return the Avro schema of each topic that has one."""
     return {topic.name: topic.schema for topic in chain_topics() if topic.schema is not None}
 
 
 def payload_of(topic: str, value: bytes | None, codec: Codec) -> Payload:
-    """Decode a record: Avro with the topic's schema, JSON if the topic has none."""
+    """Decode a record: with the topic's Avro schema, or as JSON if the topic has none."""
     try:
         schema = schemas().get(topic)
         if schema is not None:

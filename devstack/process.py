@@ -1,7 +1,8 @@
-"""Processes of a stack: start, identify, measure and end them, with their descendants.
+"""Starts, identifies, measures and ends the processes of a stack, with their descendants.
 
-A process is identified by its pid and its start time, so that a reused pid is never taken for one of ours. Processes
-that a service started are its descendants; orphaned ones are found by a marker in their inherited environment.
+A process is identified by its pid and its start time, so that a reused pid is never taken for a process of the stack.
+Processes that a service started are its descendants; orphaned ones are found by a marker in the environment that they
+inherited.
 """
 
 import os
@@ -20,7 +21,9 @@ CHILD = ROOT / "devstack" / "child.py"
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process began, in kernel ticks since boot; None when there is no such process or it is a zombie."""
+    """Return the time at which a process began, in kernel ticks since boot; None if the process does not exist or is
+    a zombie.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -30,7 +33,9 @@ def start_ticks(pid: int) -> int | None:
 
 
 def child_command(command: Sequence[str], *, death_signal: signal.Signals, owned: Sequence[Path]) -> list[str]:
-    """`command` wrapped so that it dies with this process; with `owned`, it is not root and owns those files."""
+    """Return `command` wrapped so that its process ends when this process ends. If `owned` is given, it does not run
+    as root and owns those files.
+    """
     files = os.pathsep.join(map(str, owned))
     wrapper = [sys.executable, "-I", "-S", str(CHILD), str(os.getpid()), str(int(death_signal)), files]
     return [*wrapper, "--", *command]
@@ -45,9 +50,10 @@ def spawn(
     death_signal: signal.Signals = signal.SIGTERM,
     owned: Sequence[Path] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start `command` in a session of its own, its output appended to `log`.
+    """Start `command` in a new session, with its output appended to the file `log`.
 
-    The kernel sends `death_signal` when the calling THREAD ends: call it from one that lives as long as the stack.
+    The kernel sends `death_signal` when the calling THREAD ends. So the caller must be a thread that lives as long as
+    the stack.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
@@ -63,7 +69,7 @@ def spawn(
 
 
 def marked(state_dir: Path) -> list[psutil.Process]:
-    """Every process that inherited the marker of the stack in `state_dir`, without this one."""
+    """Return every process, except this one, that inherited the marker of the stack in `state_dir`."""
     wanted = f"{MARKER}={state_dir}".encode()
     found = []
     for process in psutil.process_iter():
@@ -71,12 +77,12 @@ def marked(state_dir: Path) -> list[psutil.Process]:
             if process.pid != os.getpid() and wanted in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
                 found.append(process)
         except (OSError, psutil.Error):
-            continue  # ended meanwhile, or another user's process
+            continue  # The process has ended meanwhile, or belongs to another user.
     return found
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """A process and all its descendants; empty when it is gone."""
+    """Return a process and all its descendants; empty if the process has ended."""
     try:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -85,7 +91,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def rss_mb(processes: Iterable[psutil.Process]) -> float:
-    """Sum of the resident memory, in MB (2**20 bytes); a process that has ended counts 0."""
+    """Return the total resident memory in MB (2**20 bytes); a process that has ended counts as 0."""
     total = 0
     for process in processes:
         try:
@@ -96,7 +102,9 @@ def rss_mb(processes: Iterable[psutil.Process]) -> float:
 
 
 def end(processes: Iterable[psutil.Process], *, grace_s: float, polite: signal.Signals = signal.SIGTERM) -> None:
-    """Send `polite` to the processes, wait up to `grace_s` for all of them, then kill the remaining ones."""
+    """Send the signal `polite` to the processes, wait up to `grace_s` seconds for all of them, then kill the
+    remaining ones.
+    """
     alive = list(processes)
     for process in alive:
         _signal(process, polite)
@@ -108,6 +116,7 @@ def end(processes: Iterable[psutil.Process], *, grace_s: float, polite: signal.S
 
 def _signal(process: psutil.Process, number: signal.Signals) -> None:
     try:
-        process.send_signal(number)  # psutil compares the start time first, so a reused pid is not signalled
+        # psutil compares the start time first, so that no signal is sent to a reused pid.
+        process.send_signal(number)
     except psutil.NoSuchProcess:
         return

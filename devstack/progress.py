@@ -1,4 +1,4 @@
-"""Progress of starting and stopping the stack: a live table on a terminal, plain lines elsewhere."""
+"""Shows the progress of starting and stopping the stack: a live table on a terminal, plain lines elsewhere."""
 
 import threading
 import time
@@ -23,7 +23,9 @@ STYLES = {
 
 
 class Progress:
-    """One line a service or provisioning step: its state, and when it is ready its start time and memory."""
+    """Shows one line for each service or provisioning step: its state, and once it is ready its start time and
+    memory.
+    """
 
     def __init__(self, console: Terminal) -> None:
         self.console = console
@@ -45,7 +47,7 @@ class Progress:
             self._live.stop()
 
     def __call__(self, name: str, state: str, text: str) -> None:
-        """The stack's `on_change`; called from many threads."""
+        """Show a change of state. The stack calls this object as `on_change`, from many threads."""
         with self._lock:
             self._lines[name] = (state, text)
             if self._plain and state != "waiting":

@@ -1,8 +1,9 @@
-"""Provision the stack before the functions run: topics, schemas, indices, tables, provider applications, the connector.
+"""Provisions the local stack before the functions run: topics, schemas, indices, tables, provider applications, the
+connector.
 
-Everything comes from schemas/ (the monolith's own tables from examples/monolith/, as its own migration), and a second
-run changes nothing. `provisioning` names the steps and their dependencies; the functions below do one step each and
-serve tests too.
+All definitions come from schemas/ (those of the monolith's tables from examples/monolith/). A second run changes
+nothing. `provisioning` returns the steps with their dependencies. The other functions each do one step; tests use them
+too.
 """
 
 import json
@@ -37,7 +38,7 @@ __all__ = ["SCHEMAS", "ProvisioningError", "apply_sql", "create_indices", "index
 
 
 def provisioning(config: StackConfig) -> list[Task]:
-    """Every step for one stack, with the services and steps it needs."""
+    """Return all provisioning steps for one stack, with the services and steps that each depends on."""
     return [
         Task(
             name="topics",
@@ -112,10 +113,10 @@ def _create_missing(admin: AdminClient, wanted: Sequence[Topic]) -> None:
 
 
 def provision_aws(config: StackConfig) -> None:
-    """Create SNS platform applications, the verified sender, and the tables of schemas/dynamodb.
+    """Create the SNS platform applications, the verified e-mail sender, and the tables of schemas/dynamodb.
 
     LocalStack loses its state when it ends. If the directory still has endpoints of an earlier run, they are deleted
-    and device_registrar's consumer group is reset, so that it registers the devices again.
+    and the consumer group of device_registrar is reset, so that it registers the devices again.
     """
     environment = function_environment(config)
     session = boto3.Session(
@@ -141,7 +142,7 @@ def provision_aws(config: StackConfig) -> None:
 
 
 def create_dynamodb_tables(dynamodb: DynamoDBClient) -> None:
-    """Create the tables that do not exist, with the attribute by which their items expire."""
+    """Create the DynamoDB tables that do not exist, with the attribute that determines when their items expire."""
     for path in sorted((SCHEMAS / "dynamodb").glob("*.json")):
         definition = json.loads(path.read_text())
         name = definition["table"]["TableName"]
@@ -153,7 +154,9 @@ def create_dynamodb_tables(dynamodb: DynamoDBClient) -> None:
 
 
 def forget_endpoints(opensearch_url: str, bootstrap: str) -> None:
-    """Empty device_state and delete device_registrar's group: it reads the devices from their beginning again."""
+    """Delete the documents of device_state and the consumer group of device_registrar, which then reads the devices
+    from the beginning again.
+    """
     with httpx.Client(base_url=opensearch_url, timeout=TIMEOUT_S) as client:
         answer = client.delete("/device_state")
         if answer.is_error and answer.status_code != httpx.codes.NOT_FOUND:
@@ -164,7 +167,8 @@ def forget_endpoints(opensearch_url: str, bootstrap: str) -> None:
 
 
 _GROUP_NOT_YET = {
-    KafkaError.NON_EMPTY_GROUP,  # until its members' session time-out
+    # Kafka returns this error until the session time-out of the group's members.
+    KafkaError.NON_EMPTY_GROUP,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
@@ -200,12 +204,14 @@ def delete_group(admin: AdminClient, group: str) -> None:
 
 
 def connector_name(generation: str) -> str:
-    """The connector's name: one connector a snapshot generation."""
+    """Return the name of the connector; each snapshot generation (one snapshot of the tables with the changes after
+    it) has one.
+    """
     return f"monolith-{generation}"
 
 
 def connector_config(generation: str, database_url: str) -> dict[str, str]:
-    """Debezium's configuration for one snapshot generation of the monolith's database, on one broker."""
+    """Return Debezium's configuration for one snapshot generation of the monolith's database, with a single broker."""
     database = urlsplit(database_url)
     return debezium_config(generation) | {
         "database.hostname": str(database.hostname),
@@ -218,7 +224,7 @@ def connector_config(generation: str, database_url: str) -> dict[str, str]:
 
 
 def put_connector(connect_url: str, generation: str, database_url: str) -> None:
-    """Create the connector or change its configuration; waits until it and its task run. Raises ProvisioningError."""
+    """Create the connector or change its configuration; wait until it and its task run. Raises ProvisioningError."""
     name = connector_name(generation)
     retries = httpx.HTTPTransport(retries=3)
     with httpx.Client(base_url=connect_url, timeout=TIMEOUT_S, transport=retries) as client:
@@ -229,7 +235,9 @@ def put_connector(connect_url: str, generation: str, database_url: str) -> None:
 
 
 def await_connector(connect_url: str, name: str, timeout_s: float = 60) -> None:
-    """Wait until the connector and its one task run. Raises ProvisioningError with the task's trace when it failed."""
+    """Wait until the connector and its only task run. Raises ProvisioningError with the task's stack trace if it
+    failed.
+    """
     pause = threading.Event()
     deadline = time.monotonic() + timeout_s
     status: dict[str, Any] = {}
@@ -243,5 +251,5 @@ def await_connector(connect_url: str, name: str, timeout_s: float = 60) -> None:
                     return
                 if tasks and tasks[0]["state"] == "FAILED":
                     raise ProvisioningError(f"connector {name}: {tasks[0].get('trace', '')}")
-            pause.wait(0.1)  # Connect offers no notification of it
+            pause.wait(0.1)  # Kafka Connect sends no notification when the connector runs.
     raise ProvisioningError(f"connector {name} does not run after {timeout_s:.0f} s: {status}")

@@ -1,4 +1,6 @@
-"""`masscomm recompute-check`: compare the served metrics with the archive and the topics, on this machine's data."""
+"""The command `masscomm recompute-check`: it compares the served metrics with the archive and the topics on this
+machine.
+"""
 
 import subprocess
 import sys
@@ -10,14 +12,14 @@ from devstack.services.spark import spark_environment
 from devstack.stack import Stack
 from devstack.state import NotRunningError
 
-# For the metrics' rows, the records' schemas, and the topics to compare the archive with.
+# The servers of the metrics' rows, of the Avro schemas, and of the topics with which the archive is compared.
 _SERVERS = ("postgres", "registry", "kafka")
 
 
 def recompute_check(config: StackConfig) -> int:
-    """Run spark_metrics.recompute over all records; returns its exit status (0: no difference).
+    """Run spark_metrics.recompute over all records; return its exit status (0: no difference).
 
-    It uses the running stack, else servers started on the data of the last run. Errors: StackError.
+    It uses the running stack, or else starts servers on the data of the last run. Raises StackError.
     """
     try:
         return run_recompute(RunningStack.of(config).config)
@@ -27,7 +29,7 @@ def recompute_check(config: StackConfig) -> int:
 
 
 def run_recompute(config: StackConfig) -> int:
-    """Run spark_metrics.recompute over everything, on servers that run; its exit status."""
+    """Run spark_metrics.recompute over all records on running servers; return its exit status."""
     done = subprocess.run(
         [sys.executable, "-m", "spark_metrics.recompute", "--check-topics"],
         cwd=ROOT,

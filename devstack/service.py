@@ -1,4 +1,4 @@
-"""Specification of a service: plain values, made by one module each under `devstack.services`."""
+"""The specification of a local server. Each module in `devstack.services` returns one."""
 
 import http.client
 import json
@@ -20,29 +20,34 @@ RunOnce = Callable[[list[str]], None]
 
 
 def nothing(_: RunOnce) -> None:
-    """No preparation."""
+    """Do nothing: the server needs no preparation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """One server process and how to run it."""
+    """One server process, and how to start, check and stop it."""
 
-    name: str  # in logs, `masscomm status` and `depends_on`
-    command: list[str]  # arguments of the process
-    # Whether it serves; called repeatedly until it returns True, may raise OSError until then.
+    name: str  # The name in logs, in `masscomm status` and in `depends_on`.
+    command: list[str]  # The command line of the process.
+    # Returns whether the service is ready. It is called repeatedly until it returns True, and may raise OSError until
+    # then.
     ready: Callable[[], bool]
-    address: str  # address for people to read
-    ports: tuple[str, ...] = ()  # fields of `Ports` it listens on: they must be free before anything starts
-    depends_on: tuple[str, ...] = ()  # services and tasks that must be ready first
-    # services that must not end before it, although its start does not depend on them
+    address: str  # The address of the service as it is shown to users.
+    # The fields of `Ports` on which the service listens; these ports must be free before any service starts.
+    ports: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()  # The services and provisioning tasks that must be ready first.
+    # Services that must not end before this one, although its start does not depend on them.
     outlived_by: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)  # in addition to the stack's own
-    files: Mapping[Path, str] = field(default_factory=dict)  # written before it starts
-    class_archive: Path | None = None  # of a JVM, see `class_archive`
-    # Prepares the first start (format, initdb); its argument runs a command in the way the service will run.
+    # Environment variables in addition to those of the stack.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[Path, str] = field(default_factory=dict)  # Files that are written before the service starts.
+    class_archive: Path | None = None  # The class archive of a JVM (see `class_archive`).
+    # Prepares the first start (format, initdb). Its argument runs a command in the same way as the service will run.
     prepare: Callable[[RunOnce], None] = nothing
-    after_ready: Callable[[], None] = lambda: None  # completes the start once it serves (create a database)
-    drop_root: tuple[Path, ...] = ()  # files and folders it must own, if it refuses to run as root
+    # Completes the start once the service is ready, for example by creating a database.
+    after_ready: Callable[[], None] = lambda: None
+    # The files and folders that the process must own, if the service refuses to run as root.
+    drop_root: tuple[Path, ...] = ()
     stop_signal: signal.Signals = signal.SIGTERM
     start_timeout_s: float = 90
     stop_timeout_s: float = 15
@@ -50,7 +55,7 @@ class Service:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A provisioning step, run once a start after its dependencies: create topics, register a connector."""
+    """A provisioning step that runs once per start, after its dependencies, such as creating topics."""
 
     name: str
     run: Callable[[], object]
@@ -59,22 +64,25 @@ class Task:
 
 @cache
 def java_home() -> str:
-    """Home folder of the stack's JDK. Raises SetupError when it is missing or another major version."""
+    """Return the home folder of the stack's JDK. Raises SetupError if it is missing or has another major version."""
     return find_jdk()
 
 
 def jars(module: str) -> str:
-    """The class path of a module of devstack/jars."""
+    """Return the class path of a module of devstack/jars."""
     return f"{JARS}/{module}/*"
 
 
 def java(*options: str, heap_mb: int) -> list[str]:
-    """A JVM's command up to its main class: small, serial collector, IPv4 only."""
+    """Return the command line of a JVM up to its main class: with little memory, the serial collector, and IPv4
+    only.
+    """
     return [
         f"{java_home()}/bin/java",
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
-        # Halves the processor time of a start, when all services start at the same time.
+        # With only the first tier of compilation, a start takes half the processor time when all services start at the
+        # same time.
         "-XX:TieredStopAtLevel=1",
         "-XX:+ExitOnOutOfMemoryError",
         "-XX:-UsePerfData",
@@ -87,10 +95,11 @@ def java(*options: str, heap_mb: int) -> list[str]:
 
 
 def class_archive(name: str) -> Path:
-    """The file of a JVM's loaded classes, one a set of jars and a JDK; with it, a start takes a third of the time.
+    """Return the path of the archive of a JVM's loaded classes; each set of jars and JDK has one. With it, a start
+    takes a third of the time.
 
-    The JVM writes it when the service first ends normally (class data sharing, JEP 350); it is only replaced as a
-    whole.
+    The JVM writes the archive when the service first ends normally (class data sharing, JEP 350). The file is never
+    replaced in part.
     """
     key = digest(f"{JARS}/.stamp", f"{CLASSES}/.stamp", f"{java_home()}/release")[:16]
     return Path(WORK, "class-archives", f"{name}-{key}.jsa")
@@ -109,7 +118,9 @@ rootLogger.appenderRef.out.ref = out
 
 
 def log4j(level: str = "warn", **loggers: str) -> str:
-    """A log4j2 configuration that writes to standard output; `loggers` maps logger names (. as _) to levels."""
+    """Return a log4j2 configuration that writes to standard output. `loggers` maps logger names (with _ for .) to
+    levels.
+    """
     lines = [LOG4J.format(level=level)]
     for name, logger_level in loggers.items():
         lines.append(f"logger.{name}.name = {name.replace('_', '.')}\nlogger.{name}.level = {logger_level}\n")
@@ -117,9 +128,10 @@ def log4j(level: str = "warn", **loggers: str) -> str:
 
 
 def base_environment() -> dict[str, str]:
-    """Environment of every process of the stack: this process's, without variables that would change its behaviour.
+    """Return the environment of every process of the stack: this process's environment without the variables that
+    would change the behaviour of services.
 
-    The caller's AWS credentials and profiles are replaced: no process of the stack may reach a real account.
+    AWS credentials and profiles of the caller are replaced, so that no process of the stack can reach a real account.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     for unwanted in ("PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "PYTHONPATH", "JAVA_TOOL_OPTIONS", "CLASSPATH"):
@@ -130,7 +142,8 @@ def base_environment() -> dict[str, str]:
         "PATH": f"{java_home()}/bin:{kept.get('PATH', os.defpath)}",
         "PYTHONUNBUFFERED": "1",
         "PYTHONPATH": str(ROOT),
-        # Without it, glibc reserves an arena a core and thread: most of a small JVM's memory outside its heap.
+        # By default, glibc reserves several memory arenas for each core and thread: most of a small JVM's memory
+        # outside its heap.
         "MALLOC_ARENA_MAX": "2",
         "no_proxy": f"{LOOPBACK},localhost",
         "NO_PROXY": f"{LOOPBACK},localhost",
@@ -148,14 +161,16 @@ AWS_CREDENTIALS = {
 
 
 def listens(port: int) -> bool:
-    """Whether something accepts connections on a port of the loopback address."""
+    """Return whether a server accepts connections on a port of the loopback address."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((LOOPBACK, port)) == 0
 
 
 def http_get(url: str, *, timeout_s: float = 2) -> tuple[int, bytes]:
-    """Status and body. Raises OSError (in place of http.client.HTTPException) while no server answers."""
+    """Return the status and the body of a URL. Raises OSError (in place of http.client.HTTPException) while no
+    server responds.
+    """
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.netloc, timeout=timeout_s)
     try:
@@ -169,12 +184,12 @@ def http_get(url: str, *, timeout_s: float = 2) -> tuple[int, bytes]:
 
 
 def answers(url: str) -> Callable[[], bool]:
-    """A readiness probe: the address answers 200."""
+    """Return a readiness probe that checks whether the address responds with 200."""
     return lambda: http_get(url)[0] == 200
 
 
 def json_at(url: str) -> Any:
-    """The JSON at a readiness address. Raises OSError until the answer is 200 with JSON."""
+    """Return the JSON at a URL. Raises OSError until the response is 200 with JSON."""
     status, body = http_get(url)
     if status != 200:
         raise OSError(f"{url} answered {status}")
@@ -185,14 +200,15 @@ def json_at(url: str) -> Any:
 
 
 def function_environment(config: StackConfig) -> dict[str, str]:
-    """Environment of the functions and the Spark job: addresses, names, dummy credentials."""
+    """Return the environment of the functions and of the Spark job: addresses, names, dummy credentials."""
     application = f"arn:aws:sns:{REGION}:000000000000:app"
     return {
         "KAFKA_BOOTSTRAP_SERVERS": config.kafka_bootstrap,
         "SCHEMA_REGISTRY_URL": config.registry_url,
         "OPENSEARCH_URL": config.opensearch_url,
         "AWS_ENDPOINT_URL": config.aws_url,
-        # Directly, because LocalStack's gateway takes twice as long as the database behind it.
+        # The functions use DynamoDBLocal directly, because LocalStack's gateway takes twice as long as the database
+        # behind it.
         "AWS_ENDPOINT_URL_DYNAMODB": config.dynamodb_url,
         **AWS_CREDENTIALS,
         "METRICS_DATABASE_URL": config.database_url("metrics"),

@@ -1,6 +1,6 @@
-r"""Output of commands. Text from records, providers and people is inert: control characters have no effect.
+r"""The output of commands. Control characters in texts from records, providers and users have no effect.
 
-Markup is off unless a call turns it on for text of ours, and control characters (escape sequences, carriage returns,
+Markup is off unless a call turns it on for our own text. Control characters (escape sequences, carriage returns,
 bidirectional overrides) are shown as \\xNN or \\uNNNN. Every command prints through this module.
 """
 
@@ -17,9 +17,11 @@ from masscomm.untrusted import visible, visible_json
 
 
 class Terminal(Console):
-    """A console on which printed text cannot act; styles chosen by our own code stay.
+    """A console that shows control characters in printed text without their effect. Styles that our own code chooses
+    are kept.
 
-    stderr, file, width: as of rich's console.
+    Args:
+        stderr, file, width: As for rich's Console.
     """
 
     def __init__(self, *, stderr: bool = False, file: IO[str] | None = None, width: int | None = None) -> None:
@@ -33,27 +35,27 @@ class Terminal(Console):
         )
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render as rich does, with control characters made visible; rich's own control segments stay."""
+        """Render as rich does, with control characters made visible; rich's own control segments are kept."""
         for segment in super().render(renderable, options):
             # guard: terminal.control_characters
             yield segment if segment.control else Segment(_visible_lines(segment.text), segment.style)
 
     def done(self, text: str, note: str = "") -> None:
-        """A step that succeeded, with a remark about it."""
+        """Print a step as succeeded, with a remark."""
         self.print(Text.assemble(("✓ ", "green"), text, (f" ({note})" if note else "", "dim")), soft_wrap=True)
 
     def failed(self, text: str) -> None:
-        """A step that failed."""
+        """Print a step as failed."""
         self.print(Text.assemble(("✗ ", "red"), text), soft_wrap=True)
 
 
 def print_json(document: Mapping[str, Any], *, indent: int | None = None) -> None:
-    """A JSON document, on one line without an indent; it reads as the same value."""
+    """Print a JSON document that reads as the same value; without an indent on one line."""
     print(visible_json(json.dumps(document, indent=indent, ensure_ascii=False)), flush=True)
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Lines of a file, with or without their ends."""
+    """Print the lines of a file, with or without their line ends."""
     for line in lines:
         sys.stdout.write(visible(line.removesuffix("\n")) + "\n")
     sys.stdout.flush()

@@ -1,8 +1,9 @@
-"""One stack a test session, shared by all its worker processes.
+"""One stack for a test session, shared by all its worker processes.
 
-The process that runs the session (xdist's controller, or pytest itself without xdist) owns the stack. It starts nothing
-until a test asks: a fixture sends the names of the services it needs through a socket and waits for the answer. So one
-process starts and stops, and there is nothing to count: when it ends, however it ends, the services do.
+The process that runs the session (xdist's controller, or pytest itself without xdist) owns the stack. It starts no
+service until a test needs one: a fixture sends the names of the services through a socket and waits for the response.
+So a single process starts and stops the services, and no reference counting is needed: when that process ends, in
+whatever way, the services end.
 """
 
 import json
@@ -21,11 +22,11 @@ VARIABLE = "MASSCOMM_TEST_STACK"
 
 
 class StackUnavailableError(Exception):
-    """The session's stack could not start what a test needs; the message is the stack's own."""
+    """The session's stack could not start the services that a test needs; the message is the stack's own."""
 
 
 class SharedStack:
-    """The session's stack, and the socket by which the workers ask for services."""
+    """The stack of the session, and the socket through which the workers request services."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="masscomm-test-"))
@@ -39,7 +40,7 @@ class SharedStack:
                 wanted = json.loads(self.rfile.readline())
                 try:
                     answer: dict[str, object] = {"settings": shared.ensure(wanted).as_dict()}
-                except Exception as error:  # reported to the worker, which fails its test
+                except Exception as error:  # The error is sent to the worker, which fails its test.
                     answer = {"error": f"{type(error).__name__}: {error}"}
                 self.wfile.write(json.dumps(answer).encode() + b"\n")
 
@@ -50,7 +51,7 @@ class SharedStack:
         os.environ[VARIABLE] = str(self.address)
 
     def ensure(self, services: list[str]) -> StackConfig:
-        """Start those of these services that do not run yet. Raises StackError."""
+        """Start those of the given services that do not run yet. Raises StackError."""
         with self._lock:
             if self._stack is None:
                 stack = Stack(StackConfig.on_free_ports(self.folder / "state"))
@@ -71,7 +72,7 @@ class SharedStack:
 
 
 def ensure(*services: str) -> StackConfig:
-    """The configuration of the session's stack, with these services running. Raises StackUnavailableError."""
+    """Return the configuration of the session's stack once the given services run. Raises StackUnavailableError."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(os.environ[VARIABLE])
         with connection.makefile("rwb") as stream:

@@ -1,4 +1,4 @@
-"""Reading whole topics, from their beginning to the end they have now."""
+"""Reads whole topics, from their beginning to their current end."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -9,21 +9,21 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from devstack.client_log import KAFKA_LOGGER
 
 TIMEOUT_S = 10
-# A client must give one; nothing is ever committed under it.
+# Kafka clients must have a group id; no offset is ever committed under it.
 OPERATIONS_GROUP = "masscomm.operations"
 NO_SECURITY: Mapping[str, Any] = MappingProxyType({})
 
 
 def read_topic(bootstrap: str, topic: str, security: Mapping[str, Any] = NO_SECURITY) -> Iterator[Message]:
-    """Every committed record, partition by partition.
+    """Yield every committed record, partition by partition.
 
     Args:
-        bootstrap: The broker's address.
-        topic: The topic.
-        security: Further configuration of the Kafka client, to sign in.
+        bootstrap: The address of the Kafka broker.
+        topic: The name of the topic.
+        security: Further configuration of the Kafka client, for authentication.
 
     Raises:
-        KafkaException: The broker does not answer.
+        KafkaException: The broker does not respond.
     """
     consumer = _consumer(bootstrap, security)
     try:
@@ -35,9 +35,9 @@ def read_topic(bootstrap: str, topic: str, security: Mapping[str, Any] = NO_SECU
 
 
 def read_topics(bootstrap: str, topics: Iterable[str], security: Mapping[str, Any] = NO_SECURITY) -> Iterator[Message]:
-    """Every committed record of several topics, each partition in its order, the partitions in any.
+    """Yield every committed record of several topics: in order within a partition, the partitions in any order.
 
-    Raises KafkaException when the broker does not answer.
+    Raises KafkaException if the broker does not respond.
     """
     consumer = _consumer(bootstrap, security)
     try:
@@ -57,9 +57,9 @@ def _consumer(bootstrap: str, security: Mapping[str, Any]) -> Consumer:
             "group.id": OPERATIONS_GROUP,
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
-            # The high watermark does not show the end: transaction markers take offsets and are never delivered.
+            # The high watermark does not show the end: transaction markers have offsets and are never delivered.
             "enable.partition.eof": True,
-            # The first answer without further records signals the end, so the broker need not wait for more.
+            # The first response without further records signals the end, so that the broker need not wait for more.
             "fetch.wait.max.ms": 10,
             "broker.address.family": "v4",
             "logger": KAFKA_LOGGER,
@@ -68,7 +68,7 @@ def _consumer(bootstrap: str, security: Mapping[str, Any]) -> Consumer:
 
 
 def _whole(consumer: Consumer, topic: str) -> list[TopicPartition]:
-    """Where each partition that holds something begins."""
+    """Return the first offset of each partition that is not empty."""
     found = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if found.error is not None:
         raise KafkaException(found.error)

@@ -1,1 +1,3 @@
-"""Operations on the dead-letter topic: read it, replay a record to its source topic, discard a record."""
+"""Operations on dead letters (records of the dead-letter topic): list them, replay one to its source topic, discard
+one.
+"""

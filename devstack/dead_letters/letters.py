@@ -1,4 +1,4 @@
-"""Dead letters as they are on their topic, and filters over them."""
+"""Dead letters as they are on their topic, and filters for them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,30 +17,33 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetter:
-    """One record of the dead-letter topic. Fields that come from a header are empty if the header is absent."""
+    """One record of the dead-letter topic. A field that is read from a header is empty if the header is absent."""
 
-    position: str  # its own position, partition@offset
-    dead_at: str  # time at which it was dead-lettered (ISO 8601, UTC)
-    topic: str  # source topic; partition and offset: position there
+    position: str  # The letter's own position, partition@offset.
+    dead_at: str  # The time at which the record was dead-lettered (ISO 8601, UTC).
+    topic: str  # The source topic; partition and offset are the position there.
     partition: str
     offset: str
-    timestamp: str  # time of the original record (ISO 8601, UTC)
+    timestamp: str  # The time of the original record (ISO 8601, UTC).
     reason: str
     error: str
     function: str
-    replayed: str  # the dead letter that was replayed into this record, as `letter`; empty if none
+    # For a dead letter of a replayed record: the earlier dead letter, in the form of `letter`; else empty.
+    replayed: str
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
 
     @property
     def letter(self) -> str:
-        """Its position with its topic, as in the header of a replayed record."""
+        """Return the topic and the position of the dead letter, in the form in which a replayed record's header has
+        it.
+        """
         partition, _, offset = self.position.partition("@")
         return f"{DEAD_LETTER}-{partition}@{offset}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields as JSON values, with the size of the value instead of the bytes."""
+        """Return the fields as JSON values, with the size of the value instead of its bytes."""
         names = (
             "dead_at",
             "topic",
@@ -59,24 +62,24 @@ class DeadLetter:
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """Conditions on dead letters; None and an empty sequence match every letter."""
+    """Conditions on dead letters; None and an empty sequence match every dead letter."""
 
-    positions: Sequence[str] = ()  # positions on the dead-letter topic, partition@offset
-    topic: str | None = None  # source topic; partition and offset: position there
+    positions: Sequence[str] = ()  # Positions on the dead-letter topic, partition@offset.
+    topic: str | None = None  # The source topic; partition and offset are the position there.
     reason: str | None = None
     function: str | None = None
     partition: int | None = None
     offset: int | None = None
-    since: datetime | None = None  # first time of dead-lettering, inclusive
-    until: datetime | None = None  # end of the dead-lettering times, exclusive
+    since: datetime | None = None  # The earliest time of dead-lettering, inclusive.
+    until: datetime | None = None  # The end of the times of dead-lettering, exclusive.
 
     @property
     def chooses(self) -> bool:
-        """Whether it has any condition."""
+        """Return whether the filter has any condition."""
         return self != Filter()
 
     def takes(self, letter: DeadLetter) -> bool:
-        """Whether the letter meets every condition."""
+        """Return whether the dead letter meets every condition."""
         dead_at = datetime.fromisoformat(letter.dead_at)
         wanted = (
             (self.topic, letter.topic),
@@ -94,10 +97,10 @@ class Filter:
 
 
 def moment(text: str, now: datetime) -> datetime:
-    """Parse a time: ISO 8601 (UTC without a zone), or an age: 90s, 15m, 2h, 7d.
+    """Parse a time: ISO 8601 (UTC if it has no zone), or an age such as 90s, 15m, 2h or 7d.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text is neither.
     """
     if ago := re.fullmatch(r"(\d{1,9})([smhd])", text):
         try:
@@ -109,7 +112,7 @@ def moment(text: str, now: datetime) -> datetime:
 
 
 def read(message: Message) -> DeadLetter:
-    """Read a dead letter from its message; an absent header becomes an empty string."""
+    """Return the dead letter in a Kafka message; an absent header becomes an empty string."""
     pairs: list[tuple[str, str | bytes | None]] = list(message.headers() or [])  # type: ignore[arg-type]
     kept = tuple((name, _bytes(value) or b"") for name, value in pairs)
     found = dict(kept)
@@ -137,10 +140,10 @@ def read(message: Message) -> DeadLetter:
 def read_letters(
     bootstrap: str, wanted: Filter, *, topic: str = DEAD_LETTER, security: Mapping[str, Any] = NO_SECURITY
 ) -> Iterator[DeadLetter]:
-    """The dead letters that meet the filter, by partition and age.
+    """Return the dead letters that meet the filter, by partition and age.
 
     Raises:
-        KafkaException: The broker does not answer.
+        KafkaException: The broker does not respond.
     """
     for message in read_topic(bootstrap, topic, security):
         letter = read(message)
@@ -149,7 +152,9 @@ def read_letters(
 
 
 def _when(milliseconds: str) -> str:
-    """A timestamp header as ISO 8601. A header may hold anything: a value that is not a time is returned unchanged."""
+    """Return a timestamp header as ISO 8601. A header may contain anything; a value that is not a time is returned
+    unchanged.
+    """
     try:
         return _iso(int(milliseconds))
     except (ValueError, OverflowError, OSError):

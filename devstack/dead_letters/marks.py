@@ -1,6 +1,7 @@
-"""Marks of replayed and discarded dead letters: one a letter, keyed by its position, on a compacted topic.
+"""Marks of replayed and discarded dead letters: one mark per dead letter, keyed by its position, on a compacted
+topic.
 
-A mark holds the letter's whole history, because compaction keeps only the last record of a key.
+A mark contains the whole history of its dead letter, because compaction keeps only the last record of a key.
 """
 
 import json
@@ -15,20 +16,21 @@ from devstack.topic_reading import NO_SECURITY, read_topic
 class MarkKind(StrEnum):
     """An operation on a dead letter."""
 
-    REPLAYED = "replayed"  # its bytes were produced on its source topic again
-    DISCARDED = "discarded"  # it will not be processed any more
+    REPLAYED = "replayed"  # The bytes of the dead letter were produced to its source topic again.
+    DISCARDED = "discarded"  # The dead letter will not be processed any more.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """The last operation on a dead letter, and all of them."""
+    """The last operation on a dead letter, and the list of all of them."""
 
     kind: MarkKind
-    # Oldest first; each with status, at (ISO 8601, UTC), by (a user of the machine), and to (a topic) or why.
+    # The operations, oldest first. Each has status, at (ISO 8601, UTC), by (a user of the machine), and to (a topic) or
+    # why.
     history: tuple[Mapping[str, str], ...]
 
     def encode(self) -> bytes:
-        """The mark as bytes, for the topic."""
+        """Return the mark as bytes, as it is stored on the topic."""
         return json.dumps({"status": self.kind, "history": self.history}).encode()
 
 
@@ -36,7 +38,7 @@ def decode(value: bytes) -> Mark:
     """Parse a mark.
 
     Raises:
-        ValueError: The bytes are no mark.
+        ValueError: The bytes are not a mark.
     """
     try:
         document: dict[str, Any] = json.loads(value)
@@ -46,7 +48,7 @@ def decode(value: bytes) -> Mark:
 
 
 def read_marks(bootstrap: str, topic: str, security: Mapping[str, Any] = NO_SECURITY) -> dict[str, Mark]:
-    """The mark of each letter that has one, by the letter's own position (partition@offset)."""
+    """Return the mark of each dead letter that has one, by the dead letter's own position (partition@offset)."""
     marks: dict[str, Mark] = {}
     for message in read_topic(bootstrap, topic, security):
         key, value = message.key(), message.value()

@@ -1,4 +1,5 @@
-"""The demo: real notifications through the whole stack, every figure checked against an oracle.
+"""The demo: it sends real notifications through the whole stack, and checks every figure against an oracle (an
+independent computation of the expected results).
 
 `masscomm demo`, `make run` and `make demo` call `run_demo`.
 """

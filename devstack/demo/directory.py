@@ -1,4 +1,4 @@
-"""Compare OpenSearch with the monolith's tables, and measure how long a change takes to arrive."""
+"""Compares the documents in OpenSearch with the monolith's tables, and measures how long a change takes to arrive."""
 
 import json
 import time
@@ -12,7 +12,7 @@ import psycopg
 
 from devstack.demo.waiting import DemoError, Pending
 
-# A table's key, and the columns by which a document is compared with its row.
+# For each table, its key and the columns by which a document is compared with its row.
 TABLES = {
     "users": ("id", ("club_id", "first_name", "last_name", "email", "locale", "time_zone")),
     "user_settings": ("user_id", ("club_id", "channels", "categories", "quiet_hours")),
@@ -23,7 +23,7 @@ SLICE = 1_000
 CHANGE_TIMEOUT_S = 20.0
 
 
-# Quiet hours of three hours, on each user's own clock.
+# The user setting for quiet hours of three hours, in each user's own time zone.
 _QUIET = """
 UPDATE user_settings s SET updated_at = clock_timestamp(), quiet_hours =
   CASE WHEN wall.ends IS NOT NULL THEN
@@ -36,11 +36,11 @@ WHERE wall.id = s.user_id AND s.user_id = ANY(%s)
 
 
 def set_quiet_hours(connection: psycopg.Connection[Any], user_ids: Iterable[int], ends: datetime | None) -> None:
-    """Set or remove quiet hours of the given users that have settings.
+    """Set or remove the quiet hours of those of the given users that have settings.
 
     Args:
-        connection: Of the monolith's database.
-        user_ids: The users.
+        connection: A connection to the monolith's database.
+        user_ids: The ids of the users.
         ends: The end of the quiet hours, a whole minute; None removes them.
 
     Raises:
@@ -50,13 +50,13 @@ def set_quiet_hours(connection: psycopg.Connection[Any], user_ids: Iterable[int]
 
 
 def next_minute(seconds: float) -> datetime:
-    """The first whole minute that is at least so many seconds away."""
+    """Return the first whole minute that is at least this many seconds in the future."""
     minute = (time.time() + seconds) // 60 + 1
     return datetime.fromtimestamp(minute * 60, UTC)
 
 
 class Directory:
-    """Compares the directory's indices with the tables they were made from. Every method may raise httpx.HTTPError."""
+    """Compares the OpenSearch indices with the tables they were made from. Every method may raise httpx.HTTPError."""
 
     def __init__(self, opensearch_url: str, generation: str) -> None:
         self._generation = generation
@@ -66,7 +66,7 @@ class Directory:
         self._client.close()
 
     def progress(self, rows: dict[str, int]) -> Pending | None:
-        """How many of the rows of each table are indexed; None when all are and the snapshot is marked complete."""
+        """Return how many rows of each table are indexed; None when all are and the snapshot is marked as complete."""
         found = {table: self._count(table) for table in TABLES}
         missing = [
             f"{rows[table] - found[table]:,} of {rows[table]:,} {table}"
@@ -81,7 +81,7 @@ class Directory:
         return None
 
     def differing(self, connection: psycopg.Connection[Any]) -> Pending | None:
-        """The rows whose document is absent or different; None if every document equals its row."""
+        """Return the rows whose document is absent or different; None if every document equals its row."""
         different, total = [], 0
         for table, (key, columns) in TABLES.items():
             rows = {row[0]: row[1:] for row in connection.execute(f"SELECT {key}, {', '.join(columns)} FROM {table}")}  # noqa: S608
@@ -97,7 +97,7 @@ class Directory:
         return Pending(f"{', '.join(different[:3])}{' …' if len(different) > 3 else ''}", total - len(different), total)
 
     def behind(self, connection: psycopg.Connection[Any], user_id: int) -> Pending | None:
-        """Whether a user's settings in OpenSearch still differ from the table's; None if they are equal."""
+        """Return whether a user's settings in OpenSearch still differ from the table's row; None if they are equal."""
         row = connection.execute(
             "SELECT channels, categories, quiet_hours FROM user_settings WHERE user_id = %s", (user_id,)
         ).fetchone()
@@ -107,7 +107,7 @@ class Directory:
         return Pending(f"the settings of user {user_id}")
 
     def endpoints(self, device_ids: Iterable[int]) -> dict[int, str]:
-        """The endpoint ARNs of these devices, without the devices that have none."""
+        """Return the endpoint ARNs of the given devices, without the devices that have none."""
         return {
             number: state["endpoint_arn"]
             for number, state in self._documents("device_state", device_ids)
@@ -115,14 +115,15 @@ class Directory:
         }
 
     def change_latency_ms(self, connection: psycopg.Connection[Any], user_id: int, round_: int) -> float:
-        """Milliseconds from the commit of a change of the user's settings until OpenSearch returns the change.
+        """Change the settings of a user; return the milliseconds from the commit until OpenSearch returns the
+        change.
 
-        The change is to a category without sends, so that it affects no decision.
+        The change concerns a category without sends, so that it affects no decision.
 
         Args:
-            connection: Of the monolith's database, in autocommit mode.
-            user_id: The user.
-            round_: The number of the change; the setting alternates.
+            connection: A connection to the monolith's database, in autocommit mode.
+            user_id: The id of the user.
+            round_: The number of the change; the value of the setting alternates.
 
         Raises:
             DemoError: The change is not in OpenSearch within CHANGE_TIMEOUT_S.
@@ -137,7 +138,7 @@ class Directory:
             document = self._document("user_settings", user_id) or {}
             if (document.get("categories") or {}).get("demo_probe") is (round_ % 2 == 0):
                 return (time.perf_counter() - committed) * 1000
-            time.sleep(0.001)  # OpenSearch shares the processors with this loop
+            time.sleep(0.001)  # OpenSearch shares the processors with this loop, so the loop pauses.
         raise DemoError(f"a change of user {user_id}'s settings is not in OpenSearch after {CHANGE_TIMEOUT_S:.0f} s")
 
     def _complete(self) -> bool:
@@ -157,7 +158,7 @@ class Directory:
         return source
 
     def _documents(self, table: str, numbers: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The documents that exist and are not deleted, by id. Reads by id do not wait for an index refresh."""
+        """Return the documents that exist and are not deleted, by id. Reads by id do not wait for an index refresh."""
         for some in batched(numbers, SLICE, strict=False):
             answer = self._client.post(f"/{self._index(table)}/_mget", json={"ids": [str(number) for number in some]})
             for document in json.loads(answer.raise_for_status().content)["docs"]:

@@ -1,4 +1,5 @@
-"""The deployment on one machine: our packages and stacks on LocalStack, with local servers for the services it lacks.
+"""A trial deployment on one machine: the function packages and CDK stacks on LocalStack, with local servers for the
+services that LocalStack does not have.
 
     with Cloud.start(config) as cloud:
         cloud.deploy()

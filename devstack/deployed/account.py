@@ -1,7 +1,8 @@
-"""Read an account's resources from each service's own API: a stack's claim is no proof.
+"""Reads the resources of an AWS account from each service's own API, because a resource that a stack lists may not
+exist.
 
-`inventory` returns all resources of the types in our stacks, by the physical id that CloudFormation uses. So resources
-that a stack claims can be looked up, and the account can be compared before and after.
+`inventory` returns all resources of the types in our CDK stacks, by the physical id that CloudFormation uses. With it,
+the resources that a stack lists can be looked up, and the account can be compared before and after a deployment.
 """
 
 import json
@@ -13,12 +14,12 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 type Client = Callable[[str], Any]
-# (stack without its environment's prefix, type, physical id)
+# (stack name without the prefix of its environment, resource type, physical id).
 type Resource = tuple[str, str, str]
 
 
 def inventory(client: Client) -> dict[str, set[str]]:
-    """CloudFormation's type → physical ids, of all resources in the account."""
+    """Return, for each CloudFormation type, the physical ids of all its resources in the account."""
     found: dict[str, set[str]] = defaultdict(set)
     for read in (_functions, _roles, _api, _buckets, _messages, _network, _rest):
         for kind, id in read(client):
@@ -26,7 +27,7 @@ def inventory(client: Client) -> dict[str, set[str]]:
     return dict(found)
 
 
-# CloudFormation gives these types an id of its own; their service identifies them by a property.
+# CloudFormation gives these resource types an id of its own; their service identifies a resource by this property.
 _NAMED_BY = {
     "AWS::ApiGateway::GatewayResponse": "ResponseType",
     "AWS::IAM::Policy": "PolicyName",
@@ -37,7 +38,7 @@ _NAMED_BY = {
 
 
 def stack_resources(client: Client, prefix: str) -> Iterator[Resource]:
-    """All resources claimed by the stacks whose name begins with the prefix."""
+    """Return all resources that the stacks with this name prefix list."""
     formation = client("cloudformation")
     stacks = _all(formation, "list_stacks", "StackSummaries", StackStatusFilter=["CREATE_COMPLETE", "UPDATE_COMPLETE"])
     for name in sorted(stack["StackName"] for stack in stacks if stack["StackName"].startswith(prefix)):
@@ -60,7 +61,7 @@ def _read(template: Any) -> Any:
 
 
 def missing(resources: Iterable[Resource], there: Mapping[str, set[str]]) -> list[Resource]:
-    """The resources that no service knows, or that no reader here covers."""
+    """Return the resources that no service knows, or that no reader in this module covers."""
     return [each for each in resources if each[2] not in there.get(each[1], ())]
 
 
@@ -176,7 +177,7 @@ def _rest(client: Client) -> Iterator[tuple[str, str]]:
         yield "AWS::SecretsManager::Secret", secret["ARN"]
     kms = client("kms")
     for key in _all(kms, "list_keys", "Keys"):
-        # A key exists for days after its deletion was scheduled, as its stack says.
+        # A KMS key continues to exist for days after its deletion was scheduled, as its stack configures.
         if kms.describe_key(KeyId=key["KeyId"])["KeyMetadata"]["KeyState"] != "PendingDeletion":
             yield "AWS::KMS::Key", key["KeyId"]
     for alias in _all(kms, "list_aliases", "Aliases"):

@@ -1,4 +1,4 @@
-"""Resources that LocalStack may report as created without creating them, with reasons, from allowed.tsv."""
+"""Reads allowed.tsv: resources that LocalStack may report as created without creating them, each with a reason."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ FILE = Path(__file__).with_name("allowed.tsv")
 
 @dataclass(frozen=True, order=True)
 class Allowed:
-    """One type of resource in one stack (without the environment's prefix)."""
+    """A resource type in one stack (the name is without the environment's prefix)."""
 
     stack: str
     type: str
@@ -16,7 +16,7 @@ class Allowed:
 
 
 def read_allowed(file: Path = FILE) -> list[Allowed]:
-    """Read every line.
+    """Return the entry of every line.
 
     Raises:
         ValueError: A line has no reason, or occurs twice.

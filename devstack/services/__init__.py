@@ -1,4 +1,4 @@
-"""The services of the stack, one module each."""
+"""The servers of the local stack, one module each."""
 
 from devstack.config import StackConfig
 from devstack.service import Service
@@ -8,6 +8,6 @@ MODULES = (kafka, postgres, opensearch, registry, localstack, connect, spark, la
 
 
 def all_services(config: StackConfig) -> dict[str, Service]:
-    """Every service by name, each after its dependencies."""
+    """Return every service by name, each after its dependencies."""
     made = [module.service(config) for module in MODULES]
     return {service.name: service for service in made}

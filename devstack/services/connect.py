@@ -35,7 +35,9 @@ heartbeat.interval.ms=2000
 
 
 def service(config: StackConfig) -> Service:
-    """REST API on `ports.connect`; waits for the broker."""
+    """Return the specification of Kafka Connect: its REST API listens on `ports.connect`, and it starts after the
+    broker.
+    """
     folder = config.config_dir("connect")
     properties = folder / "connect.properties"
     logging = folder / "log4j2.properties"
@@ -56,6 +58,6 @@ def service(config: StackConfig) -> Service:
             logging: log4j(io_debezium="info", org_apache_kafka_connect="info"),
         },
         class_archive=class_archive("connect"),
-        # /connectors answers only once the worker has joined its group and read its configuration topic
+        # /connectors responds only after the worker has joined its group and read its configuration topic.
         ready=answers(f"{config.connect_url}/connectors"),
     )

@@ -40,7 +40,9 @@ log.cleaner.dedupe.buffer.size=8388608
 
 
 def service(config: StackConfig) -> Service:
-    """Bootstrap server on `ports.kafka`, controller on `ports.kafka_controller`."""
+    """Return the specification of Kafka: the broker listens on `ports.kafka`, the controller on
+    `ports.kafka_controller`.
+    """
     folder = config.config_dir("kafka")
     data = config.data("kafka")
     properties = folder / "server.properties"
@@ -50,7 +52,7 @@ def service(config: StackConfig) -> Service:
     def prepare(run: RunOnce) -> None:
         if not (data / "meta.properties").exists():
             cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            # One argument: one id in 64 begins with a dash.
+            # The id is part of the same argument, because one id in 64 begins with a dash.
             run([*jvm, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(properties)])
 
     def ready() -> bool:

@@ -1,4 +1,6 @@
-"""The function host: every function under awslambdaric, fed by an event source poller and an HTTP gateway."""
+"""The host of the Lambda functions: each runs under awslambdaric; an event source poller and an HTTP gateway invoke
+them.
+"""
 
 import json
 import sys
@@ -6,12 +8,15 @@ import sys
 from devstack.config import GENERATION, ROOT, StackConfig
 from devstack.service import Service, answers, function_environment
 
-# EventBridge's shortest interval is a minute, which is long for trials on one machine.
+# The interval of the schedule in seconds. EventBridge's shortest interval is a minute, which is long for trials on one
+# machine.
 SCHEDULE_S = 15.0
 
 
 def service(config: StackConfig) -> Service:
-    """Front door on `ports.gateway`, Runtime API on `ports.runtime_api`; starts after every server that it calls."""
+    """Return the specification of the host: its gateway listens on `ports.gateway`, the Runtime API on
+    `ports.runtime_api`. It starts after every server that the functions call.
+    """
     file = config.config_dir("lambda_host") / "config.json"
     content = {
         "functions_file": str(ROOT / "functions" / "functions.yaml"),

@@ -1,6 +1,6 @@
-"""LocalStack in host mode: SNS, SES, SQS, S3, and DynamoDB through a DynamoDBLocal in the place of its own.
+"""LocalStack without Docker: SNS, SES, SQS and S3, and DynamoDB with our own DynamoDBLocal in place of LocalStack's.
 
-For a trial deployment, it also gets the services that CloudFormation deploys to, and plug-ins that run the functions.
+For a trial deployment, it also runs the services that CloudFormation uses, and plug-ins that run the functions.
 """
 
 import shutil
@@ -18,7 +18,7 @@ from emulators.local import LOOPBACK
 from emulators.localstack_plugins import ENTRY_POINTS
 
 SERVICES = ("sns", "ses", "sqs", "s3", "dynamodb")
-# Further services that a deployment uses.
+# The further services that a deployment uses.
 DEPLOYED = (
     *SERVICES,
     *("apigateway", "cloudformation", "cloudwatch", "ec2", "events", "iam", "kms", "lambda", "logs"),
@@ -37,19 +37,21 @@ exec {child} "$PPID" 9 "" -- {command} LoopbackDynamoDb "$@"
 
 
 def service(config: StackConfig) -> Service:
-    """All AWS APIs on `ports.localstack`. The state is in memory: it is empty at every start."""
+    """Return the specification of LocalStack: all AWS APIs are on `ports.localstack`. Its state is in memory, and
+    empty at every start.
+    """
     return _service(config, SERVICES, {})
 
 
 def deployable_service(config: StackConfig, *, runtime: Path) -> Service:
-    """LocalStack for deployments: functions run as processes.
+    """Return the specification of a LocalStack for deployments, in which functions run as processes.
 
     CloudFormation reports CREATE_COMPLETE for unknown resource types without creating them. The list of known types
     would be a download, and without it LocalStack accepts either all types or none.
 
     Args:
-        config: Ports and state folder.
-        runtime: A folder with the contents of Lambda's runtime.
+        config: The ports and the state folder.
+        runtime: A folder with the files of Lambda's runtime.
     """
     plugins = config.config_dir("localstack") / "plugins"
     made = _service(
@@ -57,7 +59,7 @@ def deployable_service(config: StackConfig, *, runtime: Path) -> Service:
         DEPLOYED,
         {
             "PYTHONPATH": f"{ROOT}:{plugins}",
-            # Packages are unzipped there.
+            # LocalStack unzips the function packages in this folder.
             "TMPDIR": str(config.data("localstack") / "tmp"),
             "MASSCOMM_LAMBDA_RUNTIME": str(runtime),
             "LAMBDA_RUNTIME_EXECUTOR": "processes",
@@ -90,7 +92,8 @@ def _service(config: StackConfig, services: Collection[str], environment: Mappin
 
     def prepare(_: RunOnce) -> None:
         shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
-        # LocalStack's image has the catalogue here; LocalStack reads it before it builds one.
+        # LocalStack's image has its service catalogue at this path. LocalStack reads the file if it exists, and
+        # otherwise builds it.
         library_of_image = root / "usr" / "lib" / "localstack"
         library_of_image.mkdir(parents=True, exist_ok=True)
         (root / "tmp").mkdir(parents=True, exist_ok=True)
@@ -107,9 +110,9 @@ def _service(config: StackConfig, services: Collection[str], environment: Mappin
         name="localstack",
         command=[f"{LOCALSTACK_VENV}/bin/python", "-m", "localstack.runtime.main"],
         environment={
-            # A plain 127.0.0.1 makes it bind every interface.
+            # With a plain 127.0.0.1, LocalStack would listen on every interface.
             "GATEWAY_LISTEN": f"[::ffff:{LOOPBACK}]:{config.ports.localstack}",
-            # A /.dockerenv would make it ignore FILESYSTEM_ROOT.
+            # A file /.dockerenv would make LocalStack ignore FILESYSTEM_ROOT; the setting overrides it.
             "OVERRIDE_IN_DOCKER": "0",
             "FILESYSTEM_ROOT": str(root),
             "SERVICES": ",".join(services),
@@ -128,10 +131,11 @@ def _service(config: StackConfig, services: Collection[str], environment: Mappin
         address=config.aws_url,
         files={
             shim: JAVA_SHIM.format(child=f"{sys.executable} -I -S {process.CHILD}", command=" ".join(dynamodb)),
-            # Empty files whose presence stops LocalStack's installers.
+            # LocalStack's installers do nothing if these files exist, so they are created empty.
             library / "dynamodb-local" / "2" / "DynamoDBLocal.jar": "",
         },
         prepare=prepare,
         ready=ready,
-        stop_timeout_s=5,  # it has nothing to save, and does not listen while it starts
+        # LocalStack has nothing to save, and does not handle signals while it starts.
+        stop_timeout_s=5,
     )

@@ -1,4 +1,4 @@
-"""OpenSearch: one node, as a library (its own launcher refuses root)."""
+"""OpenSearch: one node, started as a library, because its own launcher refuses to run as root."""
 
 from devstack.config import StackConfig
 from devstack.service import Service, answers, class_archive, java, log4j
@@ -21,7 +21,9 @@ action.auto_create_index: false
 
 
 def service(config: StackConfig) -> Service:
-    """HTTP on `ports.opensearch`, transport (unused, but it cannot be turned off) on `ports.opensearch_transport`."""
+    """Return the specification of OpenSearch: HTTP on `ports.opensearch`; the transport protocol, unused but not
+    optional, on `ports.opensearch_transport`.
+    """
     home = config.config_dir("opensearch")
     logging = home / "log4j2.properties"
     return Service(

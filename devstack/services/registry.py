@@ -1,4 +1,4 @@
-"""The schema registry: Apicurio, spoken to through its Confluent-compatible API."""
+"""The schema registry: Apicurio, used through its Confluent-compatible API."""
 
 from devstack.config import StackConfig
 from devstack.service import Service, answers, class_archive, java
@@ -7,9 +7,11 @@ from emulators.local import LOOPBACK
 
 
 def service(config: StackConfig) -> Service:
-    """Confluent API under /apis/ccompat/v7 of `ports.registry`."""
+    """Return the specification of the registry: its Confluent-compatible API is under /apis/ccompat/v7 of
+    `ports.registry`.
+    """
     port = config.ports.registry
-    # Without WRITE_DELAY=0 a kill loses schemas that were acknowledged.
+    # Without WRITE_DELAY=0, a kill can lose schemas whose registration was acknowledged.
     database = f"jdbc:h2:file:{config.data('registry')}/registry;WRITE_DELAY=0"
     return Service(
         name="registry",

@@ -1,4 +1,4 @@
-"""The Spark streaming job that turns records into metrics."""
+"""The Spark streaming job that computes metrics from records."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,9 @@ from emulators.local import LOOPBACK
 
 
 def spark_environment(config: StackConfig) -> dict[str, str]:
-    """Environment of the job's Spark session: our jars, the loopback address, folders inside the state folder."""
+    """Return the environment of the job's Spark session: our jars, the loopback address, folders inside the state
+    folder.
+    """
     return {
         "SPARK_JARS": ",".join(sorted(str(path) for path in Path(JARS, "spark").glob("*.jar"))),
         "SPARK_LOCAL_IP": LOOPBACK,
@@ -24,14 +26,17 @@ def spark_environment(config: StackConfig) -> dict[str, str]:
 
 
 def service(config: StackConfig) -> Service:
-    """`python -m spark_metrics.job`; ready once the file at SPARK_READY_FILE exists."""
+    """Return the specification of the job `python -m spark_metrics.job`; it is ready once the file at
+    SPARK_READY_FILE exists.
+    """
     marker = config.data("spark") / "ready"
     return Service(
         name="spark",
         command=[sys.executable, "-m", "spark_metrics.job"],
-        # A rehearsal would take longer than the rest of the start; on this stack, late first numbers are acceptable.
+        # The job's rehearsal before its first batch is disabled: it would take longer than the rest of the start, and
+        # on this stack late first counts are acceptable.
         environment={**function_environment(config), **spark_environment(config), "SPARK_REHEARSE": "false"},
-        # It starts slowly and waits for its other servers by itself.
+        # The job starts slowly, and waits for its other servers itself.
         depends_on=("postgres", "tables"),
         outlived_by=("kafka", "registry"),
         address="(no port)",

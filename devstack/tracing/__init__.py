@@ -1,4 +1,4 @@
-"""`masscomm trace`: the history of a send or a notification, from topics, tables and logs."""
+"""The command `masscomm trace`: it shows the history of a send or a notification, from topics, tables and logs."""
 
 from devstack.tracing.gathering import gather
 from devstack.tracing.printing import print_trace

@@ -1,4 +1,4 @@
-"""Gather the records, table rows and log lines of a send."""
+"""Finds the records, table rows and log lines of a send."""
 
 from collections.abc import Iterable
 
@@ -18,9 +18,9 @@ from masscomm.observability import traces
 
 
 def gather(installation: Installation, an_id: str) -> Trace | None:
-    """The trace of a send or a notification by its id; None if no retained record mentions it.
+    """Return the trace of a send or a notification by its id; None if no retained record mentions it.
 
-    Errors: KafkaException, Retry and botocore's if a server does not answer.
+    Raises KafkaException, Retry or botocore's errors if a server does not respond.
     """
     codec = Codec(HttpSchemaRegistry(installation.registry_url))
     everything = _records(installation, codec)
@@ -32,7 +32,7 @@ def gather(installation: Installation, an_id: str) -> Trace | None:
     steps += tables.steps(installation, asked, found, codec)
     contexts = [traces.of_headers(read.headers) for read in found]
     trace_ids = dict.fromkeys([context.trace_id for context in contexts if context is not None])
-    # The trace id of monolith records without a trace header.
+    # This is the trace id that functions give to monolith records without a trace header.
     trace_ids[traces.begun_by(asked.send_id).trace_id] = None
     if installation.logs is not None:
         positions = {read.position for read in found}
@@ -48,7 +48,9 @@ def gather(installation: Installation, an_id: str) -> Trace | None:
 
 
 def _asked(everything: Iterable[Read], an_id: str) -> Asked | None:
-    """Find the id's send or notification; a notification's id is computed from each record's users and channels."""
+    """Return the send or notification with this id. Notification ids are computed from the users and channels of
+    each record.
+    """
     for read in everything:
         value = read.value
         send_id = value.get("send_id")
@@ -70,7 +72,9 @@ def _channels(read: Read) -> Iterable[str]:
 
 
 def _records(installation: Installation, codec: Codec) -> list[Read]:
-    """Every decodable record of the chain, by age; at the same moment, requests first."""
+    """Return every record of masscomm's topics that can be decoded, oldest first; of two with the same time,
+    requests come first.
+    """
     names = [*schemas(), topics.DEAD_LETTER]
     order = {"SendRequested": 0, "RecheckRequested": 1, "BuildRequested": 2, "DeliveryRequested": 3}
     found = (

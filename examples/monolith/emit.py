@@ -51,7 +51,7 @@ class Written:
     topic: str
     partition: int
     offset: int
-    # In milliseconds since the epoch.
+    # The record's timestamp in milliseconds since the epoch.
     timestamp: int
 
 

@@ -12,7 +12,7 @@ class Template:
     type: str
     channel: str
     locale: str
-    # Also the subject of an e-mail.
+    # The title of a push, or the subject of an e-mail.
     title: str
     body: str
     html: str | None = None
