@@ -1,12 +1,12 @@
-"""Compile a template into functions that count their steps.
+"""Compiles a template into functions that count the steps of their work, so that rendering can be limited.
 
-Jinja only parses the template: code that Jinja generates cannot be interrupted, and Jinja evaluates constant
-expressions while it compiles. Each operation here charges its steps before it begins, by the size of its operands. The
+Jinja only parses the template: the code that Jinja would generate cannot be interrupted, and Jinja evaluates constant
+expressions while it compiles. Here, each operation charges its steps before it begins, by the size of its operands. The
 same template and values therefore have the same result on every machine. A step takes at most a microsecond on one core
 of 2024 (`tests/unit/builder/test_rendering.py` renders hostile templates under a CPU limit).
 
-The language: text, conditions, attributes and items of mappings, slices, comparisons, and the filters and tests below.
-Loops, assignments, calls and arithmetic are refused.
+The template language has text, conditions, attributes and items of mappings, slices, comparisons, and the filters and
+tests below. Loops, assignments, calls and arithmetic are refused.
 """
 
 import operator
@@ -19,34 +19,38 @@ from jinja2.filters import FILTERS
 from jinja2.tests import TESTS
 
 MAX_SOURCE_CHARACTERS = 200_000
-# Tokens of one field. Text between tags is one token, at any length.
+# The maximum number of tokens in one field of a template. Text between tags is one token of any length.
 MAX_TOKENS = 2_000
 MAX_OUTPUT_BYTES = 200_000
-# Each nested operator or {% if %} is one level. Python's compiler and stack allow some hundreds of levels.
+# The maximum nesting depth. Each nested operator or {% if %} is one level. Python's compiler and stack permit some
+# hundreds of levels.
 MAX_DEPTH = 20
-# Steps of one rendering of one field.
+# The maximum number of steps (units of work) for rendering one field once.
 MAX_STEPS = 25_000
 
-# Characters that an operation processes in one step.
+# The number of characters that an operation processes in one step (unit of work), for operations of different speed.
 _SLOW, _SOURCE, _PLAIN, _TEXT = 4, 20, 50, 200
 _TOKEN_STEPS = 10
-# The lexer's patterns take half a microsecond for each digit.
+# Numbers with this many digits are refused: the lexer's regular expressions take half a microsecond per digit.
 _LONG_NUMBER = re.compile(r"(?<![\d_])(?:_?\d){100}|0[xX](?:_?[\da-fA-F]){100}")
 _MAX_NUMBER_BITS = 64
 _MAX_PRECISION = 20
-_MAX_TRIMMED = 20  # distinct characters: trim compares each character of the text with each of them
+# The maximum number of distinct characters to trim: trim compares each character of the text with each of them.
+_MAX_TRIMMED = 20
 
 
 class RenderError(Exception):
-    """A template cannot be compiled or rendered for a recipient. The message contains the reason."""
+    """A template cannot be compiled, or cannot be rendered for a recipient. The message contains the reason."""
 
 
 class OutOfSteps(RenderError):
-    """A template needs more steps than its limit."""
+    """A template needs more steps (units of work) than its limit permits."""
 
 
 class Steps:
-    """The remaining steps of one template in one record, for compiling it and rendering it for all its recipients."""
+    """The remaining steps (units of work) of one template in one record, for compiling it and rendering it for all
+    its recipients.
+    """
 
     def __init__(self, total: float) -> None:
         self.remaining = total
@@ -57,7 +61,7 @@ class Steps:
         self._floor = max(0.0, self.remaining - MAX_STEPS)
 
     def spend(self, steps: float) -> None:
-        """Charge an operation before it begins. Raises OutOfSteps."""
+        """Charge the steps (units of work) of an operation before it begins. Raises OutOfSteps."""
         self.remaining -= steps
         if self.remaining < self._floor:  # guard: templates.steps
             raise OutOfSteps("the template takes too many steps")
@@ -73,13 +77,13 @@ def compile_source(source: str, *, escaped: bool, steps: Steps) -> tuple[_Write,
     Args:
         source: The template's text.
         escaped: Whether values are escaped for HTML.
-        steps: Charged for compiling.
+        steps: The remaining steps (units of work), from which compiling is charged.
 
     Returns:
         A function that appends the text for given values to a list, and the names that the template reads.
 
     Raises:
-        RenderError: the source is not a template of this language.
+        RenderError: The source is not a template of this language.
     """
     if len(source) > MAX_SOURCE_CHARACTERS:
         raise RenderError(f"the template is longer than {MAX_SOURCE_CHARACTERS} characters")
@@ -89,12 +93,15 @@ def compile_source(source: str, *, escaped: bool, steps: Steps) -> tuple[_Write,
         return compiler.write(_ENVIRONMENT.parse(source).body), frozenset(compiler.names)
     except RenderError:
         raise
-    except Exception as error:  # Jinja's errors, RecursionError and the errors of Python's numbers
+    except Exception as error:
+        # The possible errors are Jinja's, RecursionError and those of parsing Python numbers.
         raise RenderError(f"{type(error).__name__}: {error}") from error
 
 
 def _count_tokens(source: str, steps: Steps) -> None:
-    """Charge the steps of compiling before the recursive parser begins. Raises RenderError and Jinja's errors."""
+    """Charge the steps of compiling before the recursive parser begins. Raises RenderError, and Jinja's errors for
+    invalid tokens.
+    """
     steps.spend(len(source) / _SOURCE)
     if _LONG_NUMBER.search(source):
         raise RenderError("a number has more than 99 digits")
@@ -114,7 +121,8 @@ def render(write: _Write, values: Mapping[str, Any], steps: Steps) -> str:
         size = len(text.encode())
     except RenderError:
         raise
-    except Exception as error:  # a tenant's expression can raise any error of Python's operators
+    except Exception as error:
+        # An expression that a tenant wrote can raise any error of Python's operators.
         raise RenderError(f"{type(error).__name__}: {error}") from error
     if size > MAX_OUTPUT_BYTES:
         raise RenderError(f"the text is longer than {MAX_OUTPUT_BYTES} bytes")
@@ -167,8 +175,8 @@ def _with_environment(name: str) -> Callable[..., Any]:
     return lambda *args, **kwargs: jinja_filter(_ENVIRONMENT, *args, **kwargs)
 
 
-# Each filter with its characters in one step. Each returns a text of about its input's size. `safe` is missing because
-# a template must not disable the escaping.
+# The permitted filters, each with the number of characters that it processes in one step. Each returns a text of about
+# the size of its input. The filter `safe` is missing, because a template must not disable escaping.
 ALLOWED_FILTERS: Mapping[str, tuple[Callable[..., Any], int]] = {
     **{
         name: (_JINJA_FILTERS[name], _PLAIN)
@@ -185,7 +193,9 @@ ALLOWED_FILTERS: Mapping[str, tuple[Callable[..., Any], int]] = {
 
 
 def _of_numbers(name: str) -> Callable[..., bool]:
-    """Return a test for numbers only. It computes `value % number`; for a text, that formats at any width."""
+    """Return a template test that accepts numbers only. The test computes `value % number`; for a text, % would
+    format the text with any width.
+    """
     jinja_test = _JINJA_TESTS[name]
     return lambda *numbers: bool(jinja_test(*map(_number, numbers)))
 
@@ -218,7 +228,9 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 class _Compiler:
-    """Compiles the nodes of one template. `names` contains the names that the compiled expressions read."""
+    """Compiles the syntax nodes of one template. The attribute `names` has the names that the compiled expressions
+    read.
+    """
 
     def __init__(self, *, escaped: bool) -> None:
         self._escaped = escaped
@@ -258,7 +270,7 @@ class _Compiler:
         def write_value(values: Mapping[str, Any], steps: Steps, pieces: list[str]) -> None:
             found = value(values, steps)
             steps.spend(1 + _size(found) / characters)
-            # Markup's methods would escape again: convert the piece to a plain text.
+            # The methods of Markup would escape the text a second time, so the piece is converted to plain text.
             pieces.append(str.__str__(written(found)))
 
         return write_value
@@ -279,7 +291,7 @@ class _Compiler:
         return write
 
     def value(self, node: nodes.Node | None, depth: int) -> _Value:
-        """Return a function that evaluates an expression. Raises RenderError for syntax that is not allowed."""
+        """Return a function that evaluates an expression. Raises RenderError for syntax that is not permitted."""
         if node is None:
             return _constant(None)
         _check_depth(node, depth)
@@ -376,7 +388,7 @@ class _Compiler:
             left, result = first(values, steps), True
             for name, compared, operand in rest:
                 right = operand(values, steps)
-                # A mapping is searched by its hash.
+                # Searching in a mapping is one step, because it uses the hash of the value.
                 size = _size(left) + (1 if isinstance(right, Mapping) else _size(right))
                 steps.spend(1 + size / (_SLOW if name in ("in", "notin") else _TEXT))
                 result = compared(left, right)
@@ -389,7 +401,7 @@ class _Compiler:
 
     def _choice(self, node: nodes.CondExpr, depth: int) -> _Value:
         test, then = self.value(node.test, depth + 1), self.value(node.expr1, depth + 1)
-        # Not StrictUndefined: without an else, a false condition writes nothing, as in Jinja.
+        # The value is Undefined, not StrictUndefined: as in Jinja, a false condition without an else renders nothing.
         missing = Undefined(f"line {node.lineno}: the condition is false and there is no else")
         otherwise = _constant(missing) if node.expr2 is None else self.value(node.expr2, depth + 1)
         return lambda values, steps: (then if test(values, steps) else otherwise)(values, steps)
@@ -409,7 +421,8 @@ def _looked_up(owner: Any, key: Any) -> Any:
     """Return an entry of a mapping, text or list. Attributes of Python objects are never read."""
     for value in (owner, key):
         if isinstance(value, Undefined):
-            str(value)  # StrictUndefined raises UndefinedError, which names the variable
+            # Converting StrictUndefined to a text raises UndefinedError, which names the variable.
+            str(value)
             raise RenderError("a condition without else has no value here")
     if isinstance(owner, Mapping) and isinstance(key, str) and key in owner:
         return owner[key]

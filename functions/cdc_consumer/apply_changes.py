@@ -1,4 +1,6 @@
-"""Apply a batch of change events to the directory's indices."""
+"""Applies a batch of change events to the indices of the directory (the copy of the monolith's tables in
+OpenSearch).
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -29,10 +31,11 @@ from masscomm.observability.metric_names import CHANGE_DATA_AGE
 
 
 class ApplyChanges(UseCase[Change]):
-    """Write rows to their generation's indices and apply the other change events to its state.
+    """Writes changed rows to the indices of their snapshot generation, and applies the other change events to the
+    generation's state.
 
-    Any batch may be redelivered, in whole or in part, in any order. Each write contains the version of its row, so the
-    indices converge to the tables (docs/decisions/011-cdc-versions.md).
+    Any batch may be redelivered, in whole or in part, in any order. Each write contains the version of its row, so that
+    the indices converge to the contents of the tables (docs/decisions/011-cdc-versions.md).
     """
 
     def __init__(
@@ -61,19 +64,19 @@ class ApplyChanges(UseCase[Change]):
             try:
                 self._generations[name].advance()
             except Retry as error:
-                # No record depends on this step: the invocation of the next heartbeat repeats it.
+                # No record depends on this step, because the invocation with the next heartbeat repeats it.
                 self._logger.warning("the generation does not advance", error=str(error))
 
     def _generation_of(self, item: Item[Change]) -> Generation:
         return self._generations[topics.generation_of(item.record.topic)]
 
     def dead_lettered(self, batch: Batch[Change], item: Item[Change], why: DeadLetter) -> None:
-        """Emit no outcome: a change has no recipients."""
+        """Do nothing: a change event has no recipients, so there is no outcome to produce."""
 
     def _step(self, generation: Generation, change: Change) -> Callable[[], None] | None:
         match change:
             case TableTruncated(table=table, lsn=lsn):
-                # No event names the deleted rows: the indices are wrong until a new snapshot.
+                # After TRUNCATE, no event names the deleted rows: the indices are wrong until a new snapshot is taken.
                 return partial(generation.require_rebuild, f"{table} was truncated at {lsn}")
             case SnapshotStarted(snapshot_id=snapshot_id):
                 return partial(generation.snapshot_started, snapshot_id)
@@ -82,7 +85,9 @@ class ApplyChanges(UseCase[Change]):
         return None
 
     def _write_rows(self, items: Sequence[Item[Change]]) -> None:
-        """Write each document once, at its newest version. Items of one version are one change; the last is written."""
+        """Write each document once, in its newest version. All events with this version are the same change; the
+        last one is written.
+        """
         versions: dict[tuple[str, str, str], list[Item[Change]]] = defaultdict(list)
         for item in items:
             if isinstance(item.value, RowChanged):
@@ -95,13 +100,13 @@ class ApplyChanges(UseCase[Change]):
             again = []
             for changes, fate in zip(waiting, fates, strict=True):
                 if isinstance(fate, DeadLetter):
-                    # The index refuses the newest version permanently. Write the previous version, so the result is
-                    # the same as with two batches.
+                    # The index refuses the newest version permanently. The previous version is written instead, so that
+                    # the result is the same as if the two versions had been in two batches.
                     changes.pop().error = fate
                     if changes:
                         again.append(changes)
                 elif fate is not None:
-                    # No version of this document has been stored: all its items fail.
+                    # No version of this document could be stored, so all of its events fail.
                     for item in changes:
                         item.error = fate
             waiting = again
@@ -110,7 +115,7 @@ class ApplyChanges(UseCase[Change]):
         row = item.value
         if not isinstance(row, RowChanged):
             raise TypeError(f"not a row: {row!r}")
-        # A deleted row keeps a document: its version makes the index refuse redelivered older changes.
+        # A deleted row keeps a document: because of its version, the index refuses older changes that are redelivered.
         source = row.columns if row.columns is not None else {"deleted": True, "deleted_at_ms": row.changed_at_ms}
         if row.columns is not None and row.table == "devices":
             # Delivery waits for the endpoint of a device whose row is only seconds old.

@@ -1,4 +1,6 @@
-"""cdc_consumer: consumes the monolith's change events and writes the directory's indices."""
+"""The cdc_consumer function: it consumes the monolith's change events and writes the directory's indices in
+OpenSearch.
+"""
 
 from functools import cache
 from typing import Any
@@ -21,7 +23,7 @@ logger = logs.logger("cdc_consumer")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, ApplyChanges]:
-    """Build the adapters once for each environment, at the first invocation."""
+    """Build the adapters once per function environment, at the first invocation."""
     client = connect_from_environment()
     generations = [
         Generation(

@@ -1,10 +1,11 @@
-"""Retry records: recipients that could not be delivered to now, in records that the scheduler releases later.
+"""Schedules retry records: recipients who could not be delivered to now, in records that the scheduler function
+releases later.
 
-HELD recipients get one record for each end of their quiet hours (functions/delivery/night.py).
+HELD recipients get one record for each end of their quiet hours (functions/delivery/quiet_hours_recheck.py).
 
-The delivery ledger records the delay first, then the record is put into the delay store. A redelivery in between or
-afterwards finds the recorded delay and puts the same record again: same id, recipients and time. If the record is
-released twice, the ledger has its results once.
+The delay is recorded in the delivery ledger first; then the retry record is put into the delay store. A redelivery
+between the two steps, or after them, finds the recorded delay and stores the same record again, with the same id,
+recipients and time. If the record is released twice, the ledger contains its results only once.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -25,26 +26,28 @@ from masscomm.stores.delivery_ledger import RecipientResult
 from masscomm.stores.retry_schedule import RetrySchedule
 
 DELAY_REASON = "back_off"
-# Largest record, with room for the headers.
+# The size limit of a retry record in bytes, with room for the headers.
 RECORD_BYTES = 1_000_000
-# Prefix of headers that describe only the record they are on.
+# The prefix of headers that apply only to the record that has them, so that they are not copied.
 _OURS = "masscomm."
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryScheduler:
-    """Puts retry records into the delay store. One for each function environment."""
+    """Puts retry records into the delay store. Each function environment has one instance."""
 
     store: DelayStore
     retry_schedule: RetrySchedule
     clock: Clock
 
     def retry_at_ms(self, delivery: DeliveryRequested, endpoint_alone: bool) -> int | None:
-        """The time of the next try of recipients without a final result; None when the deadline has passed.
+        """Return the time of the next attempt for recipients without a final result; None if the deadline has
+        passed.
 
         Args:
-            endpoint_alone: no provider refused them, and only a device without an endpoint delays them. Such delays
-                double without an upper bound: an endpoint that never comes costs few tries.
+            endpoint_alone: Whether the only reason of the delay is a device without an SNS endpoint, and the provider
+                refused no call. Such delays double without an upper bound, so that an endpoint that is never created
+                causes few attempts.
         """
         now_ms = self.clock.now_ms()
         deadline_ms = self.retry_schedule.deadline_ms(since_ms=delivery.since_ms, expires_at=delivery.expires_at)
@@ -59,7 +62,7 @@ class RetryScheduler:
         )
 
     def put(self, item: Item[DeliveryRequested], done: Iterable[RecipientResult], codec: Codec) -> None:
-        """Put the delayed recipients into the delay store, for the topic of their record. Errors: Retry, Stop."""
+        """Put the delayed recipients into the delay store, for the topic of their record. Raises Retry or Stop."""
         delivery, topic = item.value, item.record.topic
         delayed = {entry.position: entry for entry in done if entry.retry_at_ms is not None}
         for (due_ms, delay_reason), positions in _parts(delayed).items():
@@ -80,8 +83,9 @@ class RetryScheduler:
 
 
 def _parts(delayed: Mapping[int, RecipientResult]) -> dict[tuple[int, str], set[int]]:
-    """(retry time, delay reason) → positions: all positions of the provider are retried at the earliest of their
-    times."""
+    """Return (retry time, delay reason) → recipients' positions. All recipients that the provider delayed are
+    retried at the earliest of their times.
+    """
     tried: dict[int, int] = {}
     asleep: dict[int, tuple[int, str]] = {}
     for position, entry in delayed.items():
@@ -97,7 +101,7 @@ def _parts(delayed: Mapping[int, RecipientResult]) -> dict[tuple[int, str], set[
 
 
 def _carried(item: Item[DeliveryRequested]) -> tuple[tuple[str, bytes], ...]:
-    """Headers of other producers, and the trace with the span of this function."""
+    """Return the headers to copy: those of other producers, and the trace with the span of this function."""
     theirs = tuple(header for header in item.record.headers if not header[0].startswith(_OURS))
     return theirs if item.span is None else traces.replaced(theirs, item.span.trace)
 
@@ -108,9 +112,10 @@ def _records(
     delayed: Mapping[int, RecipientResult],
     encode: Callable[[dict[str, Any]], bytes],
 ) -> Iterator[tuple[str, bytes]]:
-    """(id, value) of the retry records of those positions: one, or halves of the range where it is too large.
+    """Return (id, value) of the retry records for the positions: one record, or one for each half of the range if it
+    is too large.
 
-    A retry record may be larger than its parent: it names the devices that have the message.
+    A retry record may be larger than its parent, because it names the devices that already have the message.
     """
     pending = [(delivery.range_start, delivery.range_end)]
     while pending:
@@ -129,13 +134,13 @@ def _records(
 
 def _next_id(delivery: DeliveryRequested, step: str, delayed: Iterable[RecipientResult], start: int, end: int) -> str:
     if delivery.waits and any(entry.numbered for entry in delayed):
-        # Recorded by the previous code, which may have put the record into the delay store already.
+        # An earlier version of the code recorded this delay, and may already have put the record into the delay store.
         return numbered_id(delivery.record_id, step, delivery.waits + 1, start, end)
     return released_id(delivery.record_id, step, start, end)
 
 
 def _part(delivery: DeliveryRequested, part_id: str, delayed: Mapping[int, RecipientResult]) -> DeliveryRequested:
-    """The retry record of those positions, with their devices that have the message."""
+    """Return the retry record for the recipients at these positions, with the devices that already have the message."""
     rows = [row for row, position in enumerate(delivery.positions) if position in delayed]
     return replace(
         delivery,

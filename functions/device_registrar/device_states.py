@@ -1,4 +1,4 @@
-"""The states of devices, in the index device_state. Only the device registrar writes it."""
+"""The states of devices, in the OpenSearch index device_state. Only the device registrar writes it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,34 +14,36 @@ _IDS_A_REQUEST = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceState:
-    """The state of one device, derived from its newest row."""
+    """The state of one device, derived from the newest row of the monolith's table."""
 
     # The device token.
     token: str | None
-    # The endpoint of this token; None if the token has none.
+    # The ARN of the SNS endpoint of this token; None if it has none.
     endpoint_arn: str | None
     enabled: bool
-    # Why the device is not enabled; None if it is.
+    # The reason why the device is disabled; None if it is enabled.
     reason: str | None
-    # Version of the document; it grows with the LSN of the row.
+    # The version of the document, which increases with the LSN of the row.
     version: int
-    # Milliseconds since the epoch.
+    # The time of the last change, in milliseconds since the epoch.
     updated_at: int
-    # Generation and version of the row (masscomm.cdc.change_events.RowChanged); None in states that an earlier
-    # version of the code wrote.
+    # The snapshot generation and the version of the row (masscomm.cdc.change_events.RowChanged); None in states that
+    # earlier versions of the code wrote.
     generation: str | None = None
     row_version: int | None = None
 
 
 class DeviceStates(Protocol):
-    """The store of device states. Each method can raise Retry."""
+    """The interface of the store of device states. Each method can raise Retry."""
 
     def read(self, device_ids: Sequence[str]) -> dict[str, DeviceState]:
-        """Return the existing states, by device id."""
+        """Return the existing states by device id."""
         ...
 
     def write(self, states: Mapping[str, DeviceState]) -> dict[str, Exception | None]:
-        """Store states that are not older than the stored ones. Returns each write's error or None, by device id."""
+        """Store the states, except those older than the stored ones. Return, by device id, the error of each write
+        or None.
+        """
         ...
 
 
@@ -89,7 +91,7 @@ class OpenSearchDeviceStates:
                     "enabled": state.enabled,
                     "reason": state.reason,
                     "updated_at": state.updated_at,
-                    "generation": state.generation,
+                    "generation": state.generation,  # guard: devices.recorded_generation
                     "row_version": state.row_version,
                 },
             )
@@ -103,7 +105,7 @@ class InMemoryDeviceStates:
 
     def __init__(self) -> None:
         self.states: dict[str, DeviceState] = {}
-        # Raised by each call while it is not None.
+        # An error that each call raises; None: calls succeed.
         self.failing: Exception | None = None
 
     def read(self, device_ids: Sequence[str]) -> dict[str, DeviceState]:

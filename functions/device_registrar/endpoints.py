@@ -1,4 +1,4 @@
-"""Endpoints of the push provider: each device token has one."""
+"""Manages the endpoints of the push provider (SNS): each device token has one."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,8 @@ from masscomm.errors import Retry, Stop
 if TYPE_CHECKING:
     from mypy_boto3_sns import SNSClient
 
-# SNS' error message for a token whose endpoint has other attributes. Only this message contains the endpoint's ARN.
+# SNS' error message for a token whose endpoint exists with other attributes. No other response contains the ARN of that
+# endpoint.
 _EXISTS = re.compile(r"(arn:\S+) already exists with the same Token")
 _REFUSED = {
     "AuthorizationError",
@@ -28,11 +29,11 @@ _REFUSED = {
 
 
 class InvalidToken(Exception):
-    """The provider refuses this token permanently; the message is its error code."""
+    """The provider refuses this token permanently. The message is the provider's error code."""
 
 
 class Endpoints(Protocol):
-    """The registrar's port to the push provider.
+    """The interface with which the device registrar manages endpoints at the push provider.
 
     No method deletes an endpoint, because another device may use it by then. Calls are idempotent.
     """
@@ -41,9 +42,9 @@ class Endpoints(Protocol):
         """Create or enable the token's endpoint and return its ARN.
 
         Raises:
-            InvalidToken: the provider refuses the token.
-            Retry: the provider is throttling, down or slow.
-            Stop: the provider refuses our credentials or the platform application.
+            InvalidToken: The provider refuses the token.
+            Retry: The provider is throttling, down or slow.
+            Stop: The provider refuses our credentials or the platform application.
         """
         ...
 
@@ -52,14 +53,14 @@ class SnsEndpoints:
     """Endpoints of SNS platform applications. Thread-safe.
 
     Args:
-        applications: Each platform's platform application ARN.
-        connections: Maximum number of concurrent calls.
-        client: Replaces the SNS client in tests.
+        applications: The ARN of the SNS platform application of each platform.
+        connections: The maximum number of concurrent calls.
+        client: An SNS client that tests provide.
     """
 
     def __init__(self, applications: Mapping[str, str], *, connections: int, client: "SNSClient | None" = None) -> None:
         self._applications = applications
-        # Two attempts: a single lost connection then does not cause a redelivery of the batch.
+        # With two attempts, a single lost connection does not cause a redelivery of the batch.
         self._client: Any = client or Sns(Limits(connections=connections, connect_s=2, read_s=5, attempts=2))
 
     def register(self, platform: str, token: str) -> str:
@@ -67,7 +68,8 @@ class SnsEndpoints:
         if application is None:
             raise InvalidToken(f"no platform {platform}")
         try:
-            # With Enabled in the request, SNS answers with an error if the token's endpoint is disabled.
+            # The request does not contain Enabled: with it, SNS would return an error if the token's endpoint is
+            # disabled.
             made = self._client.create_platform_endpoint(
                 PlatformApplicationArn=application, Token=token, Attributes={"Enabled": "true"}
             )
@@ -103,21 +105,22 @@ def _as_ours(error: ClientError) -> Retry | Stop:
     code = _code(error)
     if code in _REFUSED or (code in ("NotFound", "NotFoundException") and "PlatformApplication" in str(error)):
         return Stop(f"SNS refuses us: {error}")
-    # Throttling, a 5xx, an endpoint deleted between two calls, or an unknown error: the record itself may be valid.
+    # The record itself may be valid: SNS throttled, returned a 5xx status or an unknown error, or the endpoint was
+    # deleted between two calls.
     return Retry(f"SNS answered {code}: {error}")
 
 
 class InMemoryEndpoints:
-    """Endpoints in dictionaries, for unit tests."""
+    """A registry of endpoints in dictionaries, for unit tests."""
 
     def __init__(self) -> None:
-        # By endpoint ARN.
+        # Whether each endpoint is enabled, by its ARN.
         self.enabled: dict[str, bool] = {}
-        # Tokens that are refused.
+        # The tokens that are refused.
         self.invalid: set[str] = set()
-        # Raised by each call while it is not None.
+        # An error that each call raises; None: calls succeed.
         self.failing: Exception | None = None
-        # (method, argument) of each call.
+        # The calls as (method, argument).
         self.calls: list[tuple[str, str]] = []
 
     def register(self, platform: str, token: str) -> str:

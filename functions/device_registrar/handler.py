@@ -1,4 +1,6 @@
-"""device_registrar: consumes the monolith's devices, registers endpoints and writes device_state."""
+"""The device_registrar function: it consumes the monolith's devices, registers their SNS endpoints and writes the
+index device_state.
+"""
 
 from functools import cache
 from typing import Any
@@ -21,7 +23,7 @@ logger = logs.logger("device_registrar")
 
 @cache
 def bootstrap() -> tuple[BatchDriver, RegisterDevices]:
-    """Build the adapters once for each environment, at the first invocation."""
+    """Build the adapters once per function environment, at the first invocation."""
     workers = int(environment.number("REGISTRAR_WORKERS", 16))
     applications = {
         "gcm": environment.required("PLATFORM_APPLICATION_ARN_GCM"),

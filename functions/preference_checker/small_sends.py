@@ -1,31 +1,36 @@
-"""How much of the small lane one tenant may use.
+"""Limits the share of the lane for small sends that one tenant may use.
 
-The lane keeps small sends from waiting behind a broadcast, which works only while the lane itself is short: a tenant
-that requests a million sends of one recipient each has most of them in the bulk lane, like one large send.
+The lane exists so that small sends do not wait for a broadcast. That works only while the lane itself is short. So if a
+tenant requests a million sends with one recipient each, most of them use the bulk lane, as one large send would.
 """
 
 from dataclasses import dataclass, field
 
 PER_S = 50.0
 BURST = 1_000.0
-# Beyond so many tenants, full buckets are dropped.
+# If there are more tenants than this, full token buckets are dropped.
 _MOST_TENANTS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class SmallSends:
-    """A token bucket for each tenant. One for each function environment; environments do not share buckets.
+    """Has a token bucket for each tenant. Each function environment has one instance; environments do not share
+    buckets.
 
-    per_s: recipients a second of one tenant that are admitted; burst: the size of a bucket.
+    Args:
+        per_s: The number of recipients per second that are admitted for one tenant.
+        burst: The size of a bucket in recipients.
     """
 
     per_s: float = PER_S
     burst: float = BURST
-    # Club id → (tokens, the time they were counted, s).
+    # Club id → (tokens, the time in seconds at which they were counted).
     _tokens: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def admit(self, club_id: int, recipients: int, now_s: float) -> bool:
-        """Whether so many recipients of the tenant go into the small lane now; takes their tokens."""
+        """Take one token for each of these recipients of the tenant. Return whether they may use the lane for small
+        sends now.
+        """
         tokens = self._tokens_now(club_id, now_s)
         if tokens < recipients:
             return False
@@ -39,6 +44,6 @@ class SmallSends:
         return min(self.burst, tokens + (now_s - since) * self.per_s)
 
     def _forget_full_buckets(self, now_s: float) -> None:
-        """Drop full buckets: they are like new ones."""
+        """Drop full buckets, because a full bucket is the same as a new one."""
         for club_id in [each for each in self._tokens if self._tokens_now(each, now_s) >= self.burst]:
             del self._tokens[club_id]

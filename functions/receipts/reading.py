@@ -1,4 +1,4 @@
-"""Parse receipts in the formats that AWS documents.
+"""Parses receipts in the formats that AWS documents.
 
     SNS delivery status    docs.aws.amazon.com/sns/latest/dg: sns-msg-status.html (pushes), sms_stats_cloudwatch.html
     EventDeliveryFailure   the same: application-event-notifications.html
@@ -19,7 +19,7 @@ from masscomm.domain.statuses import Reason, Status
 from masscomm.errors import DeadLetter
 from masscomm.json_reader import InvalidJson, read_json
 
-# The plain text that SES sends to a topic that becomes its destination.
+# The plain text that SES sends to an SNS topic when the topic is configured as a destination.
 _SES_IS_THERE = "Successfully validated SNS topic for Amazon SES"
 OTHER = "other"
 
@@ -28,9 +28,12 @@ OTHER = "other"
 class Receipt:
     """A provider's receipt for one message.
 
-    status: None where the receipt says nothing about arrival; at_ms: None where it has no time; code: the cause, from a
-    closed vocabulary (the provider's free text may quote addresses and is not stored), else empty; dead_endpoint: ARN
-    of a disabled device endpoint; dead_addresses: to suppress, each one an address that SES sent the message to.
+    Attributes:
+        status: The status of the message; None if the receipt contains nothing about its arrival.
+        at_ms: The time of the receipt in ms since the epoch; None if it has none.
+        code: The cause, from a closed list, or empty. The provider's free text may quote addresses and is not stored.
+        dead_endpoint: The ARN of a disabled device endpoint.
+        dead_addresses: The addresses to suppress; each is one that SES sent the message to.
     """
 
     message_id: str
@@ -43,7 +46,7 @@ class Receipt:
 
 
 def read(body: str) -> Receipt | None:
-    """Return the receipt; None for a provider's test message. Errors: DeadLetter."""
+    """Return the receipt; None for a provider's test message. Raises DeadLetter."""
     if body.startswith(_SES_IS_THERE):
         return None
     try:
@@ -69,8 +72,8 @@ def _reader_of(document: Any) -> Callable[[Mapping[str, Any]], Receipt]:
 
 # --- SNS, delivery status in the logs ---------------------------------------------------------------------------------
 
-# What push services answer of a token that is gone, wherever in their answer it stands. FCM: UNREGISTERED (v1),
-# NotRegistered, InvalidRegistration, MismatchSenderId, SENDER_ID_MISMATCH; APNs: Unregistered, BadDeviceToken,
+# Texts that push services return for a token that was removed; they may be anywhere in the response. FCM: UNREGISTERED
+# (v1), NotRegistered, InvalidRegistration, MismatchSenderId, SENDER_ID_MISMATCH; APNs: Unregistered, BadDeviceToken,
 # DeviceTokenNotForTopic, InvalidToken; SNS itself: EndpointDisabled.
 _DEAD_TOKEN = (
     "unregistered",
@@ -84,7 +87,7 @@ _DEAD_TOKEN = (
     "endpointdisabled",
     "endpoint is disabled",
 )
-# What carriers answer of a number to which no message will ever come.
+# Texts that carriers return for a number that no message can reach.
 _DEAD_NUMBER = ("blocked", "opted out", "invalid phone number", "invalid number", "unknown number")
 
 
@@ -115,14 +118,14 @@ def _of_delivery_status(document: Mapping[str, Any]) -> Receipt:
 
 
 def _word_in(response: str, words: Iterable[str]) -> str:
-    """Return the first of the words in a provider's response, or an empty text."""
+    """Return the first of the words that occurs in a provider's response, or an empty text."""
     lower = response.lower()
     return next((word for word in words if word in lower), "")
 
 
 # --- SNS, events of a platform application ----------------------------------------------------------------------------
 
-# FailureType → reason. What is not listed, SNS gave up on after trying: DependencyUnavailable, Throttled,
+# FailureType → reason. For a type that is not listed, retries were exhausted: DependencyUnavailable, Throttled,
 # UnexpectedFailure, InvalidCredentials and the like.
 _FAILURES = {
     "InvalidPlatformToken": Reason.DEVICE_INACTIVE,
@@ -152,9 +155,10 @@ def _of_application_event(document: Mapping[str, Any]) -> Receipt:
 
 # --- SES, event publishing --------------------------------------------------------------------------------------------
 
-# Events without an arrival: SES accepted the message, retries it, or the recipient opened it.
+# Events that report no arrival: SES accepted the message, retries it, or the recipient opened it.
 _NO_ARRIVAL = {"Send", "Open", "Click", "DeliveryDelay", "Subscription"}
-# docs.aws.amazon.com/ses/latest/dg/notification-contents.html, "Bounce types" and "Complaint object"
+# The bounce types of docs.aws.amazon.com/ses/latest/dg/notification-contents.html, "Bounce types" and "Complaint
+# object".
 _BOUNCES = {"Undetermined", "Permanent", "Transient"}
 _BOUNCE_SUBTYPES = {
     *("Undetermined", "General", "NoEmail", "Suppressed", "OnAccountSuppressionList", "UnsubscribedRecipient"),
@@ -178,7 +182,7 @@ def _of_ses(document: Mapping[str, Any]) -> Receipt:
         return _bounce(document["bounce"], message_id, sent_at, sent_to)
     if kind == "Complaint":
         notice = document["complaint"]
-        # The message arrived; its recipient reported it as spam.
+        # The message arrived, and its recipient reported it as spam.
         return Receipt(
             message_id=message_id,
             status=Status.DELIVERED,
@@ -193,7 +197,7 @@ def _of_ses(document: Mapping[str, Any]) -> Receipt:
 
 
 def _bounce(notice: Mapping[str, Any], message_id: str, sent_at: Any, sent_to: Set[str]) -> Receipt:
-    """Return a bounce's receipt. After a Transient or Undetermined bounce, another message may arrive."""
+    """Return the receipt for a bounce. After a Transient or Undetermined bounce, another message may arrive."""
     recipients = notice["bouncedRecipients"]
     permanent = notice["bounceType"] == "Permanent"
     return Receipt(
@@ -207,7 +211,9 @@ def _bounce(notice: Mapping[str, Any], message_id: str, sent_at: Any, sent_to: S
 
 
 def _addresses(recipients: Any, sent_to: Set[str]) -> tuple[str, ...]:
-    """The recipients that the message was sent to; any mail server can name others in the bounce it writes."""
+    """Return the reported recipients that the message was sent to. A mail server can name any address in the bounce
+    that it writes.
+    """
     named = (parseaddr(_text(entry["emailAddress"]))[1] for entry in recipients)
     return tuple(address for address in named if address_id(address) in sent_to)
 

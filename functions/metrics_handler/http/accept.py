@@ -1,6 +1,7 @@
-"""Content negotiation: choose the offered media type that the caller prefers.
+"""Content negotiation: chooses the offered media type that the caller prefers.
 
-Source: RFC 9110, 12.5.1: the most specific matching range has the type's weight; 0 means "not acceptable".
+Source: RFC 9110, 12.5.1: the weight of a media type is that of the most specific range that matches it; 0 means "not
+acceptable".
 """
 
 from collections.abc import Sequence
@@ -10,8 +11,8 @@ def chosen(accept: str | None, offered: Sequence[str]) -> str | None:
     """Return the offered type with the highest weight; None if no type is acceptable.
 
     Args:
-        accept: The header's value; None or empty accepts every type. Malformed ranges are ignored.
-        offered: The first of equal weight is chosen.
+        accept: The value of the Accept header; None or empty accepts every type. Malformed ranges are ignored.
+        offered: The offered media types; of several with equal weight, the first is chosen.
     """
     if accept is None or not accept.strip():
         return offered[0]

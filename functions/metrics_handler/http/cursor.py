@@ -1,4 +1,5 @@
-"""Cursors: the key of a page's last row and the query's fingerprint. Opaque to callers, invalid for other queries.
+"""Cursors of paginated responses: the key of a page's last row, and the fingerprint of the query. A cursor is opaque
+to callers, and invalid for any other query.
 
 A cursor is base64url over JSON [query, bucket (s since the epoch), values, count]. It is not signed: a forged cursor
 returns only rows that the query returns anyway.
@@ -14,7 +15,8 @@ from datetime import UTC, datetime
 from functions.metrics_handler.store.port import Count, Dimension, MetricsQuery
 
 _MAX_LENGTH = 8_000
-_NUMBER_BITS = 100  # a sum of 64-bit counts
+# The maximum size of a number in a cursor in bits: a sum of 64-bit counts fits.
+_NUMBER_BITS = 100
 
 
 def cursor_after(query: MetricsQuery, row: Count) -> str:
@@ -25,7 +27,7 @@ def cursor_after(query: MetricsQuery, row: Count) -> str:
 
 
 def row_before(cursor: str, query: MetricsQuery) -> Count:
-    """Return the last row before a cursor's page. Raises ValueError for another query's cursor."""
+    """Return the last row of the page before a cursor. Raises ValueError if the cursor belongs to another query."""
     if len(cursor) > _MAX_LENGTH:
         raise ValueError("too long")
     try:
@@ -45,7 +47,7 @@ def row_before(cursor: str, query: MetricsQuery) -> Count:
 
 
 def fingerprint(query: MetricsQuery) -> str:
-    """Return a hash of the query without its page and limit."""
+    """Return a hash of the query without its cursor and its limit."""
     same = repr(replace(query, after=None, limit=0, buckets=None, fill=False))
     buckets = None if query.buckets is None else [int(moment.timestamp()) for moment in query.buckets]
     return hashlib.sha256(repr((same, query.fill, buckets)).encode()).hexdigest()[:16]
@@ -56,5 +58,5 @@ def _fits(dimension: Dimension, value: object) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
     if not isinstance(value, str) or "\0" in value:
         return False
-    value.encode()  # ValueError: half a surrogate pair
+    value.encode()  # Encoding raises ValueError if the text has half of a surrogate pair.
     return True

@@ -1,4 +1,6 @@
-"""Parse query parameters. All wrong parameters are reported, with the allowed values, before the store is read."""
+"""Parses query parameters. All invalid parameters are reported together, with the allowed values, before the store
+is read.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,12 +13,13 @@ MAX_FILTER_VALUES = 100
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _MAX_TEXT = 200
-# Far from the calendar's limits, so that no sum of times exceeds them.
+# The earliest and the latest permitted time: far from the limits of Python's calendar, so that no sum of times exceeds
+# these.
 _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 
 
 class Reader:
-    """Parses parameters ({name: values}) and collects the errors, so that one response has all of them.
+    """Parses parameters ({name: values}) and collects their errors, so that one response contains all of them.
 
     A parser raises ValueError for an invalid value. Its docstring describes the valid values, for the callers.
     """
@@ -29,11 +32,11 @@ class Reader:
         ]
 
     def given(self, name: str) -> bool:
-        """Whether the parameter is present."""
+        """Return whether the parameter is present."""
         return bool(self._parameters.get(name))
 
     def single[T](self, name: str, parse: Callable[[str], T], *, required: bool = False) -> T | None:
-        """Return the value of a parameter that may occur once; None if it is missing or wrong."""
+        """Return the value of a parameter that may occur once; None if it is missing or invalid."""
         values = self._parameters.get(name, [])
         if len(values) > 1:
             self.refuse(name, "must be given once")
@@ -54,17 +57,17 @@ class Reader:
         return tuple(dict.fromkeys(value for value in parsed if value is not None))
 
     def refuse(self, name: str, message: str) -> None:
-        """Add an error of the parameter."""
+        """Add an error about the parameter."""
         self.errors.append(FieldError(name, message))
 
     def problem(self) -> Problem:
-        """Return a 400 with all errors."""
+        """Return the problem response with status 400 and all errors."""
         names = ", ".join(dict.fromkeys(error.field for error in self.errors))
         return Problem(400, f"These parameters cannot be used: {names}.", errors=self.errors)
 
     def _parsed[T](self, name: str, value: str, parse: Callable[[str], T]) -> T | None:
         try:
-            value.encode()  # Postgres refuses half a surrogate pair
+            value.encode()  # Postgres refuses a text with half of a surrogate pair.
             return parse(value)
         except ValueError:
             shown = ascii(value[:100])
@@ -72,7 +75,7 @@ class Reader:
             return None
 
 
-# The docstrings below are what a caller reads.
+# The API description shows the docstrings of the following parsers to callers.
 
 
 def time(text: str) -> datetime:
@@ -81,7 +84,8 @@ def time(text: str) -> datetime:
         raise ValueError(text)
     try:
         moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
-    except OverflowError as error:  # the first and the last day there are, in another zone
+    except OverflowError as error:
+        # The time is the first or the last day of the calendar, in another time zone.
         raise ValueError(text) from error
     if not _EARLIEST <= moment < _LATEST:
         raise ValueError(text)
@@ -89,7 +93,7 @@ def time(text: str) -> datetime:
 
 
 def whole_number(lowest: int, highest: int) -> Callable[[str], int]:
-    """Return a parser of the whole numbers from lowest to highest."""
+    """Return a parser of whole numbers from `lowest` to `highest`."""
 
     def parse(text: str) -> int:
         if not text.isascii() or not text.isdecimal() or len(text) > len(str(highest)):
@@ -126,7 +130,7 @@ measures.__doc__ = f"any of {', '.join(MEASURES)}, several times or with commas 
 
 
 def rfc3339(moment: datetime | None) -> str | None:
-    """Format a moment for responses: UTC, with milliseconds if it has any; None stays None."""
+    """Format a time for responses: UTC, with milliseconds if it has any; None stays None."""
     if moment is None:
         return None
     precision = "milliseconds" if moment.microsecond else "seconds"

@@ -1,11 +1,12 @@
-"""The clubs of a response: the requested ones, if the credentials permit them."""
+"""Determines the clubs (tenants) in a response: the requested ones, if the credentials permit them."""
 
 from masscomm.http.problem import FieldError, Problem
 from masscomm.http.tenant import Clubs
 
 
 def seen(asked: tuple[int, ...], clubs: Clubs) -> tuple[int, ...]:
-    """Return the filter for the requested clubs; empty only if the credentials permit every club.
+    """Return the filter for the requested clubs; it is empty only if the credentials permit every club and the
+    caller requests none.
 
     Raises:
         Problem: 403 for a club that is not permitted, or if no club is permitted.

@@ -1,6 +1,6 @@
 """GET /v1/users/{user_id}/notifications: a user's notifications with their statuses, the latest first.
 
-Read from the log of recipients, which spark_metrics writes only where it is switched on.
+Read from the log of recipients, which spark_metrics writes only if it is switched on.
 
 start, end   RFC 3339 with an offset: those that came to their status in [start, end); either may be missing
 club_id, channel   only these, each as often as wanted
@@ -39,7 +39,7 @@ _MAX_CURSOR = 8_000
 
 @dataclass(frozen=True)
 class UserNotificationsRoute:
-    """The route. grace: as in MetricsRoute."""
+    """The route GET /v1/users/{user_id}/notifications. `grace` has the same meaning as in MetricsRoute."""
 
     store: MetricsStore
     clock: Clock
@@ -114,7 +114,7 @@ def _cursor_after(query: LogQuery, key: LogKey) -> str:
 
 
 def _key_in(cursor: str, query: LogQuery) -> LogKey:
-    """Return the cursor's key. Raises ValueError or OverflowError for another query's cursor."""
+    """Return the row key in a cursor. Raises ValueError or OverflowError if the cursor belongs to another query."""
     if len(cursor) > _MAX_CURSOR:
         raise ValueError("too long")
     try:

@@ -1,10 +1,11 @@
-"""Limit the open long polls of each API key, over all execution environments.
+"""Limits how many long polls of one API key may wait at the same time, over all execution environments.
 
-A poll that waits occupies an environment: without a limit one key takes all of the function's. Each key has a number of
-slots; a poll takes one before it waits and frees it afterwards. A slot is a lease: it is free again when the request
-that took it can no longer run, so a crash costs a slot for less than half a minute and needs no repair.
+A waiting poll occupies an environment; without a limit, one API key could occupy all environments of the function. Each
+key has a number of slots. A poll takes a slot before it waits and frees it afterwards. A slot is a lease: it becomes
+free when the request that took it can no longer run, so that a crash costs a slot for less than half a minute and needs
+no repair.
 
-All environments share one store. If it is unavailable, polls return without a wait: they then occupy no environment,
+All environments share one store. If it is unavailable, polls return without waiting: they then occupy no environment,
 and dashboards continue with short polls.
 """
 
@@ -15,44 +16,44 @@ from typing import Protocol
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """A slot that was taken."""
+    """A slot that a waiting poll has taken."""
 
-    # Id of the API key.
+    # The id of the API key.
     caller: str
-    # Below the limit.
+    # The number of the slot, below the limit.
     number: int
-    # Unique to this poll.
+    # A token that is unique to this poll.
     token: str
 
 
 class PollSlots(Protocol):
-    """The store of slots. Raises Retry (down, slow) or Stop (no table, no permission)."""
+    """The interface of the store of slots. Methods raise Retry (down, slow) or Stop (no table, no permission)."""
 
     def take(self, caller: str, limit: int, *, now_ms: int, until_ms: int) -> Slot | None:
         """Take one of the caller's slots below the limit. Returns None if all are taken.
 
         Args:
-            caller: Id of the API key.
-            limit: Number of the key's slots.
-            now_ms: Milliseconds since the epoch.
-            until_ms: End of the lease, in milliseconds since the epoch.
+            caller: The id of the API key.
+            limit: The number of slots that the key has.
+            now_ms: The current time in milliseconds since the epoch.
+            until_ms: The end of the lease in milliseconds since the epoch.
         """
         ...
 
     def free(self, slot: Slot) -> None:
-        """Free the slot. No effect if its lease has expired and another poll has it."""
+        """Free the slot. The call has no effect if its lease has expired and another poll has taken it."""
         ...
 
 
 class InMemoryPollSlots:
-    """The store's contract in a dictionary, for unit tests. Thread-safe."""
+    """A store of slots in a dictionary, for unit tests. Thread-safe."""
 
     def __init__(self) -> None:
-        # (caller, number) → (token, until_ms)
+        # The taken slots: (caller, number) → (token, until_ms).
         self.taken: dict[tuple[str, int], tuple[str, int]] = {}
-        # Raised by every call while it is not None.
+        # An error that every call raises; None: calls succeed.
         self.failing: Exception | None = None
-        # Number of calls.
+        # The number of calls.
         self.calls = 0
         self._lock = threading.Lock()
 
